@@ -1,0 +1,1 @@
+//! Types of the VirtualMachinePool APIs that vmpool serves, generated from their CRDs

@@ -1,0 +1,1 @@
+//! The vmpool controller: observes pools, applies the engine's plans, reports

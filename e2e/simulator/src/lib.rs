@@ -1,0 +1,1 @@
+//! Plays the virtual machine and disk controllers of the platform, for tests and demos

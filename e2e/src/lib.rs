@@ -1,0 +1,1 @@
+//! Control plane, scenario language and end-to-end tests of vmpool

