@@ -1,1 +1,43 @@
-//! The decisions of vmpool: pure functions from an observed pool to a plan
+//! The decisions of vmpool: pure functions from an observed pool to a plan.
+//!
+//! The engine reads no clock, draws no random number and talks to nobody. A pass of the controller is
+//! `observe -> plan -> apply -> report`; this crate is `plan`, the words the other three speak, and the two pieces
+//! of memory that connect one pass with the next:
+//!
+//! ```text
+//!             +-------------------------- Memory (per pool UID) ---------------------------+
+//!             | Ledger: our writes that the cache has not shown yet    Pacing   Numbers    |
+//!             +----------------------------------------------------------------------------+
+//!                        | laid over the cache                          ^ told what happened
+//!                        v                                              |
+//!  cache -> [Observed] -> plan() -> [Plan: actions, waits, again] -> apply -> [Failure?] -> status()
+//! ```
+//!
+//! # What the engine relies on
+//!
+//! Other actors must leave these alone; what happens when they do not is written beside each:
+//!
+//! * the controller owner reference of a member: it alone decides membership. Removing it releases the machine,
+//!   which is then replaced;
+//! * the managed labels of a member: written back when they are lost;
+//! * the disk map annotation of a member: says which disk fills which template. Without it the member's disks are
+//!   not repaired;
+//! * the block of machine numbers on the pool: without it names may return that a machine of the pool had before.
+
+pub mod condition;
+pub mod ledger;
+pub mod memory;
+pub mod model;
+pub mod numbers;
+pub mod pacing;
+pub mod plan;
+pub mod revision;
+pub mod status;
+
+#[cfg(test)]
+pub(crate) mod testing;
+
+pub use memory::Memory;
+pub use model::{Disk, ObjectId, Pool, Replica, Uid};
+pub use plan::{Action, Observed, Plan, plan};
+pub use status::{Status, status};

@@ -1,0 +1,128 @@
+//! Who is missing, and what the new ones are called.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::disks::disk_name;
+use super::{Action, Observed, Plan, Stage, Wait, blocker};
+use crate::ledger::{REQUEST_TIMEOUT, Unanswered};
+use crate::model::{DiskDraft, Draft, Lifetime, Naming};
+use crate::numbers::{Block, MIN_BLOCK, Namer};
+
+pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
+    let members = observed.members().count();
+    let (repeat, unwanted) = split_lost_answers(observed, members);
+    for lost in unwanted {
+        plan.waits.push(Wait::LostAnswer { name: lost.name.clone() });
+        plan.look_again((lost.since + REQUEST_TIMEOUT).saturating_sub(observed.uptime));
+    }
+    // A create without an answer counts as a member: it may exist.
+    let missing = observed.pool.desired.saturating_sub(members + observed.unanswered.len());
+    if missing == 0 && repeat.is_empty() {
+        return;
+    }
+    plan.wants.create = true;
+    if let Some(blocker) = blocker(observed.pool) {
+        plan.waits.push(Wait::Owner(blocker.message));
+        return;
+    }
+    // A machine and its disks are one unit: what members lack comes before further members.
+    if let Some(left) = paused_repair(plan) {
+        return plan.pause(Stage::Create, left);
+    }
+    let width = match observed.memory.creating.width(observed.uptime) {
+        Ok(width) => width,
+        Err(left) => return plan.pause(Stage::Create, left),
+    };
+    let fresh = missing.min(width.saturating_sub(repeat.len()));
+    let numbers = match observed.pool.naming {
+        Naming::Scattered => scattered(observed, plan, fresh, missing),
+        Naming::Ordinal => ordinal(observed, fresh),
+    };
+    let repeated = repeat.iter().take(width).map(|lost| (lost.name.clone(), lost.number));
+    plan.actions.extend(repeated.chain(numbers).map(|(name, number)| Action::Create {
+        draft: Draft {
+            disks: own_disks(observed, &name),
+            revision: observed.pool.revision.clone(),
+            name,
+            number,
+        },
+    }));
+}
+
+/// The lost answers that are settled by repeating the same create, and those that nobody wants any more.
+fn split_lost_answers<'a>(
+    observed: &'a Observed<'_>,
+    members: usize,
+) -> (&'a [Unanswered], &'a [Unanswered]) {
+    let wanted = observed.pool.desired.saturating_sub(members).min(observed.unanswered.len());
+    observed.unanswered.split_at(wanted)
+}
+
+fn paused_repair(plan: &Plan) -> Option<std::time::Duration> {
+    plan.waits.iter().find_map(|wait| match wait {
+        Wait::Pause { stage: Stage::Repair, left } => Some(*left),
+        _ => None,
+    })
+}
+
+/// The next numbers of the open block, and a new block where they go past its end.
+fn scattered(
+    observed: &Observed<'_>,
+    plan: &mut Plan,
+    fresh: usize,
+    missing: usize,
+) -> Vec<(Arc<str>, u64)> {
+    if fresh == 0 {
+        return Vec::new();
+    }
+    let namer = Namer::new(&observed.pool.id.name, &observed.pool.id.uid);
+    let next = observed.memory.next_number;
+    let drawn: Vec<(Arc<str>, u64)> = (next..)
+        .map(|number| (Arc::from(namer.name(number)), number))
+        .filter(|(name, _)| is_free(observed, name))
+        .take(fresh)
+        .collect();
+    let past = drawn.last().map_or(next, |(_, number)| number + 1);
+    if observed.pool.block.is_none_or(|block| past > block.end) {
+        // Lost answers stay inside the open block: a late one must still meet its own name.
+        let first = observed.unanswered.iter().map(|lost| lost.number).fold(next, u64::min);
+        let size = u64::try_from(missing).unwrap_or(u64::MAX).max(MIN_BLOCK);
+        let end = past.max(next.saturating_add(size));
+        plan.actions.push(Action::OpenBlock { block: Block { first, end } });
+    }
+    drawn
+}
+
+/// The smallest ordinals that no object has.
+fn ordinal(observed: &Observed<'_>, fresh: usize) -> Vec<(Arc<str>, u64)> {
+    let promised: HashSet<&str> = observed
+        .machines
+        .iter()
+        .map(|machine| &*machine.id.name)
+        .chain(observed.unanswered.iter().map(|lost| &*lost.name))
+        .collect();
+    (0..)
+        .map(|number| (Arc::from(format!("{}-{number}", observed.pool.id.name)), number))
+        .filter(|(name, _): &(Arc<str>, u64)| !promised.contains(&**name) && is_free(observed, name))
+        .take(fresh)
+        .collect()
+}
+
+fn is_free(observed: &Observed<'_>, name: &str) -> bool {
+    !observed.taken.machine(name)
+        && own_disks(observed, name).iter().all(|disk| !observed.taken.disk(&disk.name))
+}
+
+fn own_disks(observed: &Observed<'_>, machine: &str) -> Vec<DiskDraft> {
+    observed
+        .pool
+        .disks
+        .iter()
+        .filter(|template| template.lifetime == Lifetime::Machine)
+        .map(|template| DiskDraft {
+            name: disk_name(machine, &template.name),
+            template: template.name.clone(),
+        })
+        .collect()
+}

@@ -1,0 +1,72 @@
+//! Disks that a member refers to and that do not exist, or belong to somebody else.
+//!
+//! The walk goes over the members' own disk maps, not over the disks: a disk that was never created leaves no object
+//! to find.
+
+use std::sync::Arc;
+
+use super::{Action, Observed, Plan, Stage, Wait};
+use crate::model::{DiskDraft, DiskRef, Lifetime, Replica};
+
+pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
+    let mut repairs = Vec::new();
+    for member in observed.members().filter(|member| !member.terminating) {
+        for disk in &member.disks {
+            match repair(observed, member, disk) {
+                Some(Ok(action)) => repairs.push(action),
+                Some(Err(wait)) => plan.waits.push(wait),
+                None => {}
+            }
+        }
+    }
+    if repairs.is_empty() {
+        return;
+    }
+    plan.wants.repair = true;
+    match observed.memory.repairing.width(observed.uptime) {
+        Ok(width) => plan.actions.extend(repairs.into_iter().take(width)),
+        Err(left) => plan.pause(Stage::Repair, left),
+    }
+}
+
+fn repair(observed: &Observed<'_>, member: &Replica, disk: &DiskRef) -> Option<Result<Action, Wait>> {
+    let template = disk.template.as_ref()?;
+    let own = observed
+        .pool
+        .disks
+        .iter()
+        .any(|known| known.name == *template && known.lifetime == Lifetime::Machine);
+    if !own {
+        return None;
+    }
+    let draft = |name| DiskDraft { name, template: template.clone() };
+    let Some(existing) = observed.disks.get(&disk.disk) else {
+        return Some(Ok(Action::CreateDisk { member: member.id.clone(), disk: draft(disk.disk.clone()) }));
+    };
+    match &existing.owner {
+        Some(owner) if owner.uid == member.id.uid => None,
+        // Owned by a machine of the same name that is gone: the garbage collector is about to take it.
+        Some(owner) if owner.name == member.id.name => {
+            Some(Err(Wait::DyingDisk { member: member.id.clone(), disk: disk.disk.clone() }))
+        }
+        _ => Some(Ok(Action::Repoint {
+            member: member.id.clone(),
+            position: disk.position,
+            from: disk.disk.clone(),
+            to: draft(fresh_name(observed, member, template)),
+        })),
+    }
+}
+
+fn fresh_name(observed: &Observed<'_>, member: &Replica, template: &str) -> Arc<str> {
+    (2u64..)
+        .map(|attempt| format!("{}-{attempt}", disk_name(&member.id.name, template)))
+        .find(|name| !observed.taken.disk(name))
+        .expect("the numbers do not end")
+        .into()
+}
+
+/// The name of a machine's own disk: found by its machine and template, so that a repeated create meets it.
+pub(super) fn disk_name(machine: &str, template: &str) -> Arc<str> {
+    format!("{machine}-{template}").into()
+}

@@ -1,0 +1,268 @@
+//! From one observation to what should be written now.
+//!
+//! The planners run in this order, and so do their actions: membership (markers that got lost), disks (what members
+//! lack), removal (who is too many), creation (who is missing).
+
+mod create;
+mod disks;
+mod membership;
+mod remove;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::ledger::Unanswered;
+use crate::memory::Memory;
+use crate::model::{Disk, DiskDraft, Draft, Lifetime, ObjectId, Pool, Replica};
+use crate::numbers::Block;
+use crate::pacing::{Failure, FailureReason};
+
+/// Which names are in use in the pool's namespace, by anybody.
+pub trait Taken {
+    /// Whether a machine object has this name.
+    fn machine(&self, name: &str) -> bool;
+    /// Whether a disk object has this name.
+    fn disk(&self, name: &str) -> bool;
+}
+
+/// All that one pass may know: read once, never refreshed half-way.
+pub struct Observed<'a> {
+    /// When the pass began. The engine has no other clock.
+    pub now: Timestamp,
+    /// The same moment on the clock that never jumps.
+    pub uptime: Duration,
+    /// The pool.
+    pub pool: &'a Pool,
+    /// Machines that the pool owns, or that carry its UID as a label; our own writes are laid over the cache.
+    pub machines: Vec<Arc<Replica>>,
+    /// The disks that the machines refer to, by name, as far as they exist; ours laid over the cache.
+    pub disks: HashMap<Arc<str>, Arc<Disk>>,
+    /// Machine creates whose answer was lost.
+    pub unanswered: Vec<Unanswered>,
+    /// What the controller remembers.
+    pub memory: &'a Memory,
+    /// Names in use.
+    pub taken: &'a dyn Taken,
+}
+
+impl Observed<'_> {
+    /// The machines whose controller owner is the pool.
+    pub fn members(&self) -> impl Iterator<Item = &Arc<Replica>> {
+        self.machines.iter().filter(|machine| machine.owner.as_ref() == Some(&self.pool.id.uid))
+    }
+}
+
+/// One write, with every choice already made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Write the managed labels back to a member.
+    Relabel {
+        /// The member.
+        member: ObjectId,
+    },
+    /// Take our markers off a machine that is not a member any more.
+    Release {
+        /// The machine.
+        machine: ObjectId,
+    },
+    /// Create a disk that a member refers to and that does not exist.
+    CreateDisk {
+        /// The member, which will own it.
+        member: ObjectId,
+        /// The disk.
+        disk: DiskDraft,
+    },
+    /// Make a member refer to a disk of another name, because a foreign disk has the wanted one.
+    Repoint {
+        /// The member.
+        member: ObjectId,
+        /// Position in its list of devices.
+        position: usize,
+        /// The name that it refers to now.
+        from: Arc<str>,
+        /// The disk that it shall refer to; the next pass creates it.
+        to: DiskDraft,
+    },
+    /// Delete a member.
+    Delete {
+        /// The member.
+        member: ObjectId,
+        /// Why it leaves.
+        reason: DeleteReason,
+    },
+    /// Record a block of machine numbers on the pool before any of them is used.
+    OpenBlock {
+        /// The block.
+        block: Block,
+    },
+    /// Create a machine and its own disks.
+    Create {
+        /// What to create.
+        draft: Draft,
+    },
+}
+
+/// Why a member leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeleteReason {
+    /// There are more members than desired.
+    Surplus,
+}
+
+/// The steps of a pass that must not overtake each other; actions of one stage may run side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// Markers and disks of members.
+    Repair,
+    /// Deletions.
+    Remove,
+    /// The block of numbers.
+    OpenBlock,
+    /// New machines.
+    Create,
+}
+
+impl Action {
+    /// The stage that it belongs to.
+    pub fn stage(&self) -> Stage {
+        match self {
+            Self::Relabel { .. } | Self::Release { .. } | Self::CreateDisk { .. } | Self::Repoint { .. } => {
+                Stage::Repair
+            }
+            Self::Delete { .. } => Stage::Remove,
+            Self::OpenBlock { .. } => Stage::OpenBlock,
+            Self::Create { .. } => Stage::Create,
+        }
+    }
+
+    /// What it means when it fails.
+    pub fn failure_reason(&self) -> FailureReason {
+        match self {
+            Self::Relabel { .. } | Self::Release { .. } => FailureReason::FailedRepair,
+            Self::CreateDisk { .. } | Self::Repoint { .. } => FailureReason::DiskFailure,
+            Self::Delete { .. } => FailureReason::FailedDelete,
+            Self::OpenBlock { .. } | Self::Create { .. } => FailureReason::FailedCreate,
+        }
+    }
+}
+
+/// What a step that was postponed waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// The pause after a failure.
+    Pause {
+        /// What is paused.
+        stage: Stage,
+        /// How much of it is left.
+        left: Duration,
+    },
+    /// A disk of an earlier machine of the same name to be gone.
+    DyingDisk {
+        /// The member that needs the name.
+        member: ObjectId,
+        /// The disk.
+        disk: Arc<str>,
+    },
+    /// The owner to change the pool.
+    Owner(String),
+    /// A create without an answer, wanted no longer, to become impossible.
+    LostAnswer {
+        /// The machine that may still appear.
+        name: Arc<str>,
+    },
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pause { stage, left } => write!(f, "{stage:?} pauses for {left:?} after a failure"),
+            Self::DyingDisk { member, disk } => {
+                write!(f, "disk {disk} of an earlier machine must be gone before {member} gets its own")
+            }
+            Self::Owner(what) => f.write_str(what),
+            Self::LostAnswer { name } => write!(f, "the create of {name} got no answer and may still happen"),
+        }
+    }
+}
+
+/// Which kinds of writes the plan would like to do, postponed ones included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// Members are missing.
+    pub create: bool,
+    /// Members are too many, and some may leave.
+    pub remove: bool,
+    /// Something about a member is to be repaired.
+    pub repair: bool,
+}
+
+/// What to write now, when to look again, and what was postponed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// The writes, by stage.
+    pub actions: Vec<Action>,
+    /// When to plan again even if nothing happens.
+    pub again: Option<Duration>,
+    /// What postponed steps wait for.
+    pub waits: Vec<Wait>,
+    /// What the plan is after.
+    pub wants: Wants,
+}
+
+impl Plan {
+    /// Whether the pool must be read live, and planned for again, before anything is written: the snapshot of the
+    /// machines may be newer than the cached pool.
+    pub fn rests_on_the_count(&self) -> bool {
+        self.actions.iter().any(|action| {
+            matches!(action, Action::Create { .. } | Action::Delete { .. } | Action::OpenBlock { .. })
+        })
+    }
+
+    fn look_again(&mut self, after: Duration) {
+        self.again = Some(self.again.map_or(after, |sooner| sooner.min(after)));
+    }
+
+    fn pause(&mut self, stage: Stage, left: Duration) {
+        self.waits.push(Wait::Pause { stage, left });
+        self.look_again(left);
+    }
+}
+
+/// Decides what to write. A settled world yields no action.
+///
+/// Cost: linear in the members and their disks.
+pub fn plan(observed: &Observed<'_>) -> Plan {
+    let mut plan = Plan::default();
+    // A pool on its way out is the garbage collector's; with `--cascade=orphan` its machines stay as they are.
+    if observed.pool.deleting {
+        return plan;
+    }
+    membership::plan(observed, &mut plan);
+    disks::plan(observed, &mut plan);
+    remove::plan(observed, &mut plan);
+    create::plan(observed, &mut plan);
+    plan
+}
+
+/// Why no machine of this pool can be created, whatever the count.
+pub(crate) fn blocker(pool: &Pool) -> Option<Failure> {
+    let kept = pool.disks.iter().find(|template| template.lifetime == Lifetime::Pool);
+    let message = if let Some(flaw) = pool.flaws.first() {
+        format!("the pool cannot be read: {flaw}")
+    } else if let Some(template) = kept {
+        format!(
+            "disk template {}: reclaim.onScaleDown Retain is not served by this version of vmpool; use Delete",
+            template.name
+        )
+    } else {
+        return None;
+    };
+    Some(Failure { reason: FailureReason::FailedCreate, message })
+}
+
+#[cfg(test)]
+mod tests;
