@@ -1,1 +1,33 @@
-//! The vmpool controller: observes pools, applies the engine's plans, reports
+//! The vmpool controller: observes pools, applies the engine's plans, reports.
+//!
+//! ```text
+//!  API server --watch--> Cache (facts, indexed by owner) --changed facts--> Queue (debounced, one pass per pool)
+//!      ^                    |                                                    |
+//!      |                    v                                                    v
+//!      |               Snapshot + ledger ----> vmpool_engine::plan ----> apply ----> report
+//!      +---- Writer: fenced by the lease, bounded in flight, never retried -------+----+
+//! ```
+//!
+//! The shell reaches time, randomness, tasks and the API server only through what [`Surroundings`] holds; the lints of
+//! this crate ban the ambient ones.
+
+mod apply;
+mod cache;
+mod context;
+mod events;
+mod lead;
+mod observe;
+pub mod options;
+pub mod platform;
+mod queue;
+mod reconcile;
+mod report;
+mod run;
+mod watch;
+mod write;
+
+pub use context::Settings;
+pub use events::Reason;
+pub use lead::{Surroundings, Vitals, lead};
+pub use run::{RunError, run};
+pub use write::{WriteError, Writer};

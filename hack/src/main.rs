@@ -1,2 +1,78 @@
-//! Builds the test tools, generates code, verifies the tree.
-fn main() {}
+//! The project's chores: builds the test tools, generates code, verifies the tree.
+//!
+//! Run it as `cargo xtask`. What CI runs is `cargo xtask verify`, and every step of it has a command of its own.
+
+mod chart;
+mod generate;
+mod tools;
+mod verify;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::tools::Selection;
+use crate::workspace::Workspace;
+
+/// The project's chores.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", version, about, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Build the Go programs that tests and demo run, into target/tools/<module>/bin
+    Tools {
+        /// Which programs to build
+        #[arg(value_enum, default_value_t = Selection::All)]
+        which: Selection,
+    },
+    /// Write everything that is generated from the CRDs
+    Generate {
+        /// Only compare, and fail when a generated file is out of date
+        #[arg(long)]
+        check: bool,
+    },
+    /// Lint the Helm chart, render its variants and check what they grant
+    Chart,
+    /// Look for ignored tests and for test files that no module declares
+    Hygiene,
+    /// Run everything that CI runs, and report all failures at the end
+    Verify,
+}
+
+fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<()> {
+    let workspace = Workspace::locate()?;
+    match cli.command {
+        Command::Tools { which } => tools::ensure(&workspace, which),
+        Command::Generate { check } => generate::run(&workspace, check),
+        Command::Chart => {
+            tools::ensure(&workspace, Selection::Helm)?;
+            workspace::succeed(workspace.cargo().args([
+                "build",
+                "--quiet",
+                "--package",
+                "vmpool-controller",
+                "--bins",
+            ]))?;
+            chart::check(&workspace)
+        }
+        Command::Hygiene => verify::hygiene::check(&workspace),
+        Command::Verify => verify::run(&workspace),
+    }
+}

@@ -4,19 +4,25 @@
 //! neither repeats a write nor has to wait for the cache.
 //!
 //! ```text
-//!  create --201--> Written ---cache shows that UID at that version, or newer--> (left)
+//!  create --201--> Written ---cache shows that name at that version, or newer-> (left)
 //!     \             |   \----watch said deleted / absent after a later relist-> (left)
 //!      \            delete accepted
 //!       \           v
-//!        \        Deleted ---cache shows a deletionTimestamp, or it is gone---> (left)
-//!         \
-//!          no answer--> Unknown --the same create answered: Written; name seen in the cache--> (left)
+//!        \        Deleted ---cache shows a deletionTimestamp------------------> (left)
+//!         \         |   \----watch said deleted / absent after a later relist-> (left)
+//!          \        live 404
+//!           \       v
+//!            \     Gone -----watch said deleted / absent after a later relist-> (left)
+//!             \
+//!              no answer--> Unknown --the same create answered: Written; name seen in the cache--> (left)
 //! ```
 //!
-//! Plain absence from the cache proves nothing: the object may not have been seen *yet*. An entry that grows old is
-//! settled by a live read, never by repeating the write blindly.
+//! Plain absence from the cache proves nothing: the object may not have been seen *yet*. For the same reason an
+//! object that a live read did not find stays as Gone while the cache still shows it: counted, it would be a surplus
+//! that some other machine would have to leave for. An entry that grows old is settled by a live read, never by
+//! repeating the write blindly.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +32,7 @@ use crate::model::{Disk, ObjectId, Replica, Uid};
 pub const SAFETY_AGE: Duration = Duration::from_secs(30);
 
 /// How long a request that got no answer may still be committed: the API server's own request timeout.
-pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+pub const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Facts of an object that the ledger can hold.
 pub trait Fact: Clone {
@@ -84,9 +90,17 @@ pub trait Cache<T> {
 
 #[derive(Clone, Debug)]
 enum Entry<T> {
-    Unknown { number: u64 },
+    Unknown {
+        number: u64,
+    },
     Written(Seen<T>),
-    Deleted(Arc<T>),
+    /// At the version of the write that the deletion followed; 0 where the cache had shown the object already.
+    Deleted(Seen<T>),
+    /// The cache may still show it; `shown` says whether it did last time.
+    Gone {
+        uid: Uid,
+        shown: bool,
+    },
 }
 
 /// The writes of one pool on one resource that the cache has not shown yet, by name.
@@ -123,22 +137,38 @@ impl<T: Fact> Ledger<T> {
         self.entries.insert(name.clone(), (Entry::Unknown { number }, uptime));
     }
 
-    /// Records that the server refused to create `name`: there is nothing to wait for.
+    /// Records that an object of somebody else has the name: an earlier create of it cannot have succeeded.
+    ///
+    /// Not for a create that was refused for another reason, such as a quota: the earlier one may still be committed
+    /// once that reason is gone.
     pub fn refused(&mut self, name: &str) {
         if let Some((Entry::Unknown { .. }, _)) = self.entries.get(name) {
             self.entries.remove(name);
         }
     }
 
-    /// Records an accepted deletion.
+    /// Records an accepted deletion, or one that got no answer: while it may have been accepted, nobody else leaves
+    /// in its place.
     pub fn deleted(&mut self, facts: &T, uptime: Duration) {
-        self.entries.insert(facts.id().name.clone(), (Entry::Deleted(Arc::new(facts.terminated())), uptime));
+        let version = match self.entries.get(&facts.id().name) {
+            Some((Entry::Written(seen) | Entry::Deleted(seen), _))
+                if seen.facts.id().uid == facts.id().uid =>
+            {
+                seen.version
+            }
+            _ => 0,
+        };
+        let deleted = Entry::Deleted(Seen { facts: Arc::new(facts.terminated()), version });
+        self.entries.insert(facts.id().name.clone(), (deleted, uptime));
     }
 
-    /// Forgets the object with this id: a live answer said that it is gone.
+    /// Records that a live answer did not find an object that has an entry. The entry of another UID stays; without
+    /// one nothing is recorded, so a deletion that met a 404 is recorded by [`Ledger::deleted`].
     pub fn gone(&mut self, id: &ObjectId) {
-        if self.entries.get(&id.name).is_some_and(|(entry, _)| entry.uid() == Some(&id.uid)) {
-            self.entries.remove(&id.name);
+        if let Some((entry, _)) = self.entries.get_mut(&id.name)
+            && entry.uid() == Some(&id.uid)
+        {
+            *entry = Entry::Gone { uid: id.uid.clone(), shown: true };
         }
     }
 
@@ -148,14 +178,25 @@ impl<T: Fact> Ledger<T> {
             let seen = cache.get(name);
             match (entry, seen) {
                 (Entry::Unknown { .. }, seen) => seen.is_none(),
-                (Entry::Written(written), Some(seen)) => {
-                    seen.facts.id().uid == written.facts.id().uid && seen.version < written.version
+                // Another UID at an older version had the name before: the cache is still on its way.
+                (Entry::Written(written), Some(seen)) => seen.version < written.version,
+                (Entry::Deleted(deleted), Some(seen)) => {
+                    if seen.facts.id().uid == deleted.facts.id().uid {
+                        !seen.facts.is_terminating()
+                    } else {
+                        seen.version < deleted.version
+                    }
                 }
-                (Entry::Deleted(facts), Some(seen)) => {
-                    seen.facts.id().uid == facts.id().uid && !seen.facts.is_terminating()
+                (Entry::Gone { uid, shown }, Some(seen)) => {
+                    *shown = seen.facts.id().uid == *uid;
+                    *shown
                 }
-                (Entry::Written(Seen { facts, .. }) | Entry::Deleted(facts), None) => {
+                (Entry::Written(Seen { facts, .. }) | Entry::Deleted(Seen { facts, .. }), None) => {
                     !cache.saw_deleted(&facts.id().uid) && !cache.relisted_since(*at)
+                }
+                (Entry::Gone { uid, shown }, None) => {
+                    *shown = false;
+                    !cache.saw_deleted(uid) && !cache.relisted_since(*at)
                 }
             }
         });
@@ -166,29 +207,26 @@ impl<T: Fact> Ledger<T> {
         if self.entries.is_empty() {
             return;
         }
-        let mut shown = std::collections::HashSet::new();
-        for facts in snapshot.iter_mut() {
-            if let Some((Entry::Written(Seen { facts: newer, .. }) | Entry::Deleted(newer), _)) =
-                self.entries.get(&facts.id().name)
-            {
+        let mut shown = BTreeSet::new();
+        snapshot.retain_mut(|facts| match self.entries.get(&facts.id().name) {
+            Some((
+                Entry::Written(Seen { facts: newer, .. }) | Entry::Deleted(Seen { facts: newer, .. }),
+                _,
+            )) => {
                 shown.insert(newer.id().name.clone());
                 *facts = newer.clone();
+                true
             }
-        }
-        snapshot.extend(self.entries.iter().filter(|(name, _)| !shown.contains(*name)).filter_map(
-            |(_, (entry, _))| match entry {
-                Entry::Unknown { .. } => None,
-                Entry::Written(Seen { facts, .. }) | Entry::Deleted(facts) => Some(facts.clone()),
-            },
-        ));
+            Some((Entry::Gone { uid, .. }, _)) => facts.id().uid != *uid,
+            Some((Entry::Unknown { .. }, _)) | None => true,
+        });
+        let missing = self.entries.iter().filter(|(name, _)| !shown.contains(*name));
+        snapshot.extend(missing.filter_map(|(_, (entry, _))| entry.facts().cloned()));
     }
 
     /// The newest facts of `name` that an entry holds.
     pub fn get(&self, name: &str) -> Option<&Arc<T>> {
-        match self.entries.get(name)? {
-            (Entry::Unknown { .. }, _) => None,
-            (Entry::Written(Seen { facts, .. }) | Entry::Deleted(facts), _) => Some(facts),
-        }
+        self.entries.get(name)?.0.facts()
     }
 
     /// The creates whose answer was lost, in the order of their names.
@@ -231,16 +269,19 @@ impl<T: Fact> Ledger<T> {
                 *entry = Entry::Written(seen);
                 *at = uptime;
             }
-            (Entry::Deleted(facts), Some(seen)) if facts.id().uid == seen.facts.id().uid => {
+            (Entry::Deleted(deleted), Some(seen)) if deleted.facts.id().uid == seen.facts.id().uid => {
                 // A deletion that was accepted and did not leave a trace did not happen.
-                *entry = if seen.facts.is_terminating() {
-                    Entry::Deleted(seen.facts)
-                } else {
-                    Entry::Written(seen)
-                };
+                *entry =
+                    if seen.facts.is_terminating() { Entry::Deleted(seen) } else { Entry::Written(seen) };
                 *at = uptime;
             }
-            _ => {
+            // Under the name is nothing, or something else. While the cache shows the old object, hide it.
+            (Entry::Written(Seen { facts, .. }) | Entry::Deleted(Seen { facts, .. }), _) => {
+                *entry = Entry::Gone { uid: facts.id().uid.clone(), shown: true };
+                *at = uptime;
+            }
+            (Entry::Gone { shown: true, .. }, _) => *at = uptime,
+            (Entry::Gone { shown: false, .. } | Entry::Unknown { .. }, _) => {
                 self.entries.remove(name);
             }
         }
@@ -266,7 +307,18 @@ impl<T: Fact> Entry<T> {
     fn uid(&self) -> Option<&Uid> {
         match self {
             Self::Unknown { .. } => None,
-            Self::Written(Seen { facts, .. }) | Self::Deleted(facts) => Some(&facts.id().uid),
+            Self::Written(Seen { facts, .. }) | Self::Deleted(Seen { facts, .. }) => Some(&facts.id().uid),
+            Self::Gone { uid, .. } => Some(uid),
+        }
+    }
+}
+
+impl<T> Entry<T> {
+    /// The newest facts of an object that is known to exist.
+    fn facts(&self) -> Option<&Arc<T>> {
+        match self {
+            Self::Unknown { .. } | Self::Gone { .. } => None,
+            Self::Written(Seen { facts, .. }) | Self::Deleted(Seen { facts, .. }) => Some(facts),
         }
     }
 }

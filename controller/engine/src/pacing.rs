@@ -9,7 +9,7 @@ pub const FULL_WIDTH: usize = 500;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
 /// The longest pause.
-pub const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+pub const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
 /// The pace of one kind of write in one pool.
 #[derive(Clone, Debug, Default)]
@@ -120,10 +120,7 @@ mod tests {
             now += pause;
             assert_eq!(pacing.width(now), Ok(1));
         }
-        assert_eq!(
-            pauses,
-            [250, 500, 1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000, 60000, 60000]
-        );
+        assert_eq!(pauses, [250, 500, 1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000, 60000, 60000]);
     }
 
     #[test]

@@ -19,8 +19,8 @@ impl RevisionId {
     /// removes values that equal the schema's defaults first.
     pub fn of(template: &Value) -> Self {
         let digest = Sha256::digest(canonical(template).unwrap_or_default().to_string().as_bytes());
-        let id: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-        Self(id.into())
+        let first = digest.iter().take(8).fold(0u64, |id, byte| id << 8 | u64::from(*byte));
+        Self(format!("{first:016x}").into())
     }
 
     /// The id as it stands in labels and in the status.

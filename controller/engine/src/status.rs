@@ -111,12 +111,7 @@ fn progressing(observed: &Observed<'_>, members: usize, live: usize) -> Wanted {
     } else {
         format!("removing replicas: {members} exist, {desired} desired")
     };
-    Wanted {
-        kind: condition::PROGRESSING,
-        holds: true,
-        reason: condition::REPLICAS_PROGRESSING,
-        message,
-    }
+    Wanted { kind: condition::PROGRESSING, holds: true, reason: condition::REPLICAS_PROGRESSING, message }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Worlds for the tests of this crate.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +9,8 @@ use jiff::Timestamp;
 use crate::model::{
     Activity, Disk, DiskRef, DiskTemplate, Lifetime, Naming, ObjectId, Pool, Published, Removal, Replica, Uid,
 };
+use crate::numbers::{Block, Namer};
+use crate::plan::Action;
 use crate::plan::{Observed, Taken};
 use crate::revision::RevisionId;
 use crate::{Memory, Plan};
@@ -19,9 +21,9 @@ pub(crate) const POOL_UID: &str = "pool-uid";
 pub(crate) struct World {
     pub(crate) pool: Pool,
     pub(crate) machines: Vec<Arc<Replica>>,
-    pub(crate) disks: HashMap<Arc<str>, Arc<Disk>>,
+    pub(crate) disks: BTreeMap<Arc<str>, Arc<Disk>>,
     pub(crate) memory: Memory,
-    pub(crate) foreign_names: HashSet<String>,
+    pub(crate) foreign_names: BTreeSet<String>,
     pub(crate) uptime: Duration,
 }
 
@@ -46,9 +48,9 @@ impl World {
         Self {
             pool,
             machines: Vec::new(),
-            disks: HashMap::new(),
+            disks: BTreeMap::new(),
             memory,
-            foreign_names: HashSet::new(),
+            foreign_names: BTreeSet::new(),
             uptime: Duration::from_secs(100),
         }
     }
@@ -64,8 +66,59 @@ impl World {
     }
 
     pub(crate) fn edit(mut self, name: &str, edit: impl FnOnce(&mut Replica)) -> Self {
-        let machine = self.machines.iter_mut().find(|machine| &*machine.id.name == name).expect("no such machine");
+        let machine =
+            self.machines.iter_mut().find(|machine| &*machine.id.name == name).expect("no such machine");
         edit(Arc::make_mut(machine));
+        self
+    }
+
+    /// Adds `count` running members that were created one second after the other, with names of the pool's own.
+    pub(crate) fn members(mut self, count: u64) -> Self {
+        for number in 0..count {
+            self = self.member(&name(number), i64::try_from(number).expect("small"));
+        }
+        self.memory.next_number = self.memory.next_number.max(count);
+        self.block(0, count.max(64))
+    }
+
+    /// Opens a block of numbers.
+    pub(crate) fn block(mut self, first: u64, end: u64) -> Self {
+        self.pool.block = Some(Block { first, end });
+        self.memory.meet(&self.pool);
+        self
+    }
+
+    /// Sends creates of these numbers that get no answer, at the world's uptime.
+    pub(crate) fn unanswered(mut self, numbers: impl IntoIterator<Item = u64>) -> Self {
+        for number in numbers {
+            self.memory.machines.unanswered(&name(number).into(), number, self.uptime);
+            self.memory.next_number = self.memory.next_number.max(number + 1);
+        }
+        self
+    }
+
+    pub(crate) fn pool(mut self, edit: impl FnOnce(&mut Pool)) -> Self {
+        edit(&mut self.pool);
+        self
+    }
+
+    pub(crate) fn memory(mut self, edit: impl FnOnce(&mut Memory)) -> Self {
+        edit(&mut self.memory);
+        self
+    }
+
+    /// Lets somebody else have a machine or a disk of this name.
+    pub(crate) fn taken(mut self, name: &str) -> Self {
+        self.foreign_names.insert(name.into());
+        self
+    }
+
+    /// Changes, adds or removes a disk.
+    pub(crate) fn disk(mut self, name: &str, edit: impl FnOnce(Option<Disk>) -> Option<Disk>) -> Self {
+        let existing = self.disks.remove(name).map(Arc::unwrap_or_clone);
+        if let Some(disk) = edit(existing) {
+            self.disks.insert(name.into(), Arc::new(disk));
+        }
         self
     }
 
@@ -77,7 +130,7 @@ impl World {
             uptime: self.uptime,
             pool: &self.pool,
             machines,
-            disks: self.disks.clone(),
+            disks: self.disks.clone().into_iter().collect(),
             unanswered: self.memory.machines.lost_answers(),
             memory: &self.memory,
             taken: self,
@@ -96,6 +149,33 @@ impl Taken for World {
     fn disk(&self, name: &str) -> bool {
         self.foreign_names.contains(name) || self.disks.contains_key(name)
     }
+}
+
+/// The name that the pool gives to the machine with this number.
+pub(crate) fn name(number: u64) -> String {
+    Namer::new(&"web".into(), &Uid::from(POOL_UID)).name(number)
+}
+
+/// The machines that a plan creates.
+pub(crate) fn created(plan: &Plan) -> Vec<&str> {
+    plan.actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Create { draft } => Some(&*draft.name),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The machines that a plan deletes.
+pub(crate) fn deleted(plan: &Plan) -> Vec<&str> {
+    plan.actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Delete { member, .. } => Some(&*member.name),
+            _ => None,
+        })
+        .collect()
 }
 
 pub(crate) fn member(name: &str, age: i64) -> Replica {

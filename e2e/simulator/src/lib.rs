@@ -1,1 +1,11 @@
-//! Plays the virtual machine and disk controllers of the platform, for tests and demos
+//! Plays the virtual machine and disk controllers of the platform, for tests and demos.
+//!
+//! [`world`] is the pure core, driven with a virtual clock in its tests; [`shell`] connects it to an API server.
+
+pub mod cli;
+pub mod duration;
+pub mod knobs;
+pub mod objects;
+pub mod quantity;
+pub mod shell;
+pub mod world;

@@ -1,2 +1,114 @@
-//! Generates the Rust types of vmpool-api from its CRDs.
-fn main() {}
+//! Generates everything that follows from the CRD sources in `api/crds/src`.
+//!
+//! ```text
+//! api/crds/src/*.yaml ──expand──> api/crds/<plural>.<group>.yaml ──kopium──> api/src/generated/*.rs
+//!   + fragments/*.yaml   + lint          │
+//!                                        ├──> docs/reference/<plural>.md
+//!                                        └──> charts/vmpool/files/crds/ (the pool only)
+//! ```
+//!
+//! The sources are all it reads: no cluster and no network. The same sources give the same files, byte for
+//! byte, so `--check` can tell whether somebody forgot to run it.
+
+mod expand;
+mod lint;
+mod outputs;
+mod reference;
+mod schema;
+mod types;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::Parser;
+
+use crate::{expand::Fragments, outputs::Outputs, schema::Crd};
+
+/// What a person runs to bring the generated files up to date.
+const REGENERATE: &str = "cargo xtask generate";
+
+/// The one CRD that the chart installs; the others belong to the virtualization platform.
+const CHART_KIND: &str = "VirtualMachinePool";
+
+/// Generates the CRDs, Rust types and reference pages from api/crds/src.
+#[derive(Parser)]
+#[command(name = "vmpool-codegen")]
+struct Args {
+    /// Write nothing; fail and name every file that differs from what would be written.
+    #[arg(long)]
+    check: bool,
+
+    /// Root of the repository.
+    #[arg(long, value_name = "DIR", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))]
+    root: PathBuf,
+}
+
+fn main() -> anyhow::Result<()> {
+    let Args { check, root } = Args::parse();
+    let root = root.canonicalize().with_context(|| format!("finding the repository {}", root.display()))?;
+    let outputs = generate(&root)?;
+    if check {
+        let stale = outputs.differing(&root)?;
+        if !stale.is_empty() {
+            bail!(
+                "generated files are out of date, run `{REGENERATE}` and commit the result:\n  {}",
+                stale.join("\n  ")
+            );
+        }
+        println!("{} generated files are up to date", outputs.len());
+    } else {
+        let changed = outputs.write(&root)?;
+        for path in &changed {
+            println!("wrote {path}");
+        }
+        println!("{} generated files, {} changed", outputs.len(), changed.len());
+    }
+    Ok(())
+}
+
+/// Computes every generated file of the repository at `root`.
+fn generate(root: &Path) -> anyhow::Result<Outputs> {
+    let source_dir = root.join("api/crds/src");
+    let mut fragments = Fragments::new(&source_dir);
+    let mut crds = Vec::new();
+    for source in yaml_files(&source_dir)? {
+        let expanded =
+            fragments.expand_file(&source).with_context(|| format!("expanding {}", source.display()))?;
+        let file_name = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        crds.push(Crd::new(file_name, expanded)?);
+    }
+
+    let mut problems: Vec<String> = crds.iter().flat_map(lint::problems).collect();
+    problems.extend(fragments.unused()?.into_iter().map(|name| format!("{name}: no CRD uses this fragment")));
+    if !problems.is_empty() {
+        bail!("the CRD sources need work:\n  {}", problems.join("\n  "));
+    }
+
+    let mut outputs = Outputs::new(&["api/crds", "api/src/generated", "docs/reference", "charts/vmpool/files/crds"]);
+    for crd in &crds {
+        let yaml = crd.to_yaml()?;
+        if crd.kind() == CHART_KIND {
+            outputs.add(format!("charts/vmpool/files/crds/{}.yaml", crd.name()), yaml.clone());
+        }
+        outputs.add(format!("api/crds/{}.yaml", crd.name()), yaml);
+        outputs.add(format!("api/src/generated/{}.rs", crd.module()), types::module(crd, root)?);
+        outputs.add(format!("docs/reference/{}.md", crd.plural()), reference::page(crd));
+    }
+    outputs.add("api/src/generated/mod.rs".to_owned(), types::index(&crds, root)?);
+    outputs.add("docs/reference/README.md".to_owned(), reference::index(&crds));
+    Ok(outputs)
+}
+
+/// The YAML files directly inside `dir`, sorted by name.
+fn yaml_files(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(dir).with_context(|| format!("listing {}", dir.display()))?;
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.with_context(|| format!("listing {}", dir.display()))?.path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}

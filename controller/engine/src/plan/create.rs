@@ -1,15 +1,15 @@
 //! Who is missing, and what the new ones are called.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::disks::disk_name;
+use super::disks::{Disks, disk_name};
 use super::{Action, Observed, Plan, Stage, Wait, blocker};
 use crate::ledger::{REQUEST_TIMEOUT, Unanswered};
 use crate::model::{DiskDraft, Draft, Lifetime, Naming};
 use crate::numbers::{Block, MIN_BLOCK, Namer};
 
-pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
+pub(super) fn plan(observed: &Observed<'_>, disks: Disks, plan: &mut Plan) {
     let members = observed.members().count();
     let (repeat, unwanted) = split_lost_answers(observed, members);
     for lost in unwanted {
@@ -27,8 +27,10 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
         return;
     }
     // A machine and its disks are one unit: what members lack comes before further members.
-    if let Some(left) = paused_repair(plan) {
-        return plan.pause(Stage::Create, left);
+    match disks {
+        Disks::Complete => {}
+        Disks::Truncated => return,
+        Disks::Paused(left) => return plan.pause(Stage::Create, left),
     }
     let width = match observed.memory.creating.width(observed.uptime) {
         Ok(width) => width,
@@ -59,20 +61,8 @@ fn split_lost_answers<'a>(
     observed.unanswered.split_at(wanted)
 }
 
-fn paused_repair(plan: &Plan) -> Option<std::time::Duration> {
-    plan.waits.iter().find_map(|wait| match wait {
-        Wait::Pause { stage: Stage::Repair, left } => Some(*left),
-        _ => None,
-    })
-}
-
 /// The next numbers of the open block, and a new block where they go past its end.
-fn scattered(
-    observed: &Observed<'_>,
-    plan: &mut Plan,
-    fresh: usize,
-    missing: usize,
-) -> Vec<(Arc<str>, u64)> {
+fn scattered(observed: &Observed<'_>, plan: &mut Plan, fresh: usize, missing: usize) -> Vec<(Arc<str>, u64)> {
     if fresh == 0 {
         return Vec::new();
     }
@@ -96,7 +86,7 @@ fn scattered(
 
 /// The smallest ordinals that no object has.
 fn ordinal(observed: &Observed<'_>, fresh: usize) -> Vec<(Arc<str>, u64)> {
-    let promised: HashSet<&str> = observed
+    let promised: BTreeSet<&str> = observed
         .machines
         .iter()
         .map(|machine| &*machine.id.name)
@@ -126,3 +116,6 @@ fn own_disks(observed: &Observed<'_>, machine: &str) -> Vec<DiskDraft> {
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

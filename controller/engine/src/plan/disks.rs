@@ -4,11 +4,23 @@
 //! to find.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Action, Observed, Plan, Stage, Wait};
 use crate::model::{DiskDraft, DiskRef, Lifetime, Replica};
 
-pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
+/// Whether the plan gives all members the disks that they lack.
+#[derive(Clone, Copy)]
+pub(super) enum Disks {
+    /// It does.
+    Complete,
+    /// Some are left to the next pass.
+    Truncated,
+    /// None may be created for so long.
+    Paused(Duration),
+}
+
+pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) -> Disks {
     let mut repairs = Vec::new();
     for member in observed.members().filter(|member| !member.terminating) {
         for disk in &member.disks {
@@ -20,12 +32,19 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
         }
     }
     if repairs.is_empty() {
-        return;
+        return Disks::Complete;
     }
     plan.wants.repair = true;
     match observed.memory.repairing.width(observed.uptime) {
-        Ok(width) => plan.actions.extend(repairs.into_iter().take(width)),
-        Err(left) => plan.pause(Stage::Repair, left),
+        Ok(width) => {
+            let outcome = if repairs.len() > width { Disks::Truncated } else { Disks::Complete };
+            plan.actions.extend(repairs.into_iter().take(width));
+            outcome
+        }
+        Err(left) => {
+            plan.pause(Stage::Repair, left);
+            Disks::Paused(left)
+        }
     }
 }
 
@@ -59,7 +78,7 @@ fn repair(observed: &Observed<'_>, member: &Replica, disk: &DiskRef) -> Option<R
 }
 
 fn fresh_name(observed: &Observed<'_>, member: &Replica, template: &str) -> Arc<str> {
-    (2u64..)
+    (2..=u64::MAX)
         .map(|attempt| format!("{}-{attempt}", disk_name(&member.id.name, template)))
         .find(|name| !observed.taken.disk(name))
         .expect("the numbers do not end")
@@ -70,3 +89,6 @@ fn fresh_name(observed: &Observed<'_>, member: &Replica, template: &str) -> Arc<
 pub(super) fn disk_name(machine: &str, template: &str) -> Arc<str> {
     format!("{machine}-{template}").into()
 }
+
+#[cfg(test)]
+mod tests;

@@ -37,3 +37,6 @@ fn repair(pool: &Pool, namer: &Namer, machine: &Replica) -> Option<Action> {
             .is_some_and(|(number, block)| number < block.end);
     (machine.owner.is_none() && labelled && issued).then(|| Action::Release { machine: machine.id.clone() })
 }
+
+#[cfg(test)]
+mod tests;

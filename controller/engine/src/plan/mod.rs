@@ -8,6 +8,7 @@ mod disks;
 mod membership;
 mod remove;
 
+#[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -40,6 +41,7 @@ pub struct Observed<'a> {
     /// Machines that the pool owns, or that carry its UID as a label; our own writes are laid over the cache.
     pub machines: Vec<Arc<Replica>>,
     /// The disks that the machines refer to, by name, as far as they exist; ours laid over the cache.
+    #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
     pub disks: HashMap<Arc<str>, Arc<Disk>>,
     /// Machine creates whose answer was lost.
     pub unanswered: Vec<Unanswered>,
@@ -227,7 +229,10 @@ impl Plan {
     }
 
     fn pause(&mut self, stage: Stage, left: Duration) {
-        self.waits.push(Wait::Pause { stage, left });
+        let wait = Wait::Pause { stage, left };
+        if !self.waits.contains(&wait) {
+            self.waits.push(wait);
+        }
         self.look_again(left);
     }
 }
@@ -242,9 +247,9 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         return plan;
     }
     membership::plan(observed, &mut plan);
-    disks::plan(observed, &mut plan);
+    let disks = disks::plan(observed, &mut plan);
     remove::plan(observed, &mut plan);
-    create::plan(observed, &mut plan);
+    create::plan(observed, disks, &mut plan);
     plan
 }
 

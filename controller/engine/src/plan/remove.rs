@@ -51,3 +51,6 @@ pub(super) fn leaving_order(removal: Removal, a: &Replica, b: &Replica) -> Order
 fn ordinal(machine: &Replica) -> u64 {
     machine.id.name.rsplit('-').next().and_then(|tail| tail.parse().ok()).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,273 @@
+use proptest::prelude::*;
+use rstest::rstest;
+
+use super::*;
+use crate::model::{Activity, DiskTemplate, Naming, Removal, Uid};
+use crate::pacing::FULL_WIDTH;
+use crate::testing::{World, created, deleted, name};
+
+#[rstest]
+#[case::with_members_missing(World::desiring(3).members(1))]
+#[case::with_a_surplus(World::desiring(0).members(2))]
+#[case::with_members_to_repair(
+    World::desiring(1).members(1).edit(&name(0), |member| member.pool_label = None)
+)]
+#[case::with_a_lost_answer(World::desiring(0).block(0, 64).unanswered([0]))]
+fn a_pool_on_its_way_out_is_left_to_the_garbage_collector(#[case] world: World) {
+    assert_ne!(world.plan(), Plan::default());
+    assert_eq!(world.pool(|pool| pool.deleting = true).plan(), Plan::default());
+}
+
+#[test]
+fn the_stages_come_in_their_order() {
+    let world = World::desiring(4)
+        .members(3)
+        .edit(&name(0), |member| member.pool_label = None)
+        .disk(&format!("{}-root", name(1)), |_| None)
+        .pool(|pool| pool.block = None);
+    let stages: Vec<Stage> = world.plan().actions.iter().map(Action::stage).collect();
+    assert_eq!(stages, [Stage::Repair, Stage::Repair, Stage::OpenBlock, Stage::Create]);
+    assert!(
+        Stage::Repair < Stage::Remove && Stage::Remove < Stage::OpenBlock && Stage::OpenBlock < Stage::Create
+    );
+}
+
+#[rstest]
+#[case::creating(World::desiring(1), true)]
+#[case::deleting(World::desiring(0).members(1), true)]
+#[case::repairing(World::desiring(1).members(1).edit(&name(0), |member| member.pool_label = None), false)]
+#[case::settled(World::desiring(1).members(1), false)]
+fn a_plan_knows_whether_it_rests_on_the_count(#[case] world: World, #[case] expected: bool) {
+    assert_eq!(world.plan().rests_on_the_count(), expected);
+}
+
+#[rstest]
+#[case(Action::Relabel { member: id() }, Stage::Repair, "FailedRepair")]
+#[case(Action::Release { machine: id() }, Stage::Repair, "FailedRepair")]
+#[case(Action::CreateDisk { member: id(), disk: disk() }, Stage::Repair, "DiskFailure")]
+#[case(Action::Repoint { member: id(), position: 0, from: "a".into(), to: disk() }, Stage::Repair, "DiskFailure")]
+#[case(Action::Delete { member: id(), reason: DeleteReason::Surplus }, Stage::Remove, "FailedDelete")]
+#[case(Action::OpenBlock { block: Block { first: 0, end: 1 } }, Stage::OpenBlock, "FailedCreate")]
+#[case(
+    Action::Create { draft: Draft { name: "a".into(), number: 0, revision: "r".into(), disks: vec![] } },
+    Stage::Create, "FailedCreate"
+)]
+fn every_action_has_a_stage_and_a_word_for_its_failure(
+    #[case] action: Action,
+    #[case] stage: Stage,
+    #[case] reason: &str,
+) {
+    assert_eq!((action.stage(), action.failure_reason().as_str()), (stage, reason));
+}
+
+fn id() -> ObjectId {
+    ObjectId::new("web-a", "a")
+}
+
+fn disk() -> DiskDraft {
+    DiskDraft { name: "web-a-root".into(), template: "root".into() }
+}
+
+#[rstest]
+#[case(Wait::Pause { stage: Stage::Create, left: Duration::from_secs(2) }, "Create pauses for 2s after a failure")]
+#[case(
+    Wait::DyingDisk { member: id(), disk: "d".into() },
+    "disk d of an earlier machine must be gone before web-a gets its own"
+)]
+#[case(Wait::Owner("use Delete".into()), "use Delete")]
+#[case(Wait::LostAnswer { name: "web-a".into() }, "the create of web-a got no answer and may still happen")]
+fn a_wait_reads_as_a_sentence(#[case] wait: Wait, #[case] text: &str) {
+    assert_eq!(wait.to_string(), text);
+}
+
+/// One machine of a random world.
+#[derive(Clone, Debug)]
+struct Sketch {
+    created: i64,
+    running: bool,
+    terminating: bool,
+    foreign: bool,
+    labelled: bool,
+    disk: bool,
+}
+
+fn sketch() -> impl Strategy<Value = Sketch> {
+    // Few different ages, so that twins are common.
+    (
+        0i64..4,
+        any::<bool>(),
+        prop::bool::weighted(0.2),
+        prop::bool::weighted(0.1),
+        prop::bool::weighted(0.9),
+        prop::bool::weighted(0.9),
+    )
+        .prop_map(|(created, running, terminating, foreign, labelled, disk)| Sketch {
+            created,
+            running,
+            terminating,
+            foreign,
+            labelled,
+            disk,
+        })
+}
+
+const REMOVALS: [Removal; 5] = [
+    Removal::NewestFirst,
+    Removal::OldestFirst,
+    Removal::LowestOrdinalFirst,
+    Removal::HighestOrdinalFirst,
+    Removal::Explicit,
+];
+
+fn world(sketches: &[Sketch], desired: usize, removal: Removal, naming: Naming, lost: u64) -> World {
+    let numbered = (0..).zip(sketches).map(|(number, sketch): (u64, _)| match naming {
+        Naming::Scattered => (name(number), sketch),
+        Naming::Ordinal => (format!("web-{number}"), sketch),
+    });
+    let world = numbered.fold(World::desiring(desired), |world, (name, sketch)| {
+        let world = world.member(&name, sketch.created).edit(&name, |machine| {
+            machine.activity = if sketch.running { Activity::Running } else { Activity::NotRunning };
+            machine.terminating = sketch.terminating;
+            if sketch.foreign {
+                machine.owner = Some(Uid::from("another"));
+            }
+            if !sketch.labelled {
+                machine.pool_label = None;
+            }
+        });
+        if sketch.disk { world } else { world.disk(&format!("{name}-root"), |_| None) }
+    });
+    let count = sketches.len() as u64;
+    let world = world.memory(|memory| memory.next_number = count).pool(|pool| {
+        pool.removal = removal;
+        pool.naming = naming;
+        pool.disks.push(DiskTemplate { name: "scratch".into(), lifetime: Lifetime::Machine });
+    });
+    (count..count + lost).fold(world, |mut world, number| {
+        let name = match naming {
+            Naming::Scattered => name(number),
+            Naming::Ordinal => format!("web-{number}"),
+        };
+        world.memory.machines.unanswered(&name.into(), number, world.uptime);
+        world.memory.next_number = number + 1;
+        world
+    })
+}
+
+prop_compose! {
+    fn any_world()(
+        sketches in prop::collection::vec(sketch(), 0..12),
+        desired in 0usize..14,
+        removal in prop::sample::select(&REMOVALS[..]),
+        naming in prop::sample::select(&[Naming::Scattered, Naming::Ordinal][..]),
+        lost in 0u64..4,
+    ) -> Shown {
+        Shown(world(&sketches, desired, removal, naming, lost))
+    }
+}
+
+/// A world that a failing test can print.
+struct Shown(World);
+
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:#?}\n{:#?}\n{:?}", self.0.pool, self.0.machines, self.0.memory.machines.lost_answers())
+    }
+}
+
+/// What a plan does, in no order.
+fn set(plan: &Plan) -> Vec<String> {
+    let mut actions: Vec<String> = plan.actions.iter().map(|action| format!("{action:?}")).collect();
+    actions.sort();
+    actions
+}
+
+proptest! {
+    #[test]
+    fn a_settled_world_yields_an_empty_plan(
+        mut sketches in prop::collection::vec(sketch(), 0..12),
+        removal in prop::sample::select(&REMOVALS[..]),
+        naming in prop::sample::select(&[Naming::Scattered, Naming::Ordinal][..]),
+    ) {
+        for sketch in &mut sketches {
+            sketch.disk = true;
+            sketch.labelled = true;
+        }
+        let members = sketches.iter().filter(|sketch| !sketch.foreign).count();
+        prop_assert_eq!(world(&sketches, members, removal, naming, 0).plan(), Plan::default());
+    }
+
+    #[test]
+    fn the_order_of_the_input_changes_nothing(Shown(world) in any_world(), seed in any::<u64>()) {
+        let plan = world.plan();
+        let mut observed = world.observed();
+        observed.machines.sort_by_key(|machine| {
+            machine.id.name.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+        });
+        let shuffled = crate::plan(&observed);
+        prop_assert_eq!(set(&shuffled), set(&plan));
+        prop_assert_eq!(deleted(&shuffled), deleted(&plan));
+        prop_assert_eq!(created(&shuffled), created(&plan));
+    }
+
+    #[test]
+    fn a_pass_creates_no_more_than_is_missing(Shown(world) in any_world()) {
+        let observed = world.observed();
+        let members = observed.members().count();
+        let plan = crate::plan(&observed);
+        prop_assert!(created(&plan).len() <= world.pool.desired.saturating_sub(members));
+        // With those that may still happen, there are never more than desired, unless there were before.
+        let repeated = created(&plan)
+            .iter()
+            .filter(|name| observed.unanswered.iter().any(|lost| *lost.name == ***name))
+            .count();
+        let possible = members + observed.unanswered.len() + created(&plan).len() - repeated;
+        prop_assert!(possible <= world.pool.desired.max(members + observed.unanswered.len()));
+        prop_assert!(created(&plan).len() <= FULL_WIDTH);
+    }
+
+    #[test]
+    fn a_pass_deletes_exactly_the_live_members_above_the_desired_ones(Shown(world) in any_world()) {
+        let observed = world.observed();
+        let live = observed.members().filter(|member| !member.terminating).count();
+        let leaving = deleted(&crate::plan(&observed)).len();
+        let surplus = live.saturating_sub(world.pool.desired);
+        prop_assert_eq!(leaving, if world.pool.removal == Removal::Explicit { 0 } else { surplus });
+    }
+
+    #[test]
+    fn only_live_members_are_deleted_and_never_twice(Shown(world) in any_world()) {
+        let observed = world.observed();
+        let plan = crate::plan(&observed);
+        let victims = deleted(&plan);
+        for victim in &victims {
+            prop_assert!(observed.members().any(|member| *member.id.name == **victim && !member.terminating));
+        }
+        let distinct: std::collections::BTreeSet<_> = victims.iter().collect();
+        prop_assert_eq!(distinct.len(), victims.len());
+    }
+
+    #[test]
+    fn a_new_name_is_one_that_nobody_has(Shown(world) in any_world()) {
+        let observed = world.observed();
+        let plan = crate::plan(&observed);
+        let names = created(&plan);
+        for name in &names {
+            prop_assert!(!observed.machines.iter().any(|machine| *machine.id.name == **name));
+        }
+        let distinct: std::collections::BTreeSet<_> = names.iter().collect();
+        prop_assert_eq!(distinct.len(), names.len());
+    }
+
+    #[test]
+    fn a_surplus_and_a_lack_exclude_each_other(Shown(world) in any_world()) {
+        let plan = world.plan();
+        prop_assert!(created(&plan).is_empty() || deleted(&plan).is_empty());
+    }
+
+    #[test]
+    fn the_same_world_gives_the_same_plan(Shown(world) in any_world()) {
+        let observed = world.observed();
+        prop_assert_eq!(crate::plan(&observed), crate::plan(&observed));
+    }
+}

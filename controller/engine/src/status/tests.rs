@@ -1,0 +1,229 @@
+use jiff::Timestamp;
+use rstest::rstest;
+
+use super::*;
+use crate::model::Lifetime;
+use crate::pacing::FailureReason;
+use crate::testing::{World, name};
+
+fn shown(world: &World) -> Status {
+    status(&world.observed(), None)
+}
+
+/// `status reason: message` of one condition.
+fn condition(status: &Status, kind: &str) -> Option<String> {
+    let found = status.conditions.iter().find(|condition| condition.kind == kind)?;
+    Some(format!("{} {}: {}", found.status, found.reason, found.message))
+}
+
+fn terminating(world: World, numbers: impl IntoIterator<Item = u64>) -> World {
+    numbers
+        .into_iter()
+        .fold(world, |world, number| world.edit(&name(number), |member| member.terminating = true))
+}
+
+fn idle(world: World, number: u64) -> World {
+    world.edit(&name(number), |member| member.activity = Activity::NotRunning)
+}
+
+#[rstest]
+#[case::all_run(World::desiring(2).members(2), "True AllReplicasReady: ")]
+#[case::none_is_desired(World::desiring(0), "True AllReplicasReady: ")]
+#[case::more_run_than_desired(World::desiring(1).members(2), "True AllReplicasReady: ")]
+#[case::one_is_missing(
+    World::desiring(2).members(1), "False InsufficientReadyReplicas: 1 of 2 desired replicas are ready"
+)]
+#[case::one_is_stopped(
+    idle(World::desiring(2).members(2), 0),
+    "False InsufficientReadyReplicas: 1 of 2 desired replicas are ready"
+)]
+#[case::one_is_terminating(
+    terminating(World::desiring(2).members(2), [0]),
+    "False InsufficientReadyReplicas: 1 of 2 desired replicas are ready"
+)]
+fn available(#[case] world: World, #[case] expected: &str) {
+    assert_eq!(condition(&shown(&world), condition::AVAILABLE).as_deref(), Some(expected));
+}
+
+#[rstest]
+#[case::the_count_is_right(World::desiring(2).members(2), None)]
+#[case::the_count_is_right_while_one_leaves(terminating(World::desiring(2).members(2), [0]), None)]
+#[case::growing(World::desiring(3).members(1), Some("creating replicas: 1 of 3 exist"))]
+#[case::shrinking(World::desiring(1).members(3), Some("removing replicas: 3 exist, 1 desired"))]
+#[case::waiting_for_those_that_leave(
+    terminating(World::desiring(1).members(3), [1, 2]), Some("2 of 3 replicas are terminating, 1 desired")
+)]
+#[case::an_explicit_pool_waits_for_its_owner(
+    World::desiring(1).members(3).pool(|pool| pool.removal = Removal::Explicit),
+    Some("3 live replicas exceed replicas: 1, and under scaleDownPolicy Explicit none leaves by itself: remove \
+          surplus machines by name, or raise replicas to 3")
+)]
+#[case::an_explicit_pool_whose_surplus_leaves(
+    terminating(World::desiring(1).members(2).pool(|pool| pool.removal = Removal::Explicit), [1]),
+    Some("1 of 2 replicas are terminating, 1 desired")
+)]
+fn progressing(#[case] world: World, #[case] message: Option<&str>) {
+    let expected = message.map(|message| format!("True ReplicasProgressing: {message}"));
+    assert_eq!(condition(&shown(&world), condition::PROGRESSING), expected);
+}
+
+const RECREATE: &str = "live replicas have the current template; the others keep what they were made from until \
+                        they are restarted or recreated";
+
+#[rstest]
+#[case::all_have_the_template(World::desiring(2).members(2), "True PoolSynced: ".into())]
+#[case::there_are_none(World::desiring(2), "True PoolSynced: ".into())]
+#[case::one_is_older(
+    World::desiring(2).members(2).edit(&name(0), |member| member.revision = Some("r0".into())),
+    format!("False RecreationRequired: 1 of 2 {RECREATE}")
+)]
+#[case::one_has_no_revision(
+    World::desiring(1).members(1).edit(&name(0), |member| member.revision = None),
+    format!("False RecreationRequired: 0 of 1 {RECREATE}")
+)]
+#[case::one_waits_for_its_restart(
+    World::desiring(2).members(2).edit(&name(0), |member| member.restart_pending = true),
+    format!("False RecreationRequired: 1 of 2 {RECREATE}")
+)]
+#[case::an_older_one_is_leaving(
+    terminating(World::desiring(2).members(2), [0]).edit(&name(0), |member| member.revision = None),
+    "True PoolSynced: ".into()
+)]
+fn synced(#[case] world: World, #[case] expected: String) {
+    assert_eq!(condition(&shown(&world), condition::SYNCED), Some(expected));
+}
+
+#[rstest]
+#[case::creating(FailureReason::FailedCreate, "FailedCreate")]
+#[case::deleting(FailureReason::FailedDelete, "FailedDelete")]
+#[case::a_disk(FailureReason::DiskFailure, "DiskFailure")]
+#[case::a_repair(FailureReason::FailedRepair, "FailedRepair")]
+fn the_last_failure_shows(#[case] reason: FailureReason, #[case] word: &str) {
+    let world = World::desiring(2).members(2);
+    let failure = Failure { reason, message: "exceeded quota: pods".into() };
+    let status = status(&world.observed(), Some(&failure));
+    assert_eq!(
+        condition(&status, condition::REPLICA_FAILURE),
+        Some(format!("True {word}: exceeded quota: pods"))
+    );
+    assert_eq!(condition(&shown(&world), condition::REPLICA_FAILURE), None);
+}
+
+#[rstest]
+#[case::while_members_are_missing(2, 1, Some("disk template root: reclaim.onScaleDown Retain is not served"))]
+#[case::not_while_none_is_missing(1, 1, Some("exceeded quota"))]
+fn what_only_the_owner_can_mend_comes_before_the_last_failure(
+    #[case] desired: usize,
+    #[case] members: u64,
+    #[case] expected: Option<&str>,
+) {
+    let world =
+        World::desiring(desired).members(members).pool(|pool| pool.disks[0].lifetime = Lifetime::Pool);
+    let failure = Failure { reason: FailureReason::FailedCreate, message: "exceeded quota".into() };
+    let condition =
+        condition(&status(&world.observed(), Some(&failure)), condition::REPLICA_FAILURE).expect("shown");
+    let expected = format!("True FailedCreate: {}", expected.unwrap_or_default());
+    assert!(condition.starts_with(&expected), "{condition}");
+}
+
+#[test]
+fn a_flaw_shows_as_a_failure_to_create() {
+    let world = World::desiring(1).pool(|pool| pool.flaws.push("spec.replicas is -1".into()));
+    assert_eq!(
+        condition(&shown(&world), condition::REPLICA_FAILURE).as_deref(),
+        Some("True FailedCreate: the pool cannot be read: spec.replicas is -1")
+    );
+}
+
+#[test]
+fn every_counter_counts_its_own() {
+    // 0 runs, 1 is stopped, 2 is terminating, 3 is older, 4 waits for its restart, 5 is somebody else's.
+    let world = idle(terminating(World::desiring(9).members(6), [2]), 1)
+        .edit(&name(3), |member| member.revision = Some("r0".into()))
+        .edit(&name(4), |member| member.restart_pending = true)
+        .edit(&name(5), |machine| machine.owner = None)
+        .unanswered([6])
+        .pool(|pool| pool.generation = 12);
+    let summary = Summary {
+        observed_generation: 12,
+        replicas: 5,
+        ready: 3,
+        updated: 2,
+        restart_pending: 1,
+        revision: "r1".into(),
+    };
+    assert_eq!(shown(&world).summary, summary);
+}
+
+/// The status of a pool that shows `published` already.
+fn after(world: World, published: Vec<Condition>) -> Status {
+    shown(&world.pool(|pool| pool.published.conditions = published))
+}
+
+fn second(second: i64) -> Timestamp {
+    Timestamp::from_second(second).expect("in range")
+}
+
+fn dated(kind: &str, status: &str, reason: &str) -> Condition {
+    Condition {
+        kind: kind.into(),
+        status: status.into(),
+        reason: reason.into(),
+        message: "of earlier".into(),
+        last_transition: second(5),
+        observed_generation: Some(1),
+    }
+}
+
+#[rstest]
+#[case::the_same_status_keeps_its_time("True", 5)]
+#[case::another_status_gets_the_time_of_the_pass("False", 1_000_000)]
+#[case::an_unknown_one_too("Unknown", 1_000_000)]
+fn a_transition_is_a_change_of_the_status(#[case] published: &str, #[case] expected: i64) {
+    let world = World::desiring(1).members(1).pool(|pool| pool.generation = 2);
+    let status = after(world, vec![dated(condition::AVAILABLE, published, "AnEarlierReason")]);
+    let condition = status.conditions.iter().find(|condition| condition.kind == condition::AVAILABLE);
+    let expected = Condition {
+        kind: "Available".into(),
+        status: "True".into(),
+        reason: "AllReplicasReady".into(),
+        message: String::new(),
+        last_transition: second(expected),
+        observed_generation: Some(2),
+    };
+    assert_eq!(condition, Some(&expected));
+}
+
+#[test]
+fn a_first_status_is_dated_now() {
+    let status = shown(&World::desiring(3).members(1));
+    let times: Vec<Timestamp> = status.conditions.iter().map(|condition| condition.last_transition).collect();
+    assert_eq!(times, [second(1_000_000); 3]);
+}
+
+#[test]
+fn conditions_of_others_are_kept_and_ours_that_ended_are_removed() {
+    let foreign = dated("example.com/Audited", "Unknown", "NotYet");
+    let status = after(
+        World::desiring(1).members(1),
+        vec![
+            foreign.clone(),
+            dated(condition::PROGRESSING, "True", "ReplicasProgressing"),
+            dated(condition::REPLICA_FAILURE, "True", "FailedCreate"),
+        ],
+    );
+    let kinds: Vec<&str> = status.conditions.iter().map(|condition| &*condition.kind).collect();
+    assert_eq!(kinds, [condition::AVAILABLE, condition::SYNCED, "example.com/Audited"]);
+    assert_eq!(status.conditions.last(), Some(&foreign));
+}
+
+#[test]
+fn a_status_that_was_published_is_not_news() {
+    let world = idle(World::desiring(3).members(2), 0);
+    let first = shown(&world);
+    let conditions = first.conditions.clone();
+    let mut later = world.pool(|pool| pool.published.conditions = conditions);
+    later.uptime += std::time::Duration::from_hours(1);
+    let observed = Observed { now: second(2_000_000), ..later.observed() };
+    assert_eq!(status(&observed, None), first);
+}

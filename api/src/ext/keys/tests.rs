@@ -1,0 +1,36 @@
+use rstest::rstest;
+
+use super::{PREFIX, annotations, is_reserved, labels};
+
+#[test]
+fn every_key_of_ours_is_reserved_and_has_a_name_kubernetes_accepts() {
+    let keys = [
+        labels::POOL_UID,
+        labels::POOL,
+        labels::TEMPLATE_HASH,
+        labels::DISK_TEMPLATE,
+        annotations::PATCHED_TEMPLATE_HASH,
+        annotations::FREE_SINCE,
+        annotations::DISKS,
+        annotations::CLAIMED_BY,
+        annotations::SCALE_DOWN_TARGETS,
+        annotations::NAMES,
+    ];
+    for key in keys {
+        assert!(is_reserved(key), "{key}");
+        let name = key.strip_prefix(PREFIX).unwrap();
+        assert!(name.len() <= 63 && name.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{key}");
+    }
+}
+
+#[rstest]
+#[case::a_label_of_the_user("role")]
+#[case::a_domain_that_only_looks_alike("vmpool.virtualization.deckhouse.io.example/pool")]
+fn other_keys_are_free(#[case] key: &str) {
+    assert!(!is_reserved(key));
+}
+
+#[test]
+fn the_selector_names_the_uid() {
+    assert_eq!(labels::selector("0b5c"), "vmpool.virtualization.deckhouse.io/pool-uid=0b5c");
+}

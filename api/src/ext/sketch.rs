@@ -1,0 +1,229 @@
+//! Short ways to write pools, machines and disks down.
+//!
+//! They make objects that the API server accepts, and leave out what it fills in.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    GoDuration, Quantity,
+    v1alpha2::{
+        BlockDeviceRef, DiskTemplate, MachineTemplate, Reclaim, TemplateMetadata, VirtualDiskSpec,
+        VirtualMachinePool, VirtualMachinePoolSpec, VirtualMachineSpec,
+        virtual_disk::{
+            VirtualDiskDataSource, VirtualDiskDataSourceObjectRef, VirtualDiskPersistentVolumeClaim,
+        },
+        virtual_machine::{VirtualMachineCpu, VirtualMachineMemory},
+    },
+    words::{DeviceKind, ReclaimPolicy, RunPolicy, ScaleDownPolicy},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// A pool in the making, see [`VirtualMachinePool::sketch`].
+#[derive(Debug, Clone)]
+#[must_use = "a sketch does nothing until build() makes a pool of it"]
+pub struct PoolSketch {
+    pool: VirtualMachinePool,
+}
+
+impl VirtualMachinePool {
+    /// Begins a pool without replicas, whose machines have one core and 512Mi of memory. It needs at least one
+    /// [`disk`](PoolSketch::disk).
+    pub fn sketch(name: &str, policy: ScaleDownPolicy) -> PoolSketch {
+        let spec = VirtualMachinePoolSpec {
+            replicas: Some(0),
+            scale_down_policy: policy.into(),
+            virtual_disk_templates: Vec::new(),
+            virtual_machine_template: MachineTemplate {
+                metadata: None,
+                spec: VirtualMachineSpec::sized(1, "512Mi"),
+            },
+        };
+        PoolSketch { pool: VirtualMachinePool::new(name, spec) }
+    }
+}
+
+impl PoolSketch {
+    /// The namespace of the pool.
+    pub fn namespace(mut self, namespace: &str) -> Self {
+        self.pool.metadata.namespace = Some(namespace.to_owned());
+        self
+    }
+
+    /// The number of machines.
+    pub fn replicas(mut self, replicas: i32) -> Self {
+        self.pool.spec.replicas = Some(replicas);
+        self
+    }
+
+    /// The cores of a machine and the share of each that is guaranteed, from `1%` to `100%`, or `Auto`.
+    pub fn cpu(mut self, cores: i32, core_fraction: &str) -> Self {
+        let cpu = &mut self.machine().cpu;
+        cpu.cores = cores;
+        cpu.core_fraction = Some(core_fraction.to_owned());
+        self
+    }
+
+    /// The memory of a machine.
+    pub fn memory(mut self, size: impl Into<Quantity>) -> Self {
+        self.machine().memory.size = size.into();
+        self
+    }
+
+    /// The class of the machines. Without it, the default class of the cluster is used.
+    pub fn class(mut self, name: &str) -> Self {
+        self.machine().virtual_machine_class_name = Some(name.to_owned());
+        self
+    }
+
+    /// When the machines run.
+    pub fn run_policy(mut self, policy: RunPolicy) -> Self {
+        self.machine().run_policy = Some(policy.into());
+        self
+    }
+
+    /// Adds a label for the machines and their pods.
+    pub fn machine_label(mut self, key: &str, value: &str) -> Self {
+        let template = &mut self.pool.spec.virtual_machine_template;
+        let metadata = template.metadata.get_or_insert_with(TemplateMetadata::default);
+        metadata.labels.get_or_insert_with(BTreeMap::new).insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Adds a disk for every machine, and a device for it after those that are there.
+    pub fn disk(mut self, template: DiskTemplate) -> Self {
+        self.machine().block_device_refs.push(BlockDeviceRef::disk(&template.name));
+        self.pool.spec.virtual_disk_templates.push(template);
+        self
+    }
+
+    /// Adds a device after those that are there, for an image that all machines share.
+    pub fn device(mut self, device: BlockDeviceRef) -> Self {
+        self.machine().block_device_refs.push(device);
+        self
+    }
+
+    /// Changes what the other methods have no word for.
+    pub fn with(mut self, change: impl FnOnce(&mut VirtualMachinePool)) -> Self {
+        change(&mut self.pool);
+        self
+    }
+
+    /// The pool.
+    pub fn build(self) -> VirtualMachinePool {
+        self.pool
+    }
+
+    fn machine(&mut self) -> &mut VirtualMachineSpec {
+        &mut self.pool.spec.virtual_machine_template.spec
+    }
+}
+
+impl VirtualMachineSpec {
+    /// A machine with so many cores and so much memory. It still needs a device in `block_device_refs`.
+    pub fn sized(cores: i32, memory: impl Into<Quantity>) -> Self {
+        Self {
+            cpu: VirtualMachineCpu { cores, core_fraction: None },
+            memory: VirtualMachineMemory { size: memory.into() },
+            ..Self::default()
+        }
+    }
+}
+
+impl BlockDeviceRef {
+    /// A device of this kind and name. Its place in the list decides about the boot order.
+    pub fn new(kind: DeviceKind, name: &str) -> Self {
+        Self { kind: kind.into(), name: name.to_owned(), boot_order: None }
+    }
+
+    /// A disk; in a pool the name is that of a disk template.
+    pub fn disk(name: &str) -> Self {
+        Self::new(DeviceKind::VirtualDisk, name)
+    }
+
+    /// An image of the namespace.
+    pub fn image(name: &str) -> Self {
+        Self::new(DeviceKind::VirtualImage, name)
+    }
+
+    /// An image of the cluster.
+    pub fn cluster_image(name: &str) -> Self {
+        Self::new(DeviceKind::ClusterVirtualImage, name)
+    }
+}
+
+impl VirtualDiskSpec {
+    /// An empty disk of this size.
+    pub fn blank(size: impl Into<Quantity>) -> Self {
+        Self::default().with_size(size)
+    }
+
+    /// A disk with the content of an image of the cluster, as large as the image.
+    pub fn from_cluster_image(image: &str) -> Self {
+        Self {
+            data_source: Some(VirtualDiskDataSource {
+                r#type: Some("ObjectRef".to_owned()),
+                object_ref: Some(VirtualDiskDataSourceObjectRef {
+                    kind: "ClusterVirtualImage".to_owned(),
+                    name: image.to_owned(),
+                }),
+                ..VirtualDiskDataSource::default()
+            }),
+            persistent_volume_claim: None,
+        }
+    }
+
+    /// The same disk with this size.
+    #[must_use]
+    pub fn with_size(mut self, size: impl Into<Quantity>) -> Self {
+        self.claim().size = Some(size.into());
+        self
+    }
+
+    /// The same disk with this storage class.
+    #[must_use]
+    pub fn with_storage_class(mut self, name: &str) -> Self {
+        self.claim().storage_class_name = Some(name.to_owned());
+        self
+    }
+
+    fn claim(&mut self) -> &mut VirtualDiskPersistentVolumeClaim {
+        self.persistent_volume_claim.get_or_insert_with(VirtualDiskPersistentVolumeClaim::default)
+    }
+}
+
+impl DiskTemplate {
+    /// A template for disks that are deleted with their machine.
+    pub fn new(name: &str, spec: VirtualDiskSpec) -> Self {
+        Self { name: name.to_owned(), reclaim: None, spec }
+    }
+
+    /// A template for empty disks of this size.
+    pub fn blank(name: &str, size: impl Into<Quantity>) -> Self {
+        Self::new(name, VirtualDiskSpec::blank(size))
+    }
+
+    /// A template for disks with the content of an image of the cluster.
+    pub fn from_cluster_image(name: &str, image: &str) -> Self {
+        Self::new(name, VirtualDiskSpec::from_cluster_image(image))
+    }
+
+    /// The same template, with disks that stay for other machines, for ever.
+    #[must_use]
+    pub fn retained(mut self) -> Self {
+        let policy = ReclaimPolicy::Retain.into();
+        self.reclaim = Some(Reclaim { on_scale_down: Some(policy), keep: None, ttl: None });
+        self
+    }
+
+    /// The same template, with disks that stay for other machines. A disk that is free for longer than `ttl` is
+    /// deleted, the `keep` that became free last excepted.
+    #[must_use]
+    pub fn retained_for(mut self, ttl: GoDuration, keep: i32) -> Self {
+        let policy = ReclaimPolicy::Retain.into();
+        self.reclaim =
+            Some(Reclaim { on_scale_down: Some(policy), keep: Some(keep), ttl: Some(ttl.to_string()) });
+        self
+    }
+}

@@ -1,0 +1,292 @@
+use std::time::Duration;
+
+use rstest::rstest;
+
+use super::*;
+use crate::model::{Activity, DiskTemplate, Removal};
+use crate::pacing::{FULL_WIDTH, Failure, FailureReason, Pacing};
+use crate::plan::DeleteReason;
+use crate::testing::{World, created, deleted, name, own_disk};
+
+fn terminating(world: World, numbers: impl IntoIterator<Item = u64>) -> World {
+    numbers
+        .into_iter()
+        .fold(world, |world, number| world.edit(&name(number), |member| member.terminating = true))
+}
+
+fn stopped(world: World, number: u64) -> World {
+    world.edit(&name(number), |member| member.activity = Activity::NotRunning)
+}
+
+fn released(world: World, number: u64) -> World {
+    world.edit(&name(number), |member| member.owner = None)
+}
+
+#[rstest]
+#[case::an_empty_pool_is_filled(World::desiring(3), 3)]
+#[case::a_full_pool_is_left_alone(World::desiring(3).members(3), 0)]
+#[case::a_pool_of_none_stays_empty(World::desiring(0), 0)]
+#[case::what_is_missing_is_created(World::desiring(5).members(3), 2)]
+#[case::a_terminating_member_delays_its_replacement(terminating(World::desiring(3).members(3), [0]), 0)]
+#[case::a_stuck_terminating_member_does_not_block_growth(terminating(World::desiring(5).members(3), [0]), 2)]
+#[case::a_stopped_member_is_not_replaced(stopped(World::desiring(3).members(3), 1), 0)]
+#[case::a_released_machine_is_replaced(released(World::desiring(3).members(3), 1), 1)]
+#[case::an_explicit_pool_grows(World::desiring(3).members(1).pool(|pool| pool.removal = Removal::Explicit), 2)]
+#[case::a_surplus_creates_nothing(World::desiring(1).members(3), 0)]
+#[case::one_pass_creates_no_more_than_a_full_batch(World::desiring(2000), FULL_WIDTH)]
+fn creates_what_is_missing(#[case] world: World, #[case] expected: usize) {
+    let plan = world.plan();
+    assert_eq!(created(&plan).len(), expected);
+    assert_eq!(plan.wants.create, expected > 0);
+}
+
+#[test]
+fn a_draft_carries_every_choice() {
+    let world = World::desiring(1)
+        .pool(|pool| pool.disks.push(DiskTemplate { name: "data".into(), lifetime: Lifetime::Machine }));
+    let machine = name(0);
+    let disk = |template: &str| DiskDraft {
+        name: format!("{machine}-{template}").into(),
+        template: template.into(),
+    };
+    assert_eq!(
+        world.plan().actions,
+        [
+            Action::OpenBlock { block: Block { first: 0, end: MIN_BLOCK } },
+            Action::Create {
+                draft: Draft {
+                    name: machine.as_str().into(),
+                    number: 0,
+                    revision: "r1".into(),
+                    disks: vec![disk("root"), disk("data")],
+                }
+            },
+        ]
+    );
+}
+
+#[rstest]
+#[case::the_first_block_starts_at_zero(World::desiring(3), Some((0, 64)))]
+#[case::a_block_with_room_stays_open(World::desiring(3).block(0, 64), None)]
+#[case::the_last_number_of_a_block_may_be_used(World::desiring(4).members(3).block(0, 4), None)]
+#[case::past_the_end_a_new_block_is_opened(World::desiring(5).members(3).block(0, 4), Some((3, 67)))]
+#[case::a_block_holds_all_that_is_missing(World::desiring(2000), Some((0, 2000)))]
+#[case::a_successor_continues_in_the_open_block(World::desiring(3).block(64, 128), None)]
+#[case::nothing_to_create_opens_nothing(World::desiring(3).members(3).block(0, 3), None)]
+#[case::a_lost_answer_stays_inside_the_open_block(
+    World::desiring(80).block(0, 3).unanswered([2]), Some((2, 82))
+)]
+#[case::a_repeated_create_needs_no_new_block(World::desiring(1).block(0, 3).unanswered([2]), None)]
+#[case::a_lost_annotation_is_written_again(
+    World::desiring(4).members(3).pool(|pool| pool.block = None), Some((3, 67))
+)]
+fn opens_a_block_exactly_when_needed(#[case] world: World, #[case] expected: Option<(u64, u64)>) {
+    let plan = world.plan();
+    let blocks: Vec<(u64, u64)> = plan
+        .actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::OpenBlock { block } => Some((block.first, block.end)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(blocks, Vec::from_iter(expected));
+}
+
+#[test]
+fn a_block_reaches_past_every_name_that_is_skipped() {
+    let world = (0..100).fold(World::desiring(1), |world, number| world.taken(&name(number)));
+    let plan = world.plan();
+    assert_eq!(created(&plan), [name(100)]);
+    assert_eq!(plan.actions[0], Action::OpenBlock { block: Block { first: 0, end: 101 } });
+}
+
+#[rstest]
+#[case::the_next_number(World::desiring(1), &[0])]
+#[case::a_number_is_never_drawn_twice(World::desiring(1).block(0, 64).memory(|memory| memory.next_number = 7), &[7])]
+#[case::numbers_below_the_open_block_do_not_return(World::desiring(1).block(64, 128), &[64])]
+#[case::a_foreign_machine_has_the_name(World::desiring(2).taken(&name(0)), &[1, 2])]
+#[case::a_foreign_disk_has_the_name_of_its_disk(World::desiring(2).taken(&format!("{}-root", name(1))), &[0, 2])]
+#[case::a_dying_disk_of_an_earlier_machine_has_it(
+    World::desiring(1).disk(&format!("{}-root", name(0)), |_| Some(own_disk("d", &crate::testing::member("x", 0)))),
+    &[1]
+)]
+fn names_come_from_free_numbers(#[case] world: World, #[case] numbers: &[u64]) {
+    let expected: Vec<String> = numbers.iter().copied().map(name).collect();
+    assert_eq!(created(&world.plan()), expected);
+}
+
+#[rstest]
+#[case::from_zero(World::desiring(2), &["web-0", "web-1"])]
+#[case::the_smallest_hole(World::desiring(3).member("web-0", 1).member("web-2", 1), &["web-1"])]
+#[case::a_terminating_member_keeps_its_ordinal(
+    World::desiring(2).member("web-0", 1).edit("web-0", |member| member.terminating = true), &["web-1"]
+)]
+#[case::a_foreign_object_keeps_its_name(World::desiring(1).taken("web-0"), &["web-1"])]
+#[case::a_foreign_disk_keeps_its_name(World::desiring(1).taken("web-0-root"), &["web-1"])]
+#[case::a_lost_answer_keeps_its_ordinal(
+    World::desiring(3).memory(|memory| memory.machines.unanswered(&"web-1".into(), 1, Duration::from_secs(100))),
+    &["web-1", "web-0", "web-2"]
+)]
+fn ordinals_are_the_smallest_that_are_free(#[case] world: World, #[case] expected: &[&str]) {
+    let plan = world.pool(|pool| pool.naming = Naming::Ordinal).plan();
+    assert_eq!(created(&plan), expected);
+    assert!(!plan.actions.iter().any(|action| matches!(action, Action::OpenBlock { .. })));
+}
+
+/// Numbers in the order in which their names sort.
+fn by_name(numbers: impl IntoIterator<Item = u64>) -> Vec<u64> {
+    let mut numbers: Vec<u64> = numbers.into_iter().collect();
+    numbers.sort_by_key(|number| name(*number));
+    numbers
+}
+
+#[rstest]
+#[case::all_are_wanted_and_repeated(World::desiring(3).block(0, 64).unanswered(0..3), 3, 0, 0)]
+#[case::further_ones_are_created_beside_them(World::desiring(5).block(0, 64).unanswered(0..3), 3, 2, 0)]
+#[case::those_not_wanted_any_more_are_waited_for(World::desiring(1).block(0, 64).unanswered(0..3), 1, 0, 2)]
+#[case::nobody_is_wanted_any_more(World::desiring(0).block(0, 64).unanswered(0..3), 0, 0, 3)]
+#[case::members_took_their_places(World::desiring(3).members(3).unanswered(3..5), 0, 0, 2)]
+#[case::a_surplus_does_not_hide_them(World::desiring(1).members(3).unanswered(3..5), 0, 0, 2)]
+fn lost_answers(
+    #[case] world: World,
+    #[case] repeated: usize,
+    #[case] fresh: usize,
+    #[case] waited_for: usize,
+) {
+    let lost = world.memory.machines.lost_answers();
+    let plan = world.plan();
+    let names = created(&plan);
+    assert_eq!(names.len(), repeated + fresh);
+    assert!(names[..repeated].iter().zip(&lost).all(|(name, lost)| **name == *lost.name));
+    let waits: Vec<Wait> =
+        lost[lost.len() - waited_for..].iter().map(|l| Wait::LostAnswer { name: l.name.clone() }).collect();
+    assert_eq!(plan.waits, waits);
+    assert_eq!(plan.again, (waited_for > 0).then_some(REQUEST_TIMEOUT));
+}
+
+#[test]
+fn a_lost_answer_is_repeated_under_its_own_number() {
+    let plan = World::desiring(2).block(0, 64).unanswered([3, 5]).plan();
+    let numbers: Vec<u64> = plan
+        .actions
+        .iter()
+        .map(|action| match action {
+            Action::Create { draft } => draft.number,
+            other => panic!("unexpected {other:?}"),
+        })
+        .collect();
+    assert_eq!(numbers, by_name([3, 5]));
+}
+
+#[test]
+fn a_lost_answer_is_no_reason_to_delete() {
+    let plan = World::desiring(3).members(3).unanswered([3]).plan();
+    assert_eq!(deleted(&plan), [""; 0]);
+}
+
+#[test]
+fn the_wait_for_a_lost_answer_ends_with_the_servers_timeout() {
+    let mut world = World::desiring(0).block(0, 64).unanswered([0]);
+    world.uptime += Duration::from_secs(20);
+    assert_eq!(world.plan().again, Some(REQUEST_TIMEOUT.saturating_sub(Duration::from_secs(20))));
+}
+
+fn failing(pacing: &mut Pacing) {
+    let cause = Failure { reason: FailureReason::FailedCreate, message: "exceeded quota".into() };
+    pacing.failed(cause, Duration::from_secs(100), None, 0.0);
+}
+
+#[test]
+fn after_a_failure_creation_pauses_and_the_plan_says_for_how_long() {
+    let plan = World::desiring(5).memory(|memory| failing(&mut memory.creating)).plan();
+    let left = Duration::from_millis(250);
+    assert_eq!(plan.actions, []);
+    assert_eq!(plan.waits, [Wait::Pause { stage: Stage::Create, left }]);
+    assert_eq!(plan.again, Some(left));
+    assert!(plan.wants.create);
+}
+
+#[rstest]
+#[case::one_at_first(0, 1)]
+#[case::then_two(1, 2)]
+#[case::then_four(2, 4)]
+#[case::no_more_than_is_missing(3, 5)]
+fn after_the_pause_batches_grow(#[case] successes: usize, #[case] expected: usize) {
+    let mut world = World::desiring(5).memory(|memory| {
+        failing(&mut memory.creating);
+        (0..successes).for_each(|_| memory.creating.succeeded());
+    });
+    world.uptime += Duration::from_secs(1);
+    assert_eq!(created(&world.plan()).len(), expected);
+}
+
+#[test]
+fn lost_answers_are_repeated_before_anything_new_is_tried() {
+    let mut world =
+        World::desiring(5).block(0, 64).unanswered([4]).memory(|memory| failing(&mut memory.creating));
+    world.uptime += Duration::from_secs(1);
+    assert_eq!(created(&world.plan()), [name(4)]);
+}
+
+#[test]
+fn what_a_member_lacks_comes_before_further_members() {
+    let disk = format!("{}-root", name(0));
+    let plan = World::desiring(2).members(1).disk(&disk, |_| None).plan();
+    let stages: Vec<Stage> = plan.actions.iter().map(Action::stage).collect();
+    assert_eq!(stages, [Stage::Repair, Stage::Create]);
+}
+
+#[test]
+fn while_disks_cannot_be_created_no_machine_is() {
+    let disk = format!("{}-root", name(0));
+    let world =
+        World::desiring(2).members(1).disk(&disk, |_| None).memory(|memory| failing(&mut memory.repairing));
+    let plan = world.plan();
+    assert_eq!(plan.actions, []);
+    let pause = |stage| Wait::Pause { stage, left: Duration::from_millis(250) };
+    assert_eq!(plan.waits, [pause(Stage::Repair), pause(Stage::Create)]);
+}
+
+#[test]
+fn while_more_disks_are_missing_than_may_be_tried_no_machine_is_created() {
+    let world = [0, 1].into_iter().fold(World::desiring(3).members(2), |world, number| {
+        world.disk(&format!("{}-root", name(number)), |_| None)
+    });
+    let mut world = world.memory(|memory| failing(&mut memory.repairing));
+    world.uptime += Duration::from_secs(1);
+    let stages: Vec<Stage> = world.plan().actions.iter().map(Action::stage).collect();
+    assert_eq!(stages, [Stage::Repair]);
+}
+
+#[test]
+fn labels_that_cannot_be_written_do_not_stop_growth() {
+    let world = World::desiring(2)
+        .members(1)
+        .edit(&name(0), |member| member.pool_label = None)
+        .memory(|memory| failing(&mut memory.repairing));
+    assert_eq!(created(&world.plan()), [name(1)]);
+}
+
+#[rstest]
+#[case::kept_disks_are_not_served(
+    |pool: &mut crate::Pool| pool.disks[0].lifetime = Lifetime::Pool,
+    "disk template root: reclaim.onScaleDown Retain is not served by this version of vmpool; use Delete"
+)]
+#[case::a_flaw(
+    |pool: &mut crate::Pool| pool.flaws.push("spec.replicas is -1".into()),
+    "the pool cannot be read: spec.replicas is -1"
+)]
+fn what_only_the_owner_can_mend_blocks_creation_but_not_removal(
+    #[case] spoil: fn(&mut crate::Pool),
+    #[case] message: &str,
+) {
+    let growing = World::desiring(3).members(1).unanswered([1]).pool(spoil).plan();
+    assert_eq!(growing.actions, []);
+    assert_eq!(growing.waits, [Wait::Owner(message.into())]);
+    assert!(growing.wants.create);
+
+    let shrinking = World::desiring(1).members(2).pool(spoil).plan();
+    let member = crate::ObjectId::new(&name(1), &format!("uid-of-{}", name(1)));
+    assert_eq!(shrinking.actions, [Action::Delete { member, reason: DeleteReason::Surplus }]);
+}

@@ -1,0 +1,118 @@
+use rstest::rstest;
+
+use super::*;
+use crate::model::{Disk, DiskTemplate, ObjectId, Uid};
+use crate::testing::{World, name, own_disk};
+
+const DISK: &str = "web-a-root";
+
+/// One member with its disk, and the disk as `edit` leaves it.
+fn world(edit: impl FnOnce(Option<Disk>) -> Option<Disk>) -> World {
+    World::desiring(1).member("web-a", 1).disk(DISK, edit)
+}
+
+fn member() -> ObjectId {
+    ObjectId::new("web-a", "uid-of-web-a")
+}
+
+fn draft(name: &str) -> DiskDraft {
+    DiskDraft { name: name.into(), template: "root".into() }
+}
+
+fn create() -> Action {
+    Action::CreateDisk { member: member(), disk: draft(DISK) }
+}
+
+fn owned_by(owner: Option<ObjectId>) -> impl FnOnce(Option<Disk>) -> Option<Disk> {
+    move |disk| disk.map(|disk| Disk { owner, ..disk })
+}
+
+#[rstest]
+#[case::its_own_disk_is_there(world(|disk| disk), None)]
+#[case::its_own_disk_is_missing(world(|_| None), Some(create()))]
+#[case::its_own_disk_is_terminating(world(|disk| disk.map(|disk| Disk { terminating: true, ..disk })), None)]
+#[case::a_terminating_member_gets_no_disk(
+    world(|_| None).edit("web-a", |member| member.terminating = true), None
+)]
+#[case::a_foreign_machine_gets_no_disk(
+    world(|_| None).edit("web-a", |member| member.owner = Some(Uid::from("another"))).pool(|pool| pool.desired = 0),
+    None
+)]
+#[case::a_disk_that_came_otherwise_is_not_ours_to_create(
+    world(|_| None).edit("web-a", |member| member.disks[0].template = None), None
+)]
+#[case::a_template_that_is_gone_makes_no_disk(world(|_| None).pool(|pool| pool.disks.clear()), None)]
+#[case::a_disk_that_the_pool_keeps_is_not_created_for_a_machine(
+    world(|_| None).pool(|pool| pool.disks[0].lifetime = Lifetime::Pool), None
+)]
+fn a_members_own_disk(#[case] world: World, #[case] expected: Option<Action>) {
+    let plan = world.plan();
+    assert_eq!(plan.actions, Vec::from_iter(expected));
+    assert_eq!(plan.wants.repair, !plan.actions.is_empty());
+    assert_eq!(plan.waits, []);
+}
+
+#[test]
+fn a_dying_disk_of_an_earlier_machine_of_the_name_is_waited_for() {
+    let world = world(owned_by(Some(ObjectId::new("web-a", "an-earlier-uid"))));
+    let plan = world.plan();
+    assert_eq!(plan.actions, []);
+    assert_eq!(plan.waits, [Wait::DyingDisk { member: member(), disk: DISK.into() }]);
+    assert!(plan.waits[0].to_string().contains(DISK));
+}
+
+#[rstest]
+#[case::of_nobody(None, &[], "web-a-root-2")]
+#[case::of_another_machine(Some(ObjectId::new("web-b", "uid-of-web-b")), &[], "web-a-root-2")]
+#[case::and_the_next_name_is_taken(None, &["web-a-root-2", "web-a-root-3"], "web-a-root-4")]
+fn a_foreign_disk_makes_the_member_use_another_name(
+    #[case] owner: Option<ObjectId>,
+    #[case] taken: &[&str],
+    #[case] fresh: &str,
+) {
+    let world = taken.iter().fold(world(owned_by(owner)), |world, name| world.taken(name));
+    let repoint = Action::Repoint { member: member(), position: 0, from: DISK.into(), to: draft(fresh) };
+    assert_eq!(world.plan().actions, [repoint]);
+}
+
+#[test]
+fn only_what_is_missing_is_created() {
+    let world = World::desiring(1)
+        .pool(|pool| pool.disks.push(DiskTemplate { name: "data".into(), lifetime: Lifetime::Machine }))
+        .member("web-a", 1)
+        .edit("web-a", |member| {
+            member.disks.push(DiskRef {
+                template: Some("data".into()),
+                disk: "web-a-data".into(),
+                position: 2,
+            });
+        });
+    let disk = DiskDraft { name: "web-a-data".into(), template: "data".into() };
+    assert_eq!(world.plan().actions, [Action::CreateDisk { member: member(), disk: disk.clone() }]);
+
+    let replica = crate::testing::member("web-a", 1);
+    let world = world.disk("web-a-data", |_| {
+        Some(Disk { owner: Some(ObjectId::new("web-z", "z")), ..own_disk("web-a-data", &replica) })
+    });
+    let to = DiskDraft { name: "web-a-data-2".into(), ..disk };
+    let repoint = Action::Repoint { member: member(), position: 2, from: "web-a-data".into(), to };
+    assert_eq!(world.plan().actions, [repoint]);
+}
+
+#[test]
+fn repairs_come_in_batches_too() {
+    use crate::pacing::{Failure, FailureReason};
+    use std::time::Duration;
+    let mut world = (0..4).fold(World::desiring(4).members(4), |world, number| {
+        world.disk(&format!("{}-root", name(number)), |_| None)
+    });
+    assert_eq!(world.plan().actions.len(), 4);
+    let cause = Failure { reason: FailureReason::DiskFailure, message: "denied".into() };
+    world.memory.repairing.failed(cause, world.uptime, None, 0.0);
+    let left = Duration::from_millis(250);
+    assert_eq!(world.plan().actions, []);
+    assert_eq!(world.plan().waits, [Wait::Pause { stage: Stage::Repair, left }]);
+    assert_eq!(world.plan().again, Some(left));
+    world.uptime += left;
+    assert_eq!(world.plan().actions.len(), 1);
+}

@@ -1,0 +1,77 @@
+use rstest::rstest;
+
+use super::*;
+use crate::model::{ObjectId, Uid};
+use crate::testing::{World, name};
+
+fn id(name: &str) -> ObjectId {
+    ObjectId::new(name, &format!("uid-of-{name}"))
+}
+
+/// One machine whose name the pool has issued, beside a pool that wants none besides its members.
+fn world(edit: impl FnOnce(&mut Replica)) -> World {
+    let world = World::desiring(1).members(1).edit(&name(0), edit);
+    let members = world.observed().members().count();
+    world.pool(|pool| pool.desired = members)
+}
+
+fn relabel() -> Action {
+    Action::Relabel { member: id(&name(0)) }
+}
+
+fn release() -> Action {
+    Action::Release { machine: id(&name(0)) }
+}
+
+#[rstest]
+#[case::a_complete_member_is_left_alone(world(|_| {}), None)]
+#[case::a_member_that_lost_the_pools_uid(world(|member| member.pool_uid_label = None), Some(relabel()))]
+#[case::a_member_that_lost_the_pools_name(world(|member| member.pool_label = None), Some(relabel()))]
+#[case::a_member_with_another_pools_name(world(|member| member.pool_label = Some("db".into())), Some(relabel()))]
+#[case::a_member_with_another_pools_uid(
+    world(|member| member.pool_uid_label = Some(Uid::from("another"))), Some(relabel())
+)]
+#[case::a_terminating_member_keeps_what_it_has(
+    world(|member| { member.pool_label = None; member.terminating = true; }), None
+)]
+#[case::a_released_machine_loses_our_markers(world(|member| member.owner = None), Some(release()))]
+#[case::a_released_machine_without_markers_is_left_alone(
+    world(|member| { member.owner = None; member.pool_uid_label = None; }), None
+)]
+#[case::a_terminating_released_machine_is_left_alone(
+    world(|member| { member.owner = None; member.terminating = true; }), None
+)]
+#[case::a_machine_of_another_controller_is_left_alone(
+    world(|member| member.owner = Some(Uid::from("another"))), None
+)]
+fn markers(#[case] world: World, #[case] expected: Option<Action>) {
+    let plan = world.plan();
+    assert_eq!(plan.actions, Vec::from_iter(expected));
+    assert_eq!(plan.wants.repair, !plan.actions.is_empty());
+}
+
+#[rstest]
+#[case::no_name_of_the_pools_form("batch-7", Some((0, 64)))]
+#[case::a_number_that_was_not_issued(&name(64), Some((0, 64)))]
+#[case::a_pool_that_issued_nothing(&name(0), None)]
+fn a_foreign_machine_with_copied_labels_is_left_alone(
+    #[case] machine: &str,
+    #[case] block: Option<(u64, u64)>,
+) {
+    let world = World::desiring(0).member(machine, 1).edit(machine, |machine| machine.owner = None);
+    let world = match block {
+        Some((first, end)) => world.block(first, end),
+        None => world,
+    };
+    assert_eq!(world.plan(), Plan::default());
+}
+
+#[test]
+fn an_ordinal_name_proves_nothing() {
+    let world = World::desiring(0)
+        .member("web-0", 1)
+        .edit("web-0", |machine| machine.owner = None)
+        .block(0, 64)
+        .pool(|pool| pool.naming = Naming::Ordinal);
+    assert_eq!(world.plan(), Plan::default());
+}

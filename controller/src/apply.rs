@@ -1,0 +1,295 @@
+//! Every write of a pass. It decides nothing: it carries out what the plan says, and tells the memory what came of it.
+
+mod create;
+mod repair;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use kube::Resource;
+use kube::api::Patch;
+use serde_json::{Value, json};
+use vmpool_engine::ledger::Seen;
+use vmpool_engine::model::Draft;
+use vmpool_engine::numbers::Block;
+use vmpool_engine::pacing::{Failure, Pacing};
+use vmpool_engine::plan::Stage;
+use vmpool_engine::{Action, Disk, Memory, ObjectId, Replica};
+
+use crate::context::{Context, PoolEntry, collection};
+use crate::events::{Happening, Reason};
+use crate::platform::{Platform, Stored};
+use crate::watch::version;
+use crate::write::WriteError;
+
+/// What came of a plan.
+#[derive(Default)]
+pub(crate) struct Applied {
+    /// What to tell.
+    pub(crate) happenings: Vec<Happening>,
+    /// The world was not as planned for: plan again at once.
+    pub(crate) outdated: bool,
+    /// The lease ends too soon for any further write.
+    pub(crate) fenced: bool,
+}
+
+/// What came of one action, for the memory.
+enum Outcome {
+    /// It was not begun: a neighbour failed, or the pool changed.
+    Skipped,
+    /// A machine and its disks.
+    Unit(create::Unit),
+    /// A machine was changed.
+    Machine(Seen<Replica>),
+    /// A disk was created, or found to exist.
+    Disk(Seen<Disk>, Option<Happening>),
+    /// A machine is being deleted, or is gone.
+    Deleted(ObjectId),
+    /// It is unknown whether the machine is being deleted.
+    MaybeDeleted(ObjectId, WriteError),
+    /// A block is open.
+    Opened,
+    /// What it was about changed meanwhile.
+    Outdated,
+    /// It failed.
+    Failed(Happening, WriteError),
+}
+
+/// Carries out `actions`, stage after stage; within a stage side by side.
+///
+/// A failure stops the rest of its stage, and whatever of the pool's spec changes stops everything: no machine is
+/// created for a count that nobody wants any more. What a stage rests on must have gone through: no machine without its
+/// block, none while members lack disks.
+pub(crate) async fn apply<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    actions: Vec<Action>,
+    memory: &mut Memory,
+) -> Applied {
+    let mut applied = Applied::default();
+    let mut failed = Vec::new();
+    for stage in [Stage::Repair, Stage::Remove, Stage::OpenBlock, Stage::Create] {
+        let batch: Vec<Action> = actions.iter().filter(|action| action.stage() == stage).cloned().collect();
+        let rests_on = [Stage::Repair, Stage::OpenBlock];
+        let blocked = stage == Stage::Create && rests_on.iter().any(|stage| failed.contains(stage));
+        if batch.is_empty() || blocked || applied.fenced {
+            continue;
+        }
+        if !run_stage(context, pool, stage, batch, memory, &mut applied).await {
+            failed.push(stage);
+        }
+    }
+    applied
+}
+
+/// Returns whether all of it went through.
+async fn run_stage<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    stage: Stage,
+    batch: Vec<Action>,
+    memory: &mut Memory,
+    applied: &mut Applied,
+) -> bool {
+    let stop = AtomicBool::new(false);
+    let mut complete = true;
+    let mut failure: Option<(Failure, Option<Duration>)> = None;
+    {
+        let stop = &stop;
+        let mut outcomes = stream::iter(batch)
+            .map(|action| async move {
+                if stop.load(Ordering::Relaxed) || !is_current(context, pool) {
+                    return (action, Outcome::Skipped);
+                }
+                let outcome = perform(context, pool, &action).await;
+                (action, outcome)
+            })
+            .buffer_unordered(context.settings.writes_in_flight);
+        while let Some((action, outcome)) = outcomes.next().await {
+            let step = learn(context, pool, memory, outcome);
+            applied.happenings.extend(step.happenings);
+            applied.outdated |= step.outdated;
+            complete &= step.done;
+            if let Some(error) = step.error {
+                stop.store(true, Ordering::Relaxed);
+                applied.fenced |= matches!(error, WriteError::Fenced);
+                let message = applied.happenings.last().map(|last| last.note.clone()).unwrap_or_default();
+                failure = Some((Failure { reason: action.failure_reason(), message }, error.retry_after()));
+            }
+        }
+    }
+    let uptime = context.env.uptime();
+    let pacing = pacing(memory, stage);
+    match failure {
+        // A superseded leader did not fail: it is over.
+        _ if applied.fenced => {}
+        Some((failure, retry_after)) => {
+            tracing::warn!(reason = failure.reason.as_str(), message = failure.message, "a write failed");
+            pacing.failed(failure, uptime, retry_after, jitter(context));
+        }
+        None if complete => pacing.succeeded(),
+        None => {}
+    }
+    complete
+}
+
+fn pacing(memory: &mut Memory, stage: Stage) -> &mut Pacing {
+    match stage {
+        Stage::Repair => &mut memory.repairing,
+        Stage::Remove => &mut memory.removing,
+        Stage::OpenBlock | Stage::Create => &mut memory.creating,
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a random fraction needs no precision")]
+fn jitter<P: Platform>(context: &Context<P>) -> f64 {
+    context.env.random() as f64 / u64::MAX as f64
+}
+
+/// Whether the pool is still the one that was planned for, as far as the cache knows.
+fn is_current<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>) -> bool {
+    let planned = &pool.facts;
+    context.pools.get(&planned.namespace, &planned.id.name).is_some_and(|cached| {
+        let cached = &cached.facts.facts;
+        // The cache may lag behind the live read that was planned on, never the other way round.
+        cached.id == planned.id && !cached.deleting && cached.generation <= planned.generation
+    })
+}
+
+async fn perform<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, action: &Action) -> Outcome {
+    match action {
+        Action::Relabel { member } => repair::patch(context, pool, member, P::mark(&pool.object)).await,
+        Action::Release { machine } => repair::patch(context, pool, machine, P::unmark()).await,
+        Action::CreateDisk { member, disk } => repair::disk(context, pool, member, disk).await,
+        Action::Repoint { member, position, from, to } => {
+            repair::repoint(context, pool, member, *position, from, to).await
+        }
+        Action::Delete { member, reason: _ } => delete(context, pool, member).await,
+        Action::OpenBlock { block } => open(context, pool, *block).await,
+        Action::Create { draft } => Outcome::Unit(create::unit(context, pool, draft).await),
+    }
+}
+
+async fn delete<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, member: &ObjectId) -> Outcome {
+    let path = collection::<P::Machine>(&pool.facts.namespace);
+    match context.writer.delete(path, member).await {
+        Ok(()) => Outcome::Deleted(member.clone()),
+        // Not there, or another object by now: the one that should leave is gone.
+        Err(error) if error.is_gone() || error.is_conflict() => Outcome::Deleted(member.clone()),
+        Err(error @ WriteError::Lost(_)) => Outcome::MaybeDeleted(member.clone(), error),
+        Err(error) => Outcome::Failed(not_deleted(member, &error), error),
+    }
+}
+
+fn not_deleted(member: &ObjectId, error: &WriteError) -> Happening {
+    Happening {
+        reason: Reason::FailedDelete,
+        name: member.name.to_string(),
+        note: format!("deleting machine {member}: {error}"),
+    }
+}
+
+async fn open<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, block: Block) -> Outcome {
+    let path = collection::<P::Pool>(&pool.facts.namespace);
+    let mut patch = P::record(block);
+    patch["metadata"]["uid"] = json!(pool.facts.id.uid.as_str());
+    patch["metadata"]["resourceVersion"] = json!(pool.object.meta().resource_version);
+    match context.writer.patch::<Value, _>(path, &pool.facts.id.name, None, &Patch::Merge(&patch)).await {
+        Ok(_) => Outcome::Opened,
+        Err(error) if error.is_gone() || error.is_conflict() => Outcome::Outdated,
+        Err(error) => {
+            let note = format!("recording machine numbers {block} on the pool: {error}");
+            Outcome::Failed(
+                Happening { reason: Reason::FailedCreate, name: pool.facts.id.name.to_string(), note },
+                error,
+            )
+        }
+    }
+}
+
+/// What one outcome means.
+#[derive(Default)]
+struct Step {
+    happenings: Vec<Happening>,
+    /// It went through.
+    done: bool,
+    /// Plan again at once.
+    outdated: bool,
+    error: Option<WriteError>,
+}
+
+impl Step {
+    fn done(happening: Option<Happening>) -> Self {
+        Self { happenings: happening.into_iter().collect(), done: true, ..Self::default() }
+    }
+    fn outdated() -> Self {
+        Self { outdated: true, ..Self::default() }
+    }
+    fn failed(happening: Happening, error: WriteError) -> Self {
+        Self { happenings: vec![happening], error: Some(error), ..Self::default() }
+    }
+}
+
+/// Tells the memory what came of an action.
+fn learn<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    memory: &mut Memory,
+    outcome: Outcome,
+) -> Step {
+    let uptime = context.env.uptime();
+    match outcome {
+        Outcome::Skipped | Outcome::Outdated => Step::outdated(),
+        Outcome::Opened => Step::done(None),
+        Outcome::Machine(seen) => {
+            memory.machines.written(seen, uptime);
+            Step::done(None)
+        }
+        Outcome::Disk(seen, happening) => {
+            memory.disks.written(seen, uptime);
+            Step::done(happening)
+        }
+        Outcome::Deleted(id) => {
+            forget_live(context, pool, memory, &id, uptime);
+            tracing::info!(machine = &*id.name, machine_uid = id.uid.as_str(), "deleted a machine");
+            Step::done(Some(Happening {
+                reason: Reason::SuccessfulDelete,
+                name: id.name.to_string(),
+                note: format!("deleted machine {id}"),
+            }))
+        }
+        // It must not be counted as staying, or somebody else would leave instead.
+        Outcome::MaybeDeleted(id, error) => {
+            forget_live(context, pool, memory, &id, uptime);
+            Step::failed(not_deleted(&id, &error), error)
+        }
+        Outcome::Unit(unit) => unit.learn(memory, uptime),
+        Outcome::Failed(happening, error) => Step::failed(happening, error),
+    }
+}
+
+fn forget_live<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    memory: &mut Memory,
+    id: &ObjectId,
+    uptime: Duration,
+) {
+    if let Some(known) = context.known_machine(&pool.facts, memory, id) {
+        memory.machines.deleted(&known, uptime);
+    }
+}
+
+fn seen<K: Stored, T>(object: &K, read: fn(&K) -> T) -> Seen<T> {
+    Seen { facts: Arc::new(read(object)), version: version(object) }
+}
+
+fn machine_failure(draft: &Draft, error: &WriteError) -> Happening {
+    Happening {
+        reason: Reason::FailedCreate,
+        name: draft.name.to_string(),
+        note: format!("creating machine {}: {error}", draft.name),
+    }
+}

@@ -1,0 +1,150 @@
+//! A machine and its own disks: one unit, in this order, because the disks name the machine's UID as their owner.
+
+use std::time::Duration;
+
+use vmpool_engine::ledger::Seen;
+use vmpool_engine::model::{DiskDraft, Draft};
+use vmpool_engine::{Disk, Memory, ObjectId, Replica};
+
+use super::{Step, machine_failure, seen};
+use crate::context::{Context, PoolEntry, collection};
+use crate::events::{Happening, Reason};
+use crate::platform::Platform;
+use crate::write::WriteError;
+
+/// What came of one unit.
+pub(super) struct Unit {
+    draft: Draft,
+    machine: Machine,
+    disks: Vec<(DiskDraft, Result<Seen<Disk>, WriteError>)>,
+}
+
+enum Machine {
+    /// It exists and is ours.
+    Exists(Seen<Replica>),
+    /// Somebody else has the name, or had it and is just leaving.
+    NameTaken,
+    /// It may exist.
+    Unknown(WriteError),
+    /// It does not exist.
+    Refused(WriteError),
+}
+
+pub(super) async fn unit<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, draft: &Draft) -> Unit {
+    let mut unit = Unit { draft: draft.clone(), machine: machine(context, pool, draft).await, disks: Vec::new() };
+    if let Machine::Exists(replica) = &unit.machine
+        && !replica.facts.terminating
+    {
+        for wanted in &draft.disks {
+            let created = disk(context, pool, &replica.facts.id, wanted).await;
+            let failed = created.is_err();
+            unit.disks.push((wanted.clone(), created));
+            // The rest is created by the repair of a later pass, at its pace.
+            if failed {
+                break;
+            }
+        }
+    }
+    unit
+}
+
+async fn machine<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, draft: &Draft) -> Machine {
+    let namespace = &*pool.facts.namespace;
+    let body = P::machine(&pool.object, draft);
+    match context.writer.create::<P::Machine>(collection::<P::Machine>(namespace), &body).await {
+        Ok(machine) => Machine::Exists(seen(&machine, P::read_machine)),
+        Err(error) if error.is_already_exists() => {
+            match context.get_live::<P::Machine>(namespace, &draft.name).await {
+                Ok(Some(machine)) => {
+                    let machine = seen(&machine, P::read_machine);
+                    if machine.facts.owner.as_ref() == Some(&pool.facts.id.uid) {
+                        Machine::Exists(machine)
+                    } else {
+                        Machine::NameTaken
+                    }
+                }
+                Ok(None) => Machine::NameTaken,
+                Err(error) => Machine::Unknown(WriteError::Lost(error.to_string())),
+            }
+        }
+        Err(error @ WriteError::Lost(_)) => Machine::Unknown(error),
+        Err(error) => Machine::Refused(error),
+    }
+}
+
+/// Creates a disk of `member`. One that exists already is returned as it is, whoever owns it: the plan sees to it.
+pub(super) async fn disk<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    member: &ObjectId,
+    draft: &DiskDraft,
+) -> Result<Seen<Disk>, WriteError> {
+    let namespace = &*pool.facts.namespace;
+    let Some(body) = P::disk(&pool.object, member, draft) else {
+        return Err(WriteError::Invalid(format!("the pool has no disk template {}", draft.template).into()));
+    };
+    match context.writer.create::<P::Disk>(collection::<P::Disk>(namespace), &body).await {
+        Ok(disk) => Ok(seen(&disk, P::read_disk)),
+        Err(error) if error.is_already_exists() => {
+            match context.get_live::<P::Disk>(namespace, &draft.name).await {
+                Ok(Some(disk)) => Ok(seen(&disk, P::read_disk)),
+                Ok(None) => Err(WriteError::Lost("a disk of that name was there and is gone".to_owned())),
+                Err(error) => Err(WriteError::Lost(error.to_string())),
+            }
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// What a disk that could not be created means to the owner of the pool.
+pub(super) fn disk_failure(draft: &DiskDraft, error: &WriteError) -> Happening {
+    Happening {
+        reason: Reason::FailedDisk,
+        name: draft.name.to_string(),
+        note: format!("creating disk {}: {error}", draft.name),
+    }
+}
+
+impl Unit {
+    pub(super) fn learn(self, memory: &mut Memory, uptime: Duration) -> Step {
+        let Self { draft, machine, disks } = self;
+        // Whatever came of it, the number is used up.
+        memory.next_number = memory.next_number.max(draft.number + 1);
+        let replica = match machine {
+            Machine::Exists(replica) => replica,
+            Machine::NameTaken => return Step::outdated(),
+            Machine::Unknown(error) => {
+                memory.machines.unanswered(&draft.name, draft.number, uptime);
+                return Step::failed(machine_failure(&draft, &error), error);
+            }
+            Machine::Refused(error) => return Step::failed(machine_failure(&draft, &error), error),
+        };
+        let id = replica.facts.id.clone();
+        tracing::info!(machine = &*id.name, machine_uid = id.uid.as_str(), "created a machine");
+        memory.machines.written(replica, uptime);
+        let created = Happening {
+            reason: Reason::SuccessfulCreate,
+            name: id.name.to_string(),
+            note: format!("created machine {id}"),
+        };
+        let mut step = Step::done(Some(created));
+        for (draft, result) in disks {
+            match result {
+                Ok(disk) => {
+                    // A foreign disk is not what the machine needs: the next plan finds another name.
+                    if disk.facts.owner.as_ref() != Some(&id) {
+                        step.done = false;
+                        step.outdated = true;
+                    }
+                    memory.disks.written(disk, uptime);
+                }
+                Err(error) => {
+                    step.happenings.push(disk_failure(&draft, &error));
+                    step.done = false;
+                    step.error = Some(error);
+                }
+            }
+        }
+        step
+    }
+}

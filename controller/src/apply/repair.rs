@@ -1,0 +1,112 @@
+//! Repairs of single members. They are rare, so each begins with a live read and ends in a guarded write.
+
+use kube::Resource;
+use kube::api::Patch;
+use serde_json::{Value, json};
+use vmpool_engine::ObjectId;
+use vmpool_engine::model::DiskDraft;
+
+use super::{Outcome, create, seen};
+use crate::context::{Context, PoolEntry, collection};
+use crate::events::{Happening, Reason};
+use crate::platform::Platform;
+use crate::write::WriteError;
+
+/// Sends a merge patch to a machine, unless it changed meanwhile.
+pub(super) async fn patch<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+    mut patch: Value,
+) -> Outcome {
+    let live = match live(context, pool, machine).await {
+        Ok(live) => live,
+        Err(outcome) => return outcome,
+    };
+    patch["metadata"]["uid"] = json!(machine.uid.as_str());
+    patch["metadata"]["resourceVersion"] = json!(live.meta().resource_version);
+    send(context, pool, machine, &Patch::Merge(&patch), Reason::FailedRepair).await
+}
+
+/// Makes a machine refer to another disk.
+pub(super) async fn repoint<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+    position: usize,
+    from: &str,
+    to: &DiskDraft,
+) -> Outcome {
+    let live = match live(context, pool, machine).await {
+        Ok(live) => live,
+        Err(outcome) => return outcome,
+    };
+    let operations = P::repoint(&live, position, from, to);
+    match serde_json::from_value(operations) {
+        Ok(operations) => {
+            send(context, pool, machine, &Patch::<()>::Json(operations), Reason::FailedDisk).await
+        }
+        Err(error) => failed(machine, Reason::FailedDisk, WriteError::Invalid(error.into())),
+    }
+}
+
+/// Creates a disk that a member lacks.
+pub(super) async fn disk<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    member: &ObjectId,
+    draft: &DiskDraft,
+) -> Outcome {
+    // The member may be gone by now, and its disk would be nobody's until the garbage collector came by.
+    if let Err(outcome) = live(context, pool, member).await {
+        return outcome;
+    }
+    match create::disk(context, pool, member, draft).await {
+        Ok(disk) => {
+            let ours = disk.facts.owner.as_ref() == Some(member);
+            let happening = ours.then(|| Happening {
+                reason: Reason::DiskCreated,
+                name: draft.name.to_string(),
+                note: format!("created disk {} that machine {member} lacked", draft.name),
+            });
+            Outcome::Disk(disk, happening)
+        }
+        Err(error) => Outcome::Failed(create::disk_failure(draft, &error), error),
+    }
+}
+
+async fn live<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+) -> Result<P::Machine, Outcome> {
+    match context.get_live::<P::Machine>(&pool.facts.namespace, &machine.name).await {
+        Ok(Some(live)) => {
+            let meta = live.meta();
+            let same = meta.uid.as_deref() == Some(machine.uid.as_str());
+            if same && meta.deletion_timestamp.is_none() { Ok(live) } else { Err(Outcome::Outdated) }
+        }
+        Ok(None) => Err(Outcome::Outdated),
+        Err(error) => Err(failed(machine, Reason::FailedRepair, WriteError::Lost(error.to_string()))),
+    }
+}
+
+async fn send<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+    patch: &Patch<impl serde::Serialize + std::fmt::Debug>,
+    reason: Reason,
+) -> Outcome {
+    let path = collection::<P::Machine>(&pool.facts.namespace);
+    match context.writer.patch::<P::Machine, _>(path, &machine.name, None, patch).await {
+        Ok(machine) => Outcome::Machine(seen(&machine, P::read_machine)),
+        Err(error) if error.is_gone() || error.is_conflict() => Outcome::Outdated,
+        Err(error) => failed(machine, reason, error),
+    }
+}
+
+fn failed(machine: &ObjectId, reason: Reason, error: WriteError) -> Outcome {
+    let note = format!("repairing machine {machine}: {error}");
+    Outcome::Failed(Happening { reason, name: machine.name.to_string(), note }, error)
+}

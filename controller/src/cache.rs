@@ -1,0 +1,257 @@
+//! What the watches have shown, slimmed to the engine's facts and indexed by what a pass asks for.
+//!
+//! Watches carry no label selector: membership goes by owner UID, and names matter whoever has them. An update that
+//! changes none of the facts wakes nobody, which is the whole event filter.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use vmpool_engine::ledger::{self, Seen};
+use vmpool_engine::{Disk, Replica, Uid};
+
+/// How long a deletion that a watch showed is remembered: longer than any write may take to be answered.
+const REMEMBER_DELETIONS: Duration = Duration::from_secs(180);
+
+/// What an object can be found by, besides its name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Key {
+    /// A pool owns it or is named by its label.
+    Pool(Uid),
+    /// It is this disk of this namespace, or refers to it.
+    Disk(Arc<str>, Arc<str>),
+}
+
+/// Facts that the cache can hold.
+pub(crate) trait Cached: PartialEq + Send + Sync + 'static {
+    fn name(&self) -> &Arc<str>;
+    fn uid(&self) -> &Uid;
+    /// What it is indexed by.
+    fn keys(&self, namespace: &Arc<str>) -> Vec<Key>;
+}
+
+impl Cached for Replica {
+    fn name(&self) -> &Arc<str> {
+        &self.id.name
+    }
+    fn uid(&self) -> &Uid {
+        &self.id.uid
+    }
+    fn keys(&self, namespace: &Arc<str>) -> Vec<Key> {
+        let mut keys: Vec<Key> = self.owner.iter().cloned().map(Key::Pool).collect();
+        keys.extend(self.pool_uid_label.iter().filter(|uid| self.owner.as_ref() != Some(uid)).cloned().map(Key::Pool));
+        keys.extend(self.disks.iter().map(|disk| Key::Disk(namespace.clone(), disk.disk.clone())));
+        keys
+    }
+}
+
+impl Cached for Disk {
+    fn name(&self) -> &Arc<str> {
+        &self.id.name
+    }
+    fn uid(&self) -> &Uid {
+        &self.id.uid
+    }
+    fn keys(&self, namespace: &Arc<str>) -> Vec<Key> {
+        let mut keys: Vec<Key> = self.pool_uid_label.iter().cloned().map(Key::Pool).collect();
+        keys.push(Key::Disk(namespace.clone(), self.id.name.clone()));
+        keys
+    }
+}
+
+/// An object of a known namespace.
+pub(crate) struct Located<T> {
+    pub(crate) namespace: Arc<str>,
+    pub(crate) seen: Seen<T>,
+}
+
+/// Whom a change concerns: the keys of the facts before and after it. Empty if no fact changed.
+pub(crate) type Concerned = Vec<Key>;
+
+/// All objects of one resource.
+pub(crate) struct Cache<T> {
+    inner: RwLock<Inner<T>>,
+}
+
+type Objects<T> = HashMap<Arc<str>, HashMap<Arc<str>, Seen<T>>>;
+
+struct Inner<T> {
+    objects: Objects<T>,
+    index: HashMap<Key, BTreeSet<(Arc<str>, Arc<str>)>>,
+    deleted: HashMap<Uid, Duration>,
+    deletions: VecDeque<(Duration, Uid)>,
+    /// When the list began that the content rests on.
+    listed: Option<Duration>,
+    /// A list in progress.
+    listing: Option<(Duration, Objects<T>)>,
+}
+
+impl<T> Default for Cache<T> {
+    fn default() -> Self {
+        Self {
+            inner: RwLock::new(Inner {
+                objects: HashMap::new(),
+                index: HashMap::new(),
+                deleted: HashMap::new(),
+                deletions: VecDeque::new(),
+                listed: None,
+                listing: None,
+            }),
+        }
+    }
+}
+
+impl<T: Cached> Cache<T> {
+    /// A list begins; what it brings counts only when it is complete.
+    pub(crate) fn begin_list(&self, uptime: Duration) {
+        self.inner.write().listing = Some((uptime, HashMap::new()));
+    }
+
+    /// An object of the list in progress.
+    pub(crate) fn listed(&self, object: Located<T>) {
+        if let Some((_, objects)) = &mut self.inner.write().listing {
+            objects.entry(object.namespace).or_default().insert(object.seen.facts.name().clone(), object.seen);
+        }
+    }
+
+    /// The list is complete and replaces the content.
+    pub(crate) fn end_list(&self) -> Concerned {
+        let mut inner = self.inner.write();
+        let Some((began, fresh)) = inner.listing.take() else { return Vec::new() };
+        inner.listed = Some(began);
+        let gone: Vec<_> = inner
+            .objects
+            .iter()
+            .flat_map(|(namespace, objects)| objects.keys().map(move |name| (namespace.clone(), name.clone())))
+            .filter(|(namespace, name)| !fresh.get(namespace).is_some_and(|objects| objects.contains_key(name)))
+            .collect();
+        let mut concerned = Vec::new();
+        for (namespace, name) in gone {
+            concerned.extend(inner.remove(&namespace, &name));
+        }
+        for (namespace, objects) in fresh {
+            for seen in objects.into_values() {
+                concerned.extend(inner.insert(Located { namespace: namespace.clone(), seen }));
+            }
+        }
+        concerned
+    }
+
+    /// An object was created or changed.
+    pub(crate) fn applied(&self, object: Located<T>) -> Concerned {
+        self.inner.write().insert(object)
+    }
+
+    /// An object was deleted.
+    pub(crate) fn deleted(&self, object: &Located<T>, uptime: Duration) -> Concerned {
+        let mut inner = self.inner.write();
+        let uid = object.seen.facts.uid().clone();
+        inner.deleted.insert(uid.clone(), uptime);
+        inner.deletions.push_back((uptime, uid));
+        while inner.deletions.front().is_some_and(|(at, _)| uptime.saturating_sub(*at) > REMEMBER_DELETIONS) {
+            if let Some((_, uid)) = inner.deletions.pop_front() {
+                inner.deleted.remove(&uid);
+            }
+        }
+        inner.remove(&object.namespace, object.seen.facts.name())
+    }
+
+    /// Whether a first list is complete.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.inner.read().listed.is_some()
+    }
+
+    /// Everything with this key.
+    pub(crate) fn by_key(&self, key: &Key) -> Vec<Arc<T>> {
+        let inner = self.inner.read();
+        let Some(places) = inner.index.get(key) else { return Vec::new() };
+        places
+            .iter()
+            .filter_map(|(namespace, name)| Some(inner.objects.get(namespace)?.get(name)?.facts.clone()))
+            .collect()
+    }
+
+    /// The object of this name.
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Seen<T>> {
+        let inner = self.inner.read();
+        let seen = inner.objects.get(namespace)?.get(name)?;
+        Some(Seen { facts: seen.facts.clone(), version: seen.version })
+    }
+
+    /// One namespace of the cache, as the ledger asks for it.
+    pub(crate) fn of<'a>(&'a self, namespace: &'a str) -> View<'a, T> {
+        View { cache: self, namespace }
+    }
+}
+
+impl<T: Cached> Inner<T> {
+    fn insert(&mut self, object: Located<T>) -> Concerned {
+        let Located { namespace, seen } = object;
+        let name = seen.facts.name().clone();
+        let objects = self.objects.entry(namespace.clone()).or_default();
+        if let Some(old) = objects.get_mut(&name)
+            && old.facts == seen.facts
+        {
+            old.version = seen.version;
+            return Vec::new();
+        }
+        let keys = seen.facts.keys(&namespace);
+        let old = objects.insert(name.clone(), seen);
+        let mut concerned = old.map(|old| old.facts.keys(&namespace)).unwrap_or_default();
+        for key in concerned.iter().filter(|key| !keys.contains(key)) {
+            unindex(&mut self.index, key, &namespace, &name);
+        }
+        for key in &keys {
+            self.index.entry(key.clone()).or_default().insert((namespace.clone(), name.clone()));
+        }
+        concerned.extend(keys);
+        concerned
+    }
+
+    fn remove(&mut self, namespace: &Arc<str>, name: &Arc<str>) -> Concerned {
+        let Some(old) = self.objects.get_mut(namespace).and_then(|objects| objects.remove(name)) else {
+            return Vec::new();
+        };
+        if self.objects.get(namespace).is_some_and(HashMap::is_empty) {
+            self.objects.remove(namespace);
+        }
+        let keys = old.facts.keys(namespace);
+        for key in &keys {
+            unindex(&mut self.index, key, namespace, name);
+        }
+        keys
+    }
+}
+
+type Index = HashMap<Key, BTreeSet<(Arc<str>, Arc<str>)>>;
+
+fn unindex(index: &mut Index, key: &Key, namespace: &Arc<str>, name: &Arc<str>) {
+    if let Some(places) = index.get_mut(key) {
+        places.remove(&(namespace.clone(), name.clone()));
+        if places.is_empty() {
+            index.remove(key);
+        }
+    }
+}
+
+/// One namespace of a cache.
+pub(crate) struct View<'a, T> {
+    cache: &'a Cache<T>,
+    namespace: &'a str,
+}
+
+impl<T: Cached> ledger::Cache<T> for View<'_, T> {
+    fn get(&self, name: &str) -> Option<Seen<T>> {
+        self.cache.get(self.namespace, name)
+    }
+    fn saw_deleted(&self, uid: &Uid) -> bool {
+        self.cache.inner.read().deleted.contains_key(uid)
+    }
+    fn relisted_since(&self, uptime: Duration) -> bool {
+        self.cache.inner.read().listed.is_some_and(|began| began > uptime)
+    }
+}
+
+#[cfg(test)]
+mod tests;

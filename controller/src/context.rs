@@ -1,0 +1,169 @@
+//! What all passes of one leadership share.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Resource;
+use kube::{Api, Client};
+use parking_lot::Mutex;
+use vmpool_engine::plan::Taken;
+use vmpool_engine::{Disk, Memory, ObjectId, Pool, Replica, Uid};
+use vmpool_runtime::Env;
+
+use crate::cache::{Cache, Cached, Key};
+use crate::events::{Events, Subject};
+use crate::platform::{Platform, Stored};
+use crate::queue::Queue;
+use crate::write::Writer;
+
+/// A pool as stored, beside what the engine makes of it.
+pub(crate) struct PoolEntry<P: Platform> {
+    pub(crate) facts: Pool,
+    pub(crate) object: P::Pool,
+}
+
+impl<P: Platform> PoolEntry<P> {
+    pub(crate) fn read(object: P::Pool) -> Self {
+        Self { facts: P::read_pool(&object), object }
+    }
+
+    /// What events are about.
+    pub(crate) fn subject(&self) -> Subject {
+        Subject {
+            api_version: P::Pool::api_version(&()).into_owned(),
+            kind: P::Pool::kind(&()).into_owned(),
+            namespace: self.facts.namespace.clone(),
+            id: self.facts.id.clone(),
+        }
+    }
+}
+
+/// Equal facts are an equal pool: whatever else changes in the object, no decision depends on it, and every edit of
+/// the spec shows in the generation.
+impl<P: Platform> PartialEq for PoolEntry<P> {
+    fn eq(&self, other: &Self) -> bool {
+        self.facts == other.facts
+    }
+}
+
+impl<P: Platform> Cached for PoolEntry<P> {
+    fn name(&self) -> &Arc<str> {
+        &self.facts.id.name
+    }
+    fn uid(&self) -> &Uid {
+        &self.facts.id.uid
+    }
+    fn keys(&self, _: &Arc<str>) -> Vec<Key> {
+        vec![Key::Pool(self.facts.id.uid.clone())]
+    }
+}
+
+/// What is kept of one pool between two passes.
+#[derive(Default)]
+pub(crate) struct PoolState {
+    pub(crate) memory: Memory,
+    /// Uptime of the last write of the status.
+    pub(crate) status_written: Option<Duration>,
+}
+
+/// See the module.
+pub(crate) struct Context<P: Platform> {
+    pub(crate) env: Env,
+    pub(crate) client: Client,
+    pub(crate) writer: Writer,
+    pub(crate) events: Events,
+    pub(crate) queue: Queue<Uid>,
+    pub(crate) pools: Arc<Cache<PoolEntry<P>>>,
+    pub(crate) machines: Arc<Cache<Replica>>,
+    pub(crate) disks: Arc<Cache<Disk>>,
+    pub(crate) states: Mutex<HashMap<Uid, PoolState>>,
+    pub(crate) settings: Settings,
+}
+
+/// Bounds of the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Passes that may run side by side, each over another pool.
+    pub workers: usize,
+    /// Writes in flight, over all pools.
+    pub writes_in_flight: usize,
+    /// After this time a request counts as lost.
+    pub request_deadline: Duration,
+    /// Shortest time between an event-driven pass and the one before it.
+    pub debounce: Duration,
+    /// Shortest time between two writes of one pool's status.
+    pub status_interval: Duration,
+    /// A pool is looked at this often even if nothing happens.
+    pub resync: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            workers: 4,
+            writes_in_flight: 32,
+            request_deadline: Duration::from_secs(8),
+            debounce: Duration::from_millis(100),
+            status_interval: Duration::from_secs(1),
+            resync: Duration::from_secs(600),
+        }
+    }
+}
+
+/// A live read failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    #[error("reading {kind} {name}")]
+    Failed { kind: String, name: String, source: Box<kube::Error> },
+    #[error("reading {kind} {name}: {source}")]
+    TooLate { kind: String, name: String, source: vmpool_runtime::env::Elapsed },
+}
+
+impl<P: Platform> Context<P> {
+    /// The pool with this UID, as the cache has it.
+    pub(crate) fn pool(&self, uid: &Uid) -> Option<Arc<PoolEntry<P>>> {
+        self.pools.by_key(&Key::Pool(uid.clone())).pop()
+    }
+
+    /// A read that reaches the API server's quorum: resourceVersion is left empty.
+    pub(crate) async fn get_live<K: Stored>(&self, namespace: &str, name: &str) -> Result<Option<K>, ReadError> {
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        let (kind, name) = (K::kind(&()).into_owned(), name.to_owned());
+        match self.env.timeout(self.settings.request_deadline, api.get_opt(&name)).await {
+            Ok(Ok(object)) => Ok(object),
+            Ok(Err(source)) => Err(ReadError::Failed { kind, name, source: Box::new(source) }),
+            Err(source) => Err(ReadError::TooLate { kind, name, source }),
+        }
+    }
+
+    /// The newest facts of a machine that are known here.
+    pub(crate) fn known_machine(&self, pool: &Pool, memory: &Memory, id: &ObjectId) -> Option<Arc<Replica>> {
+        let known = memory
+            .machines
+            .get(&id.name)
+            .cloned()
+            .or_else(|| self.machines.get(&pool.namespace, &id.name).map(|seen| seen.facts))?;
+        (known.id == *id).then_some(known)
+    }
+}
+
+/// The collection of `K` in `namespace`, as a path of the API.
+pub(crate) fn collection<K: Stored>(namespace: &str) -> String {
+    K::url_path(&(), Some(namespace))
+}
+
+/// Names in use in one namespace.
+pub(crate) struct Names<'a, P: Platform> {
+    pub(crate) context: &'a Context<P>,
+    pub(crate) namespace: &'a str,
+}
+
+impl<P: Platform> Taken for Names<'_, P> {
+    fn machine(&self, name: &str) -> bool {
+        self.context.machines.get(self.namespace, name).is_some()
+    }
+    fn disk(&self, name: &str) -> bool {
+        self.context.disks.get(self.namespace, name).is_some()
+    }
+}

@@ -1,0 +1,222 @@
+//! Kubernetes events about pools.
+//!
+//! Sent one by one beside the passes: an event that cannot be stored must not hold up a machine. Events do not count
+//! as writes of a pass, so they are few: up to ten of one reason and pass stand alone, the rest is one event that
+//! lists names, and one that repeats becomes a series.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::Patch;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use vmpool_engine::ObjectId;
+use vmpool_runtime::Env;
+
+use crate::write::Writer;
+
+/// Events of one reason and pass that stand alone.
+pub(crate) const INDIVIDUAL: usize = 10;
+/// Longest note that the API takes, in bytes.
+const LONGEST_NOTE: usize = 1000;
+/// Events that wait to be sent; more are dropped.
+const BACKLOG: usize = 1000;
+/// An event repeated within this time continues the series.
+const SERIES: Duration = Duration::from_secs(600);
+
+/// Why something is told. The words are those of the documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// A machine was created.
+    SuccessfulCreate,
+    /// Creating a machine failed.
+    FailedCreate,
+    /// The controller deleted a machine.
+    SuccessfulDelete,
+    /// Deleting a machine failed.
+    FailedDelete,
+    /// A disk that a member lacked was created.
+    DiskCreated,
+    /// Creating a disk, or pointing a machine to it, failed.
+    FailedDisk,
+    /// Writing back markers failed.
+    FailedRepair,
+}
+
+impl Reason {
+    /// The word in the event.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SuccessfulCreate => "SuccessfulCreate",
+            Self::FailedCreate => "FailedCreate",
+            Self::SuccessfulDelete => "SuccessfulDelete",
+            Self::FailedDelete => "FailedDelete",
+            Self::DiskCreated => "DiskCreated",
+            Self::FailedDisk => "FailedDisk",
+            Self::FailedRepair => "FailedRepair",
+        }
+    }
+
+    fn action(self) -> &'static str {
+        match self {
+            Self::SuccessfulCreate | Self::FailedCreate => "Create",
+            Self::SuccessfulDelete | Self::FailedDelete => "Delete",
+            Self::DiskCreated | Self::FailedDisk => "Disk",
+            Self::FailedRepair => "Repair",
+        }
+    }
+
+    fn is_warning(self) -> bool {
+        matches!(self, Self::FailedCreate | Self::FailedDelete | Self::FailedDisk | Self::FailedRepair)
+    }
+}
+
+/// What an event is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    pub(crate) api_version: String,
+    pub(crate) kind: String,
+    pub(crate) namespace: Arc<str>,
+    pub(crate) id: ObjectId,
+}
+
+/// One thing that happened: to whom, and in which words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Happening {
+    pub(crate) reason: Reason,
+    /// The object that it happened to; what the list of names is made of.
+    pub(crate) name: String,
+    pub(crate) note: String,
+}
+
+struct Message {
+    subject: Subject,
+    reason: Reason,
+    note: String,
+}
+
+/// Takes events and returns at once.
+#[derive(Clone)]
+pub(crate) struct Events {
+    sender: mpsc::Sender<Message>,
+}
+
+impl Events {
+    /// The sink, and the task that empties it.
+    pub(crate) fn new(writer: Writer, env: Env, instance: String) -> (Self, impl Future<Output = ()> + Send) {
+        let (sender, receiver) = mpsc::channel(BACKLOG);
+        (Self { sender }, Sender { writer, env, instance, series: HashMap::new() }.run(receiver))
+    }
+
+    /// Tells what happened in one pass.
+    pub(crate) fn tell(&self, subject: &Subject, happenings: Vec<Happening>) {
+        for (reason, note) in condense(happenings) {
+            let message = Message { subject: subject.clone(), reason, note };
+            if self.sender.try_send(message).is_err() {
+                tracing::debug!("too many events wait to be sent: one is dropped");
+            }
+        }
+    }
+}
+
+/// At most [`INDIVIDUAL`] notes of one reason; what is more becomes one. Equal notes are one.
+fn condense(happenings: Vec<Happening>) -> Vec<(Reason, String)> {
+    let mut notes: Vec<(Reason, String)> = Vec::new();
+    let mut rest: Vec<(Reason, Vec<String>)> = Vec::new();
+    for Happening { reason, name, note } in happenings {
+        if notes.contains(&(reason, note.clone())) {
+            continue;
+        }
+        if notes.iter().filter(|(other, _)| *other == reason).count() < INDIVIDUAL {
+            notes.push((reason, note));
+        } else if let Some((_, names)) = rest.iter_mut().find(|(other, _)| *other == reason) {
+            names.push(name);
+        } else {
+            rest.push((reason, vec![name]));
+        }
+    }
+    notes.extend(
+        rest.into_iter().map(|(reason, names)| (reason, format!("and {} more: {}", names.len(), names.join(", ")))),
+    );
+    for (_, note) in &mut notes {
+        if note.len() > LONGEST_NOTE {
+            let mut end = LONGEST_NOTE - 4;
+            while !note.is_char_boundary(end) {
+                end -= 1;
+            }
+            note.truncate(end);
+            note.push_str(" ...");
+        }
+    }
+    notes
+}
+
+struct Sender {
+    writer: Writer,
+    env: Env,
+    instance: String,
+    series: HashMap<(ObjectId, Reason, String), Series>,
+}
+
+struct Series {
+    event: String,
+    count: u32,
+    last: Duration,
+}
+
+impl Sender {
+    async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
+        while let Some(message) = messages.recv().await {
+            let uptime = self.env.uptime();
+            self.series.retain(|_, series| uptime.saturating_sub(series.last) < SERIES);
+            if let Err(error) = self.send(message, uptime).await {
+                tracing::debug!(%error, "an event was not stored");
+            }
+        }
+    }
+
+    async fn send(&mut self, message: Message, uptime: Duration) -> Result<(), crate::write::WriteError> {
+        let Message { subject, reason, note } = message;
+        let path = format!("/apis/events.k8s.io/v1/namespaces/{}/events", subject.namespace);
+        let time = self.env.now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
+        let key = (subject.id.clone(), reason, note.clone());
+        if let Some(series) = self.series.get_mut(&key) {
+            series.count += 1;
+            series.last = uptime;
+            let patch = json!({ "series": { "count": series.count, "lastObservedTime": time } });
+            let patched: Result<Value, _> =
+                self.writer.patch(path.clone(), &series.event, None, &Patch::Merge(&patch)).await;
+            match patched {
+                Err(error) if error.is_gone() => {}
+                other => return other.map(|_| ()),
+            }
+        }
+        let name = format!("{}.{:016x}", subject.id.name, self.env.random());
+        let event = json!({
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": { "name": name, "namespace": &*subject.namespace },
+            "eventTime": time,
+            "reportingController": "vmpool.dev/controller",
+            "reportingInstance": self.instance,
+            "action": reason.action(),
+            "reason": reason.as_str(),
+            "type": if reason.is_warning() { "Warning" } else { "Normal" },
+            "note": note,
+            "regarding": {
+                "apiVersion": subject.api_version,
+                "kind": subject.kind,
+                "namespace": &*subject.namespace,
+                "name": &*subject.id.name,
+                "uid": subject.id.uid.as_str(),
+            },
+        });
+        let _: Value = self.writer.create(path, &event).await?;
+        self.series.insert(key, Series { event: name, count: 1, last: uptime });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! What a leader does from the moment it leads until it stops: watch, and one pass after the other.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use kube::{Api, Client};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use vmpool_engine::{Disk, Replica, Uid};
+use vmpool_runtime::Env;
+use vmpool_runtime::health::Heartbeat;
+use vmpool_runtime::lease::Fence;
+
+use crate::cache::{Concerned, Key};
+use crate::context::{Context, PoolEntry, Settings};
+use crate::events::Events;
+use crate::platform::{Platform, Stored};
+use crate::queue::{Again, Queue};
+use crate::reconcile::reconcile;
+use crate::watch::watch;
+use crate::write::Writer;
+
+/// When a pool is looked at again whose pass panicked.
+const AFTER_PANIC: Duration = Duration::from_secs(10);
+/// How often an idle worker shows that it lives.
+const PULSE: Duration = Duration::from_secs(10);
+
+/// What the controller is given from outside, one per instance.
+#[derive(Clone)]
+pub struct Surroundings {
+    /// Time, randomness and tasks.
+    pub env: Env,
+    /// The way to the API server. It must not retry by itself.
+    pub client: Client,
+    /// Watch and serve this namespace only; all of them if `None`.
+    pub namespace: Option<String>,
+    /// The name of this instance, in events.
+    pub instance: String,
+    /// Bounds of the work.
+    pub settings: Settings,
+}
+
+/// Shows to the outside how the leader is doing.
+#[derive(Clone)]
+pub struct Vitals {
+    env: Env,
+    state: Arc<Mutex<Vital>>,
+}
+
+#[derive(Default)]
+struct Vital {
+    synced: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
+    workers: Vec<Heartbeat>,
+}
+
+impl Vitals {
+    /// Vitals of somebody who does not lead yet.
+    pub fn new(env: &Env) -> Self {
+        Self { env: env.clone(), state: Arc::default() }
+    }
+
+    /// Whether the caches are complete, so that passes run. True for somebody who does not lead: there is nothing to
+    /// wait for.
+    ///
+    /// # Errors
+    /// A sentence for the probe's answer.
+    pub fn synced(&self) -> Result<(), String> {
+        match &self.state.lock().synced {
+            Some(synced) if !synced() => Err("the first list of pools, machines and disks is not complete".into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether every worker has shown a sign of life within `limit`.
+    ///
+    /// # Errors
+    /// A sentence for the probe's answer.
+    pub fn working(&self, limit: Duration) -> Result<(), String> {
+        let stuck = self.state.lock().workers.iter().filter(|worker| worker.age() > limit).count();
+        if stuck == 0 { Ok(()) } else { Err(format!("{stuck} workers are stuck in a pass for {limit:?}")) }
+    }
+}
+
+/// Serves all pools of one platform until `stop`; passes that have begun are finished.
+///
+/// Whoever calls it holds the lease behind `fence`, and drops the future when the lease is lost. The caches are filled
+/// anew: what a standby has watched may lack the last writes of its predecessor.
+pub async fn lead<P: Platform>(
+    surroundings: Surroundings,
+    fence: Fence,
+    vitals: Vitals,
+    stop: CancellationToken,
+) {
+    let Surroundings { env, client, namespace, instance, settings } = surroundings;
+    let writer =
+        Writer::new(client.clone(), env.clone(), fence, settings.writes_in_flight, settings.request_deadline);
+    let (events, send_events) = Events::new(writer.clone(), env.clone(), instance);
+    let context = Arc::new(Context::<P> {
+        queue: Queue::new(env.clone(), settings.debounce),
+        env: env.clone(),
+        client,
+        writer,
+        events,
+        pools: Arc::default(),
+        machines: Arc::default(),
+        disks: Arc::default(),
+        states: Mutex::new(HashMap::new()),
+        settings,
+    });
+    let mut tasks = vec![env.spawn("events", send_events)];
+    tasks.extend(watches(&context, namespace.as_deref()));
+    let synced = {
+        let context = Arc::downgrade(&context);
+        move || context.upgrade().is_none_or(|context| is_synced(&context))
+    };
+    let workers: Vec<Heartbeat> = (0..settings.workers).map(|_| Heartbeat::new(&vitals.env)).collect();
+    *vitals.state.lock() = Vital { synced: Some(Arc::new(synced)), workers: workers.clone() };
+
+    let workers: Vec<_> = workers
+        .into_iter()
+        .map(|heartbeat| env.spawn("worker", work(context.clone(), heartbeat, stop.clone())))
+        .collect();
+    for worker in workers {
+        if let Err(error) = worker.join().await {
+            tracing::error!(%error, "a worker ended");
+        }
+    }
+    *vitals.state.lock() = Vital::default();
+    drop(tasks);
+}
+
+fn is_synced<P: Platform>(context: &Context<P>) -> bool {
+    context.pools.is_synced() && context.machines.is_synced() && (!P::HAS_DISKS || context.disks.is_synced())
+}
+
+fn api<K: Stored>(client: &Client, namespace: Option<&str>) -> Api<K> {
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
+}
+
+fn watches<P: Platform>(context: &Arc<Context<P>>, namespace: Option<&str>) -> Vec<vmpool_runtime::env::Task> {
+    let Context { env, client, .. } = &**context;
+    let waker = || {
+        let context = context.clone();
+        move |concerned: Concerned| wake(&context, &concerned)
+    };
+    let pools = watch::<P::Pool, PoolEntry<P>>(
+        api(client, namespace),
+        env.clone(),
+        context.pools.clone(),
+        PoolEntry::read,
+        waker(),
+    );
+    let machines = watch::<P::Machine, Replica>(
+        api(client, namespace),
+        env.clone(),
+        context.machines.clone(),
+        |machine| P::read_machine(&machine),
+        waker(),
+    );
+    let mut tasks = vec![env.spawn("watch of pools", pools), env.spawn("watch of machines", machines)];
+    if P::HAS_DISKS {
+        let context = context.clone();
+        let disks = watch::<P::Disk, Disk>(
+            api(client, namespace),
+            env.clone(),
+            context.disks.clone(),
+            |disk| P::read_disk(&disk),
+            move |concerned| wake_for_disk(&context, &concerned),
+        );
+        tasks.push(env.spawn("watch of disks", disks));
+    }
+    tasks
+}
+
+/// Wakes the pools that a change of a pool or a machine concerns.
+fn wake<P: Platform>(context: &Context<P>, concerned: &Concerned) {
+    for key in concerned {
+        if let Key::Pool(uid) = key {
+            context.queue.wake(uid);
+        }
+    }
+}
+
+/// Wakes the pools that a change of a disk concerns: its label names one, or a machine refers to the disk.
+fn wake_for_disk<P: Platform>(context: &Context<P>, concerned: &Concerned) {
+    wake(context, concerned);
+    for key in concerned.iter().filter(|key| matches!(key, Key::Disk(..))) {
+        for machine in context.machines.by_key(key) {
+            if let Some(owner) = &machine.owner {
+                context.queue.wake(owner);
+            }
+        }
+    }
+}
+
+async fn work<P: Platform>(context: Arc<Context<P>>, heartbeat: Heartbeat, stop: CancellationToken) {
+    while !is_synced(&context) {
+        heartbeat.beat();
+        let pause = context.env.sleep(Duration::from_millis(20));
+        futures::future::select(pause, std::pin::pin!(stop.cancelled())).await;
+        if stop.is_cancelled() {
+            return;
+        }
+    }
+    loop {
+        heartbeat.beat();
+        let next = context.env.timeout(PULSE, context.queue.next());
+        let next = std::pin::pin!(next);
+        let uid: Uid = match futures::future::select(next, std::pin::pin!(stop.cancelled())).await {
+            futures::future::Either::Left((Ok(uid), _)) => uid,
+            futures::future::Either::Left((Err(_), _)) => continue,
+            futures::future::Either::Right(_) => return,
+        };
+        let again = AssertUnwindSafe(reconcile(&context, &uid)).catch_unwind().await.unwrap_or_else(|_| {
+            tracing::error!(uid = uid.as_str(), "a pass panicked; the pool is tried again later");
+            Again::After(AFTER_PANIC)
+        });
+        context.queue.done(&uid, again);
+        if again == Again::Never {
+            context.queue.forget(&uid);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Every read of a pass.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use vmpool_engine::ledger::{Fact, Ledger, Seen, Unanswered};
+use vmpool_engine::plan::Observed;
+use vmpool_engine::{Disk, Memory, Pool, Replica};
+
+use crate::cache::{Cached, Key};
+use crate::context::{Context, Names, PoolEntry, ReadError};
+use crate::platform::{Platform, Stored};
+use crate::watch::version;
+
+/// What the caches and the ledger say, read once.
+pub(crate) struct Snapshot {
+    now: Timestamp,
+    uptime: Duration,
+    machines: Vec<Arc<Replica>>,
+    disks: HashMap<Arc<str>, Arc<Disk>>,
+    unanswered: Vec<Unanswered>,
+}
+
+impl Snapshot {
+    /// Drops ledger entries that the caches show by now, and lays the others over the caches.
+    pub(crate) fn take<P: Platform>(context: &Context<P>, pool: &Pool, memory: &mut Memory) -> Self {
+        let namespace = &*pool.namespace;
+        memory.machines.settle(&context.machines.of(namespace));
+        memory.disks.settle(&context.disks.of(namespace));
+        let mut machines = context.machines.by_key(&Key::Pool(pool.id.uid.clone()));
+        memory.machines.overlay(&mut machines);
+        let disks = machines
+            .iter()
+            .flat_map(|machine| &machine.disks)
+            .filter_map(|device| {
+                let disk = memory.disks.get(&device.disk).cloned();
+                let disk = disk.or_else(|| Some(context.disks.get(namespace, &device.disk)?.facts))?;
+                Some((device.disk.clone(), disk))
+            })
+            .collect();
+        Self {
+            now: context.env.now(),
+            uptime: context.env.uptime(),
+            machines,
+            disks,
+            unanswered: memory.machines.lost_answers(),
+        }
+    }
+
+    /// The snapshot in the engine's hands.
+    pub(crate) fn observed<'a, P: Platform>(
+        self,
+        pool: &'a Pool,
+        memory: &'a Memory,
+        names: &'a Names<'a, P>,
+    ) -> Observed<'a> {
+        let Self { now, uptime, machines, disks, unanswered } = self;
+        Observed { now, uptime, pool, machines, disks, unanswered, memory, taken: names }
+    }
+
+    /// The snapshot back from the engine's hands.
+    pub(crate) fn recover(observed: Observed<'_>) -> Self {
+        let Observed { now, uptime, machines, disks, unanswered, .. } = observed;
+        Self { now, uptime, machines, disks, unanswered }
+    }
+}
+
+/// Settles by live reads what the caches have not shown for too long.
+pub(crate) async fn settle_overdue<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    memory: &mut Memory,
+) -> Result<(), ReadError> {
+    let namespace = &*pool.facts.namespace;
+    settle::<_, P::Machine, _>(context, namespace, &mut memory.machines, P::read_machine).await?;
+    if P::HAS_DISKS {
+        settle::<_, P::Disk, _>(context, namespace, &mut memory.disks, P::read_disk).await?;
+    }
+    Ok(())
+}
+
+async fn settle<P: Platform, K: Stored, T: Fact + Cached>(
+    context: &Context<P>,
+    namespace: &str,
+    ledger: &mut Ledger<T>,
+    read: fn(&K) -> T,
+) -> Result<(), ReadError> {
+    for name in ledger.overdue(context.env.uptime()) {
+        let live = context.get_live::<K>(namespace, &name).await?;
+        let found = live.is_some();
+        tracing::warn!(name = &*name, found, "the cache has not shown a write for long: read it live");
+        let live = live.map(|object| Seen { facts: Arc::new(read(&object)), version: version(&object) });
+        ledger.resolve(&name, live, context.env.uptime());
+    }
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! Which pools want a pass, and when: one pass at a time per pool, and none sooner after the last than the debounce.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use vmpool_runtime::Env;
+
+/// A queue of keys with due times. The first wake-up after a quiet time is served at once; those that follow within
+/// the debounce become one.
+pub(crate) struct Queue<K> {
+    env: Env,
+    debounce: Duration,
+    state: Mutex<State<K>>,
+    changed: Notify,
+}
+
+struct State<K> {
+    slots: HashMap<K, Slot>,
+    /// The due times of all keys that wait and do not run.
+    due: BTreeSet<(Duration, K)>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    due: Option<Duration>,
+    running: bool,
+    /// The debounce ends here.
+    earliest: Duration,
+}
+
+impl<K: Clone + Eq + Hash + Ord> Queue<K> {
+    pub(crate) fn new(env: Env, debounce: Duration) -> Self {
+        let state = Mutex::new(State { slots: HashMap::new(), due: BTreeSet::new() });
+        Self { env, debounce, state, changed: Notify::new() }
+    }
+
+    /// Something about `key` changed.
+    pub(crate) fn wake(&self, key: &K) {
+        self.wake_after(key, Duration::ZERO);
+    }
+
+    /// `key` wants to be looked at after this delay, or sooner.
+    pub(crate) fn wake_after(&self, key: &K, delay: Duration) {
+        let now = self.env.uptime();
+        let mut state = self.state.lock();
+        let slot = state.slots.entry(key.clone()).or_default();
+        let due = (now + delay).max(slot.earliest);
+        if slot.due.is_some_and(|sooner| sooner <= due) {
+            return;
+        }
+        let old = slot.due.replace(due);
+        if slot.running {
+            return;
+        }
+        if let Some(old) = old {
+            state.due.remove(&(old, key.clone()));
+        }
+        state.due.insert((due, key.clone()));
+        self.changed.notify_one();
+    }
+
+    /// The next key whose time has come; it runs until [`Queue::done`].
+    pub(crate) async fn next(&self) -> K {
+        loop {
+            let wait = {
+                let now = self.env.uptime();
+                let mut state = self.state.lock();
+                match state.due.first().cloned() {
+                    Some((due, key)) if due <= now => {
+                        state.due.pop_first();
+                        let slot = state.slots.entry(key.clone()).or_default();
+                        slot.due = None;
+                        slot.running = true;
+                        // Another worker may be asleep although more is due.
+                        self.changed.notify_one();
+                        return key;
+                    }
+                    Some((due, _)) => Some(due - now),
+                    None => None,
+                }
+            };
+            let changed = self.changed.notified();
+            match wait {
+                Some(wait) => {
+                    futures::future::select(std::pin::pin!(changed), self.env.sleep(wait)).await;
+                }
+                None => changed.await,
+            }
+        }
+    }
+
+    /// The pass over `key` ended. `again` is when it wants the next one; a wake-up that came meanwhile counts too.
+    pub(crate) fn done(&self, key: &K, again: Again) {
+        let now = self.env.uptime();
+        let mut state = self.state.lock();
+        let Some(slot) = state.slots.get_mut(key) else { return };
+        slot.running = false;
+        slot.earliest = now + self.debounce;
+        let wanted = match again {
+            Again::Never => None,
+            // What the pass itself asks for is not an event to be debounced.
+            Again::After(delay) => Some(now + delay),
+        };
+        let woken = slot.due.map(|due| due.max(slot.earliest));
+        match [wanted, woken].into_iter().flatten().min() {
+            Some(due) => {
+                slot.due = Some(due);
+                state.due.insert((due, key.clone()));
+                self.changed.notify_one();
+            }
+            None => slot.due = None,
+        }
+    }
+
+    /// Forgets `key`, if nothing is due.
+    pub(crate) fn forget(&self, key: &K) {
+        let mut state = self.state.lock();
+        if state.slots.get(key).is_some_and(|slot| slot.due.is_none() && !slot.running) {
+            state.slots.remove(key);
+        }
+    }
+}
+
+/// When a pass wants the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// When something happens.
+    Never,
+    /// After this time at the latest.
+    After(Duration),
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! Status and events: what people and autoscalers see of a pass, after a failure too.
+
+use std::time::Duration;
+
+use kube::api::Patch;
+use serde_json::json;
+use vmpool_engine::Status;
+
+use crate::apply::Applied;
+use crate::context::{Context, PoolEntry, PoolState, collection};
+use crate::platform::Platform;
+use crate::write::WriteError;
+
+/// Publishes `status` if it differs from what the pool shows, and tells what happened. Returns when to come back for a
+/// status that could not be written now.
+pub(crate) async fn report<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    status: Status,
+    applied: Applied,
+    state: &mut PoolState,
+) -> Option<Duration> {
+    context.events.tell(&pool.subject(), applied.happenings);
+    let published = &pool.facts.published;
+    if published.summary.as_ref() == Some(&status.summary) && published.conditions == status.conditions {
+        return None;
+    }
+    // A CRD that prunes fields never shows all that was written: what the server made of it the last time counts.
+    if state.memory.last_status.as_ref().is_some_and(|(wrote, became)| *wrote == status && became == published) {
+        return None;
+    }
+    let uptime = context.env.uptime();
+    let too_soon = state
+        .status_written
+        .and_then(|last| context.settings.status_interval.checked_sub(uptime.saturating_sub(last)))
+        .filter(|left| !left.is_zero());
+    if too_soon.is_some() {
+        return too_soon;
+    }
+    state.status_written = Some(uptime);
+    match publish(context, pool, &status).await {
+        Ok(entry) => {
+            state.memory.last_status = Some((status, entry.facts.published));
+            None
+        }
+        Err(error) if error.is_gone() => None,
+        Err(error) => {
+            tracing::warn!(%error, "the status was not written");
+            Some(context.settings.status_interval)
+        }
+    }
+}
+
+async fn publish<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    status: &Status,
+) -> Result<PoolEntry<P>, WriteError> {
+    // A merge patch would reach a new pool of the same name: the status endpoint takes the metadata of whatever
+    // object it finds. A test on the UID does not.
+    let operations = json!([
+        { "op": "test", "path": "/metadata/uid", "value": pool.facts.id.uid.as_str() },
+        { "op": "add", "path": "/status", "value": P::status(&pool.object, status) },
+    ]);
+    let operations = serde_json::from_value(operations).map_err(|error| WriteError::Invalid(error.into()))?;
+    let path = collection::<P::Pool>(&pool.facts.namespace);
+    let patch = Patch::<()>::Json(operations);
+    context.writer.patch(path, &pool.facts.id.name, Some("status"), &patch).await.map(PoolEntry::read)
+}

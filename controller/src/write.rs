@@ -1,0 +1,179 @@
+//! The one way out: every write of the controller passes through here.
+//!
+//! A write starts only while the lease outlives its deadline, waits for a place among the writes in flight, is sent
+//! once, and is never retried here: whoever asked for it decides what a lost answer means.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, StatusCode, header};
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::Status;
+use kube::core::request::Request as Path;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use vmpool_engine::ObjectId;
+use vmpool_runtime::Env;
+use vmpool_runtime::lease::Fence;
+
+/// Why a write did not bring back what was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// It was not sent: the lease does not outlive its deadline.
+    #[error("not sent: the lease ends too soon")]
+    Fenced,
+    /// It could not be built. Nothing was sent.
+    #[error("not sent: the request cannot be built")]
+    Invalid(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The API server refused it. It had no effect.
+    #[error("{}", .status.message)]
+    Refused {
+        /// The server's words.
+        status: Box<Status>,
+        /// How long the server asks to wait.
+        retry_after: Option<Duration>,
+    },
+    /// No answer, or one that says nothing about the effect: it may have been done, or may still be.
+    #[error("no certain answer: {0}")]
+    Lost(String),
+}
+
+impl WriteError {
+    /// Whether an object of this name exists already. `Conflict`, which a quota may answer, is not that.
+    pub fn is_already_exists(&self) -> bool {
+        matches!(self, Self::Refused { status, .. } if status.reason == "AlreadyExists")
+    }
+
+    /// Whether the object, or the one with the demanded UID, is not there.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Self::Refused { status, .. } if status.code == 404)
+    }
+
+    /// Whether a precondition failed.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Refused { status, .. } if status.code == 409 && status.reason == "Conflict")
+    }
+
+    /// How long the server asks to wait.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+/// Sends writes.
+#[derive(Clone)]
+pub struct Writer {
+    client: Client,
+    env: Env,
+    fence: Fence,
+    permits: Arc<Semaphore>,
+    deadline: Duration,
+    field_manager: String,
+}
+
+impl Writer {
+    /// A writer with at most `in_flight` requests at a time, each of which is given up after `deadline`.
+    pub fn new(client: Client, env: Env, fence: Fence, in_flight: usize, deadline: Duration) -> Self {
+        let permits = Arc::new(Semaphore::new(in_flight));
+        Self { client, env, fence, permits, deadline, field_manager: "vmpool-controller".to_owned() }
+    }
+
+    /// Creates an object below `path`.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub async fn create<T: DeserializeOwned>(&self, path: String, object: &Value) -> Result<T, WriteError> {
+        let params = PostParams { field_manager: Some(self.field_manager.clone()), ..PostParams::default() };
+        let body = serde_json::to_vec(object).map_err(|error| WriteError::Invalid(error.into()))?;
+        self.send(Path::new(path).create(&params, body)).await
+    }
+
+    /// Patches an object, or its `subresource`.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub async fn patch<T: DeserializeOwned, P: Serialize + std::fmt::Debug>(
+        &self,
+        path: String,
+        name: &str,
+        subresource: Option<&str>,
+        patch: &Patch<P>,
+    ) -> Result<T, WriteError> {
+        let params = PatchParams { field_manager: Some(self.field_manager.clone()), ..PatchParams::default() };
+        let path = Path::new(path);
+        self.send(match subresource {
+            Some(subresource) => path.patch_subresource(subresource, name, &params, patch),
+            None => path.patch(name, &params, patch),
+        })
+        .await
+    }
+
+    /// Deletes the object with this name *and* UID, in the background.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub async fn delete(&self, path: String, object: &ObjectId) -> Result<(), WriteError> {
+        let uid = Some(object.uid.as_str().to_owned());
+        let params = DeleteParams::background()
+            .preconditions(Preconditions { uid, resource_version: None });
+        self.send::<serde::de::IgnoredAny>(Path::new(path).delete(&object.name, &params)).await.map(|_| ())
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        request: Result<Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<T, WriteError> {
+        let request = request.map_err(|error| WriteError::Invalid(error.into()))?;
+        let _permit = self.permits.acquire().await.map_err(|error| WriteError::Invalid(error.into()))?;
+        // Asked for last: waiting for a place takes time.
+        if !self.fence.admits(self.deadline) {
+            return Err(WriteError::Fenced);
+        }
+        let exchange = async {
+            let response =
+                self.client.send(request.map(Into::into)).await.map_err(|error| lost(&error))?;
+            let (parts, body) = response.into_parts();
+            let bytes = body.collect().await.map_err(|error| lost(&error))?.to_bytes();
+            answer(&parts, &bytes)
+        };
+        match self.env.timeout(self.deadline, exchange).await {
+            Ok(result) => result,
+            Err(elapsed) => Err(WriteError::Lost(elapsed.to_string())),
+        }
+    }
+}
+
+fn lost(error: &(dyn std::error::Error + 'static)) -> WriteError {
+    WriteError::Lost(vmpool_runtime::telemetry::with_causes(error))
+}
+
+fn answer<T: DeserializeOwned>(parts: &http::response::Parts, body: &[u8]) -> Result<T, WriteError> {
+    if parts.status.is_success() {
+        return serde_json::from_slice(body).map_err(|error| lost(&error));
+    }
+    let status: Status = serde_json::from_slice(body).unwrap_or_else(|_| Status {
+        message: String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned(),
+        ..Status::default()
+    });
+    // A server that broke down may have stored the object before.
+    if parts.status.is_server_error() && parts.status != StatusCode::NOT_IMPLEMENTED {
+        return Err(WriteError::Lost(format!("{}: {}", parts.status, status.message)));
+    }
+    let retry_after = parts
+        .headers
+        .get(header::RETRY_AFTER)
+        .and_then(|value| value.to_str().ok()?.parse().ok())
+        .map(Duration::from_secs);
+    let code = parts.status.as_u16();
+    Err(WriteError::Refused { status: Box::new(Status { code, ..status }), retry_after })
+}
+
+#[cfg(test)]
+mod tests;

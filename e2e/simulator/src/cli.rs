@@ -1,0 +1,131 @@
+//! The command line.
+
+use crate::{duration::Delay, shell, world::Settings};
+use clap::{Parser, ValueEnum};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+/// Plays the virtual machine and disk controllers of the platform: machines that start, stop, crash and move
+/// without a hypervisor, for tests and demos.
+///
+/// Every flag can be given as an environment variable VMPOOL_SIM_<FLAG>. Durations are written as in Go
+/// ("200ms", "1m30s"); "never" is one too.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "vmpool-simulator", version)]
+pub struct Cli {
+    /// Kubeconfig of the simulator's own account [default: the service account of the pod it runs in]
+    #[arg(long, env = "VMPOOL_SIM_KUBECONFIG")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Play in this namespace only [default: in all]
+    #[arg(long, env = "VMPOOL_SIM_NAMESPACE")]
+    pub namespace: Option<String>,
+
+    /// Between a machine's pod and Running
+    #[arg(long, env = "VMPOOL_SIM_START_DELAY", default_value = "200ms")]
+    pub start_delay: Delay,
+
+    /// Between the wish to stop a machine and its stop
+    #[arg(long, env = "VMPOOL_SIM_STOP_DELAY", default_value = "200ms")]
+    pub stop_delay: Delay,
+
+    /// Between the start of a disk's provisioning and its end
+    #[arg(long, env = "VMPOOL_SIM_PROVISIONING_DELAY", default_value = "200ms")]
+    pub provisioning_delay: Delay,
+
+    /// Between a new generation of a machine and its evaluation
+    #[arg(long, env = "VMPOOL_SIM_EVALUATION_DELAY", default_value = "20ms")]
+    pub evaluation_delay: Delay,
+
+    /// Between a change of a running machine's devices and its effect
+    #[arg(long, env = "VMPOOL_SIM_HOT_PLUG_DELAY", default_value = "100ms")]
+    pub hot_plug_delay: Delay,
+
+    /// Writes under way at once, at most
+    #[arg(long, env = "VMPOOL_SIM_MAX_IN_FLIGHT", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub max_in_flight: u16,
+
+    /// Names of the nodes to make and to run machines on
+    #[arg(
+        long,
+        env = "VMPOOL_SIM_NODES",
+        value_delimiter = ',',
+        default_value = "sim-node-1,sim-node-2",
+        required = false
+    )]
+    pub nodes: Vec<String>,
+
+    /// Whether running machines have pods; without them a machine costs three writes less
+    #[arg(long, env = "VMPOOL_SIM_PODS", default_value_t = true, action = clap::ArgAction::Set)]
+    pub pods: bool,
+
+    /// Where to serve /livez, /readyz and /violations; port 0 picks a free one, which is logged
+    #[arg(long, env = "VMPOOL_SIM_HEALTH_ADDRESS", default_value = "127.0.0.1:0")]
+    pub health_address: SocketAddr,
+
+    /// How long the API server may refuse our nodes and storage classes at the start
+    #[arg(long, env = "VMPOOL_SIM_BOOTSTRAP_TIMEOUT", default_value = "60s", value_parser = crate::duration::parse)]
+    pub bootstrap_timeout: Duration,
+
+    /// Form of the log
+    #[arg(long, env = "VMPOOL_SIM_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+
+    /// What to log: a level, or directives such as "info,kube=debug"
+    #[arg(long, env = "VMPOOL_SIM_LOG_LEVEL", default_value = "info")]
+    pub log_level: String,
+}
+
+/// Form of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+impl Cli {
+    /// What the shell runs with; `seed` makes pod names differ between runs.
+    pub fn config(&self, seed: u64) -> shell::Config {
+        shell::Config {
+            namespace: self.namespace.clone(),
+            settings: Settings {
+                start_delay: self.start_delay,
+                stop_delay: self.stop_delay,
+                provisioning_delay: self.provisioning_delay,
+                evaluation_delay: self.evaluation_delay,
+                hot_plug_delay: self.hot_plug_delay,
+                nodes: self.nodes.clone(),
+                pods: self.pods,
+                seed,
+            },
+            max_in_flight: usize::from(self.max_in_flight),
+            health_address: self.health_address,
+            bootstrap_timeout: self.bootstrap_timeout,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn delays_may_be_endless() -> Result<(), clap::Error> {
+        let cli = Cli::try_parse_from(["vmpool-simulator", "--stop-delay=never", "--nodes=a,b,c"])?;
+        assert_eq!(cli.config(0).settings.stop_delay, Delay::Never);
+        assert_eq!(cli.nodes, ["a", "b", "c"]);
+        Ok(())
+    }
+
+    #[test]
+    fn no_node_is_an_error() {
+        assert!(Cli::try_parse_from(["vmpool-simulator", "--max-in-flight=0"]).is_err());
+    }
+}

@@ -1,0 +1,142 @@
+//! Durations as the knobs and flags write them: Go's notation, and `never`.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+/// How long something takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delay {
+    /// That long.
+    After(Duration),
+    /// Until the knob that says so is changed or removed.
+    Never,
+}
+
+/// Why a text is not a [`Delay`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DurationError {
+    /// Neither a sequence of numbers with units nor `never`.
+    #[error("{0:?} is not a duration such as \"200ms\", \"1m30s\" or \"never\"")]
+    NotADuration(String),
+    /// More than a century: surely a slip.
+    #[error("{0:?} is longer than a hundred years; write \"never\" for that")]
+    TooLong(String),
+}
+
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+impl Delay {
+    /// No delay at all.
+    pub const NONE: Self = Self::After(Duration::ZERO);
+
+    /// The shorter of a delay and a bound; `never` wins over the bound.
+    #[must_use]
+    pub fn at_most(self, bound: Duration) -> Self {
+        match self {
+            Self::After(delay) => Self::After(delay.min(bound)),
+            Self::Never => Self::Never,
+        }
+    }
+}
+
+impl FromStr for Delay {
+    type Err = DurationError;
+
+    /// Reads `never` or a Go duration.
+    ///
+    /// # Errors
+    /// [`DurationError`] when the text is neither.
+    fn from_str(text: &str) -> Result<Self, DurationError> {
+        let trimmed = text.trim();
+        if trimmed == "never" {
+            return Ok(Self::Never);
+        }
+        parse(trimmed).map(Self::After)
+    }
+}
+
+impl fmt::Display for Delay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::After(delay) => write!(f, "{delay:?}"),
+            Self::Never => f.write_str("never"),
+        }
+    }
+}
+
+/// Reads a non-negative duration in Go's notation: numbers, each with one of the units `ns`, `us`, `ms`, `s`,
+/// `m`, `h`, or a plain `0`.
+///
+/// # Errors
+/// [`DurationError`] for anything else, a sign included.
+pub fn parse(text: &str) -> Result<Duration, DurationError> {
+    let wrong = || DurationError::NotADuration(text.to_owned());
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let mut rest = text;
+    let mut total = 0.0_f64;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).ok_or_else(wrong)?;
+        let (number, tail) = rest.split_at(digits);
+        let unit_end = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(unit_end);
+        let seconds = match unit {
+            "ns" => 1e-9,
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return Err(wrong()),
+        };
+        total += number.parse::<f64>().map_err(|_| wrong())? * seconds;
+        rest = tail;
+    }
+    if text.is_empty() {
+        return Err(wrong());
+    }
+    match Duration::try_from_secs_f64(total) {
+        Ok(duration) if duration <= LONGEST => Ok(duration),
+        _ => Err(DurationError::TooLong(text.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case::milliseconds("200ms", 200)]
+    #[case::several_units("1m30s", 90_000)]
+    #[case::a_fraction("1.5s", 1500)]
+    #[case::zero("0", 0)]
+    fn reads_go_durations(#[case] text: &str, #[case] millis: u64) {
+        assert_eq!(text.parse(), Ok(Delay::After(Duration::from_millis(millis))));
+    }
+
+    #[rstest]
+    #[case::no_unit("5")]
+    #[case::empty("")]
+    #[case::a_sign("-5s")]
+    #[case::an_unknown_unit("5d")]
+    #[case::only_a_unit("s")]
+    fn refuses_what_go_would_not_take_as_a_wait(#[case] text: &str) {
+        assert_eq!(text.parse::<Delay>(), Err(DurationError::NotADuration(text.to_owned())));
+    }
+
+    #[test]
+    fn never_is_never_and_outlasts_every_bound() {
+        assert_eq!("never".parse(), Ok(Delay::Never));
+        assert_eq!(Delay::Never.at_most(Duration::from_secs(1)), Delay::Never);
+        assert_eq!(
+            Delay::After(Duration::from_secs(9)).at_most(Duration::from_secs(1)),
+            Delay::After(Duration::from_secs(1))
+        );
+    }
+
+    #[test]
+    fn a_slip_of_centuries_is_refused() {
+        assert!(matches!("99999999h".parse::<Delay>(), Err(DurationError::TooLong(_))));
+    }
+}

@@ -1,0 +1,195 @@
+//! Fault knobs: how a test tells the simulator to misbehave.
+//!
+//! A knob is an annotation `simulator.vmpool.dev/<knob>` on the machine or disk, or a key `<knob>` of the
+//! ConfigMap `simulator-knobs` of its namespace. The object's own knob wins.
+
+use crate::duration::Delay;
+use std::{collections::BTreeMap, str::FromStr};
+
+/// Prefix of every label and annotation that belongs to the simulator.
+pub const PREFIX: &str = "simulator.vmpool.dev/";
+/// Name of the ConfigMap with a namespace's defaults.
+pub const CONFIG_MAP: &str = "simulator-knobs";
+
+/// The knobs that one object, or one namespace, sets.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Knobs {
+    /// Between the start of a machine and `Running`.
+    pub start_delay: Option<Delay>,
+    /// Between the wish to stop a machine and its stop.
+    pub stop_delay: Option<Delay>,
+    /// Between a new generation of a machine and its evaluation.
+    pub evaluation_delay: Option<Delay>,
+    /// Between the start of a disk's provisioning, binding or growth and its end.
+    pub provisioning_delay: Option<Delay>,
+    /// The machine has no finalizer and vanishes at once on delete.
+    pub skip_finalizers: Option<bool>,
+    /// How many disks of the namespace fail to be provisioned (on a disk: whether it does).
+    pub fail_provisioning: Option<u64>,
+    /// How often per second the phase of a running machine changes to and fro.
+    pub flap_phase: Option<f64>,
+    /// How often per second an unrelated annotation of the machine changes.
+    pub bump_annotations: Option<f64>,
+    /// The machine is `Degraded` this long after it ran, until the knob is removed.
+    pub crash: Option<Delay>,
+    /// The guest shuts down this long after it ran, once per value of the knob.
+    pub shutdown: Option<Delay>,
+    /// Restarts wait.
+    pub hold_restart: Option<bool>,
+    /// The machine's devices are not checked against other machines' mounts: a platform with a broken lock.
+    pub ignore_mounts: Option<bool>,
+}
+
+/// A knob that could not be read.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KnobError {
+    /// The name is not one of ours.
+    #[error("there is no knob {0:?}")]
+    Unknown(String),
+    /// The value does not fit the knob.
+    #[error("knob {name} cannot be {value:?}: {why}")]
+    Value {
+        /// Name of the knob.
+        name: String,
+        /// Its value.
+        value: String,
+        /// What was expected.
+        why: String,
+    },
+}
+
+impl Knobs {
+    /// Reads knobs from annotations; those that cannot be read are reported and left out.
+    pub fn from_annotations(annotations: &BTreeMap<String, String>) -> (Option<Box<Self>>, Vec<KnobError>) {
+        let ours = annotations
+            .iter()
+            .filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value.as_str())))
+            .filter(|(name, _)| !crate::objects::BOOKKEEPING.contains(name));
+        let (knobs, errors) = Self::read(ours);
+        ((knobs != Self::default()).then(|| Box::new(knobs)), errors)
+    }
+
+    /// Reads knobs from the data of a namespace's ConfigMap.
+    pub fn from_config(data: &BTreeMap<String, String>) -> (Self, Vec<KnobError>) {
+        Self::read(data.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+    }
+
+    fn read<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> (Self, Vec<KnobError>) {
+        let mut knobs = Self::default();
+        let errors = pairs.filter_map(|(name, value)| knobs.set(name, value).err()).collect();
+        (knobs, errors)
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), KnobError> {
+        let wrong = |why: String| KnobError::Value { name: name.to_owned(), value: value.to_owned(), why };
+        let delay = || value.parse::<Delay>().map_err(|e| wrong(e.to_string()));
+        match name {
+            "start-delay" => self.start_delay = Some(delay()?),
+            "stop-delay" => self.stop_delay = Some(delay()?),
+            "evaluation-delay" => self.evaluation_delay = Some(delay()?),
+            "provisioning-delay" => self.provisioning_delay = Some(delay()?),
+            "skip-finalizers" => self.skip_finalizers = Some(plain(value).map_err(wrong)?),
+            "fail-provisioning" => {
+                self.fail_provisioning = Some(if value == "true" { 1 } else { plain(value).map_err(wrong)? });
+            }
+            "flap-phase" => self.flap_phase = Some(rate(value).map_err(wrong)?),
+            "bump-annotations" => self.bump_annotations = Some(rate(value).map_err(wrong)?),
+            "crash" => self.crash = when(value).map_err(wrong)?,
+            "shutdown" => self.shutdown = when(value).map_err(wrong)?,
+            "hold-restart" => self.hold_restart = Some(plain(value).map_err(wrong)?),
+            "ignore-mounts" => self.ignore_mounts = Some(plain(value).map_err(wrong)?),
+            _ => return Err(KnobError::Unknown(name.to_owned())),
+        }
+        Ok(())
+    }
+}
+
+fn plain<T: FromStr<Err: std::fmt::Display>>(value: &str) -> Result<T, String> {
+    value.parse().map_err(|e: T::Err| e.to_string())
+}
+
+/// More often than this, the knob would measure the simulator's own queue.
+const FASTEST_PER_SECOND: f64 = 100.0;
+
+fn rate(value: &str) -> Result<f64, String> {
+    let rate: f64 = plain(value)?;
+    if rate > 0.0 && rate <= FASTEST_PER_SECOND {
+        Ok(rate)
+    } else {
+        Err(format!("expected a rate per second, more than 0 and at most {FASTEST_PER_SECOND}"))
+    }
+}
+
+fn when(value: &str) -> Result<Option<Delay>, String> {
+    match value {
+        "true" | "now" => Ok(Some(Delay::NONE)),
+        "false" => Ok(None),
+        _ => value.parse().map(Some).map_err(|e: crate::duration::DurationError| e.to_string()),
+    }
+}
+
+/// An object's own knobs before those of its namespace.
+#[derive(Clone, Copy, Debug)]
+pub struct Effective<'a> {
+    own: Option<&'a Knobs>,
+    namespace: Option<&'a Knobs>,
+}
+
+impl<'a> Effective<'a> {
+    /// Lays an object's knobs over its namespace's.
+    pub fn new(own: Option<&'a Knobs>, namespace: Option<&'a Knobs>) -> Self {
+        Self { own, namespace }
+    }
+
+    /// The value of one knob, if anybody set it.
+    pub fn get<T>(&self, knob: impl Fn(&Knobs) -> Option<T>) -> Option<T> {
+        self.own.and_then(&knob).or_else(|| self.namespace.and_then(&knob))
+    }
+
+    /// Whether a yes-or-no knob is set to yes.
+    pub fn is(&self, knob: impl Fn(&Knobs) -> Option<bool>) -> bool {
+        self.get(knob).unwrap_or(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn annotations(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(k, v)| (format!("{PREFIX}{k}"), (*v).to_owned())).collect()
+    }
+
+    #[test]
+    fn the_objects_own_knob_wins_over_the_namespace() {
+        let (own, errors) = Knobs::from_annotations(&annotations(&[("start-delay", "5s")]));
+        assert!(errors.is_empty());
+        let (namespace, _) = Knobs::from_config(&BTreeMap::from([
+            ("start-delay".to_owned(), "1s".to_owned()),
+            ("stop-delay".to_owned(), "never".to_owned()),
+        ]));
+        let both = Effective::new(own.as_deref(), Some(&namespace));
+        assert_eq!(both.get(|k| k.start_delay), Some(Delay::After(Duration::from_secs(5))));
+        assert_eq!(both.get(|k| k.stop_delay), Some(Delay::Never));
+        assert_eq!(both.get(|k| k.crash), None);
+    }
+
+    #[test]
+    fn a_slip_is_reported_and_the_other_knobs_still_count() {
+        let (own, errors) = Knobs::from_annotations(&annotations(&[
+            ("crash", "true"),
+            ("flap-phase", "0"),
+            ("start-dely", "5s"),
+            ("stop-delay", "5"),
+        ]));
+        assert_eq!(own.map(|k| k.crash), Some(Some(Delay::NONE)));
+        assert_eq!(errors.len(), 3, "{errors:?}");
+    }
+
+    #[test]
+    fn our_own_bookkeeping_is_no_knob() {
+        let (own, errors) = Knobs::from_annotations(&annotations(&[("mount-log", "a,b"), ("bumped", "7")]));
+        assert_eq!((own, errors), (None, vec![]));
+    }
+}

@@ -1,0 +1,211 @@
+//! The simulator's own, slim view of the objects it plays with: what it never reads is dropped on decode.
+
+mod disk;
+mod machine;
+mod other;
+mod stored;
+
+pub use disk::{AttachedTo, DataSource, DiskPhase, DiskSpec, DiskStatus, DiskTarget, DiskView, SourceKind};
+pub use machine::{
+    Change, DeviceKind, DeviceRef, DeviceStatus, MachinePhase, MachineSpec, MachineStatus, MachineView, PodEntry,
+    RunPolicy,
+};
+pub use other::{
+    AttachmentView, BindingMode, ClassView, ImageView, OperationPhase, OperationType, OperationView, PodView,
+};
+pub use stored::{Stored, StoredAttachment, StoredDisk, StoredImage, StoredMachine, StoredOperation, StoredPod};
+
+use crate::knobs::{KnobError, Knobs, PREFIX};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+/// Group and version of the objects played.
+pub const API_VERSION: &str = "virtualization.deckhouse.io/v1alpha2";
+/// Finalizer of every machine.
+pub const VM_CLEANUP: &str = "virtualization.deckhouse.io/vm-cleanup";
+/// Finalizer of every disk.
+pub const VD_CLEANUP: &str = "virtualization.deckhouse.io/vd-cleanup";
+/// Finalizer of a mounted disk.
+pub const VD_PROTECTION: &str = "virtualization.deckhouse.io/vd-protection";
+/// Annotations of ours that are records, not knobs (without [`PREFIX`]).
+pub const BOOKKEEPING: &[&str] = &["mount-log", "bumped"];
+/// Annotation with the UIDs of the machines that ran on a disk, oldest first, separated by commas.
+pub const MOUNT_LOG: &str = "simulator.vmpool.dev/mount-log";
+/// Annotation that the knob `bump-annotations` changes.
+pub const BUMPED: &str = "simulator.vmpool.dev/bumped";
+/// Label of the pods that stand for a running machine; its value is the machine's name.
+pub const POD_LABEL: &str = "simulator.vmpool.dev/vm";
+
+/// The kinds of object that the simulator follows one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// VirtualMachine.
+    Machine,
+    /// VirtualDisk.
+    Disk,
+    /// VirtualImage.
+    Image,
+    /// ClusterVirtualImage.
+    ClusterImage,
+    /// VirtualMachineOperation.
+    Operation,
+    /// VirtualMachineBlockDeviceAttachment.
+    Attachment,
+    /// The pods of running machines.
+    Pod,
+}
+
+/// Where an object lives; the namespace of a cluster-scoped one is empty.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+}
+
+impl Key {
+    /// A key from its two parts.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: Arc::from(namespace), name: Arc::from(name) }
+    }
+
+    /// Another object's key in the same namespace.
+    pub fn sibling(&self, name: &str) -> Self {
+        Self { namespace: self.namespace.clone(), name: Arc::from(name) }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// One object: its kind and where it lives.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Id {
+    /// Kind.
+    pub kind: Kind,
+    /// Namespace and name.
+    pub key: Key,
+}
+
+impl Id {
+    /// An identity from its two parts.
+    pub fn new(kind: Kind, key: Key) -> Self {
+        Self { kind, key }
+    }
+}
+
+/// What the simulator reads of an object's metadata.
+#[derive(Clone, Debug, Default)]
+pub struct Meta {
+    /// UID.
+    pub uid: Arc<str>,
+    /// Resource version; they grow within one resource.
+    pub version: u64,
+    /// Generation of the spec.
+    pub generation: i64,
+    /// Creation time, in seconds of the Unix epoch.
+    pub created: i64,
+    /// Whether a deletion timestamp is set.
+    pub deleting: bool,
+    /// Finalizers, in their order.
+    pub finalizers: Vec<String>,
+}
+
+impl Meta {
+    /// Reads metadata that the API server wrote.
+    pub fn read(meta: &ObjectMeta) -> Self {
+        Self {
+            uid: Arc::from(meta.uid.as_deref().unwrap_or_default()),
+            version: meta.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or_default(),
+            generation: meta.generation.unwrap_or_default(),
+            created: meta.creation_timestamp.as_ref().map(|t| t.0.as_second()).unwrap_or_default(),
+            deleting: meta.deletion_timestamp.is_some(),
+            finalizers: meta.finalizers.clone().unwrap_or_default(),
+        }
+    }
+
+    /// Whether a finalizer is set.
+    pub fn has_finalizer(&self, name: &str) -> bool {
+        self.finalizers.iter().any(|finalizer| finalizer == name)
+    }
+}
+
+/// Labels or annotations.
+pub type Pairs = BTreeMap<String, String>;
+
+/// Reads the knobs of an object and warns about those that cannot be read.
+fn knobs_of(meta: &ObjectMeta) -> Option<Box<Knobs>> {
+    let annotations = meta.annotations.as_ref()?;
+    let (knobs, errors) = Knobs::from_annotations(annotations);
+    for error in errors {
+        warn_about_knob(meta.namespace.as_deref(), meta.name.as_deref(), &error);
+    }
+    knobs
+}
+
+/// Warns about a knob that has no effect because it cannot be read.
+pub fn warn_about_knob(namespace: Option<&str>, name: Option<&str>, error: &KnobError) {
+    tracing::warn!(namespace, name, %error, "a knob has no effect");
+}
+
+/// A machine's annotations as its pod gets them: neither knobs nor what kubectl remembers.
+fn annotations_for_pod(annotations: Option<Pairs>) -> Pairs {
+    let mut kept = annotations.unwrap_or_default();
+    kept.retain(|key, _| !key.starts_with(PREFIX) && key != "kubectl.kubernetes.io/last-applied-configuration");
+    kept
+}
+
+/// A condition as the platform publishes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Condition {
+    /// Type.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// Reason, in CamelCase.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+    /// Generation that it was computed for.
+    pub observed_generation: Option<i64>,
+    /// When the status last changed, RFC 3339, in seconds.
+    pub last_transition_time: String,
+}
+
+impl Condition {
+    /// A condition that is to replace the one of its type in `observed`: an unchanged status keeps its time.
+    pub fn next(
+        observed: &[Self],
+        type_: &str,
+        (status, reason, message): (bool, &str, String),
+        generation: i64,
+        now: Timestamp,
+    ) -> Self {
+        let status = if status { "True" } else { "False" };
+        let last_transition_time = observed
+            .iter()
+            .find(|old| old.type_ == type_ && old.status == status)
+            .map_or_else(|| seconds(now), |old| old.last_transition_time.clone());
+        Self {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message,
+            observed_generation: Some(generation),
+            last_transition_time,
+        }
+    }
+}
+
+/// A time as the API server stores it: RFC 3339, in whole seconds.
+pub fn seconds(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

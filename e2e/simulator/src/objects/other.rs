@@ -1,0 +1,246 @@
+//! Images, operations, attachments, pods and storage classes.
+
+use super::{DeviceRef, Meta, Pairs, StoredAttachment, StoredImage, StoredOperation, StoredPod};
+use k8s_openapi::api::storage::v1::StorageClass;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Status of an image.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ImageStatus {
+    phase: Option<String>,
+    size: Value,
+}
+
+/// An image as last seen.
+#[derive(Clone, Debug)]
+pub struct ImageView {
+    /// Metadata.
+    pub meta: Meta,
+    /// Phase; the simulator fills it in only where nobody did.
+    pub phase: Option<String>,
+    /// Size of the content, a quantity.
+    pub size: Option<String>,
+}
+
+impl ImageView {
+    /// Reads a stored image of either kind.
+    pub fn read(stored: &StoredImage) -> Self {
+        Self {
+            meta: Meta::read(&stored.metadata),
+            phase: stored.status.phase.clone(),
+            size: ["unpacked", "unpackedBytes"].iter().find_map(|form| match &stored.status.size[form] {
+                Value::String(text) => Some(text.clone()),
+                Value::Number(number) => Some(number.to_string()),
+                _ => None,
+            }),
+        }
+    }
+
+    /// Whether machines and disks may use it.
+    pub fn is_ready(&self) -> bool {
+        self.phase.as_deref() == Some("Ready") && !self.meta.deleting
+    }
+}
+
+/// What an operation asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum OperationType {
+    /// Start a stopped machine.
+    Start,
+    /// Stop a running one.
+    Stop,
+    /// Stop and start.
+    Restart,
+    /// Move to another node.
+    Migrate,
+    /// Move away from this node.
+    Evict,
+    /// Something that the simulator does not play.
+    #[default]
+    #[serde(other)]
+    Other,
+}
+
+/// Phases of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OperationPhase {
+    /// Not taken up yet.
+    Pending,
+    /// Under way.
+    InProgress,
+    /// Done.
+    Completed,
+    /// Could not be done.
+    Failed,
+    /// Is being deleted; the simulator never writes it.
+    Terminating,
+}
+
+/// Spec of an operation.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OperationSpec {
+    #[serde(rename = "type")]
+    type_: OperationType,
+    virtual_machine_name: String,
+    force: bool,
+}
+
+/// A status of which only the phase matters.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct PhaseOnly {
+    phase: Option<String>,
+}
+
+/// An operation as last seen.
+#[derive(Clone, Debug)]
+pub struct OperationView {
+    /// Metadata.
+    pub meta: Meta,
+    /// What it asks for.
+    pub type_: OperationType,
+    /// Of which machine.
+    pub machine: String,
+    /// Without waiting for the guest.
+    pub force: bool,
+    /// Phase.
+    pub phase: Option<String>,
+}
+
+impl OperationView {
+    /// Reads a stored operation.
+    pub fn read(stored: StoredOperation) -> Self {
+        Self {
+            meta: Meta::read(&stored.metadata),
+            type_: stored.spec.type_,
+            machine: stored.spec.virtual_machine_name,
+            force: stored.spec.force,
+            phase: stored.status.phase,
+        }
+    }
+}
+
+/// Spec of an attachment.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AttachmentSpec {
+    virtual_machine_name: String,
+    block_device_ref: Option<DeviceRef>,
+}
+
+/// An attachment as last seen.
+#[derive(Clone, Debug)]
+pub struct AttachmentView {
+    /// Metadata.
+    pub meta: Meta,
+    /// Machine that gets the device.
+    pub machine: String,
+    /// The device.
+    pub device: Option<DeviceRef>,
+    /// Phase.
+    pub phase: Option<String>,
+}
+
+impl AttachmentView {
+    /// Reads a stored attachment.
+    pub fn read(stored: StoredAttachment) -> Self {
+        Self {
+            meta: Meta::read(&stored.metadata),
+            machine: stored.spec.virtual_machine_name,
+            device: stored.spec.block_device_ref,
+            phase: stored.status.phase,
+        }
+    }
+}
+
+/// Spec of a pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    node_name: Option<String>,
+}
+
+/// Status of a pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct PodStatus {
+    phase: Option<String>,
+}
+
+/// A machine's pod as last seen.
+#[derive(Clone, Debug)]
+pub struct PodView {
+    /// Metadata.
+    pub meta: Meta,
+    /// UID of the machine that owns it.
+    pub owner: Arc<str>,
+    /// Name of the machine that owns it.
+    pub machine: Arc<str>,
+    /// Node.
+    pub node: Option<String>,
+    /// Phase.
+    pub phase: Option<String>,
+    /// Labels.
+    pub labels: Pairs,
+    /// Annotations.
+    pub annotations: Pairs,
+}
+
+impl PodView {
+    /// Reads a stored pod; one without a machine as its owner is none of ours.
+    pub fn read(stored: StoredPod) -> Option<Self> {
+        let meta = Meta::read(&stored.metadata);
+        let owner = stored.metadata.owner_references?.into_iter().find(|o| o.kind == "VirtualMachine")?;
+        Some(Self {
+            meta,
+            owner: Arc::from(owner.uid),
+            machine: Arc::from(owner.name),
+            node: stored.spec.node_name,
+            phase: stored.status.phase,
+            labels: stored.metadata.labels.unwrap_or_default(),
+            annotations: stored.metadata.annotations.unwrap_or_default(),
+        })
+    }
+}
+
+/// When a storage class makes volumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindingMode {
+    /// As soon as asked.
+    Immediate,
+    /// When the first machine starts.
+    WaitForFirstConsumer,
+}
+
+/// A storage class as last seen.
+#[derive(Clone, Debug)]
+pub struct ClassView {
+    /// When it makes volumes.
+    pub binding: BindingMode,
+    /// Whether its volumes may grow.
+    pub expands: bool,
+    /// Whether disks that name no class get this one.
+    pub is_default: bool,
+}
+
+impl ClassView {
+    /// Reads a stored class.
+    pub fn read(stored: &StorageClass) -> Self {
+        let waits = stored.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer");
+        let is_default = stored
+            .metadata
+            .annotations
+            .as_ref()
+            .and_then(|a| a.get("storageclass.kubernetes.io/is-default-class"))
+            .is_some_and(|value| value == "true");
+        Self {
+            binding: if waits { BindingMode::WaitForFirstConsumer } else { BindingMode::Immediate },
+            expands: stored.allow_volume_expansion.unwrap_or(false),
+            is_default,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The shapes on the wire.
+
+use super::{
+    disk::{DiskSpec, DiskStatus},
+    machine::{MachineSpec, MachineStatus},
+    other::{AttachmentSpec, ImageStatus, OperationSpec, PhaseOnly, PodSpec, PodStatus},
+};
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{api::ApiResource, core::DynamicResourceScope};
+use serde::Deserialize;
+use std::borrow::Cow;
+
+/// An object whose spec and status are reduced to what the simulator reads; which resource it belongs to is
+/// said where the API handle is made.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(bound(deserialize = "S: Default + Deserialize<'de>, T: Default + Deserialize<'de>"))]
+pub struct Stored<S, T> {
+    /// Metadata.
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+    /// Spec; an object without one reads as the default.
+    #[serde(default)]
+    pub spec: S,
+    /// Status; an object without one reads as the default.
+    #[serde(default)]
+    pub status: T,
+}
+
+/// A VirtualMachine.
+pub type StoredMachine = Stored<MachineSpec, MachineStatus>;
+/// A VirtualDisk.
+pub type StoredDisk = Stored<DiskSpec, DiskStatus>;
+/// A VirtualImage or ClusterVirtualImage.
+pub type StoredImage = Stored<serde::de::IgnoredAny, ImageStatus>;
+/// A VirtualMachineOperation.
+pub type StoredOperation = Stored<OperationSpec, PhaseOnly>;
+/// A VirtualMachineBlockDeviceAttachment.
+pub type StoredAttachment = Stored<AttachmentSpec, PhaseOnly>;
+/// A pod that stands for a running machine.
+pub type StoredPod = Stored<PodSpec, PodStatus>;
+
+impl<S, T> kube::Resource for Stored<S, T> {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        resource.kind.as_str().into()
+    }
+
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        resource.group.as_str().into()
+    }
+
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.version.as_str().into()
+    }
+
+    fn api_version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.api_version.as_str().into()
+    }
+
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        resource.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+impl super::Kind {
+    /// How the API server names this kind.
+    pub fn resource(self) -> ApiResource {
+        let (kind, plural) = match self {
+            Self::Machine => ("VirtualMachine", "virtualmachines"),
+            Self::Disk => ("VirtualDisk", "virtualdisks"),
+            Self::Image => ("VirtualImage", "virtualimages"),
+            Self::ClusterImage => ("ClusterVirtualImage", "clustervirtualimages"),
+            Self::Operation => ("VirtualMachineOperation", "virtualmachineoperations"),
+            Self::Attachment => {
+                ("VirtualMachineBlockDeviceAttachment", "virtualmachineblockdeviceattachments")
+            }
+            Self::Pod => return ApiResource::erase::<Pod>(&()),
+        };
+        ApiResource {
+            group: "virtualization.deckhouse.io".to_owned(),
+            version: "v1alpha2".to_owned(),
+            api_version: super::API_VERSION.to_owned(),
+            kind: kind.to_owned(),
+            plural: plural.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Kubernetes quantities, as far as a fake hypervisor compares or computes with them.
+
+/// Reads a size such as `10Gi`, `512M` or `1073741824`. Unit of the result: bytes, rounded up.
+///
+/// Returns `None` for anything that is not a positive size.
+///
+/// Source: Kubernetes documentation, "Quantity".
+pub fn bytes(quantity: &str) -> Option<u128> {
+    let text = quantity.trim();
+    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, suffix) = text.split_at(split);
+    let factor: f64 = match suffix {
+        "" => 1.0,
+        "m" => 1e-3,
+        "k" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        "P" => 1e15,
+        "E" => 1e18,
+        "Ki" => 1024.0,
+        "Mi" => 1024_f64.powi(2),
+        "Gi" => 1024_f64.powi(3),
+        "Ti" => 1024_f64.powi(4),
+        "Pi" => 1024_f64.powi(5),
+        "Ei" => 1024_f64.powi(6),
+        exponent => format!("1{exponent}").parse().ok()?,
+    };
+    let size = (number.parse::<f64>().ok()? * factor).ceil();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "checked to be positive; a float that large saturates"
+    )]
+    (size >= 1.0).then_some(size as u128)
+}
+
+/// The CPU request of a machine: cores times the guaranteed fraction. Unit of the result: thousandths of a core.
+///
+/// A missing fraction or `Auto` guarantees whole cores.
+pub fn cpu_request_millis(cores: i64, fraction: Option<&str>) -> i64 {
+    let percent = fraction
+        .and_then(|text| text.strip_suffix('%'))
+        .and_then(|text| text.parse::<i64>().ok())
+        .filter(|percent| (1..=100).contains(percent))
+        .unwrap_or(100);
+    (cores.saturating_mul(percent).saturating_mul(10)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case::binary("1Gi", Some(1 << 30))]
+    #[case::decimal("5M", Some(5_000_000))]
+    #[case::plain("1024", Some(1024))]
+    #[case::fraction("1.5Ki", Some(1536))]
+    #[case::exponent("1e3", Some(1000))]
+    #[case::zero("0", None)]
+    #[case::negative("-1Gi", None)]
+    #[case::nonsense("big", None)]
+    fn sizes_are_read(#[case] text: &str, #[case] expected: Option<u128>) {
+        assert_eq!(bytes(text), expected);
+    }
+
+    #[rstest]
+    #[case::a_twentieth_of_a_core(1, Some("5%"), 50)]
+    #[case::whole_cores(4, None, 4000)]
+    #[case::auto_is_whole(2, Some("Auto"), 2000)]
+    fn requests_follow_the_guaranteed_fraction(
+        #[case] cores: i64,
+        #[case] fraction: Option<&str>,
+        #[case] millis: i64,
+    ) {
+        assert_eq!(cpu_request_millis(cores, fraction), millis);
+    }
+}

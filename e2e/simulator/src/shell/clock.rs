@@ -1,0 +1,27 @@
+//! The clock that the world is driven with.
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+/// Wall-clock time that never jumps: read once, continued by the monotonic clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    wall: Timestamp,
+    monotonic: Instant,
+}
+
+impl Clock {
+    pub(super) fn start() -> Self {
+        Self { wall: Timestamp::now(), monotonic: Instant::now() }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.wall + self.monotonic.elapsed()
+    }
+
+    /// The instant of a time; times before the start are the start.
+    pub(super) fn instant(&self, at: Timestamp) -> Instant {
+        let since_start = at.duration_since(self.wall);
+        self.monotonic + std::time::Duration::try_from(since_start).unwrap_or_default()
+    }
+}

@@ -1,0 +1,78 @@
+//! `/livez`, `/readyz` and `/violations`.
+
+use super::{Error, HEARTBEAT, Violations};
+use axum::{Json, Router, http::StatusCode, routing::get};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+use tokio::{net::TcpListener, task::JoinSet, time::Instant};
+
+/// The loop is taken for dead after missing this many beats.
+const MISSED_BEATS: u64 = 6;
+
+/// Whether the loop lives, and whether it plays.
+#[derive(Debug)]
+pub(super) struct Health {
+    started: Instant,
+    last_beat_seconds: AtomicU64,
+    ready: AtomicBool,
+}
+
+impl Health {
+    pub(super) fn new() -> Self {
+        Self { started: Instant::now(), last_beat_seconds: AtomicU64::new(0), ready: AtomicBool::new(false) }
+    }
+
+    /// The loop turned.
+    pub(super) fn beat(&self) {
+        self.last_beat_seconds.store(self.started.elapsed().as_secs(), Ordering::Relaxed);
+    }
+
+    /// Everything was seen once.
+    pub(super) fn ready(&self) {
+        self.ready.store(true, Ordering::Relaxed);
+    }
+
+    fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+
+    /// Before it is ready the loop may be waiting for the API server, which is no reason to be restarted.
+    fn is_alive(&self) -> bool {
+        let silence = self.started.elapsed().as_secs() - self.last_beat_seconds.load(Ordering::Relaxed);
+        !self.is_ready() || silence <= MISSED_BEATS * HEARTBEAT.as_secs()
+    }
+}
+
+/// Serves until its task is dropped.
+pub(super) async fn serve(
+    address: SocketAddr,
+    health: Arc<Health>,
+    violations: Violations,
+    tasks: &mut JoinSet<&'static str>,
+) -> Result<(), Error> {
+    let listen = |source| Error::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(listen)?;
+    let local = listener.local_addr().map_err(listen)?;
+    let live = health.clone();
+    let router = Router::new()
+        .route("/livez", get(move || async move { answer(live.is_alive()) }))
+        .route("/readyz", get(move || async move { answer(health.is_ready()) }))
+        .route("/violations", get(move || async move { Json(violations.list()) }));
+    tracing::info!(address = %local, "serving /livez, /readyz and /violations");
+    tasks.spawn(async move {
+        if let Err(error) = axum::serve(listener, router).await {
+            tracing::error!(%error, "serving health");
+        }
+        "the health server"
+    });
+    Ok(())
+}
+
+fn answer(good: bool) -> (StatusCode, &'static str) {
+    if good { (StatusCode::OK, "ok") } else { (StatusCode::SERVICE_UNAVAILABLE, "not yet") }
+}

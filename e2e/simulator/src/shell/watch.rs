@@ -1,0 +1,287 @@
+//! The watches: one task per kind, which says what exists, what changed and what went.
+
+use super::clock::Clock;
+use crate::{
+    knobs::{CONFIG_MAP, Knobs},
+    objects::{
+        AttachmentView, ClassView, DiskView, Id, ImageView, Key, Kind, MachineView, OperationView, POD_LABEL,
+        PodView, Stored, StoredAttachment, StoredDisk, StoredImage, StoredMachine, StoredOperation, StoredPod,
+        warn_about_knob,
+    },
+    world::{Event, Object},
+};
+use futures::StreamExt;
+use jiff::Timestamp;
+use k8s_openapi::api::{core::v1::ConfigMap, storage::v1::StorageClass};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    runtime::{
+        utils::{Backoff, StreamBackoff},
+        watcher::{self, watcher},
+    },
+};
+use serde::de::DeserializeOwned;
+use std::{collections::HashSet, fmt::Debug, pin::pin, sync::Arc, time::Duration};
+use tokio::{sync::mpsc, task::JoinSet};
+
+/// The API server ends a watch after this long; it is then continued where it was. Unit: seconds.
+const WATCH_SECONDS: u32 = 50;
+const FIRST_RECONNECT: Duration = Duration::from_millis(200);
+const LAST_RECONNECT: Duration = Duration::from_secs(3);
+
+/// What a watch tells the loop.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// Something for the world.
+    Event(Event),
+    /// This watch has listed everything for the first time.
+    Listed,
+}
+
+type Sender = mpsc::Sender<Message>;
+
+/// Starts every watch; returns how many there are.
+pub(super) fn start(
+    client: &Client,
+    namespace: Option<&str>,
+    clock: Clock,
+    sender: &Sender,
+    tasks: &mut JoinSet<&'static str>,
+) -> usize {
+    let before = tasks.len();
+    let starter = Starter { client, namespace, clock, sender };
+    starter.objects(tasks, Kind::Machine, |_, stored: StoredMachine| {
+        Some(Object::Machine(Box::new(MachineView::read(stored))))
+    });
+    starter
+        .objects(tasks, Kind::Disk, |_, stored: StoredDisk| Some(Object::Disk(Box::new(DiskView::read(stored)))));
+    for kind in [Kind::Image, Kind::ClusterImage] {
+        starter.objects(tasks, kind, |kind, stored: StoredImage| {
+            Some(Object::Image(kind, ImageView::read(&stored)))
+        });
+    }
+    starter.objects(tasks, Kind::Operation, |_, stored: StoredOperation| {
+        Some(Object::Operation(OperationView::read(stored)))
+    });
+    starter.objects(tasks, Kind::Attachment, |_, stored: StoredAttachment| {
+        Some(Object::Attachment(AttachmentView::read(stored)))
+    });
+    starter.objects(tasks, Kind::Pod, |_, stored: StoredPod| {
+        PodView::read(stored).map(|view| Object::Pod(Box::new(view)))
+    });
+    let knobs = match namespace {
+        Some(namespace) => Api::<ConfigMap>::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    };
+    let only_knobs = config().fields(&format!("metadata.name={CONFIG_MAP}"));
+    tasks.spawn(follow(knobs, only_knobs, clock, sender.clone(), KnobSource::default()));
+    let classes = Api::<StorageClass>::all(client.clone());
+    tasks.spawn(follow(classes, config(), clock, sender.clone(), ClassSource::default()));
+    tasks.len() - before
+}
+
+fn config() -> watcher::Config {
+    // The default list semantic is the most recent state, never the watch cache's whatever-it-has.
+    watcher::Config::default().timeout(WATCH_SECONDS)
+}
+
+struct Starter<'a> {
+    client: &'a Client,
+    namespace: Option<&'a str>,
+    clock: Clock,
+    sender: &'a Sender,
+}
+
+impl Starter<'_> {
+    fn objects<S, T>(
+        &self,
+        tasks: &mut JoinSet<&'static str>,
+        kind: Kind,
+        read: fn(Kind, Stored<S, T>) -> Option<Object>,
+    ) where
+        S: Default + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+        T: Default + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    {
+        let resource = kind.resource();
+        let api: Api<Stored<S, T>> = match self.namespace.filter(|_| kind != Kind::ClusterImage) {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        };
+        let config = if kind == Kind::Pod { config().labels(POD_LABEL) } else { config() };
+        tasks.spawn(follow(api, config, self.clock, self.sender.clone(), ObjectSource { kind, read }));
+    }
+}
+
+/// How the objects of one kind become events.
+trait Source<K>: Send {
+    fn name(&self) -> &'static str;
+    fn seen(&mut self, object: K) -> Option<Event>;
+    fn gone(&mut self, object: &K) -> Event;
+    /// A list that began at that time is complete.
+    fn relisted(&mut self, keys: HashSet<Key>, began: Timestamp) -> Vec<Event>;
+}
+
+async fn follow<K>(
+    api: Api<K>,
+    config: watcher::Config,
+    clock: Clock,
+    sender: Sender,
+    mut source: impl Source<K>,
+) -> &'static str
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let mut first_list = true;
+    let mut began = clock.now();
+    let mut keys = HashSet::new();
+    let mut stream = pin!(StreamBackoff::new(watcher(api, config), Reconnect(FIRST_RECONNECT)));
+    while let Some(event) = stream.next().await {
+        let complete = first_list && matches!(event, Ok(watcher::Event::InitDone));
+        let events = match event {
+            Ok(watcher::Event::Init) => {
+                began = clock.now();
+                keys.clear();
+                vec![]
+            }
+            Ok(watcher::Event::InitApply(object)) => {
+                keys.insert(key_of(&object));
+                source.seen(object).into_iter().collect()
+            }
+            Ok(watcher::Event::InitDone) => source.relisted(std::mem::take(&mut keys), began),
+            Ok(watcher::Event::Apply(object)) => source.seen(object).into_iter().collect(),
+            Ok(watcher::Event::Delete(object)) => vec![source.gone(&object)],
+            Err(error) => {
+                tracing::warn!(kind = source.name(), %error, "watch interrupted; it will be continued");
+                continue;
+            }
+        };
+        for event in events {
+            if sender.send(Message::Event(event)).await.is_err() {
+                return source.name();
+            }
+        }
+        if complete {
+            first_list = false;
+            if sender.send(Message::Listed).await.is_err() {
+                return source.name();
+            }
+        }
+    }
+    source.name()
+}
+
+fn key_of<K: Resource>(object: &K) -> Key {
+    Key::new(object.meta().namespace.as_deref().unwrap_or_default(), &object.name_any())
+}
+
+struct ObjectSource<S, T> {
+    kind: Kind,
+    read: fn(Kind, Stored<S, T>) -> Option<Object>,
+}
+
+impl<S, T> Source<Stored<S, T>> for ObjectSource<S, T> {
+    fn name(&self) -> &'static str {
+        match self.kind {
+            Kind::Machine => "the watch of machines",
+            Kind::Disk => "the watch of disks",
+            Kind::Image => "the watch of images",
+            Kind::ClusterImage => "the watch of cluster images",
+            Kind::Operation => "the watch of operations",
+            Kind::Attachment => "the watch of attachments",
+            Kind::Pod => "the watch of pods",
+        }
+    }
+
+    fn seen(&mut self, object: Stored<S, T>) -> Option<Event> {
+        let key = key_of(&object);
+        Some(Event::Seen(key, (self.read)(self.kind, object)?))
+    }
+
+    fn gone(&mut self, object: &Stored<S, T>) -> Event {
+        Event::Gone(Id::new(self.kind, key_of(object)))
+    }
+
+    fn relisted(&mut self, keys: HashSet<Key>, began: Timestamp) -> Vec<Event> {
+        vec![Event::Relisted { kind: self.kind, keys, began }]
+    }
+}
+
+/// The defaults of each namespace.
+#[derive(Default)]
+struct KnobSource {
+    known: HashSet<Key>,
+}
+
+impl Source<ConfigMap> for KnobSource {
+    fn name(&self) -> &'static str {
+        "the watch of knobs"
+    }
+
+    fn seen(&mut self, object: ConfigMap) -> Option<Event> {
+        let key = key_of(&object);
+        let (knobs, errors) = Knobs::from_config(&object.data.unwrap_or_default());
+        for error in errors {
+            warn_about_knob(Some(&key.namespace), None, &error);
+        }
+        self.known.insert(key.clone());
+        Some(Event::Knobs(key.namespace, Some(Box::new(knobs))))
+    }
+
+    fn gone(&mut self, object: &ConfigMap) -> Event {
+        let key = key_of(object);
+        self.known.remove(&key);
+        Event::Knobs(key.namespace, None)
+    }
+
+    fn relisted(&mut self, keys: HashSet<Key>, _began: Timestamp) -> Vec<Event> {
+        let gone: Vec<Key> = self.known.difference(&keys).cloned().collect();
+        self.known = keys;
+        gone.into_iter().map(|key| Event::Knobs(Arc::clone(&key.namespace), None)).collect()
+    }
+}
+
+#[derive(Default)]
+struct ClassSource {
+    known: HashSet<Key>,
+}
+
+impl Source<StorageClass> for ClassSource {
+    fn name(&self) -> &'static str {
+        "the watch of storage classes"
+    }
+
+    fn seen(&mut self, object: StorageClass) -> Option<Event> {
+        self.known.insert(key_of(&object));
+        Some(Event::Class(object.name_any(), Some(ClassView::read(&object))))
+    }
+
+    fn gone(&mut self, object: &StorageClass) -> Event {
+        self.known.remove(&key_of(object));
+        Event::Class(object.name_any(), None)
+    }
+
+    fn relisted(&mut self, keys: HashSet<Key>, _began: Timestamp) -> Vec<Event> {
+        let gone: Vec<Key> = self.known.difference(&keys).cloned().collect();
+        self.known = keys;
+        gone.into_iter().map(|key| Event::Class(key.name.to_string(), None)).collect()
+    }
+}
+
+/// Growing waits between attempts to reach an API server, short enough to notice its return at once.
+struct Reconnect(Duration);
+
+impl Iterator for Reconnect {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let wait = self.0;
+        self.0 = (wait * 2).min(LAST_RECONNECT);
+        Some(wait)
+    }
+}
+
+impl Backoff for Reconnect {
+    fn reset(&mut self) {
+        self.0 = FIRST_RECONNECT;
+    }
+}

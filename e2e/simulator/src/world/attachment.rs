@@ -1,0 +1,84 @@
+//! VirtualMachineBlockDeviceAttachment: devices added to a machine by another object.
+
+use super::{
+    Action, Novelty, World, Write,
+    outbox::{Outbox, Permit},
+};
+use crate::objects::{AttachmentView, Id, Key, Kind};
+use jiff::Timestamp;
+use serde_json::json;
+
+/// An attachment in the model.
+#[derive(Debug)]
+pub(super) struct Attachment {
+    pub(super) view: AttachmentView,
+    pub(super) outbox: Outbox,
+}
+
+impl World {
+    pub(super) fn see_attachment(&mut self, key: &Key, view: AttachmentView, novelty: Novelty, now: Timestamp) {
+        let machine = key.sibling(&view.machine);
+        match self.attachments.get_mut(key) {
+            Some(known) if known.view.meta.uid == view.meta.uid => {
+                if view.meta.version <= known.view.meta.version {
+                    return;
+                }
+                known.view = view;
+                known.outbox.touched = now;
+            }
+            _ if novelty == Novelty::KnownOnly => return,
+            _ => {
+                self.lose_attachment(key);
+                self.attachments.insert(key.clone(), Attachment { view, outbox: Outbox::new(now) });
+                self.attachments_of.entry(machine.clone()).or_default().insert(key.clone());
+            }
+        }
+        self.mark(Kind::Attachment, key);
+        self.mark(Kind::Machine, &machine);
+    }
+
+    pub(super) fn lose_attachment(&mut self, key: &Key) {
+        let Some(attachment) = self.attachments.remove(key) else { return };
+        let machine = key.sibling(&attachment.view.machine);
+        if let Some(attachments) = self.attachments_of.get_mut(&machine) {
+            attachments.remove(key);
+            if attachments.is_empty() {
+                self.attachments_of.remove(&machine);
+            }
+        }
+        self.mark(Kind::Machine, &machine);
+    }
+
+    pub(super) fn plan_attachment(&mut self, key: &Key, now: Timestamp) {
+        let Some(attachment) = self.attachments.get(key) else { return };
+        if attachment.view.meta.deleting {
+            return;
+        }
+        let machine = self.machines.get(&key.sibling(&attachment.view.machine));
+        let device = machine.and_then(|machine| {
+            machine.devices.iter().find(|device| device.attachment.as_deref() == Some(&*key.name))
+        });
+        let phase = match device {
+            Some(device) if device.is_attached() => "Attached",
+            Some(_) if machine.is_some_and(|machine| !machine.power.is_off()) => "InProgress",
+            _ => "Pending",
+        };
+        if attachment.view.phase.as_deref() == Some(phase) {
+            return;
+        }
+        let id = Id::new(Kind::Attachment, key.clone());
+        let Some(attachment) = self.attachments.get_mut(key) else { return };
+        match attachment.outbox.permit(now) {
+            Permit::Open => {}
+            Permit::Busy => return,
+            Permit::Until(at) => return self.agenda.wake(id, at),
+        }
+        let patch = json!({
+            "metadata": {"uid": *attachment.view.meta.uid},
+            "status": {"phase": phase, "observedGeneration": attachment.view.meta.generation},
+        });
+        if attachment.outbox.admit(&patch, attachment.view.meta.version) {
+            self.actions.push(Action::Write(id, Write::PatchStatus(patch)));
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Images: the simulator makes those ready that have no phase yet, and leaves the others as somebody set them.
+
+use super::{
+    Action, Novelty, World, Write,
+    outbox::{Outbox, Permit},
+};
+use crate::objects::{Id, ImageView, Key, Kind};
+use jiff::Timestamp;
+use serde_json::json;
+
+/// Content of every image that the simulator makes ready: 256 MiB, in bytes.
+const CONTENT_BYTES: &str = "268435456";
+
+/// An image in the model.
+#[derive(Debug)]
+pub(super) struct Image {
+    pub(super) view: ImageView,
+    pub(super) outbox: Outbox,
+}
+
+impl World {
+    /// An image that is known; those of the cluster are in no namespace.
+    pub(super) fn image(&self, kind: Kind, namespace: &str, name: &str) -> Option<&ImageView> {
+        let namespace = if kind == Kind::ClusterImage { "" } else { namespace };
+        self.images.get(&Id::new(kind, Key::new(namespace, name))).map(|image| &image.view)
+    }
+
+    pub(super) fn see_image(&mut self, id: &Id, view: ImageView, novelty: Novelty, now: Timestamp) {
+        let ready = view.is_ready();
+        let was_ready = match self.images.get_mut(id) {
+            Some(known) if known.view.meta.uid == view.meta.uid => {
+                if view.meta.version <= known.view.meta.version {
+                    return;
+                }
+                known.outbox.touched = now;
+                std::mem::replace(&mut known.view, view).is_ready()
+            }
+            _ if novelty == Novelty::KnownOnly => return,
+            _ => {
+                self.images.insert(id.clone(), Image { view, outbox: Outbox::new(now) });
+                false
+            }
+        };
+        self.agenda.mark(id.clone());
+        if ready != was_ready {
+            self.mark_users_of_image(id);
+        }
+    }
+
+    pub(super) fn lose_image(&mut self, id: &Id) {
+        if self.images.remove(id).is_some() {
+            self.mark_users_of_image(id);
+        }
+    }
+
+    /// Disks that wait for an image, and machines that are not running: images change rarely, so that all of
+    /// the namespace are looked at.
+    fn mark_users_of_image(&mut self, id: &Id) {
+        for disk in self.disks_of_image(&id.key.namespace) {
+            self.mark(Kind::Disk, &disk);
+        }
+        let machines = super::collect(&self.machines, |key, machine| {
+            machine.power.boot().is_none() && (id.kind == Kind::ClusterImage || key.namespace == id.key.namespace)
+        });
+        for machine in machines {
+            self.mark(Kind::Machine, &machine);
+        }
+    }
+
+    pub(super) fn plan_image(&mut self, id: &Id, now: Timestamp) {
+        let Some(image) = self.images.get_mut(id) else { return };
+        if image.view.phase.is_some() || image.view.meta.deleting {
+            return;
+        }
+        match image.outbox.permit(now) {
+            Permit::Open => {}
+            Permit::Busy => return,
+            Permit::Until(at) => return self.agenda.wake(id.clone(), at),
+        }
+        let patch = json!({
+            "metadata": {"uid": *image.view.meta.uid},
+            "status": {
+                "phase": "Ready",
+                "format": "qcow2",
+                "cdrom": false,
+                "size": {
+                    "stored": "256Mi",
+                    "storedBytes": CONTENT_BYTES,
+                    "unpacked": "256Mi",
+                    "unpackedBytes": CONTENT_BYTES,
+                },
+            },
+        });
+        if image.outbox.admit(&patch, image.view.meta.version) {
+            self.actions.push(Action::Write(id.clone(), Write::PatchStatus(patch)));
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! The life of a machine: a table of moves (state → next state, after how long) and what each move does.
+
+use super::{
+    Novelty, World,
+    devices::{Assessment, Device},
+    ends,
+    outbox::Outbox,
+    pod::PodState,
+};
+use crate::{
+    duration::Delay,
+    knobs::Effective,
+    objects::{DeviceStatus, Id, Key, Kind, MachinePhase, MachineSpec, MachineView, RunPolicy},
+};
+use jiff::Timestamp;
+use std::sync::Arc;
+
+/// A machine in the model.
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub(super) view: MachineView,
+    pub(super) outbox: Outbox,
+    /// When the present generation was first seen.
+    pub(super) changed_at: Timestamp,
+    /// The generation and spec that were evaluated last.
+    pub(super) evaluated: Option<(i64, Arc<MachineSpec>)>,
+    pub(super) power: Power,
+    /// What somebody, or the guest, did by hand.
+    pub(super) standing: Standing,
+    pub(super) devices: Vec<Device>,
+    /// Disks that it is registered with as a user.
+    pub(super) listed: Vec<Key>,
+    /// Disks that its guest has open.
+    pub(super) mounted: Vec<Key>,
+    /// Requests of operations that wait to be taken up.
+    pub(super) requests: Requests,
+    /// How often it was started, and moved, since the simulator knows it.
+    pub(super) boots: u32,
+    pub(super) migrations: u32,
+    /// The value of the knob `shutdown` that was obeyed already.
+    shutdown_obeyed: Option<Delay>,
+    pub(super) next_bump: Option<Timestamp>,
+    /// Whether its state was taken over from what its object said when first seen.
+    taken_over: bool,
+}
+
+/// What operations asked for.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    pub(super) restart: bool,
+    pub(super) migrate: bool,
+    /// Do not wait for the guest.
+    pub(super) force: bool,
+}
+
+/// What was done by hand to a machine, as far as its run policy cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Untouched,
+    Started,
+    Stopped,
+}
+
+/// One run of a machine.
+#[derive(Clone, Debug)]
+pub(super) struct Boot {
+    /// Its pod, unless the simulator makes none.
+    pub(super) pod: Option<Key>,
+    pub(super) node: String,
+    /// What it was started with.
+    pub(super) spec: Arc<MachineSpec>,
+}
+
+/// What the hypervisor does with a machine.
+#[derive(Clone, Debug)]
+pub(super) enum Power {
+    Off,
+    /// Waits for its pod, then (with a time) for its guest.
+    Booting { boot: Boot, live_since: Option<Timestamp> },
+    On { boot: Boot, since: Timestamp },
+    /// Waits for the pod on the other node, then (with a time) for the copy.
+    Migrating { boot: Boot, target: Boot, live_since: Option<Timestamp> },
+    Crashed { boot: Boot },
+    Stopping { since: Timestamp },
+}
+
+impl Power {
+    /// Every pod that should exist.
+    pub(super) fn boots(&self) -> impl Iterator<Item = &Boot> {
+        let (first, second) = match self {
+            Self::Booting { boot, .. } | Self::On { boot, .. } | Self::Crashed { boot } => (Some(boot), None),
+            Self::Migrating { boot, target, .. } => (Some(boot), Some(target)),
+            Self::Off | Self::Stopping { .. } => (None, None),
+        };
+        first.into_iter().chain(second)
+    }
+
+    /// The run that the guest is in.
+    pub(super) fn boot(&self) -> Option<&Boot> {
+        self.boots().next()
+    }
+
+    pub(super) fn is_off(&self) -> bool {
+        matches!(self, Self::Off)
+    }
+}
+
+/// A step in a machine's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Move {
+    /// Choose a node and ask for a pod.
+    Boot,
+    /// The pod is there: the guest begins to boot, or to arrive.
+    Live,
+    /// The guest is up.
+    Run,
+    /// The guest crashes.
+    Crash,
+    /// The guest shuts itself down.
+    ShutDown,
+    /// Somebody shuts the guest down.
+    Stop,
+    /// Begin to move to another node.
+    Depart,
+    /// The guest is on the other node.
+    Arrive,
+    /// No power any more.
+    Off,
+}
+
+impl Machine {
+    fn new(view: MachineView, now: Timestamp) -> Self {
+        Self {
+            view,
+            outbox: Outbox::new(now),
+            changed_at: now,
+            evaluated: None,
+            power: Power::Off,
+            standing: Standing::Untouched,
+            devices: Vec::new(),
+            listed: Vec::new(),
+            mounted: Vec::new(),
+            requests: Requests::default(),
+            boots: 0,
+            migrations: 0,
+            shutdown_obeyed: None,
+            next_bump: None,
+            taken_over: false,
+        }
+    }
+
+    /// Who is served first when the simulator starts: what runs, then by age.
+    pub(super) fn seniority(&self) -> (bool, i64) {
+        let runs = self.view.status.block_device_refs.iter().any(|device| device.attached);
+        (!runs, self.view.meta.created)
+    }
+
+    /// Whether it should run.
+    pub(super) fn wants_to_run(&self) -> bool {
+        if self.view.meta.deleting {
+            return false;
+        }
+        self.evaluated.as_ref().is_some_and(|(_, spec)| match spec.run_policy {
+            RunPolicy::AlwaysOn => true,
+            RunPolicy::AlwaysOff => false,
+            RunPolicy::Manual => self.standing == Standing::Started,
+            RunPolicy::AlwaysOnUnlessStoppedManually => self.standing != Standing::Stopped,
+        })
+    }
+
+    /// Whether it keeps others from its disks.
+    pub(super) fn holds_disks(&self) -> bool {
+        !self.power.is_off() || self.wants_to_run()
+    }
+}
+
+impl World {
+    pub(super) fn see_machine(&mut self, key: &Key, mut view: MachineView, novelty: Novelty, now: Timestamp) {
+        let twin = self.machines.get(key).is_some_and(|known| known.view.meta.uid != view.meta.uid);
+        if twin && novelty == Novelty::Any {
+            self.lose_machine(key);
+        }
+        match self.machines.get_mut(key) {
+            Some(known) if known.view.meta.uid == view.meta.uid => {
+                if view.meta.version <= known.view.meta.version {
+                    return;
+                }
+                if view.meta.generation != known.view.meta.generation {
+                    known.changed_at = now;
+                }
+                if *view.spec == *known.view.spec {
+                    view.spec = known.view.spec.clone();
+                }
+                let copied = view.labels != known.view.labels || view.annotations != known.view.annotations;
+                known.view = view;
+                known.outbox.touched = now;
+                if copied {
+                    self.mark_pods_of(key);
+                }
+            }
+            Some(_) => return,
+            None if novelty == Novelty::KnownOnly => return,
+            None => {
+                self.machines.insert(key.clone(), Machine::new(view, now));
+                self.mark_dependents_of_machine(key);
+            }
+        }
+        self.mark(Kind::Machine, key);
+    }
+
+    /// The object is gone. What its guest has open stays open as long as its pods run.
+    pub(super) fn lose_machine(&mut self, key: &Key) {
+        let Some(mut machine) = self.machines.remove(key) else { return };
+        self.release(key, &mut machine);
+        let uid = machine.view.meta.uid.clone();
+        let vanishes = self
+            .knobs_for(&key.namespace, machine.view.knobs.as_deref())
+            .is(|k| k.skip_finalizers);
+        if vanishes || !self.has_live_pods(&uid) {
+            self.unmount(&uid, &machine.mounted);
+        } else {
+            self.orphaned_mounts.insert(uid.clone(), machine.mounted);
+        }
+        for pod in self.pods_of.get(&uid).cloned().unwrap_or_default() {
+            self.mark(Kind::Pod, &pod);
+        }
+        self.mark_dependents_of_machine(key);
+    }
+
+    /// Operations and attachments that name a machine.
+    pub(super) fn mark_dependents_of_machine(&mut self, key: &Key) {
+        for attachment in self.attachments_of.get(key).into_iter().flatten() {
+            self.agenda.mark(Id::new(Kind::Attachment, attachment.clone()));
+        }
+        for operation in self.operations_of.get(key).into_iter().flatten() {
+            self.agenda.mark(Id::new(Kind::Operation, operation.clone()));
+        }
+    }
+
+    pub(super) fn mark_pods_of(&mut self, key: &Key) {
+        let Some(machine) = self.machines.get(key) else { return };
+        for pod in self.pods_of.get(&machine.view.meta.uid).into_iter().flatten() {
+            self.agenda.mark(Id::new(Kind::Pod, pod.clone()));
+        }
+    }
+
+    /// Advances one machine as far as it goes now and publishes what differs.
+    pub(super) fn plan_machine(&mut self, key: &Key, now: Timestamp) {
+        let Some(mut machine) = self.machines.remove(key) else { return };
+        if !machine.taken_over {
+            self.take_over_machine(key, &mut machine, now);
+        }
+        let evaluation = self.evaluate(key, &mut machine, now);
+        let moved = self.advance(key, &mut machine, now);
+        let due = [evaluation, moved].into_iter().flatten().min();
+        if let Some(at) = [due, self.next_flap(&machine, now)].into_iter().flatten().min() {
+            self.agenda.wake(Id::new(Kind::Machine, key.clone()), at);
+        }
+        self.publish_machine(key, &mut machine, due, now);
+        self.machines.insert(key.clone(), machine);
+    }
+
+    /// Continues what an earlier run of the simulator began, as far as the object tells.
+    fn take_over_machine(&self, key: &Key, machine: &mut Machine, now: Timestamp) {
+        machine.taken_over = true;
+        let Some(phase) = machine.view.status.phase else { return };
+        let spec = machine.view.spec.clone();
+        if machine.view.status.observed_generation == Some(machine.view.meta.generation) {
+            machine.evaluated = Some((machine.view.meta.generation, spec.clone()));
+        }
+        machine.devices = machine.view.status.block_device_refs.iter().map(Device::from_status).collect();
+        let boot = self.surviving_boot(machine, spec);
+        (machine.standing, machine.power) = match (phase, boot) {
+            (MachinePhase::Stopped, _) => (Standing::Stopped, Power::Off),
+            (MachinePhase::Pending, None) => (Standing::Untouched, Power::Off),
+            (MachinePhase::Stopping | MachinePhase::Terminating, _) => {
+                (Standing::Started, Power::Stopping { since: now })
+            }
+            (_, None) => (Standing::Started, Power::Off),
+            (MachinePhase::Pending | MachinePhase::Starting, Some(boot)) => {
+                (Standing::Started, Power::Booting { boot, live_since: None })
+            }
+            (MachinePhase::Degraded, Some(boot)) => (Standing::Started, Power::Crashed { boot }),
+            (MachinePhase::Running | MachinePhase::Migrating | MachinePhase::Pause, Some(boot)) => {
+                (Standing::Started, Power::On { boot, since: now })
+            }
+        };
+        if !machine.power.is_off() {
+            let attached = |device: &&DeviceStatus| device.attached;
+            let disks = machine.view.status.block_device_refs.iter().filter(attached);
+            machine.mounted = disks.filter_map(|device| Device::from_status(device).disk(key)).collect();
+        }
+    }
+
+    /// The run that a machine is in according to its status and pods.
+    fn surviving_boot(&self, machine: &Machine, spec: Arc<MachineSpec>) -> Option<Boot> {
+        let status = &machine.view.status;
+        if !self.settings.pods {
+            let node = status.node_name.clone()?;
+            return Some(Boot { pod: None, node, spec });
+        }
+        let pods = self.pods_of.get(&machine.view.meta.uid)?;
+        let (pod, node) = pods.iter().find_map(|key| {
+            let view = self.pods.get(key)?.view.as_ref().filter(|view| !view.meta.deleting)?;
+            Some((key.clone(), view.node.clone().unwrap_or_default()))
+        })?;
+        Some(Boot { pod: Some(pod), node, spec })
+    }
+
+    /// Evaluates a new generation once it is old enough; says when that will be.
+    fn evaluate(&mut self, key: &Key, machine: &mut Machine, now: Timestamp) -> Option<Timestamp> {
+        let generation = machine.view.meta.generation;
+        if machine.view.meta.deleting || machine.evaluated.as_ref().is_some_and(|(seen, _)| *seen == generation) {
+            return None;
+        }
+        let knobs = self.knobs_of(machine);
+        let delay = knobs.get(|k| k.evaluation_delay).unwrap_or(self.settings.evaluation_delay);
+        let at = ends(machine.changed_at, delay)?;
+        if at > now {
+            return Some(at);
+        }
+        machine.evaluated = Some((generation, machine.view.spec.clone()));
+        self.mark_dependents_of_machine(key);
+        None
+    }
+
+    /// Makes every move that is due; says when the next one is.
+    fn advance(&mut self, key: &Key, machine: &mut Machine, now: Timestamp) -> Option<Timestamp> {
+        loop {
+            let devices_due = self.sync_devices(key, machine, now);
+            self.sync_users(key, machine);
+            if self.knobs_of(machine).get(|k| k.shutdown).is_none() {
+                machine.shutdown_obeyed = None;
+            }
+            let next = self.moves(key, machine, now).into_iter().min_by_key(|(at, _)| *at);
+            match next {
+                Some((at, step)) if at <= now => self.make(step, key, machine, now),
+                later => return [later.map(|(at, _)| at), devices_due].into_iter().flatten().min(),
+            }
+        }
+    }
+
+    /// The table: what a machine in its state does next, and when. Of several the earliest happens; of those
+    /// that are due together the first.
+    fn moves(&self, key: &Key, machine: &Machine, now: Timestamp) -> Vec<(Timestamp, Move)> {
+        let knobs = self.knobs_of(machine);
+        let start_delay = knobs.get(|k| k.start_delay).unwrap_or(self.settings.start_delay);
+        let wanted = machine.wants_to_run();
+        let lost = machine.power.boots().any(|boot| self.pod_state(boot) == PodState::Lost);
+        if machine.view.meta.deleting && knobs.is(|k| k.skip_finalizers) {
+            return if machine.power.is_off() { vec![] } else { vec![(now, Move::Off)] };
+        }
+        let mut moves = Vec::new();
+        let mut add = |at: Option<Timestamp>, step| moves.extend(at.map(|at| (at, step)));
+        let immediately = |condition: bool| condition.then_some(now);
+        match &machine.power {
+            Power::Off => add(immediately(wanted && self.may_start(key, machine)), Move::Boot),
+            Power::Booting { boot, live_since } => {
+                add(immediately(lost), Move::Off);
+                add(immediately(!wanted), if live_since.is_some() { Move::Stop } else { Move::Off });
+                match live_since {
+                    None => add(immediately(self.pod_state(boot) == PodState::Live), Move::Live),
+                    Some(since) => {
+                        let ready = self.assess(key, machine) == Assessment::Ready;
+                        add(ends(*since, start_delay).filter(|_| ready), Move::Run);
+                    }
+                }
+            }
+            Power::On { since, .. } => {
+                add(immediately(lost), Move::Off);
+                add(immediately(!wanted || self.restart_is_due(machine)), Move::Stop);
+                add(knobs.get(|k| k.crash).and_then(|delay| ends(*since, delay)), Move::Crash);
+                let shutdown = knobs.get(|k| k.shutdown).filter(|value| Some(*value) != machine.shutdown_obeyed);
+                add(shutdown.and_then(|delay| ends(*since, delay)), Move::ShutDown);
+                add(immediately(machine.requests.migrate), Move::Depart);
+            }
+            Power::Migrating { target, live_since, .. } => {
+                add(immediately(lost), Move::Off);
+                add(immediately(!wanted), Move::Stop);
+                match live_since {
+                    None => add(immediately(self.pod_state(target) == PodState::Live), Move::Live),
+                    Some(since) => add(ends(*since, start_delay), Move::Arrive),
+                }
+            }
+            Power::Crashed { .. } => {
+                add(immediately(lost), Move::Off);
+                let repaired = knobs.get(|k| k.crash).is_none() || machine.requests.restart;
+                add(immediately(!wanted || repaired), Move::Stop);
+            }
+            Power::Stopping { since } => {
+                let grace = machine.view.spec.grace();
+                let delay = knobs.get(|k| k.stop_delay).unwrap_or(self.settings.stop_delay).at_most(grace);
+                add(if machine.requests.force { Some(now) } else { ends(*since, delay) }, Move::Off);
+            }
+        }
+        moves
+    }
+
+    /// What a move does.
+    fn make(&mut self, step: Move, key: &Key, machine: &mut Machine, now: Timestamp) {
+        let power = std::mem::replace(&mut machine.power, Power::Off);
+        machine.power = match (step, power) {
+            (Move::Boot, _) => {
+                machine.boots += 1;
+                Power::Booting { boot: self.new_boot(key, machine, None), live_since: None }
+            }
+            (Move::Live, Power::Booting { boot, .. }) => {
+                self.mount_all(key, machine, now);
+                Power::Booting { boot, live_since: Some(now) }
+            }
+            (Move::Live, Power::Migrating { boot, target, .. }) => {
+                Power::Migrating { boot, target, live_since: Some(now) }
+            }
+            (Move::Run, Power::Booting { boot, .. }) => {
+                machine.requests.restart = false;
+                machine.standing = Standing::Started;
+                machine.devices.iter_mut().for_each(Device::attach_cold);
+                Power::On { boot, since: now }
+            }
+            (Move::Crash, Power::On { boot, .. }) => Power::Crashed { boot },
+            (Move::Depart, Power::On { boot, .. }) => {
+                machine.requests.migrate = false;
+                let target = self.new_boot(key, machine, Some(&boot));
+                Power::Migrating { boot, target, live_since: None }
+            }
+            (Move::Arrive, Power::Migrating { target, .. }) => {
+                machine.migrations += 1;
+                Power::On { boot: target, since: now }
+            }
+            (Move::Stop, _) => Power::Stopping { since: now },
+            (Move::ShutDown, _) => {
+                machine.shutdown_obeyed = self.knobs_of(machine).get(|k| k.shutdown);
+                machine.standing = Standing::Stopped;
+                self.switch_off(key, machine)
+            }
+            (Move::Off, _) => self.switch_off(key, machine),
+            (Move::Live | Move::Run | Move::Crash | Move::Depart | Move::Arrive, power) => power,
+        };
+        let uid = machine.view.meta.uid.clone();
+        for pod in self.pods_of.get(&uid).into_iter().flatten() {
+            self.agenda.mark(Id::new(Kind::Pod, pod.clone()));
+        }
+        self.mark_dependents_of_machine(key);
+        for disk in &machine.listed {
+            self.agenda.mark(Id::new(Kind::Disk, disk.clone()));
+        }
+    }
+
+    fn switch_off(&mut self, key: &Key, machine: &mut Machine) -> Power {
+        let mounted = std::mem::take(&mut machine.mounted);
+        self.unmount(&machine.view.meta.uid, &mounted);
+        machine.requests.force = false;
+        machine.requests.migrate = false;
+        machine.devices.clear();
+        self.mark(Kind::Machine, key);
+        Power::Off
+    }
+
+    pub(super) fn knobs_of<'a>(&'a self, machine: &'a Machine) -> Effective<'a> {
+        self.knobs_for(&machine.view.namespace, machine.view.knobs.as_deref())
+    }
+}

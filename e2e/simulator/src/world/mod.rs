@@ -1,0 +1,417 @@
+//! The pure core: a model of machines, disks and pods that turns events into writes.
+//!
+//! Nothing here waits, reads a clock or talks to anybody. The shell tells a [`World`] what it saw
+//! ([`World::observe`]), asks for what is to be written ([`World::step`]) and wakes it again no later than
+//! [`World::next_due`]. A thousand settled machines cost nothing: an object is looked at when it, or one that
+//! it depends on, changed, or when a delay ends.
+//!
+//! ```text
+//!            seen, gone, written                    due
+//!  shell ───────────────────────▶ model ◀──────── agenda
+//!                                   │ advance: state → next state, after how long
+//!                                   ▼
+//!                                publish: model ≠ object → one write at a time per object
+//! ```
+
+mod agenda;
+mod attachment;
+mod devices;
+mod disk;
+mod disk_status;
+mod image;
+mod machine;
+mod machine_status;
+mod operation;
+mod outbox;
+mod pod;
+mod restart;
+#[cfg(test)]
+mod tests;
+
+use crate::{
+    duration::Delay,
+    knobs::{Effective, Knobs},
+    objects::{
+        AttachmentView, ClassView, DiskView, Id, ImageView, Key, Kind, MachineView, OperationView, PodView,
+    },
+};
+use agenda::Agenda;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// A state that would last less than this is not published: the next one follows in the same write.
+const BRIEF: Duration = Duration::from_millis(50);
+
+/// How the simulator behaves where no knob says otherwise.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Between a machine's pod and `Running`; also how long a migration takes.
+    pub start_delay: Delay,
+    /// Between the wish to stop a machine and its stop.
+    pub stop_delay: Delay,
+    /// Between the start of a disk's provisioning, binding or growth and its end.
+    pub provisioning_delay: Delay,
+    /// Between a new generation of a machine and its evaluation.
+    pub evaluation_delay: Delay,
+    /// Between a change of a running machine's devices and its effect.
+    pub hot_plug_delay: Delay,
+    /// Nodes that machines run on, at least one.
+    pub nodes: Vec<String>,
+    /// Whether running machines have pods.
+    pub pods: bool,
+    /// Makes pod names differ from one run of the simulator to the next.
+    pub seed: u64,
+}
+
+/// An object as last seen.
+#[derive(Clone, Debug)]
+pub enum Object {
+    /// VirtualMachine.
+    Machine(Box<MachineView>),
+    /// VirtualDisk.
+    Disk(Box<DiskView>),
+    /// VirtualImage or ClusterVirtualImage.
+    Image(Kind, ImageView),
+    /// VirtualMachineOperation.
+    Operation(OperationView),
+    /// VirtualMachineBlockDeviceAttachment.
+    Attachment(AttachmentView),
+    /// The pod of a machine.
+    Pod(Box<PodView>),
+}
+
+/// Something that the shell learned.
+#[derive(Debug)]
+pub enum Event {
+    /// An object exists in this form.
+    Seen(Key, Object),
+    /// An object is gone.
+    Gone(Id),
+    /// A list that began at that time holds exactly these objects of a kind.
+    Relisted {
+        /// Kind that was listed.
+        kind: Kind,
+        /// The objects that exist.
+        keys: HashSet<Key>,
+        /// What was learned later than this is newer than the list.
+        began: Timestamp,
+    },
+    /// The knobs of a namespace changed.
+    Knobs(Arc<str>, Option<Box<Knobs>>),
+    /// A storage class appeared, changed or went.
+    Class(String, Option<ClassView>),
+    /// A write that [`World::step`] asked for has ended.
+    Written(Id, Outcome),
+    /// Everything that exists has been seen once. Before this the world only watches.
+    Synced,
+}
+
+/// How a write ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Done, and the object looks like this now.
+    Done(Option<Object>),
+    /// Somebody else wrote first.
+    Conflict,
+    /// The object is gone, or not there yet.
+    NotFound,
+    /// Refused or lost, for this reason.
+    Failed(String),
+}
+
+/// One thing to do.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Write, then tell the world how it ended.
+    Write(Id, Write),
+    /// Tell people that two machines mount one disk.
+    Report(Violation),
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write {
+    /// A merge patch of the object without its status.
+    Patch(Value),
+    /// A merge patch of the object's status.
+    PatchStatus(Value),
+    /// Create the object; that it exists already is a success.
+    Create(Value),
+    /// Delete the object with this UID at once; that it is gone already is a success.
+    Delete(Arc<str>),
+}
+
+/// A moment in which two machines mount one disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Violation {
+    /// When.
+    pub time: Timestamp,
+    /// Namespace of the disk.
+    pub namespace: String,
+    /// Name of the disk.
+    pub disk: String,
+    /// UIDs of the machines, the one that was there first in front.
+    pub machines: Vec<String>,
+}
+
+/// The model of everything that the simulator plays with.
+#[derive(Debug)]
+pub struct World {
+    settings: Settings,
+    agenda: Agenda,
+    synced: bool,
+    machines: HashMap<Key, machine::Machine>,
+    disks: HashMap<Key, disk::Disk>,
+    images: HashMap<Id, image::Image>,
+    operations: HashMap<Key, operation::Operation>,
+    attachments: HashMap<Key, attachment::Attachment>,
+    pods: HashMap<Key, pod::Pod>,
+    classes: HashMap<String, ClassView>,
+    knobs: HashMap<Arc<str>, Knobs>,
+    /// Machines that list a disk.
+    users: HashMap<Key, BTreeSet<Key>>,
+    /// Pods by the UID of their machine.
+    pods_of: HashMap<Arc<str>, BTreeSet<Key>>,
+    /// Attachments by their machine.
+    attachments_of: HashMap<Key, BTreeSet<Key>>,
+    /// Unfinished operations by their machine.
+    operations_of: HashMap<Key, BTreeSet<Key>>,
+    /// Disks still mounted by machines whose object is gone while their pod runs on.
+    orphaned_mounts: HashMap<Arc<str>, Vec<Key>>,
+    /// Per namespace: the knob's value and how many disks failed for it.
+    failures_spent: HashMap<Arc<str>, (u64, u64)>,
+    actions: Vec<Action>,
+}
+
+impl World {
+    /// An empty world.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            agenda: Agenda::default(),
+            synced: false,
+            machines: HashMap::new(),
+            disks: HashMap::new(),
+            images: HashMap::new(),
+            operations: HashMap::new(),
+            attachments: HashMap::new(),
+            pods: HashMap::new(),
+            classes: HashMap::new(),
+            knobs: HashMap::new(),
+            users: HashMap::new(),
+            pods_of: HashMap::new(),
+            attachments_of: HashMap::new(),
+            operations_of: HashMap::new(),
+            orphaned_mounts: HashMap::new(),
+            failures_spent: HashMap::new(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// Takes note of something.
+    pub fn observe(&mut self, event: Event, now: Timestamp) {
+        match event {
+            Event::Seen(key, object) => self.see(&key, object, Novelty::Any, now),
+            Event::Gone(id) => self.lose(&id),
+            Event::Relisted { kind, keys, began } => self.forget_unlisted(kind, &keys, began),
+            Event::Knobs(namespace, knobs) => {
+                match knobs {
+                    Some(knobs) => self.knobs.insert(namespace.clone(), *knobs),
+                    None => self.knobs.remove(&namespace),
+                };
+                self.mark_namespace(&namespace);
+            }
+            Event::Class(name, class) => {
+                match class {
+                    Some(class) => self.classes.insert(name, class),
+                    None => self.classes.remove(&name),
+                };
+                self.mark_disks_that_wait();
+            }
+            Event::Written(id, outcome) => self.settle(&id, outcome, now),
+            Event::Synced => {
+                self.synced = true;
+                self.take_over();
+            }
+        }
+    }
+
+    /// Advances everything that is due and returns what is to be done, in this order.
+    pub fn step(&mut self, now: Timestamp) -> Vec<Action> {
+        if !self.synced {
+            return Vec::new();
+        }
+        while let Some(Id { kind, key }) = self.agenda.next(now) {
+            match kind {
+                Kind::Machine => self.plan_machine(&key, now),
+                Kind::Disk => self.plan_disk(&key, now),
+                Kind::Image | Kind::ClusterImage => self.plan_image(&Id { kind, key }, now),
+                Kind::Operation => self.plan_operation(&key, now),
+                Kind::Attachment => self.plan_attachment(&key, now),
+                Kind::Pod => self.plan_pod(&key, now),
+            }
+        }
+        std::mem::take(&mut self.actions)
+    }
+
+    /// When [`Self::step`] has something to do again, if nothing is observed before.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        if self.synced { self.agenda.next_due() } else { None }
+    }
+
+    /// Takes an object's new form into the model. What was learned from a write's answer never brings back an
+    /// object whose deletion was seen first.
+    fn see(&mut self, key: &Key, object: Object, novelty: Novelty, now: Timestamp) {
+        match object {
+            Object::Machine(view) => self.see_machine(key, *view, novelty, now),
+            Object::Disk(view) => self.see_disk(key, *view, novelty, now),
+            Object::Image(kind, view) => self.see_image(&Id::new(kind, key.clone()), view, novelty, now),
+            Object::Operation(view) => self.see_operation(key, view, novelty, now),
+            Object::Attachment(view) => self.see_attachment(key, view, novelty, now),
+            Object::Pod(view) => self.see_pod(key, *view, novelty, now),
+        }
+    }
+
+    fn lose(&mut self, id: &Id) {
+        match id.kind {
+            Kind::Machine => self.lose_machine(&id.key),
+            Kind::Disk => self.lose_disk(&id.key),
+            Kind::Image | Kind::ClusterImage => self.lose_image(id),
+            Kind::Operation => self.lose_operation(&id.key),
+            Kind::Attachment => self.lose_attachment(&id.key),
+            Kind::Pod => self.lose_pod(&id.key),
+        }
+    }
+
+    fn forget_unlisted(&mut self, kind: Kind, keys: &HashSet<Key>, began: Timestamp) {
+        let unlisted = |key: &Key, touched: Timestamp| touched < began && !keys.contains(key);
+        let gone: Vec<Key> = match kind {
+            Kind::Machine => collect(&self.machines, |k, m| unlisted(k, m.outbox.touched)),
+            Kind::Disk => collect(&self.disks, |k, d| unlisted(k, d.outbox.touched)),
+            Kind::Image | Kind::ClusterImage => {
+                collect(&self.images, |id, i| id.kind == kind && unlisted(&id.key, i.outbox.touched))
+                    .into_iter()
+                    .map(|id| id.key)
+                    .collect()
+            }
+            Kind::Operation => collect(&self.operations, |k, o| unlisted(k, o.outbox.touched)),
+            Kind::Attachment => collect(&self.attachments, |k, a| unlisted(k, a.outbox.touched)),
+            Kind::Pod => collect(&self.pods, |k, p| p.view.is_some() && unlisted(k, p.outbox.touched)),
+        };
+        for key in gone {
+            self.lose(&Id::new(kind, key));
+        }
+    }
+
+    fn settle(&mut self, id: &Id, outcome: Outcome, now: Timestamp) {
+        if let Outcome::Failed(why) = &outcome {
+            tracing::debug!(kind = ?id.kind, object = %id.key, %why, "write failed; will be repeated");
+        }
+        let failed = match outcome {
+            Outcome::Done(object) => {
+                if let Some(object) = object {
+                    self.see(&id.key, object, Novelty::KnownOnly, now);
+                }
+                None
+            }
+            Outcome::Conflict => Some("somebody else wrote first".to_owned()),
+            Outcome::NotFound => Some("not found".to_owned()),
+            Outcome::Failed(why) => Some(why),
+        };
+        let Some((outbox, version)) = self.outbox(id) else { return };
+        let retry = outbox.ended(failed, version, now);
+        match retry {
+            Some(at) => self.agenda.wake(id.clone(), at),
+            None => self.agenda.mark(id.clone()),
+        }
+        if let (Kind::Pod, Some(pod)) = (id.kind, self.pods.get(&id.key)) {
+            let machine = pod.machine.clone();
+            self.mark(Kind::Machine, &machine);
+        }
+    }
+
+    /// The outbox of an object that exists, and the version that it was last seen at.
+    fn outbox(&mut self, id: &Id) -> Option<(&mut outbox::Outbox, u64)> {
+        let Id { kind, key } = id;
+        Some(match kind {
+            Kind::Machine => self.machines.get_mut(key).map(|m| (&mut m.outbox, m.view.meta.version))?,
+            Kind::Disk => self.disks.get_mut(key).map(|d| (&mut d.outbox, d.view.meta.version))?,
+            Kind::Image | Kind::ClusterImage => {
+                self.images.get_mut(id).map(|i| (&mut i.outbox, i.view.meta.version))?
+            }
+            Kind::Operation => self.operations.get_mut(key).map(|o| (&mut o.outbox, o.view.meta.version))?,
+            Kind::Attachment => self.attachments.get_mut(key).map(|a| (&mut a.outbox, a.view.meta.version))?,
+            Kind::Pod => self.pods.get_mut(key).map(|p| {
+                let version = p.view.as_ref().map_or(0, |view| view.meta.version);
+                (&mut p.outbox, version)
+            })?,
+        })
+    }
+
+    fn mark(&mut self, kind: Kind, key: &Key) {
+        self.agenda.mark(Id::new(kind, key.clone()));
+    }
+
+    fn mark_users(&mut self, disk: &Key) {
+        for machine in self.users.get(disk).into_iter().flatten() {
+            self.agenda.mark(Id::new(Kind::Machine, machine.clone()));
+        }
+    }
+
+    fn mark_namespace(&mut self, namespace: &Arc<str>) {
+        let machines = collect(&self.machines, |key, _| key.namespace == *namespace);
+        let disks = collect(&self.disks, |key, _| key.namespace == *namespace);
+        machines.iter().for_each(|key| self.mark(Kind::Machine, key));
+        disks.iter().for_each(|key| self.mark(Kind::Disk, key));
+    }
+
+    /// Disks may go on, and with images that are ready, machines too.
+    fn mark_disks_that_wait(&mut self) {
+        for key in collect(&self.disks, |_, disk| disk.is_pending()) {
+            self.mark(Kind::Disk, &key);
+        }
+    }
+
+    /// Looks at every object for the first time: machines that run before those that wait, so that a disk
+    /// which two of them name stays with the one that had it.
+    fn take_over(&mut self) {
+        let mut machines: Vec<_> = self.machines.iter().map(|(key, m)| (m.seniority(), key.clone())).collect();
+        machines.sort();
+        for (_, key) in machines {
+            self.mark(Kind::Machine, &key);
+        }
+        let disks: Vec<_> = self.disks.keys().cloned().collect();
+        disks.iter().for_each(|key| self.mark(Kind::Disk, key));
+    }
+
+    fn knobs_for<'a>(&'a self, namespace: &str, own: Option<&'a Knobs>) -> Effective<'a> {
+        Effective::new(own, self.knobs.get(namespace))
+    }
+}
+
+/// Whether an object that the model does not know may be new.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Novelty {
+    /// From a watch: it may.
+    Any,
+    /// From the answer to a write: its deletion may have been seen already.
+    KnownOnly,
+}
+
+fn collect<K: Clone, V>(map: &HashMap<K, V>, wanted: impl Fn(&K, &V) -> bool) -> Vec<K> {
+    map.iter().filter(|(key, value)| wanted(key, value)).map(|(key, _)| key.clone()).collect()
+}
+
+/// When a delay that began at `since` ends; never for [`Delay::Never`].
+fn ends(since: Timestamp, delay: Delay) -> Option<Timestamp> {
+    match delay {
+        Delay::After(delay) => since.checked_add(delay).ok(),
+        Delay::Never => None,
+    }
+}

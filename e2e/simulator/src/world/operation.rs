@@ -1,0 +1,175 @@
+//! VirtualMachineOperation: start, stop, restart and move a machine by hand.
+
+use super::{
+    Action, Novelty, World, Write,
+    machine::{Machine, Power, Standing},
+    outbox::{Outbox, Permit},
+};
+use crate::objects::{Key, Kind, OperationPhase, OperationType, OperationView, RunPolicy};
+use jiff::Timestamp;
+use serde_json::json;
+
+/// An operation in the model.
+#[derive(Debug)]
+pub(super) struct Operation {
+    pub(super) view: OperationView,
+    pub(super) outbox: Outbox,
+    state: State,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    New,
+    /// The machine was told; these were its counters of boots and moves then.
+    Accepted { boots: u32, migrations: u32 },
+    Done,
+    Failed(String),
+}
+
+impl World {
+    pub(super) fn see_operation(&mut self, key: &Key, view: OperationView, novelty: Novelty, now: Timestamp) {
+        let finished = matches!(view.phase.as_deref(), Some("Completed" | "Failed"));
+        let machine = key.sibling(&view.machine);
+        match self.operations.get_mut(key) {
+            Some(known) if known.view.meta.uid == view.meta.uid => {
+                if view.meta.version <= known.view.meta.version {
+                    return;
+                }
+                known.view = view;
+                known.outbox.touched = now;
+            }
+            _ if novelty == Novelty::KnownOnly => return,
+            _ => {
+                let operation = Operation { view, outbox: Outbox::new(now), state: State::New };
+                self.operations.insert(key.clone(), operation);
+            }
+        }
+        if finished {
+            self.forget_operation(key, &machine);
+        } else {
+            self.operations_of.entry(machine).or_default().insert(key.clone());
+            self.mark(Kind::Operation, key);
+        }
+    }
+
+    pub(super) fn lose_operation(&mut self, key: &Key) {
+        if let Some(operation) = self.operations.remove(key) {
+            self.forget_operation(key, &key.sibling(&operation.view.machine));
+        }
+    }
+
+    fn forget_operation(&mut self, key: &Key, machine: &Key) {
+        if let Some(operations) = self.operations_of.get_mut(machine) {
+            operations.remove(key);
+            if operations.is_empty() {
+                self.operations_of.remove(machine);
+            }
+        }
+    }
+
+    pub(super) fn plan_operation(&mut self, key: &Key, now: Timestamp) {
+        let Some(mut operation) = self.operations.remove(key) else { return };
+        let machine_key = key.sibling(&operation.view.machine);
+        if !matches!(operation.view.phase.as_deref(), Some("Completed" | "Failed")) {
+            operation.state = self.drive(&operation, &machine_key);
+            self.publish_operation(key, &mut operation, now);
+        }
+        self.operations.insert(key.clone(), operation);
+    }
+
+    fn drive(&mut self, operation: &Operation, key: &Key) -> State {
+        let asked = operation.view.type_;
+        let Some(machine) = self.machines.get_mut(key).filter(|machine| !machine.view.meta.deleting) else {
+            return State::Failed(format!("there is no VirtualMachine {} to operate on", key.name));
+        };
+        match &operation.state {
+            State::New => {
+                // A machine that was not evaluated yet has no run policy to judge by.
+                let Some((_, spec)) = machine.evaluated.clone() else { return State::New };
+                if let Err(why) = accept(asked, operation.view.force, spec.run_policy, machine) {
+                    return State::Failed(why.to_owned());
+                }
+                let state = State::Accepted { boots: machine.boots, migrations: machine.migrations };
+                self.mark(Kind::Machine, key);
+                // Looked at again once the machine had its turn.
+                state
+            }
+            State::Accepted { boots, migrations } => {
+                let on = matches!(machine.power, Power::On { .. });
+                let done = match asked {
+                    OperationType::Start => on,
+                    OperationType::Stop => machine.power.is_off(),
+                    OperationType::Restart => on && machine.boots > *boots,
+                    OperationType::Migrate | OperationType::Evict => on && machine.migrations > *migrations,
+                    OperationType::Other => true,
+                };
+                if done { State::Done } else { operation.state.clone() }
+            }
+            finished => finished.clone(),
+        }
+    }
+
+    fn publish_operation(&mut self, key: &Key, operation: &mut Operation, now: Timestamp) {
+        let id = crate::objects::Id::new(Kind::Operation, key.clone());
+        let (phase, message) = match &operation.state {
+            State::New => (OperationPhase::Pending, None),
+            State::Accepted { .. } => (OperationPhase::InProgress, None),
+            State::Done => (OperationPhase::Completed, None),
+            State::Failed(why) => (OperationPhase::Failed, Some(why.clone())),
+        };
+        let word = format!("{phase:?}");
+        if operation.view.phase.as_deref() == Some(&word) {
+            return;
+        }
+        match operation.outbox.permit(now) {
+            Permit::Open => {}
+            Permit::Busy => return,
+            Permit::Until(at) => return self.agenda.wake(id, at),
+        }
+        let mut status = json!({"phase": phase, "observedGeneration": operation.view.meta.generation});
+        let done = phase == OperationPhase::Completed;
+        if done || message.is_some() {
+            let condition = crate::objects::Condition::next(
+                &[],
+                "Completed",
+                (done, if done { "OperationCompleted" } else { "OperationFailed" }, message.unwrap_or_default()),
+                operation.view.meta.generation,
+                now,
+            );
+            status["conditions"] = json!([condition]);
+        }
+        let patch = json!({"metadata": {"uid": *operation.view.meta.uid}, "status": status});
+        if operation.outbox.admit(&patch, operation.view.meta.version) {
+            self.actions.push(Action::Write(id, Write::PatchStatus(patch)));
+        }
+    }
+}
+
+/// Tells a machine what is asked of it, or says why that cannot be.
+fn accept(
+    asked: OperationType,
+    force: bool,
+    policy: RunPolicy,
+    machine: &mut Machine,
+) -> Result<(), &'static str> {
+    let runs = matches!(machine.power, Power::On { .. } | Power::Crashed { .. });
+    match asked {
+        OperationType::Start if policy == RunPolicy::AlwaysOff => {
+            return Err("a machine with run policy AlwaysOff cannot be started");
+        }
+        OperationType::Start => machine.standing = Standing::Started,
+        OperationType::Stop if policy == RunPolicy::AlwaysOn => {
+            return Err("a machine with run policy AlwaysOn cannot be stopped");
+        }
+        OperationType::Stop => machine.standing = Standing::Stopped,
+        OperationType::Restart if !runs => return Err("only a running machine can be restarted"),
+        OperationType::Restart => machine.requests.restart = true,
+        OperationType::Migrate | OperationType::Evict if !matches!(machine.power, Power::On { .. }) => {
+            return Err("only a running machine can be moved");
+        }
+        OperationType::Migrate | OperationType::Evict => machine.requests.migrate = true,
+        OperationType::Other => return Err("the simulator does not play this operation"),
+    }
+    machine.requests.force |= force;
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! What a running machine takes over only by a restart.
+
+use super::{
+    World,
+    machine::{Boot, Machine, Power},
+};
+use crate::objects::{Change, MachineSpec};
+use serde_json::{Value, json};
+
+/// The changes between what a machine was started with and its present spec that wait for a restart.
+pub(super) fn pending(boot: &Boot, spec: &MachineSpec) -> Vec<Change> {
+    let started = &boot.spec;
+    let mut paths: Vec<&String> = started.fixed.keys().chain(spec.fixed.keys()).collect();
+    paths.sort();
+    paths.dedup();
+    let mut changes: Vec<Change> = paths
+        .into_iter()
+        .filter_map(|path| change(path, started.fixed.get(path), spec.fixed.get(path)))
+        .collect();
+    if started.grace() != spec.grace() {
+        let seconds = |spec: &MachineSpec| json!(spec.grace().as_secs());
+        let path = "terminationGracePeriodSeconds";
+        changes.extend(change(path, Some(&seconds(started)), Some(&seconds(spec))));
+    }
+    if let Some(boot_device) = started.boot_device()
+        && !spec.block_device_refs.iter().any(|device| device.same(boot_device))
+    {
+        let current = json!({"kind": boot_device.kind, "name": boot_device.name});
+        changes.extend(change("blockDeviceRefs", Some(&current), None));
+    }
+    changes
+}
+
+fn change(path: &str, current: Option<&Value>, desired: Option<&Value>) -> Option<Change> {
+    let operation = match (current, desired) {
+        (None, Some(_)) => "add",
+        (Some(_), None) => "remove",
+        (old, new) if old != new => "replace",
+        _ => return None,
+    };
+    Some(Change {
+        operation: operation.to_owned(),
+        path: path.to_owned(),
+        current_value: current.cloned(),
+        desired_value: desired.cloned(),
+    })
+}
+
+impl World {
+    /// Changes that wait for a restart of a machine; none unless it runs.
+    pub(super) fn pending_changes(machine: &Machine) -> Vec<Change> {
+        let runs = matches!(machine.power, Power::On { .. } | Power::Migrating { .. } | Power::Crashed { .. });
+        match (machine.power.boot(), &machine.evaluated) {
+            (Some(boot), Some((_, spec))) if runs => pending(boot, spec),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether a running machine is to be restarted now.
+    pub(super) fn restart_is_due(&self, machine: &Machine) -> bool {
+        let by_itself = machine.evaluated.as_ref().is_some_and(|(_, spec)| spec.restarts_by_itself());
+        let asked = machine.requests.restart || (by_itself && !Self::pending_changes(machine).is_empty());
+        asked && !self.knobs_of(machine).is(|k| k.hold_restart)
+    }
+}

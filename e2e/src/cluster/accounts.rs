@@ -1,0 +1,62 @@
+//! Clients and kubeconfigs of service accounts.
+
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::PostParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+
+use super::Cluster;
+use crate::error::{Error, Result};
+
+/// Longer than any run, so that no program needs another token.
+const TOKEN_SECONDS: i64 = 24 * 60 * 60;
+
+/// A client that uses a kubeconfig and repeats nothing by itself.
+///
+/// # Errors
+/// [`Error::Kubeconfig`] or [`Error::Api`].
+pub(super) async fn client(kubeconfig: &Path) -> Result<Client> {
+    let wrong = |source| Error::Kubeconfig { path: kubeconfig.to_owned(), source };
+    let file = Kubeconfig::read_from(kubeconfig).map_err(wrong)?;
+    let mut config =
+        Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(wrong)?;
+    // kube repeats even creates on 429, 503 and 504; tests count requests and want to see refusals.
+    config.default_retry = false;
+    Client::try_from(config).map_err(Error::api(format!("using {}", kubeconfig.display())))
+}
+
+impl Cluster {
+    /// A kubeconfig that acts as a service account, by a token from the TokenRequest API.
+    ///
+    /// # Errors
+    /// [`Error::Api`] if the account does not exist, [`Error::File`].
+    pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
+        let doing = || format!("requesting a token for {namespace}/{name}");
+        let request = TokenRequest {
+            spec: Some(TokenRequestSpec {
+                expiration_seconds: Some(TOKEN_SECONDS),
+                ..TokenRequestSpec::default()
+            }),
+            ..TokenRequest::default()
+        };
+        let granted = Api::<ServiceAccount>::namespaced(self.admin(), namespace)
+            .create_token_request(name, &PostParams::default(), &request)
+            .await
+            .map_err(Error::api(doing()))?;
+        let token = granted.status.and_then(|status| status.token).unwrap_or_default();
+        let serial = self.serial.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let file = format!("{namespace}-{name}-{serial}");
+        self.pki.token_kubeconfig(&file, &self.address(), namespace, &token)
+    }
+
+    /// A client that acts as a service account.
+    ///
+    /// # Errors
+    /// As [`Cluster::service_account_kubeconfig`].
+    pub async fn service_account_client(&self, namespace: &str, name: &str) -> Result<Client> {
+        client(&self.service_account_kubeconfig(namespace, name).await?).await
+    }
+}

@@ -1,0 +1,186 @@
+//! The API server's audit log: who asked for what, and what the answer was.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Seek, SeekFrom};
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{AUDIT_LOG, Cluster};
+use crate::error::{Error, Result};
+
+/// A place in the audit log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct AuditMark(u64);
+
+/// One request, as far as checks need it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AuditEntry {
+    /// When the request arrived.
+    pub at: Timestamp,
+    /// Who asked, such as `system:serviceaccount:vmpool-system:vmpool-controller`.
+    pub user: String,
+    /// The program's own name and version.
+    pub user_agent: String,
+    /// `create`, `update`, `patch`, `delete`, `deletecollection`, `get`, `list`, `watch`.
+    pub verb: String,
+    /// API group, empty for the core group.
+    pub group: String,
+    /// Resource in the plural; empty for a request that is for none.
+    pub resource: String,
+    /// `status`, `scale` ... or empty.
+    pub subresource: String,
+    /// Empty for a cluster-scoped request.
+    pub namespace: String,
+    /// Empty for a create (the body has it) and for lists.
+    pub name: String,
+    /// HTTP code of the answer; 0 if there was none.
+    pub code: u16,
+    /// The body, for writes to pools only.
+    pub body: Value,
+}
+
+impl AuditEntry {
+    /// Whether it asks for a change.
+    pub fn is_write(&self) -> bool {
+        ["create", "update", "patch", "delete", "deletecollection"].contains(&self.verb.as_str())
+    }
+
+    /// Whether it was answered with a success.
+    pub fn is_success(&self) -> bool {
+        (200..300).contains(&self.code)
+    }
+
+    /// Reads one line of the log; `None` for a line that is none.
+    pub fn parse(line: &str) -> Option<Self> {
+        let raw: Raw = serde_json::from_str(line).ok()?;
+        let object = raw.object_ref;
+        Some(Self {
+            at: raw.request_received_timestamp,
+            // An impersonating client stays who it is; nobody impersonates here.
+            user: raw.user.username,
+            user_agent: raw.user_agent,
+            verb: raw.verb,
+            group: object.api_group,
+            resource: object.resource,
+            subresource: object.subresource,
+            namespace: object.namespace,
+            name: object.name,
+            code: raw.response_status.map_or(0, |status| status.code),
+            body: raw.request_object,
+        })
+    }
+}
+
+impl std::fmt::Display for AuditEntry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { at, user, verb, resource, subresource, namespace, name, code, .. } = self;
+        let slash = if subresource.is_empty() { "" } else { "/" };
+        write!(f, "{at} {user} {verb} {resource}{slash}{subresource} {namespace}/{name} {code}")
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Raw {
+    request_received_timestamp: Timestamp,
+    user: RawUser,
+    #[serde(default)]
+    user_agent: String,
+    verb: String,
+    #[serde(default)]
+    object_ref: RawRef,
+    response_status: Option<RawStatus>,
+    #[serde(default)]
+    request_object: Value,
+}
+
+#[derive(Deserialize)]
+struct RawUser {
+    #[serde(default)]
+    username: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RawRef {
+    api_group: String,
+    resource: String,
+    subresource: String,
+    namespace: String,
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct RawStatus {
+    #[serde(default)]
+    code: u16,
+}
+
+impl Cluster {
+    /// The end of the audit log as it is now. Requests answered before are in front of it.
+    pub fn audit_mark(&self) -> AuditMark {
+        let length = std::fs::metadata(self.directory.join(AUDIT_LOG)).map_or(0, |file| file.len());
+        AuditMark(length)
+    }
+
+    /// The requests answered since `mark` (a default mark is the start of the cluster), in the order of their
+    /// answers, and the mark behind the last of them. A watch has its answer when it ends.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn audit(&self, mark: AuditMark) -> Result<(Vec<AuditEntry>, AuditMark)> {
+        let path = self.directory.join(AUDIT_LOG);
+        let read = || -> std::io::Result<Vec<u8>> {
+            let mut file = std::fs::File::open(&path)?;
+            file.seek(SeekFrom::Start(mark.0))?;
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        let mut bytes = read().map_err(Error::file("reading", &path))?;
+        // The last line may be half written.
+        bytes.truncate(bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1));
+        let next = AuditMark(mark.0 + bytes.len() as u64);
+        Ok((String::from_utf8_lossy(&bytes).lines().filter_map(AuditEntry::parse).collect(), next))
+    }
+}
+
+/// How many requests each user made, by `verb resource/subresource`.
+pub fn by_user(entries: &[AuditEntry]) -> BTreeMap<String, BTreeMap<String, u64>> {
+    let mut counts: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+    for entry in entries {
+        let slash = if entry.subresource.is_empty() { "" } else { "/" };
+        let what = format!("{} {}{slash}{}", entry.verb, entry.resource, entry.subresource);
+        *counts.entry(entry.user.clone()).or_default().entry(what).or_default() += 1;
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Request","auditID":"x","stage":"ResponseComplete","requestURI":"/apis/virtualization.deckhouse.io/v1alpha2/namespaces/a/virtualmachinepools/web/status","verb":"patch","user":{"username":"system:serviceaccount:vmpool-system:vmpool-controller","groups":["system:authenticated"]},"sourceIPs":["127.0.0.1"],"userAgent":"vmpool-controller/0.1.0","objectRef":{"resource":"virtualmachinepools","namespace":"a","name":"web","apiGroup":"virtualization.deckhouse.io","apiVersion":"v1alpha2","subresource":"status"},"responseStatus":{"metadata":{},"code":200},"requestObject":{"status":{"replicas":3}},"requestReceivedTimestamp":"2026-01-02T03:04:05.678901Z","stageTimestamp":"2026-01-02T03:04:05.700000Z"}"#;
+
+    #[test]
+    fn a_line_of_the_log_is_read() {
+        let entry = AuditEntry::parse(LINE).unwrap();
+        assert_eq!(
+            entry.to_string(),
+            "2026-01-02T03:04:05.678901Z system:serviceaccount:vmpool-system:vmpool-controller patch \
+             virtualmachinepools/status a/web 200"
+        );
+        assert!(entry.is_write() && entry.is_success());
+        assert_eq!(entry.body["status"]["replicas"], 3);
+        let counted = by_user(&[entry.clone(), entry]);
+        let user = &counted["system:serviceaccount:vmpool-system:vmpool-controller"];
+        assert_eq!(user["patch virtualmachinepools/status"], 2);
+    }
+
+    #[test]
+    fn half_a_line_is_none() {
+        assert_eq!(AuditEntry::parse(&LINE[..100]), None);
+    }
+}

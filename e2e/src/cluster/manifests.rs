@@ -1,0 +1,139 @@
+//! Reading YAML and applying it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use kube::Client;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use kube::discovery::{ApiCapabilities, ApiResource, Scope, pinned_kind};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::error::{Error, Result};
+
+/// Field manager of what the harness applies.
+const MANAGER: &str = "vmpool-e2e";
+
+/// How long a CRD may take to be served.
+const ESTABLISHED_DEADLINE: Duration = Duration::from_secs(30);
+
+/// The documents of a YAML text. `origin` names it in errors.
+///
+/// # Errors
+/// [`Error::Manifest`] if it is not YAML.
+pub fn documents(origin: &str, text: &str) -> Result<Vec<Value>> {
+    serde_yaml_ng::Deserializer::from_str(text)
+        .map(Value::deserialize)
+        // An empty document is what stands before a leading `---`.
+        .filter(|document| !matches!(document, Ok(Value::Null)))
+        .collect::<Result<_, _>>()
+        .map_err(|source| Error::Manifest { origin: origin.to_owned(), source })
+}
+
+/// The documents of a file, or of all `.yaml` files of a directory, in the order of their names.
+///
+/// # Errors
+/// [`Error::File`] and [`Error::Manifest`].
+pub fn documents_in(path: &Path) -> Result<Vec<Value>> {
+    let mut files = vec![path.to_owned()];
+    if path.is_dir() {
+        let entries = std::fs::read_dir(path).map_err(Error::file("listing", path))?;
+        files = entries.flatten().map(|entry| entry.path()).collect();
+        files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
+        files.sort();
+    }
+    let mut all = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file).map_err(Error::file("reading", &file))?;
+        all.extend(documents(&file.display().to_string(), &text)?);
+    }
+    Ok(all)
+}
+
+/// Applies objects (server-side) in the given order, CRDs first, and waits until those are served.
+///
+/// # Errors
+/// [`Error::Untyped`] for what is no object, [`Error::Api`] for a refused one, [`Error::Deadline`].
+pub async fn apply(client: &Client, objects: &[Value], namespace: Option<&str>) -> Result<()> {
+    let (definitions, others): (Vec<_>, Vec<_>) =
+        objects.iter().partition(|object| object["kind"] == "CustomResourceDefinition");
+    let mut kinds = BTreeMap::new();
+    for object in &definitions {
+        apply_one(client, object, namespace, &mut kinds).await?;
+    }
+    for object in &definitions {
+        until_served(client, object).await?;
+    }
+    for object in others {
+        apply_one(client, object, namespace, &mut kinds).await?;
+    }
+    Ok(())
+}
+
+type Kinds = BTreeMap<(String, String), (ApiResource, ApiCapabilities)>;
+
+async fn apply_one(
+    client: &Client,
+    object: &Value,
+    namespace: Option<&str>,
+    kinds: &mut Kinds,
+) -> Result<DynamicObject> {
+    let untyped = || Error::Untyped { origin: object.to_string().chars().take(200).collect() };
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let api_version = text("/apiVersion").ok_or_else(untyped)?;
+    let kind = text("/kind").ok_or_else(untyped)?;
+    let name = text("/metadata/name").ok_or_else(untyped)?;
+    let key = (api_version, kind);
+    if !kinds.contains_key(&key) {
+        let (group, version) = key.0.split_once('/').unwrap_or(("", &key.0));
+        let wanted = GroupVersionKind::gvk(group, version, &key.1);
+        let found = pinned_kind(client, &wanted)
+            .await
+            .map_err(Error::api(format!("looking for the kind {} of {}", key.1, key.0)))?;
+        kinds.insert(key.clone(), found);
+    }
+    let (resource, capabilities) = &kinds[&key];
+    let own_namespace = text("/metadata/namespace");
+    let api: Api<DynamicObject> = match capabilities.scope {
+        Scope::Cluster => Api::all_with(client.clone(), resource),
+        Scope::Namespaced => {
+            let namespace = own_namespace.as_deref().or(namespace).unwrap_or("default");
+            Api::namespaced_with(client.clone(), namespace, resource)
+        }
+    };
+    api.patch(&name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(object))
+        .await
+        .map_err(Error::api(format!("applying {} {name}", resource.kind)))
+}
+
+/// Waits until a CRD is established and every served version of it answers a list.
+async fn until_served(client: &Client, definition: &Value) -> Result<()> {
+    let field =
+        |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (group, kind, plural) =
+        (field("/spec/group"), field("/spec/names/kind"), field("/spec/names/plural"));
+    for version in definition["spec"]["versions"].as_array().into_iter().flatten() {
+        if version["served"] != true {
+            continue;
+        }
+        let gvk = GroupVersionKind::gvk(&group, version["name"].as_str().unwrap_or_default(), &kind);
+        let resource = ApiResource::from_gvk_with_plural(&gvk, &plural);
+        let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
+        let begin = Instant::now();
+        // The list answers 404 until the API server serves the resource; the condition alone comes a little
+        // before that.
+        while let Err(error) = api.list_metadata(&kube::api::ListParams::default().limit(1)).await {
+            if begin.elapsed() > ESTABLISHED_DEADLINE {
+                return Err(Error::Deadline {
+                    what: format!("the CRD {} is served", resource.plural),
+                    after: ESTABLISHED_DEADLINE,
+                    last: error.to_string(),
+                });
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    Ok(())
+}

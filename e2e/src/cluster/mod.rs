@@ -1,0 +1,281 @@
+//! A Kubernetes control plane of our own: etcd, kube-apiserver and kube-controller-manager as child processes.
+//!
+//! There is no node and no scheduler: machines are played by the simulator, and our programs run as local
+//! processes under the chart's accounts. The order of starting and stopping matters:
+//!
+//! ```text
+//! start  etcd ─► kube-apiserver ─► CRDs established ─► kube-controller-manager ─► default account exists
+//! stop   kube-controller-manager ─► kube-apiserver ─► etcd
+//! ```
+//!
+//! CRDs come before the controller manager, because its garbage collector looks for new resources only every
+//! 30 seconds. kube-apiserver goes before etcd, because without etcd its shutdown takes minutes.
+
+mod accounts;
+mod audit;
+mod components;
+mod kubectl;
+mod manifests;
+mod metrics;
+mod pki;
+mod ports;
+mod server;
+mod tools;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::{Api, Client};
+use parking_lot::Mutex;
+
+pub use audit::{AuditEntry, AuditMark, by_user};
+pub use manifests::{apply, documents, documents_in};
+pub use metrics::{RequestCounts, RequestKey};
+pub use ports::{free as free_ports, was_taken as port_was_taken};
+pub use server::Restart;
+pub use tools::{target_directory, workspace_root};
+
+pub(crate) use tools::helm;
+
+use self::pki::Pki;
+use self::tools::Tools;
+use crate::error::{Error, Result};
+use crate::process::Process;
+
+/// Name of the audit log in the cluster's directory.
+const AUDIT_LOG: &str = "audit.log";
+
+/// How long any part of the control plane may take to become ready, on a busy machine.
+const READY_DEADLINE: Duration = Duration::from_secs(60);
+
+/// How long any part may take to end by itself.
+const STOP_DEADLINE: Duration = Duration::from_secs(15);
+
+/// How often somebody else may take a port that we just picked.
+const PORT_ATTEMPTS: usize = 3;
+
+/// What a new cluster shall have.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Goes into the name of the cluster's directory.
+    pub name: String,
+    /// Files or directories of YAML that are applied before kube-controller-manager starts; CRDs among them are
+    /// established when the cluster is ready.
+    pub manifests: Vec<PathBuf>,
+    /// Keep the directory with logs and data after a success, too.
+    pub keep: bool,
+}
+
+/// A running control plane. Dropping it stops every part of it at once.
+///
+/// All its background work runs on the runtime it was started on; [`crate::harness`] has one that outlives tests.
+pub struct Cluster {
+    directory: PathBuf,
+    tools: Tools,
+    pki: Pki,
+    ports: components::Ports,
+    admin: Client,
+    admin_kubeconfig: PathBuf,
+    /// Counts the files of kubeconfigs and the like.
+    serial: AtomicU32,
+    keep: AtomicBool,
+    /// In the order in which they stop.
+    controller_manager: Mutex<Option<Process>>,
+    api_server: Mutex<Option<Process>>,
+    etcd: Mutex<Option<Process>>,
+}
+
+impl Cluster {
+    /// Starts a control plane and waits until it is ready to be used, typically 3 to 4 seconds.
+    ///
+    /// # Errors
+    /// [`Error::MissingTool`] if the programs were not built, [`Error::Exited`] and [`Error::NotInTime`] with the
+    /// end of the log of the part that failed, and whatever the manifests meet.
+    pub async fn start(options: Options) -> Result<Self> {
+        let tools = Tools::find()?;
+        for attempt in 1.. {
+            match Self::start_once(&options, &tools).await {
+                Err(error) if attempt < PORT_ATTEMPTS && port_was_taken(&error) => {
+                    tracing::warn!(attempt, "a port was taken in between, starting again");
+                }
+                result => return result,
+            }
+        }
+        unreachable!("the loop ends with its last attempt")
+    }
+
+    async fn start_once(options: &Options, tools: &Tools) -> Result<Self> {
+        let begin = Instant::now();
+        let directory = unique_directory(&options.name)?;
+        let pki = Pki::create(&directory.join("pki"))?;
+        components::write_audit_policy(&directory).map_err(Error::file("writing", &directory))?;
+        let [etcd_port, etcd_peer, api_server] = free_ports()?;
+        let ports = components::Ports { etcd: etcd_port, etcd_peer, api_server };
+        let address = format!("https://127.0.0.1:{api_server}");
+        let admin_kubeconfig = pki.certificate_kubeconfig("admin", &address)?;
+        let admin = accounts::client(&admin_kubeconfig).await?;
+
+        let etcd =
+            Process::spawn("etcd", components::etcd(tools, &directory, ports), directory.join("etcd.log"))?;
+        let cluster = Self {
+            directory,
+            tools: tools.clone(),
+            pki,
+            ports,
+            admin,
+            admin_kubeconfig,
+            serial: AtomicU32::new(0),
+            // Whoever fails to start wants the logs; a success decides below.
+            keep: AtomicBool::new(true),
+            etcd: Mutex::new(Some(etcd)),
+            api_server: Mutex::new(None),
+            controller_manager: Mutex::new(None),
+        };
+        cluster.until_etcd_listens().await?;
+        cluster.start_api_server().await?;
+        let api_server_ready = begin.elapsed();
+        for path in &options.manifests {
+            cluster.apply_path(path, None).await?;
+        }
+        cluster.start_controller_manager()?;
+        cluster.until_accounts_are_made("default").await?;
+        cluster.keep.store(options.keep, Ordering::Relaxed);
+        tracing::info!(
+            directory = %cluster.directory.display(), address,
+            api_server_seconds = api_server_ready.as_secs_f32(), seconds = begin.elapsed().as_secs_f32(),
+            "the control plane is ready",
+        );
+        Ok(cluster)
+    }
+
+    /// A client with every right. It repeats nothing by itself, so that one call is one request.
+    pub fn admin(&self) -> Client {
+        self.admin.clone()
+    }
+
+    /// The administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.admin_kubeconfig
+    }
+
+    /// The directory with all logs and data.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Base address of the API server.
+    pub fn address(&self) -> String {
+        format!("https://127.0.0.1:{}", self.ports.api_server)
+    }
+
+    /// Keeps the directory when the cluster goes, because somebody will want to read it.
+    pub fn keep_directory(&self) {
+        self.keep.store(true, Ordering::Relaxed);
+    }
+
+    /// A path in the cluster's directory that no other call returns.
+    pub(crate) fn unique_path(&self, stem: &str, extension: &str) -> PathBuf {
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
+        self.directory.join(format!("{stem}-{serial}.{extension}"))
+    }
+
+    /// Applies every YAML document of a file, or of all files of a directory, and waits until the CRDs among them
+    /// are established. Objects without a namespace go to `namespace`.
+    ///
+    /// # Errors
+    /// [`Error::Manifest`] for bad YAML, [`Error::Api`] for a refused object, [`Error::Deadline`].
+    pub async fn apply_path(&self, path: &Path, namespace: Option<&str>) -> Result<()> {
+        let objects = documents_in(path)?;
+        apply(&self.admin, &objects, namespace).await
+    }
+
+    /// Stops everything in the right order and removes the directory, unless it shall be kept.
+    ///
+    /// # Errors
+    /// [`Error::NotInTime`] if a part had to be killed; nothing is left running even then.
+    pub async fn stop(self) -> Result<()> {
+        let mut result = Ok(());
+        for slot in [&self.controller_manager, &self.api_server, &self.etcd] {
+            let part = slot.lock().take();
+            if let Some(part) = part {
+                let stopped = part.stop(STOP_DEADLINE).await.map(|_status| ());
+                result = result.and(stopped);
+            }
+        }
+        if result.is_err() {
+            self.keep_directory();
+        }
+        result
+    }
+
+    /// Kills every part and removes the directory, unless it shall be kept. What drop does, for owners that are
+    /// never dropped.
+    pub(crate) fn tear_down(&self) {
+        for slot in [&self.controller_manager, &self.api_server, &self.etcd] {
+            // Dropping the process kills it.
+            slot.lock().take();
+        }
+        if self.keep.load(Ordering::Relaxed) || std::thread::panicking() {
+            eprintln!("logs and data are kept in {}", self.directory.display());
+        } else {
+            let _ = std::fs::remove_dir_all(&self.directory);
+        }
+    }
+
+    fn start_controller_manager(&self) -> Result<()> {
+        let kubeconfig = self.pki.certificate_kubeconfig("kube-controller-manager", &self.address())?;
+        let command = components::controller_manager(&self.tools, &self.pki, &kubeconfig);
+        let log = self.directory.join("kube-controller-manager.log");
+        *self.controller_manager.lock() = Some(Process::spawn("kube-controller-manager", command, log)?);
+        Ok(())
+    }
+
+    /// The controller manager works once the namespace has what it puts there.
+    pub(crate) async fn until_accounts_are_made(&self, namespace: &str) -> Result<()> {
+        let accounts = Api::<ServiceAccount>::namespaced(self.admin(), namespace);
+        let begin = Instant::now();
+        loop {
+            let found =
+                accounts.get_opt("default").await.map_err(Error::api("reading the default account"))?;
+            if found.is_some() {
+                return Ok(());
+            }
+            if let Some(manager) = &*self.controller_manager.lock() {
+                if let Some(status) = manager.exit_status() {
+                    return Err(manager.exited(status));
+                }
+                if begin.elapsed() > READY_DEADLINE {
+                    let last = format!("no default account in {namespace}");
+                    return Err(manager.not_in_time("ready", READY_DEADLINE, last));
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.tear_down();
+    }
+}
+
+/// A new directory below `target/e2e`, with this process's id in its name.
+fn unique_directory(name: &str) -> Result<PathBuf> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let name = if name.is_empty() { "cluster" } else { name };
+    let serial = NEXT.fetch_add(1, Ordering::Relaxed);
+    let path = target_directory().join("e2e").join(format!("{name}-{}-{serial}", std::process::id()));
+    // A process of the same id may have left one long ago.
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).map_err(Error::file("creating", &path))?;
+    Ok(path)
+}

@@ -1,0 +1,249 @@
+//! What can go wrong in the harness itself, each with what was attempted.
+
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+/// A failure of the harness, or of an expectation that a scenario stated through it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A program of the control plane is not where `cargo xtask tools` puts it.
+    #[error("{tool} is not in {}: run `cargo xtask tools` first (or set VMPOOL_TOOLS)", directory.display())]
+    MissingTool {
+        /// File name of the program.
+        tool: &'static str,
+        /// Where it was looked for.
+        directory: PathBuf,
+    },
+    /// One of our own programs was not built.
+    #[error("{program} is not at {}: run `cargo build -p {program}` first (or set {variable})", path.display())]
+    MissingProgram {
+        /// Name of the program, which is also its package.
+        program: &'static str,
+        /// Where it was looked for.
+        path: PathBuf,
+        /// The environment variable that names another place.
+        variable: &'static str,
+    },
+    /// `E2E_CLUSTER` names a provider that this build cannot start.
+    #[error("E2E_CLUSTER={name} is not a cluster that can be started here: only `embedded` is")]
+    UnknownProvider {
+        /// What the variable says.
+        name: String,
+    },
+    /// A child process could not be started.
+    #[error("starting {name}")]
+    Spawn {
+        /// The child's name.
+        name: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A signal could not be sent.
+    #[error("sending {signal} to {name}")]
+    Signal {
+        /// The child's name.
+        name: String,
+        /// Name of the signal.
+        signal: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A child ended although it was needed.
+    #[error("{name} ended early ({status}); the end of {}:\n{tail}", log.display())]
+    Exited {
+        /// The child's name.
+        name: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// Its whole log.
+        log: PathBuf,
+        /// The last lines of that log.
+        tail: String,
+    },
+    /// A child did not become ready, or did not end, in time.
+    #[error("{name} was not {state} after {after:?}{}; the end of {}:\n{tail}", because(last), log.display())]
+    NotInTime {
+        /// The child's name.
+        name: String,
+        /// What was waited for: `ready`, `gone`.
+        state: &'static str,
+        /// How long.
+        after: Duration,
+        /// The last answer or error seen while waiting, may be empty.
+        last: String,
+        /// Its whole log.
+        log: PathBuf,
+        /// The last lines of that log.
+        tail: String,
+    },
+    /// A file or directory of the harness could not be used.
+    #[error("{doing} {}", path.display())]
+    File {
+        /// What was attempted, such as `writing`.
+        doing: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// No free port could be had.
+    #[error("picking a free port on the loopback address")]
+    Port {
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A key or certificate could not be made.
+    #[error("making the certificate of {subject}")]
+    Certificate {
+        /// Whose.
+        subject: &'static str,
+        /// What the library said.
+        source: rcgen::Error,
+    },
+    /// A client could not be made from a kubeconfig of ours.
+    #[error("reading the kubeconfig {}", path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What the library said.
+        source: kube::config::KubeconfigError,
+    },
+    /// A manifest is not what it should be.
+    #[error("reading the manifest {origin}")]
+    Manifest {
+        /// The file, or what produced the text.
+        origin: String,
+        /// What the library said.
+        source: serde_yaml_ng::Error,
+    },
+    /// An object of a manifest has no kind or no API version.
+    #[error("an object in {origin} has no apiVersion, kind or name")]
+    Untyped {
+        /// The file, or what produced the text.
+        origin: String,
+    },
+    /// The API server refused or did not answer.
+    #[error("{doing}")]
+    Api {
+        /// What was attempted, with the object's name.
+        doing: String,
+        /// What the client said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// An object could not be written down as, or read from, JSON.
+    #[error("{doing}")]
+    Json {
+        /// What was attempted.
+        doing: String,
+        /// What the library said.
+        source: serde_json::Error,
+    },
+    /// A command of the user's (kubectl, helm) failed.
+    #[error("`{command}` failed ({status}): {stderr}")]
+    Command {
+        /// The command line.
+        command: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// What it printed as its error.
+        stderr: String,
+    },
+    /// A background task of the harness is gone.
+    #[error("{task} ended")]
+    TaskEnded {
+        /// Which one.
+        task: &'static str,
+    },
+    /// The shared cluster could not be started, which every scenario is told.
+    #[error("the shared cluster did not start: {reason}")]
+    SharedCluster {
+        /// The first error, written out.
+        reason: String,
+    },
+    /// Something expected did not happen before the deadline.
+    #[error("{what}: not so after {after:?}\nlast seen:\n{last}")]
+    Deadline {
+        /// What was expected, of which object.
+        what: String,
+        /// How long it was waited for.
+        after: Duration,
+        /// The last object or answer seen.
+        last: String,
+    },
+    /// Something that should have stayed so did not.
+    #[error("{what}: no longer so after {after:?}\nlast seen:\n{last}")]
+    DidNotHold {
+        /// What was expected to hold, of which object.
+        what: String,
+        /// How long it had held.
+        after: Duration,
+        /// The object or answer that broke it.
+        last: String,
+    },
+    /// A step went against what the scenario expects, without a wait.
+    #[error("{what}\nlast seen:\n{last}")]
+    Unexpected {
+        /// What was expected.
+        what: String,
+        /// What was seen instead.
+        last: String,
+    },
+    /// An invariant of the product was broken.
+    #[error("broken invariants:\n{}", violations.join("\n"))]
+    Invariants {
+        /// One line for each.
+        violations: Vec<String>,
+    },
+}
+
+/// A result of the harness.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// Wraps what the client said with what was attempted.
+    pub fn api(doing: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Api { doing, source: Box::new(source) }
+    }
+
+    /// Wraps what the JSON library said with what was attempted.
+    pub fn json(doing: impl Into<String>) -> impl FnOnce(serde_json::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Json { doing, source }
+    }
+
+    /// Wraps what the system said about a file.
+    pub fn file(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { doing, path, source }
+    }
+
+    /// The answer of the API server with this HTTP code, if that is what went wrong.
+    pub fn status_code(&self) -> Option<u16> {
+        match self {
+            Self::Api { source, .. } => match source.as_ref() {
+                kube::Error::Api(status) => Some(status.code),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+fn because(last: &str) -> String {
+    if last.is_empty() { String::new() } else { format!(" ({last})") }
+}
+
+/// The error and everything that caused it, on one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}

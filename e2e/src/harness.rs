@@ -1,0 +1,107 @@
+//! What all scenarios of one test binary share: a runtime and a cluster.
+//!
+//! The runtime belongs to nobody's test: the watches, connections and pumps of the shared cluster would die with
+//! the runtime of the test that happened to come first. Statics are never dropped, so the shared cluster is torn
+//! down when the process exits.
+
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::OnceCell;
+use tracing_subscriber::EnvFilter;
+
+use crate::cluster::Cluster;
+use crate::error::{Error, Result, chain};
+use crate::installation::{Installation, cluster_options};
+
+/// The provider that this build can start.
+const EMBEDDED: &str = "embedded";
+
+/// A part of the shared cluster: started once, its failure told to everybody who asks.
+type Shared<T> = OnceCell<std::result::Result<Arc<T>, String>>;
+
+static CLUSTER: Shared<Cluster> = OnceCell::const_new();
+static INSTALLATION: Shared<Installation> = OnceCell::const_new();
+
+/// The runtime of the harness. It lives as long as the process.
+pub fn runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| {
+        log_to_stderr();
+        Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .thread_name("e2e")
+            .build()
+            .expect("a process that can run tests can have a runtime")
+    })
+}
+
+/// Runs a test on the runtime of the harness.
+pub fn block_on<F: Future>(test: F) -> F::Output {
+    runtime().block_on(test)
+}
+
+/// The control plane that all scenarios share, with our CRDs and nothing else.
+///
+/// # Errors
+/// [`Error::SharedCluster`] if it did not start, to everybody who asks.
+pub async fn cluster() -> Result<Arc<Cluster>> {
+    let start = async || {
+        tear_down_at_exit();
+        check_provider()?;
+        Cluster::start(cluster_options("shared")).await
+    };
+    shared(&CLUSTER, start).await
+}
+
+/// The shared control plane with the chart's accounts and the simulator.
+///
+/// # Errors
+/// [`Error::SharedCluster`] if something of it did not start, to everybody who asks.
+pub async fn installation() -> Result<Arc<Installation>> {
+    shared(&INSTALLATION, async || Installation::onto(cluster().await?).await).await
+}
+
+async fn shared<T>(cell: &Shared<T>, start: impl AsyncFnOnce() -> Result<T>) -> Result<Arc<T>> {
+    let started =
+        cell.get_or_init(async || start().await.map(Arc::new).map_err(|error| chain(&error))).await;
+    started.clone().map_err(|reason| Error::SharedCluster { reason })
+}
+
+/// Whether `E2E_CLUSTER` asks for what we can start.
+fn check_provider() -> Result<()> {
+    match std::env::var("E2E_CLUSTER") {
+        Ok(name) if name != EMBEDDED => Err(Error::UnknownProvider { name }),
+        _ => Ok(()),
+    }
+}
+
+/// Logs of the harness, shown for failed tests or with `--nocapture`, chosen by `RUST_LOG`.
+fn log_to_stderr() {
+    // The client reports every connection that a starting API server refuses as an error.
+    const DEFAULT: &str = "warn,vmpool_e2e=info,kube_client=off";
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT));
+    // A program that has its own logs keeps them.
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+}
+
+#[expect(unsafe_code, reason = "the standard library cannot call anything when the process exits")]
+fn tear_down_at_exit() {
+    unsafe extern "C" {
+        safe fn atexit(callback: extern "C" fn()) -> std::ffi::c_int;
+    }
+    extern "C" fn tear_down() {
+        if let Some(Ok(installation)) = INSTALLATION.get() {
+            installation.tear_down();
+        }
+        if let Some(Ok(cluster)) = CLUSTER.get() {
+            cluster.tear_down();
+        }
+    }
+    // On Linux the children die with the process anyway, and only the directory would stay.
+    if atexit(tear_down) != 0 {
+        tracing::warn!("the directory of the shared cluster will stay");
+    }
+}

@@ -1,0 +1,102 @@
+//! I4: what is not the pool's business.
+
+use serde_json::{Value, json};
+
+use super::{Grounds, Violation};
+use crate::cluster::AuditEntry;
+use crate::object::{Kind, Object};
+use crate::recorder::History;
+
+/// Annotations with this prefix are the simulator's own records.
+const SIMULATOR_PREFIX: &str = "simulator.vmpool.dev/";
+
+/// Foreign objects that were changed or deleted, and disks deleted by the controller while a machine needed them.
+pub fn violations(
+    history: &History,
+    grounds: &Grounds,
+    audit: &[AuditEntry],
+    controller_user: &str,
+) -> Vec<Violation> {
+    let mut found = touched(history, grounds);
+    found.extend(needed_disks(history, audit, controller_user));
+    found
+}
+
+/// What makes an object what it is to its owner. Status and finalizers belong to the platform.
+fn essence(object: &Object) -> Value {
+    let mut annotations = object.at("/metadata/annotations").clone();
+    if let Some(map) = annotations.as_object_mut() {
+        map.retain(|key, _| !key.starts_with(SIMULATOR_PREFIX));
+    }
+    let nothing = |value: &Value| value.as_object().is_some_and(serde_json::Map::is_empty);
+    json!({
+        "labels": object.at("/metadata/labels"),
+        "annotations": if nothing(&annotations) { Value::Null } else { annotations },
+        "owners": object.at("/metadata/ownerReferences"),
+        "spec": object.at("/spec"),
+    })
+}
+
+fn touched(history: &History, grounds: &Grounds) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for change in history.changes() {
+        let Some(left) = grounds.foreign.get(change.object.uid()) else { continue };
+        // What came before the scenario's own last word on it is not judged.
+        if change.revision <= left.revision() || grounds.named.contains(left.uid()) {
+            continue;
+        }
+        let (kind, name, revision) = (change.kind.name(), left.name(), change.revision);
+        let what = if change.removed || change.object.is_terminating() {
+            format!("the foreign {kind} {name} was deleted at revision {revision}")
+        } else if essence(&change.object) != essence(left) {
+            format!(
+                "the foreign {kind} {name} was changed at revision {revision}, from {} to {}",
+                essence(left),
+                essence(&change.object)
+            )
+        } else {
+            continue;
+        };
+        // Once is enough: every later change shows the same.
+        if !found.iter().any(|known: &Violation| known.what.contains(&format!("{kind} {name} was"))) {
+            found.push(Violation { invariant: "I4", what });
+        }
+    }
+    found
+}
+
+fn needed_disks(history: &History, audit: &[AuditEntry], controller_user: &str) -> Vec<Violation> {
+    let ours = |name: &str| {
+        audit.iter().any(|entry| {
+            entry.user == controller_user
+                && entry.verb == "delete"
+                && entry.resource == Kind::Disk.plural()
+                && entry.name == name
+                && entry.is_success()
+        })
+    };
+    let mut found = Vec::new();
+    history.replay(|before, change| {
+        let disk = &change.object;
+        if change.kind != Kind::Disk || !(change.removed || disk.is_terminating()) {
+            return;
+        }
+        let was_going = before.get(Kind::Disk, disk.uid()).is_some_and(Object::is_terminating);
+        if was_going || !ours(disk.name()) {
+            return;
+        }
+        let needs = |machine: &&Object| {
+            !machine.is_terminating() && machine.disk_references().any(|name| name == disk.name())
+        };
+        if let Some(machine) = before.all(Kind::Machine).find(needs) {
+            let what = format!(
+                "the controller deleted disk {} at revision {}, which machine {} refers to",
+                disk.name(),
+                change.revision,
+                machine.name()
+            );
+            found.push(Violation { invariant: "I4", what });
+        }
+    });
+    found
+}

@@ -1,0 +1,31 @@
+//! I9: nothing is left after a pool is deleted.
+
+use std::collections::BTreeSet;
+
+use super::Violation;
+use crate::object::Kind;
+use crate::recorder::History;
+
+/// What still belongs to a pool that is gone, or to a member of one. Orphaned objects belong to nobody.
+///
+/// Ask when the garbage collector has had its time.
+pub fn violations(history: &History) -> Vec<Violation> {
+    let removed = |kind: Kind| -> BTreeSet<&str> {
+        history
+            .changes()
+            .iter()
+            .filter(|change| change.removed && change.kind == kind)
+            .map(|change| change.object.uid())
+            .collect()
+    };
+    let (pools, machines) = (removed(Kind::Pool), removed(Kind::Machine));
+    [Kind::Machine, Kind::Disk]
+        .into_iter()
+        .flat_map(|kind| history.state().all(kind).map(move |object| (kind, object)))
+        .filter(|(_, object)| pools.contains(object.owner_uid()) || machines.contains(object.owner_uid()))
+        .map(|(kind, object)| Violation {
+            invariant: "I9",
+            what: format!("{} {} outlived its owner {}", kind.name(), object.name(), object.owner_uid()),
+        })
+        .collect()
+}

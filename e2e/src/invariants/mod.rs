@@ -1,0 +1,73 @@
+//! What must hold whatever happens, as pure functions over what was recorded.
+//!
+//! | invariant | check | needs |
+//! | --- | --- | --- |
+//! | I1 no machine leaves unless named or surplus | [`removal`] | history |
+//! | I2 members never exceed what any reader could still see as desired | [`growth`] | history |
+//! | I3 a disk is mounted by one machine at a time | the simulator records it; `World::check`  reads it | |
+//! | I4 foreign objects are left alone, referenced disks are not deleted | [`foreign`] | history, audit log |
+//! | I5 an Explicit pool loses only named machines | [`removal`] | history |
+//! | I7 the controller never writes `spec.replicas` | [`writes`] | history, audit log |
+//! | I8 a settled world is told truthfully and costs no writes | [`settled`] | state, audit log |
+//! | I9 nothing is left after a pool is deleted | [`leftovers`] | history |
+//!
+//! I6 and I10 speak of addressed removal and of disk collection and come with those.
+
+pub mod foreign;
+pub mod growth;
+pub mod leftovers;
+pub mod removal;
+pub mod settled;
+pub mod writes;
+
+mod timeline;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::cluster::AuditEntry;
+use crate::object::Object;
+use crate::recorder::History;
+
+/// A broken invariant.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Violation {
+    /// Its number, such as `I1`.
+    pub invariant: &'static str,
+    /// What broke it, with the object's name and the revision of the store.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.invariant, self.what)
+    }
+}
+
+/// What the scenario itself did, which the checks must not hold against the controller.
+#[derive(Debug, Clone, Default)]
+pub struct Grounds {
+    /// UIDs of the objects that the scenario deleted by name.
+    pub named: BTreeSet<String>,
+    /// For each pool UID, how many members more a killed or paused leader may add: its requests in flight.
+    pub in_flight: BTreeMap<String, usize>,
+    /// Objects by UID that are none of the pool's business, as the scenario left them last.
+    pub foreign: BTreeMap<String, Object>,
+}
+
+/// Every violation in what was recorded so far. I3 and I8 need more than a recording and are checked apart.
+pub fn violations(
+    history: &History,
+    grounds: &Grounds,
+    audit: &[AuditEntry],
+    controller_user: &str,
+) -> Vec<Violation> {
+    let mut found = removal::violations(history, grounds);
+    found.extend(growth::violations(history, grounds));
+    found.extend(foreign::violations(history, grounds, audit, controller_user));
+    found.extend(writes::violations(history, audit, controller_user));
+    found
+}

@@ -1,0 +1,62 @@
+//! I8: a settled world is told truthfully, and nobody writes to it any more.
+
+use serde_json::Value;
+
+use super::Violation;
+use crate::cluster::AuditEntry;
+use crate::object::{GROUP, Object, POOL_UID_LABEL, TEMPLATE_HASH_LABEL};
+
+/// Where the status of a pool differs from what its members are. Empty if it tells the truth.
+pub fn lies(pool: &Object, members: &[&Object]) -> Vec<Violation> {
+    let live = || members.iter().filter(|member| !member.is_terminating());
+    let desired = count(pool.at("/spec/replicas"));
+    let ready = live().filter(|member| member.is_running()).count();
+    let hash = pool.text("/status/desiredTemplateHash");
+    let updated = live().filter(|member| member.label(TEMPLATE_HASH_LABEL) == Some(hash)).count();
+
+    let mut lies = Vec::new();
+    let mut compare = |field: &str, told: &Value, truth: String| {
+        let told = told.as_str().map_or_else(|| told.to_string(), str::to_owned);
+        if told != truth {
+            lies.push(format!("{field} is {told}, and should be {truth}"));
+        }
+    };
+    compare(
+        "status.observedGeneration",
+        pool.at("/status/observedGeneration"),
+        pool.at("/metadata/generation").to_string(),
+    );
+    compare("status.replicas", pool.at("/status/replicas"), members.len().to_string());
+    compare("status.readyReplicas", pool.at("/status/readyReplicas"), ready.to_string());
+    compare("status.updatedReplicas", pool.at("/status/updatedReplicas"), updated.to_string());
+    compare("status.selector", pool.at("/status/selector"), format!("{POOL_UID_LABEL}={}", pool.uid()));
+    compare("condition Available", status_of(pool, "Available"), truth(ready >= desired));
+    compare("condition Synced", status_of(pool, "Synced"), truth(updated == live().count()));
+    // Never left at False: present while the count differs, else absent.
+    let progressing = if members.len() == desired { "null".to_owned() } else { truth(true) };
+    compare("condition Progressing", status_of(pool, "Progressing"), progressing);
+    lies.into_iter()
+        .map(|lie| Violation { invariant: "I8", what: format!("pool {}: {lie}", pool.name()) })
+        .collect()
+}
+
+/// Writes that the controller sent although nothing had changed. Leases and events apart.
+pub fn restless(audit: &[AuditEntry], controller_user: &str) -> Vec<Violation> {
+    audit
+        .iter()
+        .filter(|entry| entry.user == controller_user && entry.group == GROUP && entry.is_write())
+        .map(|entry| Violation { invariant: "I8", what: format!("a write to a settled world: {entry}") })
+        .collect()
+}
+
+fn status_of<'a>(pool: &'a Object, condition: &str) -> &'a Value {
+    pool.condition(condition).map_or(&Value::Null, |condition| &condition["status"])
+}
+
+fn truth(holds: bool) -> String {
+    (if holds { "True" } else { "False" }).to_owned()
+}
+
+fn count(value: &Value) -> usize {
+    value.as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_default()
+}

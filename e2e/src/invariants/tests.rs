@@ -1,0 +1,301 @@
+//! Every check is shown a made-up history that breaks it, and the same history without the flaw.
+
+use jiff::{SignedDuration, Timestamp};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::object::Kind;
+use crate::recorder::Change;
+
+const CONTROLLER: &str = "system:serviceaccount:vmpool-system:vmpool-controller";
+
+/// Writes a history down, one second per change unless told otherwise.
+struct Story {
+    history: History,
+    revision: u64,
+    now: Timestamp,
+}
+
+impl Story {
+    fn new() -> Self {
+        Self { history: History::default(), revision: 0, now: Timestamp::UNIX_EPOCH }
+    }
+
+    fn later(mut self, seconds: i64) -> Self {
+        self.now += SignedDuration::from_secs(seconds);
+        self
+    }
+
+    fn write(mut self, kind: Kind, mut object: Value, removed: bool) -> Self {
+        self.revision += 1;
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        object["metadata"]["uid"] = json!(format!("uid-{name}"));
+        object["metadata"]["resourceVersion"] = json!(self.revision.to_string());
+        let object = Object::new(object);
+        self.history.push(Change { revision: self.revision, at: self.now, kind, object, removed });
+        self.later(1)
+    }
+
+    fn pool(self, replicas: i64, policy: &str) -> Self {
+        let pool = json!({
+            "metadata": { "name": "pool" }, "spec": { "replicas": replicas, "scaleDownPolicy": policy } });
+        self.write(Kind::Pool, pool, false)
+    }
+
+    fn pool_removed(self) -> Self {
+        self.write(Kind::Pool, json!({ "metadata": { "name": "pool" } }), true)
+    }
+
+    fn machine(self, name: &str) -> Self {
+        self.write(Kind::Machine, machine(name), false)
+    }
+
+    fn terminating(self, name: &str) -> Self {
+        let mut object = machine(name);
+        object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        self.write(Kind::Machine, object, false)
+    }
+
+    fn removed(self, name: &str) -> Self {
+        self.write(Kind::Machine, machine(name), true)
+    }
+
+    fn disk(self, name: &str, owner: &str, removed: bool) -> Self {
+        let owners = json!([{ "uid": format!("uid-{owner}"), "controller": true }]);
+        let disk = json!({ "metadata": { "name": name, "ownerReferences": owners }, "spec": {} });
+        self.write(Kind::Disk, disk, removed)
+    }
+
+    fn found(&self, grounds: &Grounds, audit: &[AuditEntry]) -> Vec<&'static str> {
+        violations(&self.history, grounds, audit, CONTROLLER)
+            .into_iter()
+            .map(|found| found.invariant)
+            .collect()
+    }
+}
+
+fn machine(name: &str) -> Value {
+    let owners = json!([{ "uid": "uid-pool", "controller": true }]);
+    let references = json!([{ "kind": "VirtualDisk", "name": format!("{name}-root") }]);
+    json!({
+        "metadata": { "name": name, "ownerReferences": owners }, "spec": { "blockDeviceRefs": references } })
+}
+
+fn request(verb: &str, kind: Kind, subresource: &str, name: &str, body: Value) -> AuditEntry {
+    AuditEntry {
+        at: Timestamp::UNIX_EPOCH,
+        user: CONTROLLER.to_owned(),
+        user_agent: String::new(),
+        verb: verb.to_owned(),
+        group: crate::object::GROUP.to_owned(),
+        resource: kind.plural().to_owned(),
+        subresource: subresource.to_owned(),
+        namespace: "a".to_owned(),
+        name: name.to_owned(),
+        code: 200,
+        body,
+    }
+}
+
+fn named(name: &str) -> Grounds {
+    Grounds { named: [format!("uid-{name}")].into(), ..Grounds::default() }
+}
+
+fn two_of(desired: i64, policy: &str) -> Story {
+    Story::new().pool(desired, policy).machine("a").machine("b")
+}
+
+#[rstest]
+#[case::a_machine_leaves_a_full_pool(two_of(2, "NewestFirst").terminating("b"), &["I1"])]
+#[case::a_machine_vanishes_from_a_full_pool(two_of(2, "NewestFirst").removed("b"), &["I1"])]
+#[case::the_surplus_leaves(two_of(2, "NewestFirst").pool(1, "NewestFirst").terminating("b").removed("b"), &[])]
+#[case::one_more_than_the_surplus_leaves(
+    two_of(2, "NewestFirst").pool(1, "NewestFirst").terminating("b").terminating("a"), &["I1"])]
+#[case::a_surplus_that_was_just_taken_back(
+    two_of(2, "NewestFirst").pool(1, "NewestFirst").pool(2, "NewestFirst").terminating("b"), &[])]
+#[case::a_surplus_that_was_taken_back_long_ago(
+    two_of(2, "NewestFirst").pool(1, "NewestFirst").pool(2, "NewestFirst").later(10).terminating("b"), &["I1"])]
+#[case::the_pool_goes(two_of(2, "NewestFirst").pool_removed().later(10).terminating("b"), &[])]
+#[case::the_surplus_of_an_explicit_pool_stays(two_of(2, "Explicit").pool(1, "Explicit").later(10), &[])]
+#[case::the_surplus_of_an_explicit_pool_leaves(
+    two_of(2, "Explicit").pool(1, "Explicit").later(10).terminating("b"), &["I5"])]
+fn who_may_leave(#[case] story: Story, #[case] expected: &[&str]) {
+    assert_eq!(story.found(&Grounds::default(), &[]), expected);
+}
+
+#[rstest]
+#[case("NewestFirst")]
+#[case("Explicit")]
+fn whom_the_scenario_named_may_leave(#[case] policy: &str) {
+    assert_eq!(two_of(2, policy).terminating("b").removed("b").found(&named("b"), &[]), [""; 0]);
+    assert_eq!(two_of(2, policy).terminating("b").found(&named("a"), &[]).len(), 1);
+}
+
+#[rstest]
+#[case::one_too_many(two_of(2, "NewestFirst").machine("c"), &["I2"])]
+#[case::the_place_of_a_terminating_one(two_of(2, "NewestFirst").pool(1, "NewestFirst").terminating("b").pool(2,
+    "NewestFirst").machine("c"), &["I2"])]
+#[case::the_place_of_one_that_is_gone(
+    two_of(2, "NewestFirst").pool(1, "NewestFirst").removed("b").pool(2, "NewestFirst").machine("c"), &[])]
+#[case::a_wish_that_was_just_withdrawn(
+    two_of(2, "NewestFirst").pool(3, "NewestFirst").pool(2, "NewestFirst").machine("c"), &[])]
+#[case::a_wish_that_was_withdrawn_long_ago(
+    two_of(2, "NewestFirst").pool(3, "NewestFirst").pool(2, "NewestFirst").later(10).machine("c"), &["I2"])]
+#[case::after_the_pool_went(two_of(3, "NewestFirst").pool_removed().later(10).machine("c"), &["I2"])]
+#[case::an_update_of_a_member(two_of(2, "NewestFirst").machine("b"), &[])]
+fn who_may_join(#[case] story: Story, #[case] expected: &[&str]) {
+    assert_eq!(story.found(&Grounds::default(), &[]), expected);
+}
+
+#[test]
+fn a_killed_leader_may_add_its_requests_in_flight() {
+    let grounds = Grounds { in_flight: [("uid-pool".to_owned(), 1)].into(), ..Grounds::default() };
+    assert_eq!(two_of(2, "NewestFirst").machine("c").found(&grounds, &[]), [""; 0]);
+    assert_eq!(two_of(2, "NewestFirst").machine("c").machine("d").found(&grounds, &[]), ["I2"]);
+}
+
+fn foreign(spec: &str, annotations: Value) -> Value {
+    json!({ "metadata": { "name": "theirs", "annotations": annotations }, "spec": { "class": spec } })
+}
+
+#[rstest]
+#[case::left_alone(|story: Story| story.write(Kind::Machine, foreign("x", json!({})), false), &[])]
+#[case::noted_by_the_simulator(|story: Story| {
+    story.write(Kind::Machine, foreign("x", json!({ "simulator.vmpool.dev/mount-log": "u" })), false) }, &[])]
+#[case::annotated(|story: Story| story.write(Kind::Machine, foreign("x", json!({ "a": "b" })), false), &["I4"])]
+#[case::changed(|story: Story| story.write(Kind::Machine, foreign("y", json!({})), false), &["I4"])]
+#[case::removed(|story: Story| story.write(Kind::Machine, foreign("x", json!({})), true), &["I4"])]
+fn foreign_objects_are_left_alone(#[case] then: fn(Story) -> Story, #[case] expected: &[&str]) {
+    let story = Story::new().write(Kind::Machine, foreign("x", Value::Null), false);
+    let left = story.history.state().named(Kind::Machine, "theirs").unwrap().clone();
+    let grounds = Grounds { foreign: [(left.uid().to_owned(), left)].into(), ..Grounds::default() };
+    assert_eq!(then(story).found(&grounds, &[]), expected);
+}
+
+#[test]
+fn the_controller_deletes_no_disk_that_a_machine_needs() {
+    let deleted = [request("delete", Kind::Disk, "", "a-root", Value::Null)];
+    let needed = || two_of(2, "NewestFirst").disk("a-root", "a", false).disk("a-root", "a", true);
+    assert_eq!(needed().found(&Grounds::default(), &deleted), ["I4"]);
+    assert_eq!(needed().found(&Grounds::default(), &[]), [""; 0], "somebody else deleted it");
+    let unneeded = Story::new().pool(1, "NewestFirst").disk("a-root", "a", false).disk("a-root", "a", true);
+    assert_eq!(unneeded.found(&Grounds::default(), &deleted), [""; 0]);
+}
+
+#[rstest]
+#[case::a_merge_patch("", json!({ "spec": { "replicas": 2 } }), &["I7"])]
+#[case::a_json_patch("", json!([{ "op": "replace", "path": "/spec/replicas", "value": 2 }]), &["I7"])]
+#[case::the_scale_subresource("scale", json!({ "spec": { "replicas": 2 } }), &["I7"])]
+#[case::an_annotation("", json!({ "metadata": { "annotations": { "a": "b" } } }), &[])]
+#[case::a_guard_of_a_json_patch("", json!([{ "op": "test", "path": "/spec/replicas", "value": 2 }]), &[])]
+#[case::the_status("status", json!({ "spec": { "replicas": 2 }, "status": { "replicas": 2 } }), &[])]
+fn the_controller_does_not_ask_for_replicas(
+    #[case] subresource: &str,
+    #[case] body: Value,
+    #[case] expected: &[&str],
+) {
+    let requests = [request("patch", Kind::Pool, subresource, "pool", body)];
+    assert_eq!(two_of(2, "NewestFirst").found(&Grounds::default(), &requests), expected);
+    let of_others = requests.map(|entry| AuditEntry { user: "admin".to_owned(), ..entry });
+    assert_eq!(two_of(2, "NewestFirst").found(&Grounds::default(), &of_others), [""; 0]);
+}
+
+#[test]
+fn the_controller_owns_no_replicas() {
+    let pool = |manager: &str| {
+        let fields = json!([{ "manager": manager, "fieldsV1": { "f:spec": { "f:replicas": {} } } }]);
+        let pool =
+            json!({ "metadata": { "name": "pool", "managedFields": fields }, "spec": { "replicas": 1 } });
+        Story::new().write(Kind::Pool, pool, false)
+    };
+    assert_eq!(pool("vmpool-controller").found(&Grounds::default(), &[]), ["I7"]);
+    assert_eq!(pool("kubectl-create").found(&Grounds::default(), &[]), [""; 0]);
+}
+
+fn told(change: impl FnOnce(&mut Value)) -> Vec<Violation> {
+    let mut pool = json!({
+        "metadata": { "name": "pool", "uid": "u", "generation": 4 },
+        "spec": { "replicas": 2 },
+        "status": {
+            "observedGeneration": 4, "replicas": 2, "readyReplicas": 1, "updatedReplicas": 2,
+            "desiredTemplateHash": "h", "selector": "vmpool.virtualization.deckhouse.io/pool-uid=u",
+            "conditions": [{ "type": "Available", "status": "False" }, { "type": "Synced", "status": "True" }],
+        },
+    });
+    change(&mut pool);
+    let member = |phase: &str| {
+        let labels = json!({ TEMPLATE_HASH: "h" });
+        Object::new(json!({ "metadata": { "name": phase, "labels": labels }, "status": { "phase": phase } }))
+    };
+    let members = [member("Running"), member("Stopped")];
+    settled::lies(&Object::new(pool), &members.iter().collect::<Vec<_>>())
+}
+
+const TEMPLATE_HASH: &str = crate::object::TEMPLATE_HASH_LABEL;
+
+#[test]
+fn a_true_status_is_no_lie() {
+    assert_eq!(told(|_| {}), []);
+}
+
+#[rstest]
+#[case::of_an_old_generation("/status/observedGeneration", json!(3))]
+#[case::that_counts_too_many("/status/replicas", json!(3))]
+#[case::that_leaves_out_a_counter("/status/readyReplicas", Value::Null)]
+#[case::that_counts_a_stopped_one_as_ready("/status/readyReplicas", json!(2))]
+#[case::of_another_revision("/status/updatedReplicas", json!(1))]
+#[case::that_selects_nothing("/status/selector", json!("a=b"))]
+#[case::that_says_available("/status/conditions/0/status", json!("True"))]
+#[case::that_says_not_synced("/status/conditions/1/status", json!("False"))]
+#[case::that_is_still_progressing("/status/conditions/0/type", json!("Progressing"))]
+fn a_status_lies(#[case] pointer: &str, #[case] value: Value) {
+    let found = told(|pool| *pool.pointer_mut(pointer).unwrap() = value);
+    assert!(!found.is_empty());
+    assert!(found.iter().all(|lie| lie.invariant == "I8"), "{found:?}");
+}
+
+#[test]
+fn a_settled_world_costs_no_writes() {
+    let write = request("patch", Kind::Pool, "status", "pool", Value::Null);
+    assert_eq!(settled::restless(std::slice::from_ref(&write), CONTROLLER).len(), 1);
+    let lease = AuditEntry { group: "coordination.k8s.io".to_owned(), ..write.clone() };
+    let read = AuditEntry { verb: "get".to_owned(), ..write.clone() };
+    let simulator = AuditEntry { user: "simulator".to_owned(), ..write };
+    assert_eq!(settled::restless(&[lease, read, simulator], CONTROLLER), []);
+}
+
+#[test]
+fn what_outlives_its_pool_is_found() {
+    let going = two_of(2, "NewestFirst").disk("a-root", "a", false).pool_removed();
+    assert_eq!(
+        leftovers::violations(&going.history).len(),
+        2,
+        "two machines; the disk's machine still exists"
+    );
+    let half = going.removed("a").removed("b");
+    assert_eq!(leftovers::violations(&half.history).len(), 1, "the disk");
+    let gone = half.disk("a-root", "a", true);
+    assert_eq!(leftovers::violations(&gone.history), []);
+}
+
+#[test]
+fn orphans_belong_to_nobody() {
+    let orphan = json!({ "metadata": { "name": "a" }, "spec": {} });
+    let story = Story::new().pool(1, "NewestFirst").machine("a").write(Kind::Machine, orphan, false);
+    assert_eq!(leftovers::violations(&story.pool_removed().history), []);
+}
+
+#[test]
+fn changes_that_arrive_late_are_judged_in_the_order_of_the_store() {
+    let mut told = Story::new().pool(1, "NewestFirst").machine("a").pool(2, "NewestFirst").machine("b");
+    assert_eq!(told.found(&Grounds::default(), &[]), [""; 0]);
+    // The watch of the machines was faster than the watch of the pools.
+    let mut late = History::default();
+    for revision in [1, 2, 4, 3] {
+        let change = told.history.changes().iter().find(|change| change.revision == revision).unwrap();
+        late.push(change.clone());
+    }
+    told.history = late;
+    assert_eq!(told.found(&Grounds::default(), &[]), [""; 0]);
+}

@@ -1,0 +1,29 @@
+//! Asking a child's health endpoints.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// How long one answer may take.
+const DEADLINE: Duration = Duration::from_secs(2);
+
+/// The HTTP code and body of `GET path` on a loopback port, or why there is none.
+pub(super) async fn get(port: u16, path: &str) -> Result<(u16, String), String> {
+    match tokio::time::timeout(DEADLINE, exchange(port, path)).await {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(_elapsed) => Err(format!("no answer in {DEADLINE:?}")),
+    }
+}
+
+async fn exchange(port: u16, path: &str) -> std::io::Result<(u16, String)> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+    // HTTP/1.0, so that the end of the answer is the end of the connection.
+    let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    let code = answer.split_ascii_whitespace().nth(1).and_then(|code| code.parse().ok()).unwrap_or_default();
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    Ok((code, body.to_owned()))
+}

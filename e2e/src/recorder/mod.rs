@@ -1,0 +1,217 @@
+//! Watches a namespace from the start of a scenario and remembers everything.
+//!
+//! One watch per kind feeds one [`History`]. Scenarios wait on it instead of polling: a condition is looked at
+//! after every change, so that a state that lasted only a moment is seen, too.
+
+mod history;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, TryStreamExt};
+use jiff::Timestamp;
+use kube::Client;
+use kube::api::{DynamicObject, ListParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+pub use history::{Change, History, State};
+
+use crate::error::{Error, Result};
+use crate::object::{Kind, Object};
+
+/// How long the watches may lag behind the store on a busy machine.
+const CATCH_UP_DEADLINE: Duration = Duration::from_secs(30);
+
+/// A silently dropped watch is noticed after at most this time, in seconds.
+const WATCH_TIMEOUT_SECONDS: u32 = 30;
+
+/// Records what happens in one namespace until it is dropped.
+pub struct Recorder {
+    client: Client,
+    namespace: String,
+    history: Arc<Mutex<History>>,
+    changed: watch::Receiver<u64>,
+    _tasks: Vec<AbortOnDropHandle<()>>,
+}
+
+impl Recorder {
+    /// Begins to watch, and returns once everything that exists is known.
+    ///
+    /// # Errors
+    /// [`Error::Api`], [`Error::Deadline`].
+    pub async fn start(client: Client, namespace: &str) -> Result<Self> {
+        let history = Arc::new(Mutex::new(History::default()));
+        let (notify, changed) = watch::channel(0);
+        let notify = Arc::new(notify);
+        let tasks = Kind::RECORDED.map(|kind| {
+            let sink = Sink { kind, history: history.clone(), notify: notify.clone() };
+            let task = follow(client.clone(), namespace.to_owned(), sink);
+            AbortOnDropHandle::new(tokio::spawn(task))
+        });
+        let recorder =
+            Self { client, namespace: namespace.to_owned(), history, changed, _tasks: tasks.into() };
+        recorder.catch_up().await?;
+        Ok(recorder)
+    }
+
+    /// The history so far. The guard must not be held across an await.
+    pub fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock()
+    }
+
+    /// A copy of what is stored now, as far as the watches have shown it.
+    pub fn state(&self) -> State {
+        self.history.lock().state().clone()
+    }
+
+    /// Tells when something has changed since the receiver looked last.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.clone()
+    }
+
+    /// Waits until everything that is stored at this moment has been recorded.
+    ///
+    /// # Errors
+    /// [`Error::Api`] if a list fails, [`Error::Deadline`] if the watches lag too far behind.
+    pub async fn catch_up(&self) -> Result<()> {
+        let mut changes = self.changes();
+        for kind in [Kind::Pool, Kind::Machine, Kind::Disk] {
+            let (revision, listed) = self.list(kind).await?;
+            let begin = Instant::now();
+            while !self.has_seen(kind, revision, &listed) {
+                let left = CATCH_UP_DEADLINE.saturating_sub(begin.elapsed());
+                match tokio::time::timeout(left, changes.changed()).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) => return Err(Error::TaskEnded { task: "the recorder" }),
+                    Err(_elapsed) => {
+                        return Err(Error::Deadline {
+                            what: format!("the watch of {} shows what a list shows", kind.plural()),
+                            after: CATCH_UP_DEADLINE,
+                            last: format!("revision {revision}, {} objects", listed.len()),
+                        });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The revision of a list, and the revision of each object by UID.
+    async fn list(&self, kind: Kind) -> Result<(u64, BTreeMap<String, u64>)> {
+        let list = kind
+            .api(self.client.clone(), &self.namespace)
+            .list_metadata(&ListParams::default())
+            .await
+            .map_err(Error::api(format!("listing the {} of {}", kind.plural(), self.namespace)))?;
+        let parse =
+            |revision: Option<String>| revision.and_then(|text| text.parse().ok()).unwrap_or_default();
+        let objects = list
+            .items
+            .into_iter()
+            .filter_map(|object| Some((object.metadata.uid?, parse(object.metadata.resource_version))));
+        Ok((parse(list.metadata.resource_version), objects.collect()))
+    }
+
+    fn has_seen(&self, kind: Kind, revision: u64, listed: &BTreeMap<String, u64>) -> bool {
+        let history = self.history.lock();
+        let state = history.state();
+        let everything_listed_is_known = listed.iter().all(|(uid, &at)| {
+            // Gone again since the list, which shows only in the past.
+            state.get(kind, uid).map_or_else(|| history.was_removed(uid), |known| known.revision() >= at)
+        });
+        let everything_gone_is_known =
+            state.all(kind).all(|known| listed.contains_key(known.uid()) || known.revision() > revision);
+        everything_listed_is_known && everything_gone_is_known
+    }
+}
+
+/// Where one watch puts what it sees.
+struct Sink {
+    kind: Kind,
+    history: Arc<Mutex<History>>,
+    notify: Arc<watch::Sender<u64>>,
+}
+
+impl Sink {
+    fn stored(&self, object: Object) {
+        let mut history = self.history.lock();
+        // A relist repeats what is known.
+        let known = history.state().get(self.kind, object.uid()).map(Object::revision);
+        if known.is_none_or(|known| known < object.revision()) {
+            history.push(self.change(object.revision(), object, false));
+        }
+    }
+
+    fn removed(&self, object: Object) {
+        // The watch shows the last state under the revision of the removal.
+        self.history.lock().push(self.change(object.revision(), object, true));
+    }
+
+    /// After a relist: what is not in the list went while nobody watched.
+    fn relisted(&self, listed: &BTreeSet<String>, revision: u64) {
+        let mut history = self.history.lock();
+        let gone: Vec<Object> =
+            history.state().all(self.kind).filter(|object| !listed.contains(object.uid())).cloned().collect();
+        for object in gone {
+            let revision = revision.max(object.revision());
+            history.push(self.change(revision, object, true));
+        }
+    }
+
+    fn change(&self, revision: u64, object: Object, removed: bool) -> Change {
+        Change { revision, at: Timestamp::now(), kind: self.kind, object, removed }
+    }
+
+    fn notify(&self) {
+        self.notify.send_modify(|count| *count += 1);
+    }
+}
+
+/// Follows one kind for ever. The watcher reconnects and relists by itself.
+async fn follow(client: Client, namespace: String, sink: Sink) {
+    let api = sink.kind.api(client, &namespace);
+    let config = watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS);
+    let mut stream = watcher(api, config).default_backoff().boxed();
+    let mut listed = BTreeSet::new();
+    let mut newest = 0;
+    loop {
+        match stream.try_next().await {
+            Ok(None) => return,
+            Ok(Some(event)) => receive(event, &sink, &mut listed, &mut newest),
+            // The backoff is in the stream; a restarted API server is a scenario of ours.
+            Err(error) => tracing::debug!(kind = sink.kind.plural(), %error, "the watch broke"),
+        }
+    }
+}
+
+fn receive(
+    event: watcher::Event<DynamicObject>,
+    sink: &Sink,
+    listed: &mut BTreeSet<String>,
+    newest: &mut u64,
+) {
+    let read = |object: DynamicObject| Object::try_from(object).ok();
+    match event {
+        watcher::Event::Init => {
+            listed.clear();
+            return;
+        }
+        watcher::Event::InitApply(object) | watcher::Event::Apply(object) => {
+            let Some(object) = read(object) else { return };
+            listed.insert(object.uid().to_owned());
+            *newest = object.revision().max(*newest);
+            sink.stored(object);
+        }
+        watcher::Event::Delete(object) => {
+            let Some(object) = read(object) else { return };
+            *newest = object.revision().max(*newest);
+            sink.removed(object);
+        }
+        watcher::Event::InitDone => sink.relisted(listed, *newest),
+    }
+    sink.notify();
+}

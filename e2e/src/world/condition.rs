@@ -1,0 +1,179 @@
+//! What a scenario can wait for: named predicates over a pool and what belongs to it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::object::{Kind, Object};
+use crate::recorder::State;
+
+/// A pool and everything around it at one moment.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// All objects of the namespace.
+    pub state: &'a State,
+    /// The pool's UID.
+    pub uid: &'a str,
+}
+
+impl<'a> View<'a> {
+    /// The pool, while it exists.
+    pub fn pool(self) -> Option<&'a Object> {
+        self.state.get(Kind::Pool, self.uid)
+    }
+
+    /// Machines that the pool controls, terminating ones included, in the order of their names.
+    pub fn members(self) -> Vec<&'a Object> {
+        self.state.members(self.uid)
+    }
+
+    /// Members whose deletion was not accepted yet.
+    pub fn live(self) -> impl Iterator<Item = &'a Object> {
+        self.members().into_iter().filter(|member| !member.is_terminating())
+    }
+
+    /// Disks that the pool or one of its members controls.
+    pub fn disks(self) -> Vec<&'a Object> {
+        let mut disks: Vec<_> = self.state.owned_by(Kind::Disk, self.uid).collect();
+        for member in self.members() {
+            disks.extend(self.state.owned_by(Kind::Disk, member.uid()));
+        }
+        disks
+    }
+
+    /// Events about the pool.
+    pub fn events(self) -> impl Iterator<Item = &'a Object> {
+        let uid = self.uid;
+        self.state.all(Kind::Event).filter(move |event| event.text("/involvedObject/uid") == uid)
+    }
+}
+
+/// Something that is or is not so, with words for the failure.
+#[derive(Clone)]
+pub struct Condition {
+    text: String,
+    holds: Arc<dyn Fn(View<'_>) -> bool + Send + Sync>,
+}
+
+impl Condition {
+    /// A condition of the scenario's own. `text` completes "expected ...".
+    pub fn new(text: impl Into<String>, holds: impl Fn(View<'_>) -> bool + Send + Sync + 'static) -> Self {
+        Self { text: text.into(), holds: Arc::new(holds) }
+    }
+
+    /// Whether it is so.
+    pub fn holds(&self, view: View<'_>) -> bool {
+        (self.holds)(view)
+    }
+
+    /// Both at the same moment.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let text = format!("{self} and {other}");
+        Self::new(text, move |view| self.holds(view) && other.holds(view))
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// The opposite.
+pub fn not(condition: Condition) -> Condition {
+    Condition::new(format!("not {condition}"), move |view| !condition.holds(view))
+}
+
+/// The pool is stored.
+pub fn exists() -> Condition {
+    Condition::new("the pool", |view| view.pool().is_some())
+}
+
+/// The pool has these counts in its status, for the generation that is stored: `status.readyReplicas` and
+/// `status.replicas` are both `count`, so no member is starting, surplus or terminating.
+pub fn ready_replicas(count: i64) -> Condition {
+    Condition::new(format!("{count} ready replicas and no other"), move |view| {
+        view.pool().is_some_and(|pool| {
+            pool.number("/status/observedGeneration") == pool.number("/metadata/generation")
+                && pool.number("/status/readyReplicas") == Some(count)
+                && pool.number("/status/replicas") == Some(count)
+        })
+    })
+}
+
+/// A number in the pool's status, such as `replicas`.
+pub fn status(field: &str, value: i64) -> Condition {
+    let pointer = format!("/status/{field}");
+    Condition::new(format!("status.{field} of {value}"), move |view| {
+        view.pool().is_some_and(|pool| pool.number(&pointer) == Some(value))
+    })
+}
+
+/// The pool's condition of this type has this status (`True`, `False`) and reason.
+pub fn condition(condition_type: &str, status: &str, reason: &str) -> Condition {
+    let (condition_type, status, reason) = (condition_type.to_owned(), status.to_owned(), reason.to_owned());
+    Condition::new(format!("condition {condition_type}={status}/{reason}"), move |view| {
+        let found = view.pool().and_then(|pool| pool.condition(&condition_type));
+        found.is_some_and(|found| found["status"] == status.as_str() && found["reason"] == reason.as_str())
+    })
+}
+
+/// The pool has no condition of this type.
+pub fn no_condition(condition_type: &str) -> Condition {
+    let condition_type = condition_type.to_owned();
+    Condition::new(format!("no condition {condition_type}"), move |view| {
+        view.pool().is_some_and(|pool| pool.condition(&condition_type).is_none())
+    })
+}
+
+/// So many machines are controlled by the pool, terminating ones included.
+pub fn members(count: usize) -> Condition {
+    Condition::new(format!("{count} members"), move |view| view.members().len() == count)
+}
+
+/// So many machines are controlled by the pool and not terminating.
+pub fn live_members(count: usize) -> Condition {
+    Condition::new(format!("{count} live members"), move |view| view.live().count() == count)
+}
+
+/// So many members are terminating.
+pub fn terminating(count: usize) -> Condition {
+    Condition::new(format!("{count} terminating members"), move |view| {
+        view.members().iter().filter(|member| member.is_terminating()).count() == count
+    })
+}
+
+/// So many live members are in a phase.
+pub fn in_phase(phase: &str, count: usize) -> Condition {
+    let phase = phase.to_owned();
+    Condition::new(format!("{count} members in phase {phase}"), move |view| {
+        view.live().filter(|member| member.phase() == phase).count() == count
+    })
+}
+
+/// So many disks are controlled by the pool or its members.
+pub fn disks(count: usize) -> Condition {
+    Condition::new(format!("{count} disks"), move |view| view.disks().len() == count)
+}
+
+/// There is an event of this reason about the pool.
+pub fn event(reason: &str) -> Condition {
+    let reason = reason.to_owned();
+    Condition::new(format!("an event {reason}"), move |view| {
+        view.events().any(|event| event.text("/reason") == reason)
+    })
+}
+
+/// A machine of this UID exists, terminating or not.
+pub fn has_machine(machine: &Object) -> Condition {
+    let (uid, name) = (machine.uid().to_owned(), machine.name().to_owned());
+    Condition::new(format!("machine {name}"), move |view| view.state.get(Kind::Machine, &uid).is_some())
+}
+
+/// The machine of this UID is in a phase.
+pub fn machine_phase(machine: &Object, phase: &str) -> Condition {
+    let (uid, name, phase) = (machine.uid().to_owned(), machine.name().to_owned(), phase.to_owned());
+    Condition::new(format!("machine {name} in phase {phase}"), move |view| {
+        view.state.get(Kind::Machine, &uid).is_some_and(|machine| machine.phase() == phase)
+    })
+}

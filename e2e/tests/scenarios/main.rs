@@ -1,0 +1,2 @@
+//! Scenarios.
+mod cluster;

@@ -1,0 +1,116 @@
+//! The gates as they stand for one process.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::gate::{Feature, Stage};
+use crate::parse::{self, GROUPS, ParseError};
+use crate::registry::Registry;
+
+/// A registry with a user's wishes applied. It does not change while the process runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FeatureGates {
+    registry: Registry,
+    /// One entry for every gate of the registry.
+    enabled: BTreeMap<&'static str, bool>,
+}
+
+impl FeatureGates {
+    /// Every gate of `registry` at its default.
+    pub fn defaults(registry: &Registry) -> Self {
+        let enabled = registry.gates().iter().map(|gate| (gate.name, gate.default)).collect();
+        Self { registry: registry.clone(), enabled }
+    }
+
+    /// Reads `A=true,B=false` over the defaults of `registry`.
+    ///
+    /// As in Kubernetes, the last of several values for one name counts, and `AllAlpha` or `AllBeta` set the gates of
+    /// that stage which are not named themselves, wherever they stand; locked gates they leave alone. A locked gate may
+    /// be named with the value that it has anyway.
+    ///
+    /// # Errors
+    /// [`ParseError`], in one line that says what to write instead.
+    pub fn parse(registry: &Registry, text: &str) -> Result<Self, ParseError> {
+        let mut groups: BTreeMap<&str, bool> = BTreeMap::new();
+        let mut named: BTreeMap<&'static str, bool> = BTreeMap::new();
+        for (name, value) in parse::entries(text) {
+            let group = GROUPS.iter().find(|(group, _)| *group == name);
+            let gate = registry.get(name);
+            if group.is_none() && gate.is_none() {
+                return Err(registry.unknown(name));
+            }
+            let value = value.ok_or_else(|| ParseError::MissingValue { gate: name.to_owned() })?;
+            let value = parse::boolean(name, value)?;
+            if let Some((group, _)) = group {
+                groups.insert(group, value);
+            }
+            if let Some(gate) = gate {
+                named.insert(gate.name, value);
+            }
+        }
+        let mut gates = Self::defaults(registry);
+        for gate in registry.gates() {
+            let group =
+                GROUPS.iter().find(|(_, stage)| *stage == gate.stage).and_then(|(name, _)| groups.get(name));
+            let value = match named.get(gate.name) {
+                Some(value) if gate.locked && *value != gate.default => {
+                    return Err(ParseError::Locked { gate: gate.name, locked_to: gate.default });
+                }
+                Some(value) => *value,
+                None if gate.locked => gate.default,
+                None => group.copied().unwrap_or(gate.default),
+            };
+            gates.enabled.insert(gate.name, value);
+        }
+        Ok(gates)
+    }
+
+    /// Whether `feature` is on; off if its gate is not in the registry.
+    pub fn enabled(&self, feature: Feature) -> bool {
+        self.enabled_by_name(feature.name()).unwrap_or(false)
+    }
+
+    /// Whether the gate of this name is on; `None` if there is no such gate.
+    pub fn enabled_by_name(&self, name: &str) -> Option<bool> {
+        self.enabled.get(name).copied()
+    }
+
+    /// What a user should hear at start about the gates that were set: those that will go away.
+    pub fn warnings(&self) -> Vec<String> {
+        let set = self.registry.gates().iter().filter(|gate| self.enabled[gate.name] != gate.default);
+        set.filter_map(|gate| match gate.stage {
+            Stage::Ga => Some(format!("feature gate `{}` is GA and will go away; do not set it", gate.name)),
+            Stage::Deprecated => Some(format!("feature gate `{}` is deprecated and will go away", gate.name)),
+            Stage::Alpha | Stage::Beta => None,
+        })
+        .collect()
+    }
+}
+
+/// The defaults of this build, or of the open build if the attributes of this one are wrong.
+impl Default for FeatureGates {
+    fn default() -> Self {
+        Self::defaults(&Registry::of_this_build().unwrap_or_else(|_| Registry::known()))
+    }
+}
+
+/// Reads a value of `--feature-gates` with the gates of this build.
+impl FromStr for FeatureGates {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        Self::parse(&Registry::of_this_build()?, text)
+    }
+}
+
+/// Every gate with its value, in the syntax of the flag.
+impl fmt::Display for FeatureGates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (name, enabled)) in self.enabled.iter().enumerate() {
+            let comma = if place == 0 { "" } else { "," };
+            write!(f, "{comma}{name}={enabled}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+//! The syntax `A=true,B=false`, as Kubernetes components read it.
+
+use crate::gate::Stage;
+
+/// Names that stand for all gates of a stage.
+pub(crate) const GROUPS: [(&str, Stage); 2] = [("AllAlpha", Stage::Alpha), ("AllBeta", Stage::Beta)];
+
+/// Why the value of `--feature-gates` cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// No gate has this name.
+    #[error("unknown feature gate `{gate}`{}; known gates: {known}", hint(*nearest))]
+    Unknown {
+        /// The name.
+        gate: String,
+        /// The gate whose spelling is near enough to be meant.
+        nearest: Option<&'static str>,
+        /// All names, separated by commas.
+        known: String,
+    },
+    /// The gate is locked to the other value.
+    #[error("feature gate `{gate}` is locked to {locked_to} in this build and cannot be set to {}", !locked_to)]
+    Locked {
+        /// The name.
+        gate: &'static str,
+        /// The only value it can have.
+        locked_to: bool,
+    },
+    /// The value is not a bool.
+    #[error("feature gate `{gate}` has the value `{value}`: write {gate}=true or {gate}=false")]
+    NotABool {
+        /// The name.
+        gate: String,
+        /// The value.
+        value: String,
+    },
+    /// There is no value.
+    #[error("feature gate `{gate}` has no value: write {gate}=true or {gate}=false")]
+    MissingValue {
+        /// The name.
+        gate: String,
+    },
+}
+
+fn hint(nearest: Option<&str>) -> String {
+    nearest.map(|name| format!(", did you mean `{name}`?")).unwrap_or_default()
+}
+
+/// The names in `text` with the values behind their `=`; blank entries, such as after a last comma, are none.
+pub(crate) fn entries(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+    text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(|entry| {
+        match entry.split_once('=') {
+            Some((name, value)) => (name.trim(), Some(value.trim())),
+            None => (entry, None),
+        }
+    })
+}
+
+/// Reads a bool in all spellings that Kubernetes takes.
+pub(crate) fn boolean(gate: &str, value: &str) -> Result<bool, ParseError> {
+    match value {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err(ParseError::NotABool { gate: gate.to_owned(), value: value.to_owned() }),
+    }
+}

@@ -1,0 +1,110 @@
+//! Which gates exist, and what this build or edition lets users do with them.
+
+use std::fmt::Write as _;
+
+use crate::gate::{Feature, Gate, KNOWN};
+use crate::parse::{self, ParseError};
+
+/// Environment variable that, when this crate is compiled, changes attributes of gates: see
+/// [`Registry::with_attributes`] for its syntax.
+const BUILD_ATTRIBUTES: Option<&str> = option_env!("VMPOOL_GATE_ATTRIBUTES");
+
+/// The suffix of a value that locks a gate to it.
+const LOCK: &str = ":locked";
+
+/// A set of gates with distinct names, in alphabetical order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registry {
+    gates: Vec<Gate>,
+}
+
+impl Registry {
+    /// The gates of vmpool with the attributes of the open build.
+    pub fn known() -> Self {
+        Self::new(KNOWN.iter().copied())
+    }
+
+    /// The gates of vmpool with the attributes that were given when this crate was compiled.
+    ///
+    /// # Errors
+    /// [`ParseError`] if those attributes are wrong; such a build is useless and should say so when it starts.
+    pub fn of_this_build() -> Result<Self, ParseError> {
+        Self::known().with_attributes(BUILD_ATTRIBUTES.unwrap_or_default())
+    }
+
+    /// A registry of `gates`; of two with the same name the last counts.
+    pub fn new(gates: impl IntoIterator<Item = Gate>) -> Self {
+        let mut registry = Self { gates: Vec::new() };
+        for gate in gates {
+            match registry.gates.binary_search_by_key(&gate.name, |gate| gate.name) {
+                Ok(same) => registry.gates[same] = gate,
+                Err(place) => registry.gates.insert(place, gate),
+            }
+        }
+        registry
+    }
+
+    /// The same gates, with the default and the lock of `feature` as an edition wants them.
+    #[must_use]
+    pub fn with(mut self, feature: Feature, default: bool, locked: bool) -> Self {
+        for gate in self.gates.iter_mut().filter(|gate| gate.name == feature.name()) {
+            (gate.default, gate.locked) = (default, locked);
+        }
+        self
+    }
+
+    /// The same gates, with attributes as `text` says: `Name=true` or `Name=false` sets a default that users may change,
+    /// `Name=true:locked` and `Name=false:locked` one that they may not. Entries are separated by commas.
+    ///
+    /// # Errors
+    /// [`ParseError`] for an unknown gate or a wrong value. Locks do not matter here: this is what sets them.
+    pub fn with_attributes(mut self, text: &str) -> Result<Self, ParseError> {
+        for (name, value) in parse::entries(text) {
+            let value = value.ok_or_else(|| ParseError::MissingValue { gate: name.to_owned() })?;
+            let (value, locked) = value.strip_suffix(LOCK).map_or((value, false), |value| (value, true));
+            let default = parse::boolean(name, value)?;
+            match self.gates.iter_mut().find(|gate| gate.name == name) {
+                Some(gate) => (gate.default, gate.locked) = (default, locked),
+                None => return Err(self.unknown(name)),
+            }
+        }
+        Ok(self)
+    }
+
+    /// All gates, in alphabetical order.
+    pub fn gates(&self) -> &[Gate] {
+        &self.gates
+    }
+
+    /// The gate of this name.
+    pub fn get(&self, name: &str) -> Option<&Gate> {
+        self.gates.iter().find(|gate| gate.name == name)
+    }
+
+    /// What `--help` says about the flag: its syntax, then each gate with stage, default and meaning.
+    pub fn help_text(&self) -> String {
+        let mut text = String::from(
+            "Features to turn on or off, as in `A=true,B=false`. AllAlpha and AllBeta set every gate of that stage that \
+             is neither named nor locked. Gates:",
+        );
+        for Gate { name, stage, default, locked, since, description } in &self.gates {
+            let state = if *locked { "locked to" } else { "default" };
+            // A String takes every write.
+            let _ = write!(text, "\n  {name} ({stage} since {since}, {state} {default}): {description}");
+        }
+        text
+    }
+
+    pub(crate) fn unknown(&self, name: &str) -> ParseError {
+        let names: Vec<_> = parse::GROUPS.iter().map(|(group, _)| *group).chain(self.names()).collect();
+        ParseError::Unknown {
+            gate: name.to_owned(),
+            nearest: crate::spelling::nearest(name, &names),
+            known: names.join(", "),
+        }
+    }
+
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.gates.iter().map(|gate| gate.name)
+    }
+}

@@ -1,0 +1,28 @@
+//! Guessing which name was meant.
+
+/// The candidate nearest to `name`, regardless of case, if it is near enough to be meant: a third of it may differ.
+pub(crate) fn nearest(name: &str, candidates: &[&'static str]) -> Option<&'static str> {
+    let wanted = name.to_lowercase();
+    let (distance, candidate) = candidates
+        .iter()
+        .map(|candidate| (edits(&wanted, &candidate.to_lowercase()), *candidate))
+        .min_by_key(|(distance, _)| *distance)?;
+    (distance <= candidate.len() / 3).then_some(candidate)
+}
+
+/// The Levenshtein distance: how many characters must be added, removed or replaced.
+fn edits(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    // Distances from the part of `from` read so far to each beginning of `to`.
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (read, letter) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = read + 1;
+        for (column, other) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *other);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}

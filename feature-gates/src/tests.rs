@@ -1,0 +1,176 @@
+use rstest::rstest;
+
+use super::*;
+
+const fn gate(name: &'static str, stage: Stage, default: bool, locked: bool) -> Gate {
+    Gate { name, stage, default, locked, since: "0.1", description: "Something" }
+}
+
+fn registry() -> Registry {
+    Registry::new([
+        gate("Fresh", Stage::Alpha, false, false),
+        gate("Young", Stage::Alpha, false, false),
+        gate("Barred", Stage::Alpha, false, true),
+        gate("Granted", Stage::Alpha, true, true),
+        gate("Ripe", Stage::Beta, true, false),
+        gate("Done", Stage::Ga, true, false),
+        gate("Old", Stage::Deprecated, false, false),
+    ])
+}
+
+fn on(text: &str) -> Vec<&'static str> {
+    let gates = FeatureGates::parse(&registry(), text).unwrap();
+    let registry = registry();
+    registry
+        .gates()
+        .iter()
+        .map(|gate| gate.name)
+        .filter(|name| gates.enabled_by_name(name) == Some(true))
+        .collect()
+}
+
+#[rstest]
+#[case::nothing_said_gives_the_defaults("", &["Done", "Granted", "Ripe"])]
+#[case::a_gate_is_turned_on("Fresh=true", &["Done", "Fresh", "Granted", "Ripe"])]
+#[case::a_gate_is_turned_off("Ripe=false", &["Done", "Granted"])]
+#[case::blanks_and_a_last_comma_do_not_matter(" Fresh = true , Ripe=false,", &["Done", "Fresh", "Granted"])]
+#[case::all_spellings_of_a_bool("Fresh=1,Young=T,Ripe=F,Done=0", &["Fresh", "Granted", "Young"])]
+#[case::the_last_value_counts("Fresh=true,Fresh=false,Young=false,Young=true", &["Done", "Granted", "Ripe", "Young"])]
+#[case::all_alpha_leaves_locked_gates_alone("AllAlpha=true", &["Done", "Fresh", "Granted", "Ripe", "Young"])]
+#[case::all_alpha_off_leaves_locked_gates_alone("AllAlpha=false", &["Done", "Granted", "Ripe"])]
+#[case::a_named_gate_beats_all_alpha_before_it("AllAlpha=true,Fresh=false", &["Done", "Granted", "Ripe", "Young"])]
+#[case::a_named_gate_beats_all_alpha_after_it("Fresh=false,AllAlpha=true", &["Done", "Granted", "Ripe", "Young"])]
+#[case::a_locked_gate_may_get_the_value_it_has("Granted=true,Barred=false", &["Done", "Granted", "Ripe"])]
+#[case::all_beta_means_beta_only("AllBeta=false", &["Done", "Granted"])]
+#[case::the_last_all_alpha_counts("AllAlpha=true,AllAlpha=false", &["Done", "Granted", "Ripe"])]
+fn values(#[case] text: &str, #[case] expected: &[&str]) {
+    assert_eq!(on(text), expected);
+}
+
+#[rstest]
+#[case::a_misspelt_gate(
+    "Frsh=true",
+    "unknown feature gate `Frsh`, did you mean `Fresh`?; known gates: AllAlpha, AllBeta, Barred, Done, Fresh, Granted, Old, Ripe, Young"
+)]
+#[case::a_gate_in_the_wrong_case(
+    "allalpha=true",
+    "unknown feature gate `allalpha`, did you mean `AllAlpha`?; known gates: AllAlpha, AllBeta, Barred, Done, Fresh, Granted, Old, Ripe, Young"
+)]
+#[case::a_gate_like_no_other(
+    "Teleport=true",
+    "unknown feature gate `Teleport`; known gates: AllAlpha, AllBeta, Barred, Done, Fresh, Granted, Old, Ripe, Young"
+)]
+#[case::an_unknown_gate_without_value(
+    "Teleport",
+    "unknown feature gate `Teleport`; known gates: AllAlpha, AllBeta, Barred, Done, Fresh, Granted, Old, Ripe, Young"
+)]
+#[case::a_gate_locked_off(
+    "Barred=true",
+    "feature gate `Barred` is locked to false in this build and cannot be set to true"
+)]
+#[case::a_gate_locked_on(
+    "Granted=false",
+    "feature gate `Granted` is locked to true in this build and cannot be set to false"
+)]
+#[case::no_bool("Fresh=yes", "feature gate `Fresh` has the value `yes`: write Fresh=true or Fresh=false")]
+#[case::an_empty_value("Fresh=", "feature gate `Fresh` has the value ``: write Fresh=true or Fresh=false")]
+#[case::no_value("Fresh", "feature gate `Fresh` has no value: write Fresh=true or Fresh=false")]
+#[case::no_bool_for_a_group(
+    "AllAlpha=on",
+    "feature gate `AllAlpha` has the value `on`: write AllAlpha=true or AllAlpha=false"
+)]
+fn errors(#[case] text: &str, #[case] expected: &str) {
+    assert_eq!(FeatureGates::parse(&registry(), text).unwrap_err().to_string(), expected);
+}
+
+#[test]
+fn the_pool_gate_is_alpha_off_and_unlocked_in_the_open_build() {
+    let known = Registry::known();
+    let gate = known.get("VirtualMachinePool").unwrap();
+    assert_eq!((gate.stage, gate.default, gate.locked), (Stage::Alpha, false, false));
+    assert!(!FeatureGates::defaults(&known).enabled(Feature::VirtualMachinePool));
+    assert!(
+        FeatureGates::parse(&known, "VirtualMachinePool=true").unwrap().enabled(Feature::VirtualMachinePool)
+    );
+}
+
+#[rstest]
+#[case::off_and_unlocked(false, false, "VirtualMachinePool=true", Some(true))]
+#[case::off_and_locked(false, true, "VirtualMachinePool=true", None)]
+#[case::off_and_locked_to_alpha(false, true, "AllAlpha=true", Some(false))]
+#[case::on_and_locked(true, true, "", Some(true))]
+#[case::on_and_locked_against_off(true, true, "VirtualMachinePool=false", None)]
+fn an_edition_sets_the_attributes(
+    #[case] default: bool,
+    #[case] locked: bool,
+    #[case] text: &str,
+    #[case] enabled: Option<bool>,
+) {
+    let edition = Registry::known().with(Feature::VirtualMachinePool, default, locked);
+    let gates = FeatureGates::parse(&edition, text);
+    assert_eq!(gates.ok().map(|gates| gates.enabled(Feature::VirtualMachinePool)), enabled);
+}
+
+#[rstest]
+#[case::default_on("VirtualMachinePool=true", true, false)]
+#[case::locked_on("VirtualMachinePool=true:locked", true, true)]
+#[case::locked_off("VirtualMachinePool=false:locked", false, true)]
+#[case::untouched("", false, false)]
+fn a_build_sets_the_attributes(#[case] text: &str, #[case] default: bool, #[case] locked: bool) {
+    let build = Registry::known().with_attributes(text).unwrap();
+    assert_eq!(build, Registry::known().with(Feature::VirtualMachinePool, default, locked));
+}
+
+#[rstest]
+#[case::an_unknown_gate("Pool=true")]
+#[case::a_wrong_lock("VirtualMachinePool=true:shut")]
+#[case::no_value("VirtualMachinePool")]
+fn a_build_with_wrong_attributes_is_refused(#[case] text: &str) {
+    assert!(Registry::known().with_attributes(text).is_err());
+}
+
+#[test]
+fn a_feature_without_a_gate_is_off() {
+    assert!(!FeatureGates::defaults(&registry()).enabled(Feature::VirtualMachinePool));
+}
+
+#[test]
+fn every_feature_has_its_gate() {
+    assert!(Registry::known().get(Feature::VirtualMachinePool.name()).is_some());
+}
+
+#[test]
+fn of_two_gates_with_one_name_the_last_counts() {
+    let registry =
+        Registry::new([gate("Twin", Stage::Alpha, false, false), gate("Twin", Stage::Beta, true, false)]);
+    assert_eq!(registry.gates(), [gate("Twin", Stage::Beta, true, false)]);
+}
+
+#[test]
+fn what_is_displayed_reads_back() {
+    let gates = FeatureGates::parse(&registry(), "AllAlpha=true,Ripe=false").unwrap();
+    let text = gates.to_string();
+    assert_eq!(text, "Barred=false,Done=true,Fresh=true,Granted=true,Old=false,Ripe=false,Young=true");
+    assert_eq!(FeatureGates::parse(&registry(), &text).unwrap(), gates);
+}
+
+#[test]
+fn gates_that_will_go_away_are_warned_about_when_set() {
+    let warnings = |text| FeatureGates::parse(&registry(), text).unwrap().warnings();
+    assert_eq!(warnings("Fresh=true,Ripe=false"), Vec::<String>::new());
+    assert_eq!(
+        warnings("Done=false,Old=true"),
+        [
+            "feature gate `Done` is GA and will go away; do not set it",
+            "feature gate `Old` is deprecated and will go away"
+        ]
+    );
+}
+
+#[test]
+fn help_lists_each_gate_with_stage_and_default() {
+    let help = registry().help_text();
+    assert!(help.contains("\n  Fresh (ALPHA since 0.1, default false): Something"), "{help}");
+    assert!(help.contains("\n  Granted (ALPHA since 0.1, locked to true): Something"), "{help}");
+    assert!(help_text().contains("\n  VirtualMachinePool (ALPHA since 0.1, default false): Pools"));
+}

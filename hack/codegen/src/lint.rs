@@ -1,0 +1,61 @@
+//! What every CRD of ours must have, beyond what the API server asks for.
+//!
+//! `kubectl explain` shall say something about every field, and a refused manifest shall come back with a text
+//! that a person wrote.
+
+use serde_yaml_ng::Value;
+
+use crate::schema::{Crd, fields, properties, rules, sequence};
+
+#[cfg(test)]
+mod tests;
+
+/// What is wrong with a CRD, one line each, starting with its source file.
+pub(crate) fn problems(crd: &Crd) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut report = |path: &str, text: &str| problems.push(format!("{}: {path}: {text}", crd.source));
+
+    let expected = format!("{}.{}", crd.plural(), crd.text("spec.group"));
+    if crd.name() != expected {
+        report("metadata.name", &format!("must be {expected}"));
+    }
+    check_description(crd.schema(), "(root)", &mut report);
+    check_required(crd.schema(), "(root)", &mut report);
+    for field in fields(crd.schema()) {
+        // The API server describes metadata itself.
+        if field.path != "metadata" {
+            check_description(field.schema, &field.path, &mut report);
+        }
+        check_required(field.schema, &field.path, &mut report);
+        if let Some(items) = field.schema.get("items") {
+            check_required(items, &format!("{}[]", field.path), &mut report);
+        }
+        if field.schema["type"] == "array" && field.schema.get("x-kubernetes-list-type").is_none() {
+            // Server-side apply needs to know who owns an entry.
+            report(&field.path, "say x-kubernetes-list-type");
+        }
+    }
+    for rule in rules(crd.schema()) {
+        if rule.rule.get("message").and_then(Value::as_str).is_none_or(str::is_empty) {
+            report(&rule.path, "a rule has no message");
+        }
+    }
+    problems
+}
+
+fn check_description(schema: &Value, path: &str, report: &mut impl FnMut(&str, &str)) {
+    match schema.get("description").and_then(Value::as_str) {
+        None | Some("") => report(path, "has no description"),
+        Some(text) if !text.ends_with('.') => report(path, "the description is not a sentence, it lacks a period"),
+        Some(text) if text.contains(['<', '[']) => report(path, "the description has brackets, which break the Rust docs"),
+        Some(_) => {}
+    }
+}
+
+fn check_required(schema: &Value, path: &str, report: &mut impl FnMut(&str, &str)) {
+    for name in sequence(schema.get("required")).iter().filter_map(Value::as_str) {
+        if !properties(schema).any(|(property, _)| property == name) {
+            report(path, &format!("requires {name}, which it does not have"));
+        }
+    }
+}

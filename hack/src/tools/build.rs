@@ -1,0 +1,80 @@
+//! The builds themselves.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::catalogue::{Module, Tool};
+use super::disk::{self, MIB};
+use super::go::Go;
+use super::monitor;
+use super::stamp::{self, Key};
+
+/// What one compiled package takes in Go's cache and in its scratch folder; measured on a cold build of Kubernetes.
+const BYTES_PER_PACKAGE: u64 = MIB + MIB / 2;
+
+/// What one linked program takes: once in the scratch folder, once in its place.
+const BYTES_PER_TOOL: u64 = 100 * MIB;
+
+/// What the sources of one module take when none is downloaded yet.
+const BYTES_OF_SOURCES: u64 = 700 * MIB;
+
+/// Builds the tools one after another, each with its stamp.
+pub(super) fn all(
+    go: &Go,
+    module: &Module,
+    tools: &[&Tool],
+    flags: &str,
+    output: &Path,
+    key: &Key,
+) -> Result<()> {
+    if !go.module_cache.join("cache/download").join(module.main).exists() {
+        disk::require(
+            &go.module_cache,
+            BYTES_OF_SOURCES,
+            &format!("downloading the sources of {}", module.name),
+        )?;
+    }
+    let stale = stale_packages(go, module, tools, flags, output)?;
+    let purpose = format!("building {}", module.name);
+    let programs = BYTES_PER_TOOL * tools.len() as u64;
+    disk::require(&go.build_cache, BYTES_PER_PACKAGE * stale as u64 + programs, &purpose)?;
+    disk::require(&std::env::temp_dir(), BYTES_PER_TOOL * 2, &purpose)?;
+    disk::require(output, programs, &purpose)?;
+
+    for tool in tools {
+        one(go, module, tool, flags, output)?;
+        stamp::write(output, tool.file, key)?;
+    }
+    Ok(())
+}
+
+/// How many packages of these tools are not in Go's cache. Downloads what is missing of their sources on the way.
+fn stale_packages(go: &Go, module: &Module, tools: &[&Tool], flags: &str, output: &Path) -> Result<usize> {
+    let mut list = go.command();
+    list.args(["list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", "-ldflags", flags]);
+    list.args(tools.iter().map(|tool| tool.package));
+    let title = format!("sources of {}", module.name);
+    let stale = monitor::run(&mut list, &title, &output.join("sources.log"), |progress| {
+        format!("downloading, {} modules so far", progress.downloaded)
+    })?;
+    Ok(stale.lines().filter(|line| !line.is_empty()).count())
+}
+
+fn one(go: &Go, module: &Module, tool: &Tool, flags: &str, output: &Path) -> Result<()> {
+    let total = stale_packages(go, module, &[tool], flags, output)?;
+    // The program appears under its name only when it is whole; a running copy of the old one keeps its file.
+    let unfinished = output.join(format!("{}.unfinished", tool.file));
+    let mut build = go.command();
+    build.args(["build", "-v", "-ldflags", flags, "-o"]).arg(&unfinished).arg(tool.package);
+    monitor::run(&mut build, tool.name, &output.join(format!("{}.log", tool.file)), |progress| {
+        if progress.compiled < total {
+            format!("compiling, {} of {total} packages", progress.compiled)
+        } else {
+            "linking".to_owned()
+        }
+    })?;
+    let place = output.join("bin").join(tool.file);
+    fs::rename(&unfinished, &place).with_context(|| format!("moving {} into its place", place.display()))
+}

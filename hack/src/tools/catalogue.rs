@@ -1,0 +1,151 @@
+//! Which programs there are, and the version flags that each is linked with.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// One folder below `hack/tools`, with a go.mod of its own.
+#[derive(Debug)]
+pub(super) struct Module {
+    /// The folder's name.
+    pub(super) name: &'static str,
+    /// The Go module whose version the programs carry.
+    pub(super) main: &'static str,
+    /// The programs, in the order in which they are built.
+    pub(super) tools: &'static [Tool],
+    /// Go variables that carry the version, as `(variable, what of the version it holds)`.
+    versions: &'static [(&'static str, Part)],
+}
+
+/// One program.
+#[derive(Debug)]
+pub(super) struct Tool {
+    /// What people call it.
+    pub(super) name: &'static str,
+    /// Its file name below `bin`: the one that `go build` itself would choose.
+    pub(super) file: &'static str,
+    /// Its main package, as go.mod's `tool` lines name it.
+    pub(super) package: &'static str,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Whole,
+    Major,
+    Minor,
+}
+
+/// Every module. A test compares the programs with the `tool` lines of each go.mod.
+pub(super) const MODULES: &[Module] = &[
+    Module {
+        name: "control-plane",
+        main: "k8s.io/kubernetes",
+        tools: &[
+            Tool { name: "etcd", file: "server", package: "go.etcd.io/etcd/server/v3" },
+            Tool {
+                name: "kube-apiserver",
+                file: "kube-apiserver",
+                package: "k8s.io/kubernetes/cmd/kube-apiserver",
+            },
+            Tool {
+                name: "kube-controller-manager",
+                file: "kube-controller-manager",
+                package: "k8s.io/kubernetes/cmd/kube-controller-manager",
+            },
+            Tool { name: "kubectl", file: "kubectl", package: "k8s.io/kubernetes/cmd/kubectl" },
+        ],
+        // Clients parse these; a build without them calls itself v0.0.0-master.
+        versions: &[
+            ("k8s.io/component-base/version.gitVersion", Part::Whole),
+            ("k8s.io/component-base/version.gitMajor", Part::Major),
+            ("k8s.io/component-base/version.gitMinor", Part::Minor),
+            ("k8s.io/client-go/pkg/version.gitVersion", Part::Whole),
+        ],
+    },
+    Module {
+        name: "helm",
+        main: "helm.sh/helm/v4",
+        tools: &[Tool { name: "helm", file: "helm", package: "helm.sh/helm/v4/cmd/helm" }],
+        versions: &[("helm.sh/helm/v4/internal/version.version", Part::Whole)],
+    },
+];
+
+impl Module {
+    /// The value of `-ldflags`: no symbol tables (they double the size), and the version that the program reports.
+    ///
+    /// # Errors
+    /// When go.mod does not require the main module, or not in a `vMAJOR.MINOR.PATCH` version.
+    pub(super) fn link_flags(&self, pins: &Pins) -> Result<String> {
+        let version =
+            pins.version(self.main).with_context(|| format!("go.mod does not require {}", self.main))?;
+        let mut parts = version.trim_start_matches('v').split('.');
+        let (Some(major), Some(minor), Some(_)) = (parts.next(), parts.next(), parts.next()) else {
+            anyhow::bail!("{} {version} is not a version like v1.2.3", self.main);
+        };
+        let mut flags = String::from("-s -w");
+        for (variable, part) in self.versions {
+            let value = match part {
+                Part::Whole => version,
+                Part::Major => major,
+                Part::Minor => minor,
+            };
+            flags.push_str(" -X ");
+            flags.push_str(variable);
+            flags.push('=');
+            flags.push_str(value);
+        }
+        Ok(flags)
+    }
+}
+
+/// What a go.mod pins, as far as building needs it.
+#[derive(Debug)]
+pub(super) struct Pins {
+    /// The `go` line: the oldest Go that may build the module.
+    pub(super) go: String,
+    text: String,
+}
+
+impl Pins {
+    /// # Errors
+    /// When the file cannot be read or has no `go` line.
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        Self::parse(text).with_context(|| format!("{} has no go line", path.display()))
+    }
+
+    /// `None` without a `go` line.
+    pub(super) fn parse(text: String) -> Option<Self> {
+        let go = text.lines().find_map(|line| line.strip_prefix("go "))?.trim().to_owned();
+        Some(Self { go, text })
+    }
+
+    /// The version that the module is required in. Replacements have an arrow, and are not looked at.
+    pub(super) fn version(&self, module: &str) -> Option<&str> {
+        self.text.lines().find_map(|line| {
+            let mut words = line.trim().trim_start_matches("require ").split_whitespace();
+            (words.next() == Some(module))
+                .then(|| words.next())
+                .flatten()
+                .filter(|word| word.starts_with('v'))
+        })
+    }
+
+    /// The packages of the `tool` lines, sorted.
+    #[cfg(test)]
+    pub(super) fn tools(&self) -> Vec<&str> {
+        let mut block = false;
+        let mut tools = Vec::new();
+        for line in self.text.lines().map(str::trim) {
+            match line {
+                "tool (" => block = true,
+                ")" => block = false,
+                _ if block => tools.push(line),
+                _ => tools.extend(line.strip_prefix("tool ")),
+            }
+        }
+        tools.sort_unstable();
+        tools
+    }
+}

@@ -1,0 +1,30 @@
+//! Is there room for a build? A full disk in the middle of one gives pages of errors, this gives one line.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+/// One mebibyte, in bytes.
+pub(super) const MIB: u64 = 1 << 20;
+
+/// # Errors
+/// When the file system that holds (or would hold) `path` has less than `needed` bytes free.
+pub(super) fn require(path: &Path, needed: u64, purpose: &str) -> Result<()> {
+    let existing = path.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/"));
+    let stat = rustix::fs::statvfs(existing)
+        .with_context(|| format!("asking for the free space of {}", existing.display()))?;
+    judge(stat.f_bavail.saturating_mul(stat.f_frsize), needed, purpose, path)
+}
+
+/// The decision, apart from the asking.
+pub(super) fn judge(free: u64, needed: u64, purpose: &str, path: &Path) -> Result<()> {
+    if free < needed {
+        bail!(
+            "not enough disk space: {purpose} needs about {} MiB in {}, {} MiB are free",
+            needed.div_ceil(MIB),
+            path.display(),
+            free / MIB
+        );
+    }
+    Ok(())
+}

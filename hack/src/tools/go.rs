@@ -1,0 +1,105 @@
+//! The Go toolchain: is it there, is it new enough, and how it is run.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+/// Build flags that do not depend on the module. Set whole, so that a user's own GOFLAGS (or `go env -w`) neither
+/// breaks the build nor changes what the stamp stands for.
+pub(super) const GOFLAGS: &str = "-mod=readonly -trimpath -buildvcs=false";
+
+/// A Go toolchain that is new enough for one module.
+#[derive(Debug)]
+pub(super) struct Go {
+    /// As Go says it: `go1.26.8`.
+    pub(super) version: String,
+    /// What it builds for: `linux/amd64`.
+    pub(super) platform: String,
+    /// Where it keeps compiled packages.
+    pub(super) build_cache: PathBuf,
+    /// Where it keeps downloaded modules.
+    pub(super) module_cache: PathBuf,
+    source: PathBuf,
+}
+
+impl Go {
+    /// Asks the Go on PATH about itself, in the module's folder: Go 1.21 and newer can fetch the version that go.mod
+    /// wants, and tells here whether it did.
+    ///
+    /// # Errors
+    /// When there is no Go, or it is older than `wanted`.
+    pub(super) fn find(source: &Path, wanted: &str) -> Result<Self> {
+        let asked = ["GOVERSION", "GOHOSTOS", "GOHOSTARCH", "GOCACHE", "GOMODCACHE"];
+        let output = match command(source).arg("env").arg("-json").args(asked).output() {
+            Ok(output) => output,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                bail!("Go is missing: install Go {wanted} or newer and put it on PATH")
+            }
+            Err(error) => return Err(error).context("starting go"),
+        };
+        if !output.status.success() {
+            let text = String::from_utf8_lossy(&output.stderr);
+            bail!(
+                "Go {wanted} or newer is needed; the one on PATH says: {}",
+                text.lines().last().unwrap_or_default()
+            );
+        }
+        let answers: Value = serde_json::from_slice(&output.stdout).context("reading what `go env` says")?;
+        let answer = |name: &str| answers[name].as_str().unwrap_or_default().to_owned();
+        let version = answer("GOVERSION");
+        if !is_at_least(&version, wanted) {
+            bail!("Go is too old: {version} is on PATH, {wanted} or newer is needed");
+        }
+        Ok(Self {
+            version,
+            platform: format!("{}/{}", answer("GOHOSTOS"), answer("GOHOSTARCH")),
+            build_cache: answer("GOCACHE").into(),
+            module_cache: answer("GOMODCACHE").into(),
+            source: source.to_owned(),
+        })
+    }
+
+    /// A toolchain that nobody runs.
+    #[cfg(test)]
+    pub(super) fn stub(version: &str) -> Self {
+        let nowhere = PathBuf::new();
+        Self {
+            version: version.to_owned(),
+            platform: "linux/amd64".to_owned(),
+            build_cache: nowhere.clone(),
+            module_cache: nowhere.clone(),
+            source: nowhere,
+        }
+    }
+
+    /// A go command in the module's folder.
+    pub(super) fn command(&self) -> Command {
+        command(&self.source)
+    }
+}
+
+fn command(source: &Path) -> Command {
+    let mut command = Command::new("go");
+    command
+        .current_dir(source)
+        .env("GOFLAGS", GOFLAGS)
+        .env("GOWORK", "off")
+        .env("CGO_ENABLED", "0")
+        // The programs run here, whatever the caller cross-compiles for.
+        .env_remove("GOOS")
+        .env_remove("GOARCH");
+    command
+}
+
+/// Compares `go1.26.8` with `1.26.0`, number by number; what is not a number (`rc1`, `devel`) counts as zero.
+pub(super) fn is_at_least(version: &str, wanted: &str) -> bool {
+    numbers(version.trim_start_matches("go")) >= numbers(wanted)
+}
+
+fn numbers(version: &str) -> [u32; 3] {
+    let mut parts = version.split(['.', ' ', '-']).map(|part| part.parse().unwrap_or(0));
+    std::array::from_fn(|_| parts.next().unwrap_or(0))
+}

@@ -1,0 +1,107 @@
+//! Runs a long command quietly, says every few seconds how far it is, and shows the end of its log if it fails.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// How often a long command says that it is alive.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// How much of a log is shown after a failure.
+const TAIL: usize = 20;
+
+/// Counts what `go` writes to its standard error.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// Modules whose download began.
+    pub(super) downloaded: usize,
+    /// Packages whose compilation began.
+    pub(super) compiled: usize,
+    /// Everything else: warnings and errors.
+    pub(super) messages: Vec<String>,
+}
+
+impl Progress {
+    /// Takes one line of `go build -v` or of `go list`.
+    pub(super) fn take(&mut self, line: &str) {
+        if line.starts_with("go: downloading ") {
+            self.downloaded += 1;
+        } else if line.is_empty() || line.contains([' ', '\t', ':', '#']) {
+            self.messages.push(line.to_owned());
+        } else {
+            // `-v` names the packages that it compiles, one on a line; an import path has none of those characters.
+            self.compiled += 1;
+        }
+    }
+}
+
+/// Runs `command`, writes its standard error to `log`, and shows `describe` every few seconds. Returns its output.
+///
+/// # Errors
+/// When it cannot be started or fails; in the second case the end of the log was shown.
+pub(super) fn run(
+    command: &mut Command,
+    title: &str,
+    log: &Path,
+    describe: impl Fn(&Progress) -> String,
+) -> Result<String> {
+    let begun = Instant::now();
+    let mut file = File::create(log).with_context(|| format!("creating {}", log.display()))?;
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("starting {}", command.get_program().to_string_lossy()))?;
+    let (sender, lines) = channel();
+    let stderr = child.stderr.take().context("a piped standard error is missing")?;
+    let reader = thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    // A second thread, for a pipe that nobody reads would stop the child when it is full.
+    let stdout = child.stdout.take().context("a piped standard output is missing")?;
+    let output = thread::spawn(move || std::io::read_to_string(stdout));
+
+    let mut progress = Progress::default();
+    let mut next = begun + INTERVAL;
+    loop {
+        match lines.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Ok(line) => {
+                writeln!(file, "{line}").with_context(|| format!("writing {}", log.display()))?;
+                progress.take(&line);
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if Instant::now() >= next {
+            eprintln!("  {title}: {}, {}", describe(&progress), elapsed(begun));
+            next = Instant::now() + INTERVAL;
+        }
+    }
+    let status = child.wait().with_context(|| format!("waiting for {title}"))?;
+    reader.join().ok().with_context(|| format!("reading the log of {title}"))?;
+    let output = output.join().ok().with_context(|| format!("reading the output of {title}"))?;
+    if !status.success() {
+        for line in &progress.messages[progress.messages.len().saturating_sub(TAIL)..] {
+            eprintln!("  | {line}");
+        }
+        bail!("{title} failed ({status}); the whole log is {}", log.display());
+    }
+    output.with_context(|| format!("reading the output of {title}"))
+}
+
+/// How long ago that was, for people: `42s`, `3m07s`.
+pub(crate) fn elapsed(since: Instant) -> String {
+    let seconds = since.elapsed().as_secs();
+    if seconds < 60 { format!("{seconds}s") } else { format!("{}m{:02}s", seconds / 60, seconds % 60) }
+}

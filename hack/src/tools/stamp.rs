@@ -1,0 +1,57 @@
+//! When a program is up to date.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use sha2::{Digest, Sha256};
+
+use super::go::{GOFLAGS, Go};
+
+/// Stands for everything that a build depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Key(String);
+
+impl Key {
+    /// # Errors
+    /// When go.mod or go.sum cannot be read.
+    pub(super) fn of(mod_file: &Path, sum_file: &Path, flags: &str, go: &Go) -> Result<Self> {
+        let mut hash = Sha256::new();
+        for path in [mod_file, sum_file] {
+            let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+            // The length keeps the end of one input apart from the beginning of the next.
+            hash.update(bytes.len().to_le_bytes());
+            hash.update(bytes);
+        }
+        for text in [GOFLAGS, flags, &go.version, &go.platform] {
+            hash.update(text.len().to_le_bytes());
+            hash.update(text);
+        }
+        let hex = hash.finalize().iter().fold(String::new(), |mut hex, byte| {
+            write!(hex, "{byte:02x}").expect("writing to a String does not fail");
+            hex
+        });
+        Ok(Self(hex))
+    }
+}
+
+/// Whether the program is there and was built under this key.
+pub(super) fn is_current(output: &Path, tool: &str, key: &Key) -> bool {
+    output.join("bin").join(tool).is_file()
+        && fs::read_to_string(file(output, tool)).is_ok_and(|text| text.trim() == key.0)
+}
+
+/// Notes that the program was built under this key. To be called when it is in its place, so that a build that
+/// was interrupted leaves no stamp.
+///
+/// # Errors
+/// When the stamp cannot be written.
+pub(super) fn write(output: &Path, tool: &str, key: &Key) -> Result<()> {
+    let path = file(output, tool);
+    fs::write(&path, format!("{}\n", key.0)).with_context(|| format!("writing {}", path.display()))
+}
+
+fn file(output: &Path, tool: &str) -> PathBuf {
+    output.join(format!("{tool}.stamp"))
+}

@@ -1,0 +1,49 @@
+//! What CI runs: every check, one after another, with its time, and all failures at the end.
+//!
+//! The order is for people first (what takes a second comes first), then for the compiler: clippy and the docs
+//! share what they know of the dependencies, and the programs that the later steps run come out of the same build
+//! as the tests. The tests come last, so that the test runner has the last word when all is well.
+
+pub(crate) mod hygiene;
+mod report;
+mod steps;
+#[cfg(test)]
+mod tests;
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use self::report::Report;
+use self::steps::{Outcome, STEPS};
+use crate::workspace::Workspace;
+
+/// Runs all steps.
+///
+/// # Errors
+/// When a step failed; all of them were listed, each with the command that repeats it.
+pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+    let mut report = Report::default();
+    for step in STEPS {
+        if let Some(failed) = step.needs.iter().find(|name| !report.passed(name)) {
+            report.skipped(step, &format!("needs {failed}"));
+            continue;
+        }
+        eprintln!("\n==> {}: {}", step.name, step.command);
+        let begun = Instant::now();
+        match (step.run)(workspace) {
+            Ok(Outcome::Passed) => report.succeeded(step, begun.elapsed()),
+            Ok(Outcome::Left(reason)) => report.left_out(step, reason),
+            Err(error) => report.failed(step, begun.elapsed(), &error),
+        }
+    }
+    let failures = report.failures();
+    if failures.is_empty() {
+        return Ok(());
+    }
+    eprintln!("\nFailed, with the commands that repeat them:");
+    for line in &failures {
+        eprintln!("  {line}");
+    }
+    bail!("{} of {} steps failed", failures.len(), STEPS.len())
+}

@@ -1,0 +1,163 @@
+//! Tests that prove nothing: ignored ones, and files that no module declares.
+//!
+//! Sources are read line by line, as rustfmt leaves them; there is no need for a parser.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::workspace::Workspace;
+
+/// Folders of a package that hold Rust sources.
+const SOURCES: &[&str] = &["src", "tests", "examples", "benches"];
+
+/// # Errors
+/// One error after all that was found was listed.
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    let mut found = Vec::new();
+    for (package, roots) in packages(workspace)? {
+        let files = SOURCES
+            .iter()
+            .map(|folder| rust_files(&package.join(folder)))
+            .collect::<Result<Vec<_>>>()?
+            .concat();
+        for file in &files {
+            let text = read(file)?;
+            found.extend(
+                ignored(&text).into_iter().map(|line| format!("{}:{line}: an ignored test", file.display())),
+            );
+        }
+        let declared = declared(&roots)?;
+        let lost = files.iter().filter(|file| !declared.contains(*file));
+        found.extend(lost.map(|file| format!("{}: no module declares this file", file.display())));
+    }
+    if found.is_empty() {
+        return Ok(());
+    }
+    for line in &found {
+        eprintln!("  {line}");
+    }
+    bail!("{} places hold tests that prove nothing", found.len())
+}
+
+/// The packages of the workspace: folder, and the root files of their targets.
+fn packages(workspace: &Workspace) -> Result<Vec<(PathBuf, Vec<PathBuf>)>> {
+    let output = workspace
+        .cargo()
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .output()
+        .context("starting cargo metadata")?;
+    if !output.status.success() {
+        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let metadata: Value = serde_json::from_slice(&output.stdout).context("reading cargo metadata")?;
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let path = |value: &Value| value.as_str().map(PathBuf::from);
+    Ok(list(&metadata["packages"])
+        .iter()
+        .filter_map(|package| {
+            let folder = path(&package["manifest_path"])?.parent()?.to_owned();
+            let roots =
+                list(&package["targets"]).iter().filter_map(|target| path(&target["src_path"])).collect();
+            Some((folder, roots))
+        })
+        .collect())
+}
+
+/// Every Rust file below a folder that need not exist.
+fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("listing {}", folder.display()))? {
+        let path = entry.with_context(|| format!("listing {}", folder.display()))?.path();
+        if path.is_dir() {
+            files.extend(rust_files(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The root files and all that they declare, directly or not.
+pub(super) fn declared(roots: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
+    let mut declared = BTreeSet::new();
+    let mut open: Vec<(PathBuf, bool)> = roots.iter().map(|root| (root.clone(), true)).collect();
+    while let Some((file, is_root)) = open.pop() {
+        if !declared.insert(file.clone()) {
+            continue;
+        }
+        let parent = file.parent().unwrap_or(Path::new(""));
+        // `main.rs`, `lib.rs` and `mod.rs` have their modules beside them, all others in a folder of their name.
+        let own = is_root || file.file_name().is_some_and(|name| name == "mod.rs");
+        let folder = if own { parent.to_owned() } else { file.with_extension("") };
+        for module in modules(&read(&file)?) {
+            let places = match &module {
+                Module::Named(name) => {
+                    vec![folder.join(format!("{name}.rs")), folder.join(name).join("mod.rs")]
+                }
+                Module::At(path) => vec![parent.join(path)],
+            };
+            open.extend(places.into_iter().filter(|place| place.is_file()).map(|place| (place, false)));
+        }
+    }
+    Ok(declared)
+}
+
+/// A module whose text is in another file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Module {
+    /// `mod name;`
+    Named(String),
+    /// `#[path = "..."] mod name;`
+    At(String),
+}
+
+/// The modules that a file declares.
+pub(super) fn modules(text: &str) -> Vec<Module> {
+    let mut path = None;
+    let mut modules = Vec::new();
+    for line in text.lines().map(str::trim) {
+        if let Some(value) = line.strip_prefix("#[path = \"").and_then(|rest| rest.strip_suffix("\"]")) {
+            path = Some(value.to_owned());
+            continue;
+        }
+        if line.starts_with("#[") {
+            continue;
+        }
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let name = match words.as_slice() {
+            ["mod", name, ..] | [_, "mod", name, ..] | [_, _, "mod", name, ..] => name.strip_suffix(';'),
+            _ => None,
+        };
+        let attribute = path.take();
+        if let Some(name) = name.filter(|_| !line.starts_with("//")) {
+            modules.push(attribute.map_or_else(|| Module::Named(name.to_owned()), Module::At));
+        }
+    }
+    modules
+}
+
+/// The numbers of the lines that ignore a test: by attribute, or in the head of a documentation example.
+pub(super) fn ignored(text: &str) -> Vec<usize> {
+    let ignores = |line: &str| {
+        let attribute =
+            line.starts_with("#[ignore") || (line.starts_with("#[cfg_attr(") && line.contains(", ignore"));
+        let example = ["/// ```", "//! ```"]
+            .iter()
+            .filter_map(|fence| line.strip_prefix(fence))
+            .any(|head| head.contains("ignore"));
+        attribute || example
+    };
+    text.lines().enumerate().filter(|(_, line)| ignores(line.trim())).map(|(index, _)| index + 1).collect()
+}
+
+fn read(file: &Path) -> Result<String> {
+    fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))
+}

@@ -1,0 +1,129 @@
+//! The steps themselves.
+
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::hygiene;
+use crate::chart;
+use crate::tools::{self, Selection};
+use crate::workspace::{Workspace, built, succeed};
+
+/// One check.
+#[derive(Debug)]
+pub(super) struct Step {
+    /// What to call it.
+    pub(super) name: &'static str,
+    /// What a person types to repeat it.
+    pub(super) command: &'static str,
+    /// Steps without which it would only repeat their failure.
+    pub(super) needs: &'static [&'static str],
+    /// What it does.
+    pub(super) run: fn(&Workspace) -> Result<Outcome>,
+}
+
+impl Step {
+    /// Whether it is the last of [`STEPS`].
+    pub(super) fn is_last(&self) -> bool {
+        STEPS.last().is_some_and(|last| last.name == self.name)
+    }
+}
+
+/// What became of a step that did not fail.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// All is well.
+    Passed,
+    /// It does not apply on this machine, for this reason.
+    Left(&'static str),
+}
+
+/// All steps, in their order.
+pub(super) const STEPS: &[Step] = &[
+    Step {
+        name: "format",
+        command: "cargo fmt --all --check",
+        needs: &[],
+        run: |workspace| cargo(workspace, &["fmt", "--all", "--check"]),
+    },
+    Step {
+        name: "hygiene",
+        command: "cargo xtask hygiene",
+        needs: &[],
+        run: |workspace| hygiene::check(workspace).map(|()| Outcome::Passed),
+    },
+    Step { name: "dependencies", command: "cargo deny check", needs: &[], run: dependencies },
+    Step {
+        name: "tools",
+        command: "cargo xtask tools",
+        needs: &[],
+        run: |workspace| tools::ensure(workspace, Selection::All).map(|()| Outcome::Passed),
+    },
+    Step {
+        name: "clippy",
+        command: "cargo clippy --workspace --all-targets -- -D warnings",
+        needs: &[],
+        run: |workspace| {
+            cargo(workspace, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+        },
+    },
+    Step {
+        name: "docs",
+        command: "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps",
+        needs: &[],
+        run: |workspace| {
+            succeed(
+                workspace
+                    .cargo()
+                    .args(["doc", "--workspace", "--no-deps"])
+                    .env("RUSTDOCFLAGS", "-D warnings"),
+            )?;
+            Ok(Outcome::Passed)
+        },
+    },
+    Step {
+        name: "build",
+        // The same targets and the same features as the tests have, so that nothing is built twice; and the programs
+        // that the end-to-end tests start, which `cargo test` alone builds only for their own packages' tests.
+        command: "cargo build --workspace --bins --tests --examples",
+        needs: &[],
+        run: |workspace| cargo(workspace, &["build", "--workspace", "--bins", "--tests", "--examples"]),
+    },
+    Step {
+        name: "generated",
+        command: "cargo xtask generate --check",
+        needs: &["build"],
+        run: |_| run(Command::new(built("vmpool-codegen")?).arg("--check")),
+    },
+    Step {
+        name: "chart",
+        command: "cargo xtask chart",
+        needs: &["tools", "build"],
+        run: |workspace| chart::check(workspace).map(|()| Outcome::Passed),
+    },
+    Step {
+        name: "tests",
+        command: "cargo test --workspace --no-fail-fast",
+        needs: &["tools", "build"],
+        run: |workspace| cargo(workspace, &["test", "--workspace", "--no-fail-fast"]),
+    },
+];
+
+fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<Outcome> {
+    run(workspace.cargo().args(arguments))
+}
+
+fn run(command: &mut Command) -> Result<Outcome> {
+    succeed(command)?;
+    Ok(Outcome::Passed)
+}
+
+/// cargo-deny is not part of the toolchain, and takes longer to build than everything it checks.
+fn dependencies(workspace: &Workspace) -> Result<Outcome> {
+    let installed =
+        workspace.cargo().args(["deny", "--version"]).output().context("asking for cargo-deny")?;
+    if !installed.status.success() {
+        return Ok(Outcome::Left("cargo-deny is not installed (cargo install cargo-deny)"));
+    }
+    cargo(workspace, &["deny", "check"])
+}

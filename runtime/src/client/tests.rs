@@ -1,0 +1,66 @@
+use std::path::PathBuf;
+
+use axum::http::header::USER_AGENT;
+
+use super::{ConnectError, READ_TIMEOUT, WATCH_TIMEOUT_LIMIT, configure};
+use crate::args::ClientArgs;
+use crate::telemetry::with_causes;
+
+const KUBECONFIG: &str = r"
+apiVersion: v1
+kind: Config
+current-context: here
+contexts: [{ name: here, context: { cluster: here, user: me, namespace: machines } }]
+clusters: [{ name: here, cluster: { server: 'https://127.0.0.1:6443' } }]
+users: [{ name: me, user: { token: secret } }]
+";
+
+fn kubeconfig(directory: &tempfile::TempDir, text: &str) -> ClientArgs {
+    let path = directory.path().join("config");
+    std::fs::write(&path, text).unwrap();
+    ClientArgs { kubeconfig: Some(path) }
+}
+
+#[tokio::test]
+async fn a_named_kubeconfig_is_used_with_our_policies() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = configure(&kubeconfig(&directory, KUBECONFIG), "vmpool-test/1").await.unwrap();
+    assert_eq!(config.cluster_url, "https://127.0.0.1:6443");
+    assert_eq!(config.default_namespace, "machines");
+    assert!(!config.default_retry, "kube would repeat creates");
+    assert!(config.reset_reader_on_write);
+    assert!(config.read_timeout.is_some_and(|limit| limit == READ_TIMEOUT && limit > WATCH_TIMEOUT_LIMIT));
+    assert!(config.headers.iter().any(|(name, value)| name == USER_AGENT && value == "vmpool-test/1"));
+}
+
+#[tokio::test]
+async fn a_client_is_made_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let client = super::connect(&kubeconfig(&directory, KUBECONFIG), "vmpool-test/1").await.unwrap();
+    assert_eq!(client.default_namespace(), "machines");
+}
+
+#[tokio::test]
+async fn a_missing_kubeconfig_is_named() {
+    let args = ClientArgs { kubeconfig: Some(PathBuf::from("/nowhere/config")) };
+    let error = configure(&args, "vmpool-test/1").await.unwrap_err();
+    let line = with_causes(&error);
+    assert!(
+        line.starts_with("using kubeconfig /nowhere/config: ") && line.contains("No such file"),
+        "{line}"
+    );
+}
+
+#[tokio::test]
+async fn a_broken_kubeconfig_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = configure(&kubeconfig(&directory, "clusters: 7"), "vmpool-test/1").await.unwrap_err();
+    assert!(matches!(error, ConnectError::Kubeconfig { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_user_agent_of_two_lines_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = configure(&kubeconfig(&directory, KUBECONFIG), "vm\npool").await.unwrap_err();
+    assert!(matches!(error, ConnectError::UserAgent(_)), "{error:?}");
+}

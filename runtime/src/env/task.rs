@@ -1,0 +1,107 @@
+//! Tasks that end with their owner, whatever runs them.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Weak};
+
+use futures::channel::oneshot;
+use futures::future::{AbortHandle, Abortable, FutureExt as _};
+
+/// A running task. Dropping it ends the task at its next point of waiting.
+#[derive(Debug)]
+#[must_use = "dropping a task ends it; call `detach` to let it run on"]
+pub struct Task {
+    name: &'static str,
+    abort: AbortOnDrop,
+    outcome: oneshot::Receiver<Result<(), TaskError>>,
+    /// Alive as long as the future is.
+    ended: Weak<()>,
+}
+
+/// Why a task ended before its time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TaskError {
+    /// The task panicked.
+    #[error("task {name} panicked: {message}")]
+    Panicked {
+        /// The name given to [`Env::spawn`](super::Env::spawn).
+        name: &'static str,
+        /// What the panic said.
+        message: String,
+    },
+    /// The task was ended from outside, for example by the end of its runtime.
+    #[error("task {name} was ended before it was done")]
+    Aborted {
+        /// The name given to [`Env::spawn`](super::Env::spawn).
+        name: &'static str,
+    },
+}
+
+impl Task {
+    /// Waits until the task is done. Dropping the returned future ends the task.
+    ///
+    /// # Errors
+    /// [`TaskError`] if it panicked or was ended from outside.
+    pub async fn join(self) -> Result<(), TaskError> {
+        let Self { name, abort, outcome, ended: _ } = self;
+        let result = outcome.await.unwrap_or(Err(TaskError::Aborted { name }));
+        drop(abort);
+        result
+    }
+
+    /// Whether the task has ended, in whatever way.
+    pub fn is_finished(&self) -> bool {
+        self.ended.strong_count() == 0
+    }
+
+    /// Lets the task run on without an owner.
+    pub fn detach(mut self) {
+        self.abort.0 = None;
+    }
+}
+
+#[derive(Debug)]
+struct AbortOnDrop(Option<AbortHandle>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        if let Some(handle) = &self.0 {
+            handle.abort();
+        }
+    }
+}
+
+/// Splits `future` into its handle and the future that a spawner polls: one that stops when the handle is dropped and
+/// keeps a panic to itself.
+pub(super) fn supervise(
+    name: &'static str,
+    future: impl Future<Output = ()> + Send + 'static,
+) -> (Task, impl Future<Output = ()> + Send + 'static) {
+    let (abort, registration) = AbortHandle::new_pair();
+    let (report, outcome) = oneshot::channel();
+    // Unwind safety: after a panic the future is dropped and never looked at again.
+    let guarded = Abortable::new(AssertUnwindSafe(future).catch_unwind(), registration);
+    let alive = Arc::new(());
+    let ended = Arc::downgrade(&alive);
+    let supervised = async move {
+        let result = match guarded.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(panic)) => {
+                let message = panic_message(panic.as_ref());
+                tracing::error!(task = name, panic = message, "a task has panicked");
+                Err(TaskError::Panicked { name, message })
+            }
+            Err(futures::future::Aborted) => Err(TaskError::Aborted { name }),
+        };
+        // Nobody may wait for it.
+        let _ = report.send(result);
+        drop(alive);
+    };
+    (Task { name, abort: AbortOnDrop(Some(abort)), outcome, ended }, supervised)
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a panic without a message").to_owned()
+}

@@ -1,0 +1,121 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use http_body_util::BodyExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+use super::{Health, HealthError, Heartbeat, Server};
+use crate::env::Env;
+use crate::testing::{ManualClock, env};
+
+async fn get(health: &Health, path: &str) -> (StatusCode, String) {
+    let request = Request::get(path).body(Body::empty()).unwrap();
+    let response = health.router().oneshot(request).await.unwrap();
+    let status = response.status();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+fn failing() -> Health {
+    let health = Health::new();
+    health.ready("caches", || Ok(()));
+    health.ready("lease", || Err("no answer for 20 s".to_owned()));
+    health
+}
+
+#[tokio::test]
+async fn without_checks_all_is_well() {
+    let health = Health::new();
+    assert_eq!(get(&health, "/livez").await, (StatusCode::OK, "ok".to_owned()));
+    assert_eq!(get(&health, "/readyz?verbose").await, (StatusCode::OK, "readyz check passed\n".to_owned()));
+}
+
+#[tokio::test]
+async fn a_failed_check_is_named_with_its_reason() {
+    let expected = "[+]caches ok\n[-]lease failed: no answer for 20 s\nreadyz check failed\n";
+    assert_eq!(get(&failing(), "/readyz").await, (StatusCode::SERVICE_UNAVAILABLE, expected.to_owned()));
+}
+
+#[tokio::test]
+async fn liveness_and_readiness_have_their_own_checks() {
+    let health = failing();
+    health.live("heart", || Ok(()));
+    assert_eq!(get(&health, "/livez?verbose").await.1, "[+]heart ok\nlivez check passed\n");
+}
+
+#[tokio::test]
+async fn only_the_parameter_verbose_is_verbose() {
+    let health = Health::new();
+    health.live("heart", || Ok(()));
+    for (query, answer) in [
+        ("verbose=true", "[+]heart ok\nlivez check passed\n"),
+        ("timeout=1s&verbose", "[+]heart ok\nlivez check passed\n"),
+        ("verbosely", "ok"),
+        ("exclude=verbose", "ok"),
+    ] {
+        assert_eq!(get(&health, &format!("/livez?{query}")).await.1, answer, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn checks_are_asked_each_time() {
+    let (health, broken) = (Health::new(), Arc::new(AtomicBool::new(false)));
+    let probe = Arc::clone(&broken);
+    health.live("mood", move || if probe.load(Ordering::Relaxed) { Err("sad".to_owned()) } else { Ok(()) });
+    assert_eq!(get(&health, "/livez").await.0, StatusCode::OK);
+    broken.store(true, Ordering::Relaxed);
+    assert_eq!(get(&health, "/livez").await.0, StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
+async fn metrics_are_there_once_somebody_gives_them() {
+    let health = Health::new();
+    assert_eq!(get(&health, "/metrics").await.0, StatusCode::NOT_FOUND);
+    health.metrics(|| "# EOF\n".to_owned());
+    assert_eq!(get(&health, "/metrics").await, (StatusCode::OK, "# EOF\n".to_owned()));
+}
+
+#[tokio::test]
+async fn a_heart_that_stops_is_noticed_and_revives() {
+    let clock = ManualClock::new();
+    let heartbeat = Heartbeat::new(&env(&clock, 0));
+    let check = heartbeat.younger_than(Duration::from_secs(30));
+    clock.advance(Duration::from_millis(29_999)).await;
+    assert_eq!(check(), Ok(()));
+    clock.advance(Duration::from_millis(1)).await;
+    assert_eq!(check(), Err("no sign of life for 30 s".to_owned()));
+    heartbeat.clone().beat();
+    assert_eq!((check(), heartbeat.age()), (Ok(()), Duration::ZERO));
+}
+
+#[tokio::test]
+async fn it_answers_over_tcp_until_it_is_shut_down() {
+    let server = Server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let address = server.address();
+    assert_ne!(address.port(), 0);
+    let shutdown = CancellationToken::new();
+    let stop = shutdown.clone();
+    let task = Env::system().spawn("health", async move { server.run(failing(), stop).await.unwrap() });
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nok"), "{answer}");
+    // A connection that stays open without a request must not hold up the shutdown.
+    let _idle = tokio::net::TcpStream::connect(address).await.unwrap();
+    shutdown.cancel();
+    Env::system().timeout(Duration::from_secs(5), task.join()).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn an_address_in_use_is_named() {
+    let taken = Server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let error = Health::new().serve(taken.address(), CancellationToken::new()).await.unwrap_err();
+    assert!(matches!(error, HealthError::Listen { .. }));
+    assert_eq!(error.to_string(), format!("listening on {} for health checks", taken.address()));
+}

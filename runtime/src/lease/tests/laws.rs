@@ -1,0 +1,141 @@
+//! Whatever happens, at most one fence is valid, and after the last fault somebody leads.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use k8s_openapi::api::coordination::v1::Lease;
+use proptest::prelude::*;
+
+use super::server::Fault;
+use super::world::World;
+use super::{FAILOVER, LEASE};
+
+const PROCESSES: usize = 3;
+
+#[derive(Debug, Clone)]
+enum Event {
+    Pass { millis: u64 },
+    Break { place: usize, fault: Fault },
+    Pause { place: usize },
+    Resume { place: usize },
+    Resign { place: usize },
+    StepWall { place: usize, seconds: i64 },
+    Restart { place: usize },
+    Delete,
+    Overwrite(Overwrite),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Overwrite {
+    Clear,
+    Intrude,
+    Shorten,
+    Touch,
+}
+
+impl Overwrite {
+    fn apply(self, lease: &mut Lease) {
+        let spec = lease.spec.get_or_insert_default();
+        match self {
+            Self::Clear => spec.holder_identity = None,
+            Self::Intrude => spec.holder_identity = Some("intruder".to_owned()),
+            // Of a holder only: without one it would be a forged release.
+            Self::Shorten if spec.holder_identity.is_some() => spec.lease_duration_seconds = Some(1),
+            Self::Shorten | Self::Touch => {}
+        }
+    }
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    prop_oneof![
+        Just(Fault::None),
+        Just(Fault::Refused),
+        Just(Fault::Lost),
+        Just(Fault::AnswerLost),
+        (1_u64..20_000).prop_map(|millis| Fault::Late(Duration::from_millis(millis))),
+    ]
+}
+
+/// What machines, networks and the processes themselves do.
+fn ordinary() -> impl Strategy<Value = Event> {
+    let place = 0..PROCESSES;
+    prop_oneof![
+        6 => (1_u64..8_000).prop_map(|millis| Event::Pass { millis }),
+        3 => (place.clone(), fault()).prop_map(|(place, fault)| Event::Break { place, fault }),
+        1 => place.clone().prop_map(|place| Event::Pause { place }),
+        2 => place.clone().prop_map(|place| Event::Resume { place }),
+        1 => place.clone().prop_map(|place| Event::Resign { place }),
+        1 => (place, -40_i64..40).prop_map(|(place, seconds)| Event::StepWall { place, seconds }),
+    ]
+}
+
+/// Also processes that die and come back.
+fn with_restarts() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![8 => ordinary(), 1 => (0..PROCESSES).prop_map(|place| Event::Restart { place })];
+    prop::collection::vec(event, 1..60)
+}
+
+/// Also people who write into the Lease.
+fn with_meddling() -> impl Strategy<Value = Vec<Event>> {
+    let overwrite = prop_oneof![
+        Just(Overwrite::Clear),
+        Just(Overwrite::Intrude),
+        Just(Overwrite::Shorten),
+        Just(Overwrite::Touch)
+    ];
+    let event =
+        prop_oneof![8 => ordinary(), 1 => Just(Event::Delete), 1 => overwrite.prop_map(Event::Overwrite)];
+    prop::collection::vec(event, 1..60)
+}
+
+fn live_through(seed: u64, events: &[Event]) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let mut world = World::new(seed);
+        for _ in 0..PROCESSES {
+            world.start();
+        }
+        world.seconds(3).await;
+        for event in events {
+            happen(&mut world, event).await;
+            world.check();
+        }
+        for process in &world.processes {
+            process.fault(Fault::None);
+            process.resume();
+        }
+        // What was late may still arrive, and be waited out, before the rest is settled.
+        world.pass(Duration::from_secs(20) + LEASE).await;
+        world.until_led(LEASE + FAILOVER).await;
+    });
+}
+
+async fn happen(world: &mut World, event: &Event) {
+    match *event {
+        Event::Pass { millis } => world.pass(Duration::from_millis(millis)).await,
+        Event::Break { place, fault } => world.processes[place].fault(fault),
+        Event::Pause { place } => world.processes[place].pause(),
+        Event::Resume { place } => world.processes[place].resume(),
+        Event::Resign { place } => world.processes[place].resign(),
+        Event::StepWall { place, seconds } => {
+            world.processes[place].clock.step_wall(SignedDuration::from_secs(seconds));
+        }
+        Event::Restart { place } => world.restart(place),
+        Event::Delete => world.server.delete(),
+        Event::Overwrite(overwrite) => world.server.overwrite(|lease| overwrite.apply(lease)),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn at_most_one_fence_is_valid_through_faults_and_restarts(seed in 0_u64..1000, events in with_restarts()) {
+        live_through(seed, &events);
+    }
+
+    #[test]
+    fn at_most_one_fence_is_valid_though_people_write_into_the_lease(seed in 0_u64..1000, events in with_meddling()) {
+        live_through(seed, &events);
+    }
+}

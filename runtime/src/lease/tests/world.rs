@@ -1,0 +1,183 @@
+//! Several processes on one clock that compete for one Lease.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use futures::future::{BoxFuture, Either, FutureExt as _, select};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::server::{Fault, Link, Server};
+use crate::env::{Env, Spawner, Task, TokioSpawner};
+use crate::lease::{Candidate, Fence, LeaseConfig, LeaseHealth};
+use crate::testing::{ManualClock, SeededEntropy, env};
+
+/// The time between two looks at all fences.
+const LOOK: Duration = Duration::from_millis(250);
+
+pub(super) struct World {
+    pub(super) clock: ManualClock,
+    pub(super) server: Server,
+    pub(super) processes: Vec<Process>,
+    seed: u64,
+}
+
+pub(super) struct Process {
+    pub(super) identity: String,
+    pub(super) clock: ManualClock,
+    pub(super) link: Link,
+    pub(super) health: LeaseHealth,
+    pub(super) fence: Arc<Mutex<Option<Fence>>>,
+    pub(super) stop: CancellationToken,
+    gate: Gate,
+    resign: Arc<tokio::sync::Notify>,
+    main: Task,
+}
+
+impl World {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { clock: ManualClock::new(), server: Server::default(), processes: Vec::new(), seed }
+    }
+
+    /// Starts another process and returns its place in the list.
+    pub(super) fn start(&mut self) -> usize {
+        self.seed += 1;
+        let process = Process::start(&format!("process-{}", self.seed), self.seed, &self.clock, &self.server);
+        self.processes.push(process);
+        self.processes.len() - 1
+    }
+
+    /// Kills a process, in-flight requests apart, and starts another in its place.
+    pub(super) fn restart(&mut self, place: usize) {
+        self.start();
+        self.processes.swap_remove(place);
+    }
+
+    /// Lets time pass, and looks at all fences again and again.
+    pub(super) async fn pass(&self, duration: Duration) {
+        let mut left = duration;
+        while !left.is_zero() {
+            let step = left.min(LOOK);
+            self.clock.advance(step).await;
+            self.check();
+            left = left.saturating_sub(step);
+        }
+    }
+
+    pub(super) async fn seconds(&self, seconds: u64) {
+        self.pass(Duration::from_secs(seconds)).await;
+    }
+
+    /// The law of this module.
+    pub(super) fn check(&self) {
+        let valid = self.leaders();
+        assert!(valid.len() <= 1, "two valid fences: {valid:?}");
+    }
+
+    pub(super) fn leaders(&self) -> Vec<&str> {
+        let leaders = self.processes.iter().filter(|process| process.leads());
+        leaders.map(|process| process.identity.as_str()).collect()
+    }
+
+    pub(super) fn leader(&self) -> Option<&Process> {
+        self.processes.iter().find(|process| process.leads())
+    }
+
+    /// Lets time pass until somebody leads, and returns how long that took, at a resolution of a quarter second.
+    pub(super) async fn until_led(&self, limit: Duration) -> Duration {
+        self.clock.settle().await;
+        let mut waited = Duration::ZERO;
+        while self.leader().is_none() {
+            assert!(waited < limit, "nobody leads after {waited:?}");
+            self.pass(LOOK).await;
+            waited += LOOK;
+        }
+        waited
+    }
+}
+
+impl Process {
+    pub(super) fn start(identity: &str, seed: u64, clock: &ManualClock, server: &Server) -> Self {
+        let clock = clock.with_own_wall();
+        let gate = Gate::default();
+        let own =
+            Env::new(Arc::new(clock.clone()), Arc::new(SeededEntropy::new(seed)), Arc::new(gate.clone()));
+        let link = Link::default();
+        let client = server.client(&link, &env(&clock, seed));
+        let mut candidate = Candidate::new(client, LeaseConfig::new("ns", "lease", identity), own.clone());
+        let (health, fence) = (candidate.health(), Arc::<Mutex<Option<Fence>>>::default());
+        let (stop, resign) = (CancellationToken::new(), Arc::<tokio::sync::Notify>::default());
+        let resting = own.clone();
+        let (slot, stopped, resigned) = (Arc::clone(&fence), stop.clone(), Arc::clone(&resign));
+        let main = own.spawn("main", async move {
+            while let Some(leadership) = candidate.acquire(&stopped).await {
+                *slot.lock() = Some(leadership.fence.clone());
+                let asked = std::pin::pin!(resigned.notified());
+                if let Either::Left(_) = select(asked, std::pin::pin!(leadership.lost())).await {
+                    drop(leadership.release().await);
+                    // Else it would be the first to take what it gave up.
+                    resting.sleep(Duration::from_secs(5)).await;
+                }
+            }
+        });
+        let identity = identity.to_owned();
+        Self { identity, clock, link, health, fence, stop, gate, resign, main }
+    }
+
+    /// Whether its fence is valid, also while the process is paused.
+    pub(super) fn leads(&self) -> bool {
+        let fence = self.fence.lock().clone();
+        fence.is_some_and(|fence| !fence.remaining().is_zero())
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.main.is_finished()
+    }
+
+    /// Stops the process in the middle of what it does, as SIGSTOP would.
+    pub(super) fn pause(&self) {
+        self.gate.0.lock().shut = true;
+    }
+
+    pub(super) fn resume(&self) {
+        let mut gate = self.gate.0.lock();
+        gate.shut = false;
+        gate.waiting.drain(..).for_each(Waker::wake);
+    }
+
+    /// Gives leadership up, now if it leads, else as soon as it does.
+    pub(super) fn resign(&self) {
+        self.resign.notify_one();
+    }
+
+    pub(super) fn fault(&self, fault: Fault) {
+        self.link.set(fault);
+    }
+}
+
+/// Runs the tasks of one process unless it is shut.
+#[derive(Clone, Default)]
+struct Gate(Arc<Mutex<GateState>>);
+
+#[derive(Default)]
+struct GateState {
+    shut: bool,
+    waiting: Vec<Waker>,
+}
+
+impl Spawner for Gate {
+    fn spawn(&self, name: &'static str, mut future: BoxFuture<'static, ()>) {
+        let gate = self.clone();
+        let gated = futures::future::poll_fn(move |cx| {
+            let mut state = gate.0.lock();
+            if state.shut {
+                state.waiting.push(cx.waker().clone());
+                return Poll::Pending;
+            }
+            drop(state);
+            future.poll_unpin(cx)
+        });
+        TokioSpawner.spawn(name, gated.boxed());
+    }
+}

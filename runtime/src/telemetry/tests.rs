@@ -1,0 +1,124 @@
+use std::io::Write;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rstest::rstest;
+use serde_json::Value;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+
+use super::{json, parse_filter, with_causes};
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Lines {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+/// The JSON lines that `act` logs.
+fn logged(act: impl FnOnce()) -> Vec<Value> {
+    let lines = Lines::default();
+    let layer = json::layer(tracing_subscriber::fmt::layer().with_writer(lines.clone()));
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), act);
+    let text = String::from_utf8(lines.0.lock().clone()).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_line_has_the_fields_of_all_spans_and_its_own_side_by_side() {
+    let lines = logged(|| {
+        let _pass =
+            tracing::info_span!("reconcile", pool = "ns/web", uid = "u-1", generation = 7_u64).entered();
+        let _step = tracing::info_span!("apply", machine = "web-x").entered();
+        tracing::info!(attempt = 2, slow = true, "created");
+    });
+    let [line] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!(line["pool"], "ns/web");
+    assert_eq!(line["uid"], "u-1");
+    assert_eq!(line["generation"], 7);
+    assert_eq!(line["machine"], "web-x");
+    assert_eq!((&line["attempt"], &line["slow"]), (&2.into(), &true.into()));
+    assert_eq!((&line["message"], &line["level"]), (&"created".into(), &"INFO".into()));
+    assert_eq!(line["target"], module_path!());
+    let _: jiff::Timestamp = line["timestamp"].as_str().unwrap().parse().unwrap();
+}
+
+#[test]
+fn fields_recorded_later_are_there() {
+    let lines = logged(|| {
+        let span = tracing::info_span!("reconcile", pool = "ns/web", generation = tracing::field::Empty);
+        let _entered = span.enter();
+        tracing::info!("before");
+        span.record("generation", 7);
+        tracing::info!("after");
+    });
+    assert_eq!(lines[0].get("generation"), None);
+    assert_eq!((&lines[1]["generation"], &lines[1]["pool"]), (&7.into(), &"ns/web".into()));
+}
+
+#[test]
+fn of_two_fields_with_one_name_the_inner_counts_and_none_hides_the_level() {
+    let lines = logged(|| {
+        let _outer = tracing::info_span!("outer", name = "outer").entered();
+        let _inner = tracing::info_span!("inner", name = "inner").entered();
+        tracing::warn!(level = "mine", "line");
+    });
+    assert_eq!((&lines[0]["name"], &lines[0]["level"]), (&"inner".into(), &"WARN".into()));
+}
+
+#[test]
+fn an_error_is_shown_with_its_causes() {
+    let error = crate::health::HealthError::Serve(std::io::Error::other("the plug was pulled"));
+    assert_eq!(with_causes(&error), "serving health checks: the plug was pulled");
+    let lines = logged(|| tracing::warn!(error = &error as &dyn std::error::Error, "bad"));
+    assert_eq!(lines[0]["error"], "serving health checks: the plug was pulled");
+}
+
+#[test]
+fn a_cause_that_is_repeated_is_shown_once() {
+    #[derive(Debug, thiserror::Error)]
+    #[error("reading: {0}")]
+    struct Repeating(#[source] std::io::Error);
+    assert_eq!(with_causes(&Repeating(std::io::Error::other("gone"))), "reading: gone");
+}
+
+#[rstest]
+#[case::a_level("info")]
+#[case::a_level_in_capitals("INFO")]
+#[case::off("off")]
+#[case::a_target("info,vmpool_controller=debug")]
+#[case::a_module("warn, kube_client::client=trace")]
+#[case::a_span("vmpool_controller[reconcile{pool=web}]=trace")]
+fn good_filters(#[case] filter: &str) {
+    parse_filter(filter).unwrap();
+}
+
+#[rstest]
+#[case::a_word(
+    "verbose",
+    "`verbose` is not a log level: use off, error, warn, info, debug, trace, or `target=level`"
+)]
+#[case::a_word_in_a_list(
+    "info,loud",
+    "`loud` is not a log level: use off, error, warn, info, debug, trace, or `target=level`"
+)]
+#[case::nothing("", "`` is not a log level: use off, error, warn, info, debug, trace, or `target=level`")]
+#[case::a_wrong_level("kube=loud", "`kube=loud` is not a log filter")]
+fn bad_filters(#[case] filter: &str, #[case] message: &str) {
+    assert_eq!(parse_filter(filter).unwrap_err().to_string(), message);
+}
