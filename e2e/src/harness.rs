@@ -65,8 +65,7 @@ pub async fn installation() -> Result<Arc<Installation>> {
 }
 
 async fn shared<T>(cell: &Shared<T>, start: impl AsyncFnOnce() -> Result<T>) -> Result<Arc<T>> {
-    let started =
-        cell.get_or_init(async || start().await.map(Arc::new).map_err(|error| chain(&error))).await;
+    let started = cell.get_or_init(async || start().await.map(Arc::new).map_err(|error| chain(&error))).await;
     started.clone().map_err(|reason| Error::SharedCluster { reason })
 }
 

@@ -6,6 +6,7 @@ mod objects;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod variants;
 
 use std::fs;
 use std::process::Command;
@@ -13,7 +14,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_yaml_ng::Value;
 
-use self::rules::Variant;
+use self::variants::{VARIANTS, Variant};
 use crate::workspace::{Workspace, built};
 
 /// Values that `values.schema.json` must refuse: a misspelt one, a wrong type, a wrong unit, an empty name.
@@ -40,7 +41,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     if !lint.status.success() {
         found.push(format!("helm lint: {}", String::from_utf8_lossy(&lint.stdout).trim()));
     }
-    for variant in rules::VARIANTS {
+    for variant in VARIANTS {
         match render(workspace, variant.values) {
             Ok(objects) => {
                 found.extend(

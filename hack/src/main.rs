@@ -40,7 +40,7 @@ enum Command {
     },
     /// Lint the Helm chart, render its variants and check what they grant
     Chart,
-    /// Look for ignored tests and for test files that no module declares
+    /// Look for ignored tests, for files that no module declares, and for dependencies that cross a wall
     Hygiene,
     /// Run everything that CI runs, and report all failures at the end
     Verify,
@@ -72,7 +72,7 @@ fn run(cli: &Cli) -> Result<()> {
             ]))?;
             chart::check(&workspace)
         }
-        Command::Hygiene => verify::hygiene::check(&workspace),
+        Command::Hygiene => verify::hygiene(&workspace),
         Command::Verify => verify::run(&workspace),
     }
 }

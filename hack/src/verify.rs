@@ -4,11 +4,13 @@
 //! share what they know of the dependencies, and the programs that the later steps run come out of the same build
 //! as the tests. The tests come last, so that the test runner has the last word when all is well.
 
-pub(crate) mod hygiene;
+mod hygiene;
+mod packages;
 mod report;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod walls;
 
 use std::time::Instant;
 
@@ -17,6 +19,15 @@ use anyhow::{Result, bail};
 use self::report::Report;
 use self::steps::{Outcome, STEPS};
 use crate::workspace::Workspace;
+
+/// Looks for what the compiler does not mind: tests that prove nothing, and dependencies that cross a wall.
+///
+/// # Errors
+/// For the first kind of which something was found, after listing all of that kind.
+pub(crate) fn hygiene(workspace: &Workspace) -> Result<()> {
+    hygiene::check(workspace)?;
+    walls::check(workspace)
+}
 
 /// Runs all steps.
 ///

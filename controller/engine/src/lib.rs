@@ -35,6 +35,8 @@ pub mod revision;
 pub mod status;
 
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 pub(crate) mod testing;
 
 pub use memory::Memory;

@@ -90,7 +90,8 @@ impl Knobs {
             "provisioning-delay" => self.provisioning_delay = Some(delay()?),
             "skip-finalizers" => self.skip_finalizers = Some(plain(value).map_err(wrong)?),
             "fail-provisioning" => {
-                self.fail_provisioning = Some(if value == "true" { 1 } else { plain(value).map_err(wrong)? });
+                self.fail_provisioning =
+                    Some(if value == "true" { 1 } else { plain(value).map_err(wrong)? });
             }
             "flap-phase" => self.flap_phase = Some(rate(value).map_err(wrong)?),
             "bump-annotations" => self.bump_annotations = Some(rate(value).map_err(wrong)?),

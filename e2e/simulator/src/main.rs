@@ -25,7 +25,9 @@ async fn main() -> anyhow::Result<()> {
     let client = connect(&cli).await?;
     let stop = CancellationToken::new();
     stop_on_signals(stop.clone())?;
-    shell::run(client, cli.config(RandomState::new().hash_one("pods")), stop).await.context("playing the platform")
+    shell::run(client, cli.config(RandomState::new().hash_one("pods")), stop)
+        .await
+        .context("playing the platform")
 }
 
 fn start_logging(cli: &Cli) -> anyhow::Result<()> {

@@ -39,7 +39,8 @@ impl Accounts {
     pub async fn install(cluster: &Cluster) -> Result<Self> {
         let mut rendered = render().await?;
         rendered.retain(|document| KINDS.iter().any(|kind| document["kind"] == *kind));
-        let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": SYSTEM_NAMESPACE } });
+        let namespace =
+            json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": SYSTEM_NAMESPACE } });
         apply(&cluster.admin(), &[namespace], None).await?;
         apply(&cluster.admin(), &rendered, Some(SYSTEM_NAMESPACE)).await?;
         rendered.retain(|document| document["kind"] == "Role" || document["kind"] == "RoleBinding");

@@ -9,7 +9,6 @@ use super::condition::{Condition, View, exists, not, ready_replicas};
 use super::{DEADLINE, World};
 use crate::error::{Error, Result};
 use crate::installation::{CLASS, IMAGE};
-use crate::invariants::leftovers;
 use crate::object::{API_VERSION, Kind, Object};
 
 /// Who leaves when a pool is scaled down.
@@ -90,7 +89,8 @@ impl<'w> PoolBuilder<'w> {
 
     /// One more disk per machine, made from the image. Without any, a pool has one called `root`.
     pub fn disk(mut self, name: &str) -> Self {
-        let source = json!({ "type": "ObjectRef", "objectRef": { "kind": "ClusterVirtualImage", "name": IMAGE } });
+        let source =
+            json!({ "type": "ObjectRef", "objectRef": { "kind": "ClusterVirtualImage", "name": IMAGE } });
         let disk = json!({ "persistentVolumeClaim": { "size": "64Mi" }, "dataSource": source });
         let spec = &mut self.object["spec"];
         push(&mut spec["virtualDiskTemplates"], json!({ "name": name, "spec": disk }));
@@ -101,8 +101,8 @@ impl<'w> PoolBuilder<'w> {
 
     /// Misbehaviour of the simulator for every machine of this pool, as an annotation of the template.
     pub fn knob(mut self, knob: &str, value: &str) -> Self {
-        self.object["spec"]["virtualMachineTemplate"]["metadata"]["annotations"][super::faults::annotation(knob)] =
-            json!(value);
+        self.object["spec"]["virtualMachineTemplate"]["metadata"]["annotations"]
+            [super::faults::annotation(knob)] = json!(value);
         self
     }
 
@@ -180,7 +180,9 @@ impl Pool<'_> {
         let mut members: Vec<Object> =
             self.world.recorder().history().state().members(&self.uid).into_iter().cloned().collect();
         members.sort_by(|a, b| {
-            let key = |object: &Object| (object.text("/metadata/creationTimestamp").to_owned(), object.name().to_owned());
+            let key = |object: &Object| {
+                (object.text("/metadata/creationTimestamp").to_owned(), object.name().to_owned())
+            };
             key(a).cmp(&key(b))
         });
         Ok(members)

@@ -1,2 +1,18 @@
-//! Scenarios.
-mod cluster;
+//! The scenarios: one binary, so that they share a cluster; one module per subject.
+//!
+//! They run in parallel threads, mostly waiting, so more threads than cores are welcome (`RUST_TEST_THREADS`).
+
+mod control_plane;
+mod schemas;
+mod smoke;
+
+use vmpool_e2e::cluster::Cluster;
+use vmpool_e2e::harness;
+
+/// Runs a test that needs the shared control plane and no pool. A scenario proper uses `scenario`.
+fn with_control_plane(test: impl AsyncFnOnce(&Cluster) -> anyhow::Result<()>) {
+    let outcome = harness::block_on(async { test(&*harness::cluster().await?).await });
+    if let Err(error) = outcome {
+        panic!("{error:#}");
+    }
+}

@@ -44,11 +44,13 @@ pub(crate) fn problems(crd: &Crd) -> Vec<String> {
 }
 
 fn check_description(schema: &Value, path: &str, report: &mut impl FnMut(&str, &str)) {
-    match schema.get("description").and_then(Value::as_str) {
-        None | Some("") => report(path, "has no description"),
-        Some(text) if !text.ends_with('.') => report(path, "the description is not a sentence, it lacks a period"),
-        Some(text) if text.contains(['<', '[']) => report(path, "the description has brackets, which break the Rust docs"),
-        Some(_) => {}
+    let text = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+    if text.is_empty() {
+        report(path, "has no description");
+    } else if !text.ends_with('.') {
+        report(path, "the description is not a sentence, it lacks a period");
+    } else if text.contains(['<', '[']) {
+        report(path, "the description has brackets, which break the Rust docs");
     }
 }
 

@@ -84,7 +84,8 @@ fn generate(root: &Path) -> anyhow::Result<Outputs> {
         bail!("the CRD sources need work:\n  {}", problems.join("\n  "));
     }
 
-    let mut outputs = Outputs::new(&["api/crds", "api/src/generated", "docs/reference", "charts/vmpool/files/crds"]);
+    let mut outputs =
+        Outputs::new(&["api/crds", "api/src/generated", "docs/reference", "charts/vmpool/files/crds"]);
     for crd in &crds {
         let yaml = crd.to_yaml()?;
         if crd.kind() == CHART_KIND {

@@ -1,7 +1,8 @@
 //! Rust types, by kopium.
 
 use std::{
-    io::Write,
+    fmt::Write as _,
+    io::Write as _,
     path::Path,
     process::{Command, Stdio},
 };
@@ -90,7 +91,7 @@ pub(crate) fn index(crds: &[Crd], root: &Path) -> anyhow::Result<String> {
     let mut modules: Vec<(String, &str)> = crds.iter().map(|crd| (crd.module(), crd.kind())).collect();
     modules.sort();
     for (module, kind) in modules {
-        code.push_str(&format!("/// {kind} and the types inside it.\npub mod {module};\n"));
+        writeln!(code, "/// {kind} and the types inside it.\npub mod {module};")?;
     }
     rustfmt(&code, root)
 }
@@ -100,7 +101,8 @@ pub(crate) fn index(crds: &[Crd], root: &Path) -> anyhow::Result<String> {
 /// A client must be able to read what a newer platform stores: with Rust enums one unknown word, such as a new
 /// phase, makes a whole list unreadable. So words are strings here, and `ext` has enums to parse them into.
 fn lenient(crd: &Crd) -> anyhow::Result<Value> {
-    let mut value = serde_json::to_value(crd.value()).with_context(|| format!("converting {}", crd.name()))?;
+    let mut value =
+        serde_json::to_value(crd.value()).with_context(|| format!("converting {}", crd.name()))?;
     drop_enums(&mut value["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
     Ok(value)
 }
@@ -126,7 +128,11 @@ fn names_below(crd: &Value, kind: &str, shared: &[&Shared]) -> anyhow::Result<Ve
         .with_context(|| format!("analyzing the schema of {kind}"))?
         .output();
     for part in shared {
-        ensure!(found.iter().any(|container| container.name == part.prefix), "no type is called {}", part.prefix);
+        ensure!(
+            found.iter().any(|container| container.name == part.prefix),
+            "no type is called {}",
+            part.prefix
+        );
     }
     Ok(found
         .into_iter()
@@ -140,7 +146,8 @@ fn names_below(crd: &Value, kind: &str, shared: &[&Shared]) -> anyhow::Result<Ve
 /// kopium's own prelude would read quantities into `IntOrString`, whose numbers end at 2^31: a disk size given
 /// in bytes would not be readable. Ours puts `Quantity` in that place.
 fn with_prelude(body: &str, shared: &[&Shared]) -> String {
-    let stamp_end = body.lines().take_while(|line| line.starts_with("//") && !line.starts_with("///")).count();
+    let stamp_end =
+        body.lines().take_while(|line| line.starts_with("//") && !line.starts_with("///")).count();
     let stamp: Vec<&str> = body.lines().take(stamp_end).collect();
     let code: Vec<&str> = body.lines().skip(stamp_end).collect();
     let code = code.join("\n");
@@ -163,8 +170,7 @@ fn with_prelude(body: &str, shared: &[&Shared]) -> String {
         let name = part.target.rsplit("::").next().unwrap_or(part.target);
         code = code.replace(part.alias, name);
     }
-    let uses: String = uses.iter().map(|path| format!("use {path};\n")).collect();
-    format!("{}\n\n{uses}\n{code}", stamp.join("\n"))
+    format!("{}\n\nuse {};\n\n{code}", stamp.join("\n"), uses.join(";\nuse "))
 }
 
 fn rustfmt(code: &str, root: &Path) -> anyhow::Result<String> {
@@ -176,7 +182,12 @@ fn rustfmt(code: &str, root: &Path) -> anyhow::Result<String> {
         .spawn()
         .context("starting rustfmt; install it with `rustup component add rustfmt`")?;
     // rustfmt reads all of its input before it writes, so writing first cannot block both sides.
-    child.stdin.take().context("rustfmt has no input")?.write_all(code.as_bytes()).context("writing to rustfmt")?;
+    child
+        .stdin
+        .take()
+        .context("rustfmt has no input")?
+        .write_all(code.as_bytes())
+        .context("writing to rustfmt")?;
     let output = child.wait_with_output().context("waiting for rustfmt")?;
     ensure!(output.status.success(), "rustfmt refused the generated code");
     String::from_utf8(output.stdout).context("rustfmt wrote something that is not text")

@@ -5,126 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_yaml_ng::Value;
 
 use super::objects::{at, grants, id, list, text, texts};
-
-/// One way to install the chart.
-#[derive(Debug)]
-pub(super) struct Variant {
-    /// What to call it in messages.
-    pub(super) name: &'static str,
-    /// Values, as `--set` takes them.
-    pub(super) values: &'static [&'static str],
-    gate: Gate,
-    definition: Definition,
-    scope: Scope,
-    copies: Copies,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Gate {
-    On,
-    Off,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Definition {
-    Ours,
-    Theirs,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Scope {
-    Cluster,
-    Namespace(&'static str),
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Copies {
-    One,
-    Several,
-}
-
-impl Variant {
-    /// The release's name.
-    pub(super) const RELEASE: &'static str = "vmpool";
-    /// The release's namespace.
-    pub(super) const NAMESPACE: &'static str = "vmpool-system";
-
-    const DEFAULT: Self = Self {
-        name: "defaults",
-        values: &[],
-        gate: Gate::On,
-        definition: Definition::Ours,
-        scope: Scope::Cluster,
-        copies: Copies::Several,
-    };
-
-    /// The objects that this variant consists of, as `Kind/name`.
-    fn objects(&self) -> BTreeSet<&'static str> {
-        let mut ids = BTreeSet::from([
-            "ServiceAccount/vmpool-controller",
-            "Deployment/vmpool-controller",
-            "Role/vmpool-controller-lease",
-            "RoleBinding/vmpool-controller-lease",
-        ]);
-        if self.gate == Gate::On {
-            ids.extend(match self.scope {
-                Scope::Cluster => ["ClusterRole/vmpool-controller", "ClusterRoleBinding/vmpool-controller"],
-                Scope::Namespace(_) => ["Role/vmpool-controller", "RoleBinding/vmpool-controller"],
-            });
-            ids.extend(["ClusterRole/vmpool-viewer", "ClusterRole/vmpool-editor"]);
-        }
-        if self.definition == Definition::Ours {
-            ids.insert("CustomResourceDefinition/virtualmachinepools.virtualization.deckhouse.io");
-        }
-        if self.copies == Copies::Several {
-            ids.insert("PodDisruptionBudget/vmpool-controller");
-        }
-        ids
-    }
-}
-
-/// The variants that are rendered.
-pub(super) const VARIANTS: &[Variant] = &[
-    Variant::DEFAULT,
-    Variant {
-        name: "gate off",
-        values: &["featureGates.VirtualMachinePool=false"],
-        gate: Gate::Off,
-        ..Variant::DEFAULT
-    },
-    Variant {
-        name: "no definition",
-        values: &["crds.install=false"],
-        definition: Definition::Theirs,
-        ..Variant::DEFAULT
-    },
-    Variant {
-        name: "one namespace",
-        values: &["watchNamespace=machines"],
-        scope: Scope::Namespace("machines"),
-        ..Variant::DEFAULT
-    },
-    Variant {
-        name: "everything set",
-        values: &[
-            "controller.replicas=1",
-            "image.digest=sha256:0000000000000000000000000000000000000000000000000000000000000000",
-            "imagePullSecrets[0].name=pull",
-            "serviceAccount.annotations.team=vm",
-            "controller.extraEnv[0].name=TZ",
-            "controller.extraEnv[0].value=UTC",
-            "controller.podLabels.team=vm",
-            "controller.podAnnotations.team=vm",
-            "controller.nodeSelector.disk=ssd",
-            "controller.tolerations[0].operator=Exists",
-            "controller.priorityClassName=system-cluster-critical",
-            "controller.log.level=info\\,vmpool_controller=debug",
-            "featureGates.AllAlpha=true",
-        ],
-        copies: Copies::One,
-        ..Variant::DEFAULT
-    },
-];
+use super::variants::{Gate, Scope, Variant};
 
 const GROUP: &str = "virtualization.deckhouse.io";
 
@@ -284,6 +165,7 @@ fn pod(pod: &Value) -> Vec<String> {
         must(text(container, "livenessProbe.httpGet.path") == "/livez", "has no liveness probe");
         must(text(container, "readinessProbe.httpGet.path") == "/readyz", "has no readiness probe");
         must(!at(container, "resources.requests").is_null(), "requests no resources");
+        must(at(container, "image").is_string(), "names no image");
         must(!text(container, "image").ends_with(":latest"), "floats with the tag latest");
     }
     must(list(pod, "containers").len() == 1, "does not have one container");

@@ -2,7 +2,8 @@ use rstest::rstest;
 use serde_yaml_ng::Value;
 
 use super::objects::parse;
-use super::rules::{VARIANTS, undocumented, unknown_flags, violations};
+use super::rules::{undocumented, unknown_flags, violations};
+use super::variants::VARIANTS;
 
 /// The smallest set of objects that breaks no rule while the gate is off.
 const SOUND: &str = r"

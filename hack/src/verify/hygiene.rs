@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use super::packages;
 use crate::workspace::Workspace;
 
 /// Folders of a package that hold Rust sources.
@@ -45,36 +46,33 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
 
 /// The packages of the workspace: folder, and the root files of their targets.
 fn packages(workspace: &Workspace) -> Result<Vec<(PathBuf, Vec<PathBuf>)>> {
-    let output = workspace
-        .cargo()
-        .args(["metadata", "--no-deps", "--format-version", "1"])
-        .output()
-        .context("starting cargo metadata")?;
-    if !output.status.success() {
-        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    let metadata: Value = serde_json::from_slice(&output.stdout).context("reading cargo metadata")?;
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let metadata = packages::metadata(workspace)?;
     let path = |value: &Value| value.as_str().map(PathBuf::from);
-    Ok(list(&metadata["packages"])
+    Ok(packages::list(&metadata, "packages")
         .iter()
         .filter_map(|package| {
             let folder = path(&package["manifest_path"])?.parent()?.to_owned();
-            let roots =
-                list(&package["targets"]).iter().filter_map(|target| path(&target["src_path"])).collect();
+            let roots = packages::list(package, "targets")
+                .iter()
+                .filter_map(|target| path(&target["src_path"]))
+                .collect();
             Some((folder, roots))
         })
         .collect())
 }
 
-/// Every Rust file below a folder that need not exist.
-fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
+/// Every Rust file below a folder that need not exist, except those of packages inside it: examples of use from
+/// outside have manifests of their own.
+pub(super) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
     if !folder.is_dir() {
         return Ok(Vec::new());
     }
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| format!("listing {}", folder.display()))? {
         let path = entry.with_context(|| format!("listing {}", folder.display()))?.path();
+        if path.join("Cargo.toml").is_file() {
+            continue;
+        }
         if path.is_dir() {
             files.extend(rust_files(&path)?);
         } else if path.extension().is_some_and(|extension| extension == "rs") {

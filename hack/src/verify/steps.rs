@@ -4,7 +4,6 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::hygiene;
 use crate::chart;
 use crate::tools::{self, Selection};
 use crate::workspace::{Workspace, built, succeed};
@@ -50,7 +49,7 @@ pub(super) const STEPS: &[Step] = &[
         name: "hygiene",
         command: "cargo xtask hygiene",
         needs: &[],
-        run: |workspace| hygiene::check(workspace).map(|()| Outcome::Passed),
+        run: |workspace| super::hygiene(workspace).map(|()| Outcome::Passed),
     },
     Step { name: "dependencies", command: "cargo deny check", needs: &[], run: dependencies },
     Step {

@@ -1,9 +1,12 @@
 use std::fs;
 use std::time::Duration;
 
-use super::hygiene::{Module, declared, ignored, modules};
+use rstest::rstest;
+
+use super::hygiene::{Module, declared, ignored, modules, rust_files};
 use super::report::Report;
 use super::steps::STEPS;
+use super::walls::breaches;
 
 #[test]
 fn a_file_that_no_module_declares_is_found() {
@@ -25,6 +28,21 @@ fn a_file_that_no_module_declares_is_found() {
 
     assert!(!found.contains(&lost), "{found:?}");
     assert_eq!(found.into_iter().collect::<Vec<_>>(), [deeper, deep, a, root, tests]);
+}
+
+#[test]
+fn a_package_inside_a_package_is_its_own_business() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a/b.rs", "a/notes.md", "inner/Cargo.toml", "inner/main.rs", "c.rs"] {
+        let path = folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+    }
+    assert_eq!(
+        rust_files(folder.path()).unwrap(),
+        [folder.path().join("a/b.rs"), folder.path().join("c.rs")]
+    );
+    assert!(rust_files(&folder.path().join("missing")).unwrap().is_empty());
 }
 
 #[test]
@@ -72,4 +90,31 @@ fn all_failures_are_reported_and_what_could_not_run_is_one() {
     assert!(report.failures()[0].ends_with(STEPS[1].command), "{:?}", report.failures());
     assert!(report.passed(STEPS[0].name) && report.passed(STEPS[3].name));
     assert!(!report.passed(STEPS[1].name) && !report.passed(STEPS[2].name));
+}
+
+/// The metadata of a workspace of empty crates, with these dependencies of the engine, as `(name, kind)`.
+fn engine_with(dependencies: &[(&str, Option<&str>)]) -> serde_json::Value {
+    let dependencies: Vec<_> =
+        dependencies.iter().map(|(name, kind)| serde_json::json!({ "name": name, "kind": kind })).collect();
+    let names = ["api", "feature-gates", "runtime", "simulator", "controller"];
+    let mut packages: Vec<_> = names
+        .iter()
+        .map(|name| serde_json::json!({ "name": format!("vmpool-{name}"), "dependencies": [] }))
+        .collect();
+    packages.push(serde_json::json!({ "name": "vmpool-engine", "dependencies": dependencies }));
+    serde_json::json!({ "packages": packages })
+}
+
+#[rstest]
+#[case::what_it_may_use("vmpool-api", None, 0)]
+#[case::other_peoples_pure_crates("serde", None, 0)]
+#[case::a_runtime("tokio", None, 1)]
+#[case::a_runtime_in_tests("tokio", Some("dev"), 0)]
+#[case::the_shell("vmpool-controller", None, 1)]
+fn the_engine_depends_on_nothing_that_waits(
+    #[case] name: &str,
+    #[case] kind: Option<&str>,
+    #[case] found: usize,
+) {
+    assert_eq!(breaches(&engine_with(&[(name, kind)])).len(), found);
 }

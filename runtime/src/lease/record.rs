@@ -8,8 +8,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 
 use super::LeaseConfig;
 
-/// `leaseDurationSeconds` of a Lease that its holder gave up. Together with the missing holder it tells a release from a
-/// Lease whose holder somebody cleared by hand; other clients of the field write the same.
+/// Annotation of a Lease that its holder gave up, with the time of it. It tells a release from a Lease whose holder
+/// somebody cleared by hand, perhaps without that holder's knowledge.
+const RELEASED: &str = "vmpool.dev/lease-released";
+
+/// `leaseDurationSeconds` of a Lease that its holder gave up, so that other clients of it, too, take it soon.
 const RELEASED_SECONDS: i32 = 1;
 
 /// What a read found: two reads with the same version saw the same.
@@ -46,10 +49,8 @@ pub(super) fn is_orphaned(lease: &Lease) -> bool {
 
 /// Whether the last holder gave the Lease up.
 pub(super) fn is_released(lease: &Lease) -> bool {
-    let Some(spec) = &lease.spec else { return false };
-    holder(lease).is_none()
-        && spec.lease_duration_seconds == Some(RELEASED_SECONDS)
-        && spec.renew_time.is_some()
+    let annotations = lease.metadata.annotations.as_ref();
+    holder(lease).is_none() && annotations.is_some_and(|annotations| annotations.contains_key(RELEASED))
 }
 
 /// Whether the Lease was written by the claim of `identity` that began at `claimed`.
@@ -67,6 +68,9 @@ pub(super) fn claim(
 ) -> Lease {
     let mut lease = current.cloned().unwrap_or_else(|| blank(config));
     let changes_hands = holder(&lease) != Some(&config.identity);
+    if let Some(annotations) = &mut lease.metadata.annotations {
+        annotations.remove(RELEASED);
+    }
     let spec = lease.spec.get_or_insert_default();
     if changes_hands && current.is_some() {
         spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(0).saturating_add(1));
@@ -91,6 +95,8 @@ pub(super) fn placeholder(config: &LeaseConfig, longest: Duration) -> Lease {
 /// The Lease after its holder gave it up.
 pub(super) fn release(current: &Lease, now: Timestamp) -> Lease {
     let mut lease = current.clone();
+    let annotations = lease.metadata.annotations.get_or_insert_default();
+    annotations.insert(RELEASED.to_owned(), stamp(now).to_string());
     let spec = lease.spec.get_or_insert_default();
     spec.holder_identity = None;
     spec.lease_duration_seconds = Some(RELEASED_SECONDS);

@@ -199,6 +199,17 @@ async fn answers_that_stay_lost_end_the_fence_though_the_lease_is_renewed() {
 }
 
 #[tokio::test]
+async fn validity_counts_from_before_the_request() {
+    let world = two().await;
+    world.processes[0].fault(Fault::AnswerLate(Duration::from_millis(2900)));
+    // The last renewal that is answered was sent at second 3 of the leadership, of which 2 have passed.
+    world.seconds(4).await;
+    world.processes[0].fault(Fault::Lost);
+    let fence = world.processes[0].fence.lock().clone().unwrap();
+    assert!(fence.remaining() + Duration::from_millis(2900) < LEASE, "{:?}", fence.remaining());
+}
+
+#[tokio::test]
 async fn a_claim_whose_answer_was_lost_is_recognised() {
     let mut world = World::new(0);
     world.start();

@@ -7,13 +7,15 @@ mod stored;
 
 pub use disk::{AttachedTo, DataSource, DiskPhase, DiskSpec, DiskStatus, DiskTarget, DiskView, SourceKind};
 pub use machine::{
-    Change, DeviceKind, DeviceRef, DeviceStatus, MachinePhase, MachineSpec, MachineStatus, MachineView, PodEntry,
-    RunPolicy,
+    Change, DeviceKind, DeviceRef, DeviceStatus, MachinePhase, MachineSpec, MachineStatus, MachineView,
+    PodEntry, RunPolicy,
 };
 pub use other::{
     AttachmentView, BindingMode, ClassView, ImageView, OperationPhase, OperationType, OperationView, PodView,
 };
-pub use stored::{Stored, StoredAttachment, StoredDisk, StoredImage, StoredMachine, StoredOperation, StoredPod};
+pub use stored::{
+    Stored, StoredAttachment, StoredDisk, StoredImage, StoredMachine, StoredOperation, StoredPod,
+};
 
 use crate::knobs::{KnobError, Knobs, PREFIX};
 use jiff::Timestamp;
@@ -157,7 +159,9 @@ pub fn warn_about_knob(namespace: Option<&str>, name: Option<&str>, error: &Knob
 /// A machine's annotations as its pod gets them: neither knobs nor what kubectl remembers.
 fn annotations_for_pod(annotations: Option<Pairs>) -> Pairs {
     let mut kept = annotations.unwrap_or_default();
-    kept.retain(|key, _| !key.starts_with(PREFIX) && key != "kubectl.kubernetes.io/last-applied-configuration");
+    kept.retain(|key, _| {
+        !key.starts_with(PREFIX) && key != "kubectl.kubernetes.io/last-applied-configuration"
+    });
     kept
 }
 

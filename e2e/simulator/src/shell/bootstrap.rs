@@ -35,7 +35,9 @@ where
     loop {
         match make().await {
             Ok(()) => return Ok(()),
-            Err(source) if Instant::now() + RETRY > deadline => return Err(Error::Bootstrap { what, source }),
+            Err(source) if Instant::now() + RETRY > deadline => {
+                return Err(Error::Bootstrap { what, source });
+            }
             Err(error) => {
                 tracing::debug!(what, %error, "not yet");
                 tokio::time::sleep(RETRY).await;

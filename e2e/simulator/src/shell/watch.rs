@@ -5,8 +5,8 @@ use crate::{
     knobs::{CONFIG_MAP, Knobs},
     objects::{
         AttachmentView, ClassView, DiskView, Id, ImageView, Key, Kind, MachineView, OperationView, POD_LABEL,
-        PodView, Stored, StoredAttachment, StoredDisk, StoredImage, StoredMachine, StoredOperation, StoredPod,
-        warn_about_knob,
+        PodView, Stored, StoredAttachment, StoredDisk, StoredImage, StoredMachine, StoredOperation,
+        StoredPod, warn_about_knob,
     },
     world::{Event, Object},
 };
@@ -53,8 +53,9 @@ pub(super) fn start(
     starter.objects(tasks, Kind::Machine, |_, stored: StoredMachine| {
         Some(Object::Machine(Box::new(MachineView::read(stored))))
     });
-    starter
-        .objects(tasks, Kind::Disk, |_, stored: StoredDisk| Some(Object::Disk(Box::new(DiskView::read(stored)))));
+    starter.objects(tasks, Kind::Disk, |_, stored: StoredDisk| {
+        Some(Object::Disk(Box::new(DiskView::read(stored))))
+    });
     for kind in [Kind::Image, Kind::ClusterImage] {
         starter.objects(tasks, kind, |kind, stored: StoredImage| {
             Some(Object::Image(kind, ImageView::read(&stored)))

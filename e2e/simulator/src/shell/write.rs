@@ -36,7 +36,8 @@ impl Writer {
         let ended = async {
             match kind {
                 Kind::Machine => {
-                    let read = |stored: StoredMachine| Some(Object::Machine(Box::new(MachineView::read(stored))));
+                    let read =
+                        |stored: StoredMachine| Some(Object::Machine(Box::new(MachineView::read(stored))));
                     self.patch(id, write, read).await
                 }
                 Kind::Disk => {
@@ -52,7 +53,8 @@ impl Writer {
                     self.patch(id, write, read).await
                 }
                 Kind::Attachment => {
-                    let read = |stored: StoredAttachment| Some(Object::Attachment(AttachmentView::read(stored)));
+                    let read =
+                        |stored: StoredAttachment| Some(Object::Attachment(AttachmentView::read(stored)));
                     self.patch(id, write, read).await
                 }
                 Kind::Pod => self.pod(id, write).await,
@@ -79,7 +81,8 @@ impl Writer {
         T: Default + Clone + Debug + DeserializeOwned,
     {
         let api = self.api::<Stored<S, T>>(id);
-        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let parameters =
+            PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let stored = match write {
             Write::Patch(body) => api.patch(&id.key.name, &parameters, &Patch::Merge(body)).await?,
             Write::PatchStatus(body) => {

@@ -2,7 +2,7 @@
 
 use super::{
     Action, Novelty, World, Write,
-    outbox::{Outbox, Permit},
+    outbox::{Outbox, Permit, locked_status},
 };
 use crate::objects::{AttachmentView, Id, Key, Kind};
 use jiff::Timestamp;
@@ -16,7 +16,13 @@ pub(super) struct Attachment {
 }
 
 impl World {
-    pub(super) fn see_attachment(&mut self, key: &Key, view: AttachmentView, novelty: Novelty, now: Timestamp) {
+    pub(super) fn see_attachment(
+        &mut self,
+        key: &Key,
+        view: AttachmentView,
+        novelty: Novelty,
+        now: Timestamp,
+    ) {
         let machine = key.sibling(&view.machine);
         match self.attachments.get_mut(key) {
             Some(known) if known.view.meta.uid == view.meta.uid => {
@@ -73,11 +79,9 @@ impl World {
             Permit::Busy => return,
             Permit::Until(at) => return self.agenda.wake(id, at),
         }
-        let patch = json!({
-            "metadata": {"uid": *attachment.view.meta.uid},
-            "status": {"phase": phase, "observedGeneration": attachment.view.meta.generation},
-        });
-        if attachment.outbox.admit(&patch, attachment.view.meta.version) {
+        let status = json!({"phase": phase, "observedGeneration": attachment.view.meta.generation});
+        if attachment.outbox.admit(&status, attachment.view.meta.version) {
+            let patch = locked_status(&attachment.view.meta, &status);
             self.actions.push(Action::Write(id, Write::PatchStatus(patch)));
         }
     }

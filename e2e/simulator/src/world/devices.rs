@@ -4,7 +4,12 @@
 //! status; it is what keeps a second machine from starting. The *mounts* are what guests really have open. A
 //! correct platform never has two mounts; where the first failed to prevent it, the second shows it.
 
-use super::{Violation, World, disk::Holder, ends, machine::{Machine, Power}};
+use super::{
+    Violation, World,
+    disk::Holder,
+    ends,
+    machine::{Machine, Power},
+};
 use crate::objects::{DeviceKind, DeviceRef, DeviceStatus, Id, Key, Kind};
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -84,8 +89,13 @@ pub(super) enum Assessment {
 
 impl World {
     /// Brings the list of devices in line with spec and attachments; says when a plug is due.
-    pub(super) fn sync_devices(&mut self, key: &Key, machine: &mut Machine, now: Timestamp) -> Option<Timestamp> {
-        let wanted = self.wanted_devices(key, machine)?;
+    pub(super) fn sync_devices(
+        &mut self,
+        key: &Key,
+        machine: &mut Machine,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let wanted = self.wanted_devices(key, machine);
         match &machine.power {
             Power::Off => {
                 machine.devices = wanted
@@ -94,18 +104,22 @@ impl World {
                     .collect();
                 None
             }
-            Power::On { boot, .. } => {
+            Power::On { boot, .. } if machine.evaluated.is_some() => {
                 let boot_device = boot.spec.boot_device().cloned();
                 self.replug(key, machine, &wanted, boot_device.as_ref(), now)
             }
             // In between, what the machine was started with stays as it is.
-            Power::Booting { .. } | Power::Migrating { .. } | Power::Crashed { .. } | Power::Stopping { .. } => None,
+            Power::On { .. }
+            | Power::Booting { .. }
+            | Power::Migrating { .. }
+            | Power::Crashed { .. }
+            | Power::Stopping { .. } => None,
         }
     }
 
-    fn wanted_devices(&self, key: &Key, machine: &Machine) -> Option<Vec<(DeviceRef, Option<String>)>> {
-        let (_, spec) = machine.evaluated.as_ref()?;
-        let mut wanted: Vec<_> = spec.block_device_refs.iter().cloned().map(|device| (device, None)).collect();
+    fn wanted_devices(&self, key: &Key, machine: &Machine) -> Vec<(DeviceRef, Option<String>)> {
+        let mut wanted: Vec<_> =
+            machine.spec().block_device_refs.iter().cloned().map(|device| (device, None)).collect();
         for attachment in self.attachments_of.get(key).into_iter().flatten() {
             let Some(view) = self.attachments.get(attachment).map(|a| &a.view) else { continue };
             if let Some(device) = view.device.clone().filter(|_| !view.meta.deleting)
@@ -114,7 +128,7 @@ impl World {
                 wanted.push((device, Some(attachment.name.to_string())));
             }
         }
-        Some(wanted)
+        wanted
     }
 
     /// Adds and removes devices of a running machine. The one that it booted from stays until a restart.

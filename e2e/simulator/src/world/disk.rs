@@ -175,7 +175,8 @@ impl World {
                 other => other,
             };
         }
-        if std::mem::replace(&mut usable_before, (disk.is_usable(), disk.waits_for_consumer())) != usable_before
+        if std::mem::replace(&mut usable_before, (disk.is_usable(), disk.waits_for_consumer()))
+            != usable_before
         {
             self.mark_users(key);
         }
@@ -210,9 +211,7 @@ impl World {
                 let capacity = (stage == Stage::Ready).then(|| self.wanted_capacity(key, disk)).flatten();
                 Some((Some(at), stage, capacity))
             }
-            Stage::Waiting if !disk.mounts.is_empty() => {
-                Some((None, Stage::Binding(Timestamp::MIN), None))
-            }
+            Stage::Waiting if !disk.mounts.is_empty() => Some((None, Stage::Binding(Timestamp::MIN), None)),
             Stage::Binding(since) | Stage::Resizing(since) => {
                 Some((Some(ends(*since, delay)?), Stage::Ready, self.wanted_capacity(key, disk)))
             }

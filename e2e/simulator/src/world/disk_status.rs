@@ -1,27 +1,35 @@
 //! What a disk's object says: its finalizers, the log of its mounts, and its status.
 
 use super::{
-    BRIEF, Action, World, Write,
+    Action, BRIEF, World, Write,
     disk::{Disk, Stage},
-    outbox::{Permit, difference},
+    outbox::{Permit, difference, locked_metadata, locked_status},
 };
 use crate::objects::{
-    AttachedTo, Condition, DiskPhase, DiskStatus, DiskTarget, Id, Key, Kind, MOUNT_LOG, VD_CLEANUP, VD_PROTECTION,
+    AttachedTo, Condition, DiskPhase, DiskStatus, DiskTarget, Id, Key, Kind, MOUNT_LOG, VD_CLEANUP,
+    VD_PROTECTION,
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 impl World {
     /// Writes what differs between model and object, one write at a time; `due` is the disk's next stage.
-    pub(super) fn publish_disk(&mut self, key: &Key, disk: &mut Disk, due: Option<Timestamp>, now: Timestamp) {
+    pub(super) fn publish_disk(
+        &mut self,
+        key: &Key,
+        disk: &mut Disk,
+        due: Option<Timestamp>,
+        now: Timestamp,
+    ) {
         let id = Id::new(Kind::Disk, key.clone());
         match disk.outbox.permit(now) {
             Permit::Open => {}
             Permit::Busy => return,
             Permit::Until(at) => return self.agenda.wake(id, at),
         }
-        if let Some(patch) = disk_metadata(disk) {
-            if disk.outbox.admit(&patch, disk.view.meta.version) {
+        if let Some(metadata) = disk_metadata(disk) {
+            if disk.outbox.admit(&json!(metadata), disk.view.meta.version) {
+                let patch = locked_metadata(&disk.view.meta, metadata);
                 self.actions.push(Action::Write(id, Write::Patch(patch)));
             }
             return;
@@ -32,8 +40,8 @@ impl World {
         }
         let desired = self.disk_status(key, disk, now);
         if let Some(status) = difference(&disk.view.status, &desired) {
-            let patch = json!({"metadata": {"uid": *disk.view.meta.uid}, "status": status});
-            if disk.outbox.admit(&patch, disk.view.meta.version) {
+            if disk.outbox.admit(&status, disk.view.meta.version) {
+                let patch = locked_status(&disk.view.meta, &status);
                 self.actions.push(Action::Write(id, Write::PatchStatus(patch)));
             }
         }
@@ -81,7 +89,7 @@ fn is_finished(disk: &Disk) -> bool {
     disk.view.meta.deleting && disk.holder.is_none() && disk.mounts.is_empty()
 }
 
-fn disk_metadata(disk: &Disk) -> Option<Value> {
+fn disk_metadata(disk: &Disk) -> Option<Map<String, Value>> {
     let meta = &disk.view.meta;
     let in_use = disk.holder.is_some() || !disk.mounts.is_empty();
     let mut finalizers = meta.finalizers.clone();
@@ -99,18 +107,12 @@ fn disk_metadata(disk: &Disk) -> Option<Value> {
     let mut metadata = Map::new();
     if finalizers != meta.finalizers {
         metadata.insert("finalizers".to_owned(), json!(finalizers));
-        // A merge patch replaces the whole list: nobody may have changed it meanwhile.
-        metadata.insert("resourceVersion".to_owned(), json!(meta.version.to_string()));
     }
     let log = disk.log.join(",");
     if log != disk.view.mount_log.as_deref().unwrap_or_default() && !is_finished(disk) {
         metadata.insert("annotations".to_owned(), json!({MOUNT_LOG: log}));
     }
-    if metadata.is_empty() {
-        return None;
-    }
-    metadata.insert("uid".to_owned(), json!(*meta.uid));
-    Some(json!({ "metadata": metadata }))
+    (!metadata.is_empty()).then_some(metadata)
 }
 
 fn phase(disk: &Disk) -> DiskPhase {

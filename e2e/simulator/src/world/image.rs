@@ -2,7 +2,7 @@
 
 use super::{
     Action, Novelty, World, Write,
-    outbox::{Outbox, Permit},
+    outbox::{Outbox, Permit, locked_status},
 };
 use crate::objects::{Id, ImageView, Key, Kind};
 use jiff::Timestamp;
@@ -60,7 +60,8 @@ impl World {
             self.mark(Kind::Disk, &disk);
         }
         let machines = super::collect(&self.machines, |key, machine| {
-            machine.power.boot().is_none() && (id.kind == Kind::ClusterImage || key.namespace == id.key.namespace)
+            machine.power.boot().is_none()
+                && (id.kind == Kind::ClusterImage || key.namespace == id.key.namespace)
         });
         for machine in machines {
             self.mark(Kind::Machine, &machine);
@@ -77,21 +78,19 @@ impl World {
             Permit::Busy => return,
             Permit::Until(at) => return self.agenda.wake(id.clone(), at),
         }
-        let patch = json!({
-            "metadata": {"uid": *image.view.meta.uid},
-            "status": {
-                "phase": "Ready",
-                "format": "qcow2",
-                "cdrom": false,
-                "size": {
-                    "stored": "256Mi",
-                    "storedBytes": CONTENT_BYTES,
-                    "unpacked": "256Mi",
-                    "unpackedBytes": CONTENT_BYTES,
-                },
+        let status = json!({
+            "phase": "Ready",
+            "format": "qcow2",
+            "cdrom": false,
+            "size": {
+                "stored": "256Mi",
+                "storedBytes": CONTENT_BYTES,
+                "unpacked": "256Mi",
+                "unpackedBytes": CONTENT_BYTES,
             },
         });
-        if image.outbox.admit(&patch, image.view.meta.version) {
+        if image.outbox.admit(&status, image.view.meta.version) {
+            let patch = locked_status(&image.view.meta, &status);
             self.actions.push(Action::Write(id.clone(), Write::PatchStatus(patch)));
         }
     }

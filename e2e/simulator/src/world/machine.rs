@@ -76,12 +76,26 @@ pub(super) struct Boot {
 pub(super) enum Power {
     Off,
     /// Waits for its pod, then (with a time) for its guest.
-    Booting { boot: Boot, live_since: Option<Timestamp> },
-    On { boot: Boot, since: Timestamp },
+    Booting {
+        boot: Boot,
+        live_since: Option<Timestamp>,
+    },
+    On {
+        boot: Boot,
+        since: Timestamp,
+    },
     /// Waits for the pod on the other node, then (with a time) for the copy.
-    Migrating { boot: Boot, target: Boot, live_since: Option<Timestamp> },
-    Crashed { boot: Boot },
-    Stopping { since: Timestamp },
+    Migrating {
+        boot: Boot,
+        target: Boot,
+        live_since: Option<Timestamp>,
+    },
+    Crashed {
+        boot: Boot,
+    },
+    Stopping {
+        since: Timestamp,
+    },
 }
 
 impl Power {
@@ -160,12 +174,18 @@ impl Machine {
         if self.view.meta.deleting {
             return false;
         }
-        self.evaluated.as_ref().is_some_and(|(_, spec)| match spec.run_policy {
+        match self.spec().run_policy {
             RunPolicy::AlwaysOn => true,
             RunPolicy::AlwaysOff => false,
             RunPolicy::Manual => self.standing == Standing::Started,
             RunPolicy::AlwaysOnUnlessStoppedManually => self.standing != Standing::Stopped,
-        })
+        }
+    }
+
+    /// The spec that counts: the one evaluated last. A new machine's first spec counts for its claim on disks
+    /// before it was evaluated, so that a disk made together with its machine gets all its finalizers at once.
+    pub(super) fn spec(&self) -> &Arc<MachineSpec> {
+        self.evaluated.as_ref().map_or(&self.view.spec, |(_, spec)| spec)
     }
 
     /// Whether it keeps others from its disks.
@@ -213,9 +233,8 @@ impl World {
         let Some(mut machine) = self.machines.remove(key) else { return };
         self.release(key, &mut machine);
         let uid = machine.view.meta.uid.clone();
-        let vanishes = self
-            .knobs_for(&key.namespace, machine.view.knobs.as_deref())
-            .is(|k| k.skip_finalizers);
+        let vanishes =
+            self.knobs_for(&key.namespace, machine.view.knobs.as_deref()).is(|k| k.skip_finalizers);
         if vanishes || !self.has_live_pods(&uid) {
             self.unmount(&uid, &machine.mounted);
         } else {
@@ -310,7 +329,9 @@ impl World {
     /// Evaluates a new generation once it is old enough; says when that will be.
     fn evaluate(&mut self, key: &Key, machine: &mut Machine, now: Timestamp) -> Option<Timestamp> {
         let generation = machine.view.meta.generation;
-        if machine.view.meta.deleting || machine.evaluated.as_ref().is_some_and(|(seen, _)| *seen == generation) {
+        if machine.view.meta.deleting
+            || machine.evaluated.as_ref().is_some_and(|(seen, _)| *seen == generation)
+        {
             return None;
         }
         let knobs = self.knobs_of(machine);
@@ -354,7 +375,10 @@ impl World {
         let mut add = |at: Option<Timestamp>, step| moves.extend(at.map(|at| (at, step)));
         let immediately = |condition: bool| condition.then_some(now);
         match &machine.power {
-            Power::Off => add(immediately(wanted && self.may_start(key, machine)), Move::Boot),
+            Power::Off => {
+                let may_start = machine.evaluated.is_some() && self.may_start(key, machine);
+                add(immediately(wanted && may_start), Move::Boot);
+            }
             Power::Booting { boot, live_since } => {
                 add(immediately(lost), Move::Off);
                 add(immediately(!wanted), if live_since.is_some() { Move::Stop } else { Move::Off });
@@ -370,7 +394,8 @@ impl World {
                 add(immediately(lost), Move::Off);
                 add(immediately(!wanted || self.restart_is_due(machine)), Move::Stop);
                 add(knobs.get(|k| k.crash).and_then(|delay| ends(*since, delay)), Move::Crash);
-                let shutdown = knobs.get(|k| k.shutdown).filter(|value| Some(*value) != machine.shutdown_obeyed);
+                let shutdown =
+                    knobs.get(|k| k.shutdown).filter(|value| Some(*value) != machine.shutdown_obeyed);
                 add(shutdown.and_then(|delay| ends(*since, delay)), Move::ShutDown);
                 add(immediately(machine.requests.migrate), Move::Depart);
             }

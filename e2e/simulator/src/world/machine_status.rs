@@ -1,14 +1,15 @@
 //! What a machine's object says: its finalizer and its status.
 
 use super::{
-    BRIEF, Action, World, Write,
+    Action, BRIEF, World, Write,
     devices::{Assessment, Plug},
     machine::{Machine, Power},
-    outbox::{Permit, difference},
+    outbox::{Permit, difference, locked_metadata, locked_status},
     pod::PodState,
 };
 use crate::objects::{
-    BUMPED, Condition, DeviceKind, DeviceStatus, Id, Key, Kind, MachinePhase, MachineStatus, PodEntry, VM_CLEANUP,
+    BUMPED, Condition, DeviceKind, DeviceStatus, Id, Key, Kind, MachinePhase, MachineStatus, PodEntry,
+    VM_CLEANUP,
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -30,8 +31,9 @@ impl World {
             Permit::Busy => return,
             Permit::Until(at) => return self.agenda.wake(id, at),
         }
-        if let Some(patch) = self.machine_metadata(machine, bump) {
-            if machine.outbox.admit(&patch, machine.view.meta.version) {
+        if let Some(metadata) = self.machine_metadata(machine, bump) {
+            if machine.outbox.admit(&json!(metadata), machine.view.meta.version) {
+                let patch = locked_metadata(&machine.view.meta, metadata);
                 self.actions.push(Action::Write(id, Write::Patch(patch)));
             }
             return;
@@ -41,8 +43,8 @@ impl World {
         }
         let desired = self.machine_status(key, machine, now);
         if let Some(status) = difference(&machine.view.status, &desired) {
-            let patch = json!({"metadata": {"uid": *machine.view.meta.uid}, "status": status});
-            if machine.outbox.admit(&patch, machine.view.meta.version) {
+            if machine.outbox.admit(&status, machine.view.meta.version) {
+                let patch = locked_status(&machine.view.meta, &status);
                 self.actions.push(Action::Write(id, Write::PatchStatus(patch)));
             }
         }
@@ -53,7 +55,7 @@ impl World {
         machine.view.meta.deleting && machine.power.is_off() && !self.has_live_pods(&machine.view.meta.uid)
     }
 
-    fn machine_metadata(&self, machine: &mut Machine, bump: bool) -> Option<Value> {
+    fn machine_metadata(&self, machine: &mut Machine, bump: bool) -> Option<Map<String, Value>> {
         let meta = &machine.view.meta;
         let has = meta.has_finalizer(VM_CLEANUP);
         let skips = self.knobs_of(machine).is(|k| k.skip_finalizers);
@@ -67,17 +69,11 @@ impl World {
                 finalizers.retain(|finalizer| finalizer != VM_CLEANUP);
             }
             metadata.insert("finalizers".to_owned(), json!(finalizers));
-            // A merge patch replaces the whole list: nobody may have changed it meanwhile.
-            metadata.insert("resourceVersion".to_owned(), json!(meta.version.to_string()));
         }
         if bump {
             metadata.insert("annotations".to_owned(), json!({BUMPED: (machine.view.bumped + 1).to_string()}));
         }
-        if metadata.is_empty() {
-            return None;
-        }
-        metadata.insert("uid".to_owned(), json!(*meta.uid));
-        Some(json!({ "metadata": metadata }))
+        (!metadata.is_empty()).then_some(metadata)
     }
 
     /// Whether the knob `bump-annotations` wants a change now.
@@ -145,7 +141,10 @@ impl World {
                 .boots()
                 .filter_map(|boot| boot.pod.as_ref())
                 .filter(|pod| self.pods.get(*pod).is_some_and(|pod| pod.view.is_some()))
-                .map(|pod| PodEntry { name: pod.name.to_string(), active: Some(&pod.name) == active.as_ref() })
+                .map(|pod| PodEntry {
+                    name: pod.name.to_string(),
+                    active: Some(&pod.name) == active.as_ref(),
+                })
                 .collect(),
         }
     }
@@ -196,7 +195,9 @@ impl World {
             MachinePhase::Stopping | MachinePhase::Terminating => {
                 (false, "Stopping", "the guest shuts down".to_owned())
             }
-            MachinePhase::Stopped | MachinePhase::Pause => (false, "Stopped", "the machine is off".to_owned()),
+            MachinePhase::Stopped | MachinePhase::Pause => {
+                (false, "Stopped", "the machine is off".to_owned())
+            }
             MachinePhase::Degraded => (false, "Crashed", "the guest crashed".to_owned()),
             MachinePhase::Pending => (false, "Pending", "the machine waits for its devices".to_owned()),
         }

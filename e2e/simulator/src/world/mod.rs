@@ -346,7 +346,9 @@ impl World {
                 self.images.get_mut(id).map(|i| (&mut i.outbox, i.view.meta.version))?
             }
             Kind::Operation => self.operations.get_mut(key).map(|o| (&mut o.outbox, o.view.meta.version))?,
-            Kind::Attachment => self.attachments.get_mut(key).map(|a| (&mut a.outbox, a.view.meta.version))?,
+            Kind::Attachment => {
+                self.attachments.get_mut(key).map(|a| (&mut a.outbox, a.view.meta.version))?
+            }
             Kind::Pod => self.pods.get_mut(key).map(|p| {
                 let version = p.view.as_ref().map_or(0, |view| view.meta.version);
                 (&mut p.outbox, version)
@@ -381,7 +383,8 @@ impl World {
     /// Looks at every object for the first time: machines that run before those that wait, so that a disk
     /// which two of them name stays with the one that had it.
     fn take_over(&mut self) {
-        let mut machines: Vec<_> = self.machines.iter().map(|(key, m)| (m.seniority(), key.clone())).collect();
+        let mut machines: Vec<_> =
+            self.machines.iter().map(|(key, m)| (m.seniority(), key.clone())).collect();
         machines.sort();
         for (_, key) in machines {
             self.mark(Kind::Machine, &key);

@@ -3,7 +3,7 @@
 use super::{
     Action, Novelty, World, Write,
     machine::{Machine, Power, Standing},
-    outbox::{Outbox, Permit},
+    outbox::{Outbox, Permit, locked_status},
 };
 use crate::objects::{Key, Kind, OperationPhase, OperationType, OperationView, RunPolicy};
 use jiff::Timestamp;
@@ -21,7 +21,10 @@ pub(super) struct Operation {
 enum State {
     New,
     /// The machine was told; these were its counters of boots and moves then.
-    Accepted { boots: u32, migrations: u32 },
+    Accepted {
+        boots: u32,
+        migrations: u32,
+    },
     Done,
     Failed(String),
 }
@@ -132,14 +135,18 @@ impl World {
             let condition = crate::objects::Condition::next(
                 &[],
                 "Completed",
-                (done, if done { "OperationCompleted" } else { "OperationFailed" }, message.unwrap_or_default()),
+                (
+                    done,
+                    if done { "OperationCompleted" } else { "OperationFailed" },
+                    message.unwrap_or_default(),
+                ),
                 operation.view.meta.generation,
                 now,
             );
             status["conditions"] = json!([condition]);
         }
-        let patch = json!({"metadata": {"uid": *operation.view.meta.uid}, "status": status});
-        if operation.outbox.admit(&patch, operation.view.meta.version) {
+        if operation.outbox.admit(&status, operation.view.meta.version) {
+            let patch = locked_status(&operation.view.meta, &status);
             self.actions.push(Action::Write(id, Write::PatchStatus(patch)));
         }
     }

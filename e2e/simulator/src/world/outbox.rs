@@ -1,8 +1,9 @@
 //! What is under way to the API server about one object.
 
+use crate::objects::Meta;
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     time::Duration,
@@ -68,11 +69,11 @@ impl Outbox {
         self.failure.as_deref()
     }
 
-    /// Takes a write on its way, unless exactly it succeeded already and left the object at this version: a
-    /// server that drops what it does not know would otherwise be told the same for ever.
-    pub(super) fn admit(&mut self, body: &Value, version: u64) -> bool {
+    /// Takes a write with this content on its way, unless exactly it succeeded already and left the object at
+    /// this version: a server that drops what it does not know would otherwise be told the same for ever.
+    pub(super) fn admit(&mut self, content: &Value, version: u64) -> bool {
         let mut hasher = DefaultHasher::new();
-        body.to_string().hash(&mut hasher);
+        content.to_string().hash(&mut hasher);
         let fingerprint = hasher.finish();
         if self.done == Some((fingerprint, version)) {
             return false;
@@ -83,7 +84,12 @@ impl Outbox {
     }
 
     /// Takes note of the end of a write; says when to try again, if it failed.
-    pub(super) fn ended(&mut self, failed: Option<String>, version: u64, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn ended(
+        &mut self,
+        failed: Option<String>,
+        version: u64,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
         self.busy = false;
         if let Some(why) = failed {
             let wait = FIRST_RETRY.saturating_mul(1 << self.failures.min(10)).min(LAST_RETRY);
@@ -98,6 +104,19 @@ impl Outbox {
         self.done = Some((self.sent, version));
         None
     }
+}
+
+/// A merge patch of a status that fails if anybody wrote since: the UID alone would not do, because the status
+/// subresource of a custom resource ignores it, and a twin of the same name would inherit the status.
+pub(super) fn locked_status(meta: &Meta, status: &Value) -> Value {
+    json!({"metadata": {"uid": *meta.uid, "resourceVersion": meta.version.to_string()}, "status": status})
+}
+
+/// The same lock around a patch of metadata.
+pub(super) fn locked_metadata(meta: &Meta, mut content: Map<String, Value>) -> Value {
+    content.insert("uid".to_owned(), json!(*meta.uid));
+    content.insert("resourceVersion".to_owned(), json!(meta.version.to_string()));
+    json!({ "metadata": content })
 }
 
 /// The merge patch from one status to another, or nothing if they are equal.

@@ -54,7 +54,7 @@ impl World {
             Some(node) => (*node).clone(),
             None => leaves.map(|boot| boot.node.clone()).unwrap_or_default(),
         };
-        let (_, spec) = machine.evaluated.clone().unwrap_or((0, machine.view.spec.clone()));
+        let spec = machine.spec().clone();
         if !self.settings.pods {
             return Boot { pod: None, node, spec };
         }
@@ -109,8 +109,7 @@ impl World {
                 let machine = key.sibling(&view.machine);
                 let owner = view.owner.clone();
                 self.pods_of.entry(owner.clone()).or_default().insert(key.clone());
-                let pod =
-                    Pod { machine: machine.clone(), owner, view: Some(view), outbox: Outbox::new(now) };
+                let pod = Pod { machine: machine.clone(), owner, view: Some(view), outbox: Outbox::new(now) };
                 self.pods.insert(key.clone(), pod);
                 machine
             }
@@ -252,9 +251,7 @@ fn status_patch(machine: &Machine, boot: &Boot, view: &PodView, now: Timestamp) 
     }
     let up = phase == "Running";
     let time = seconds(now);
-    let condition = |type_: &str, status: bool| {
-        json!({"type": type_, "status": if status { "True" } else { "False" }, "lastTransitionTime": time})
-    };
+    let condition = |type_: &str, status: bool| json!({"type": type_, "status": if status { "True" } else { "False" }, "lastTransitionTime": time});
     let conditions = [
         condition("PodScheduled", true),
         condition("Initialized", true),

@@ -49,16 +49,14 @@ fn change(path: &str, current: Option<&Value>, desired: Option<&Value>) -> Optio
 impl World {
     /// Changes that wait for a restart of a machine; none unless it runs.
     pub(super) fn pending_changes(machine: &Machine) -> Vec<Change> {
-        let runs = matches!(machine.power, Power::On { .. } | Power::Migrating { .. } | Power::Crashed { .. });
-        match (machine.power.boot(), &machine.evaluated) {
-            (Some(boot), Some((_, spec))) if runs => pending(boot, spec),
-            _ => Vec::new(),
-        }
+        let runs =
+            matches!(machine.power, Power::On { .. } | Power::Migrating { .. } | Power::Crashed { .. });
+        machine.power.boot().filter(|_| runs).map(|boot| pending(boot, machine.spec())).unwrap_or_default()
     }
 
     /// Whether a running machine is to be restarted now.
     pub(super) fn restart_is_due(&self, machine: &Machine) -> bool {
-        let by_itself = machine.evaluated.as_ref().is_some_and(|(_, spec)| spec.restarts_by_itself());
+        let by_itself = machine.spec().restarts_by_itself();
         let asked = machine.requests.restart || (by_itself && !Self::pending_changes(machine).is_empty());
         asked && !self.knobs_of(machine).is(|k| k.hold_restart)
     }

@@ -1,1 +1,61 @@
+use rstest::rstest;
 
+use super::problems;
+use crate::schema::Crd;
+
+/// A CRD whose schema has one field `spec`, with this content.
+fn crd(spec: &str) -> Crd {
+    let yaml = format!(
+        "metadata: {{name: things.example}}
+spec:
+  group: example
+  scope: Cluster
+  names: {{kind: Thing, plural: things}}
+  versions:
+    - name: v1
+      schema:
+        openAPIV3Schema:
+          type: object
+          description: A thing.
+          properties:
+            metadata: {{type: object}}
+            spec: {spec}"
+    );
+    Crd::new("things.yaml".to_owned(), serde_yaml_ng::from_str(&yaml).unwrap()).unwrap()
+}
+
+#[test]
+fn a_sound_crd_has_no_problems() {
+    let spec = "{type: object, description: Wishes., required: [size], properties: {size: {type: string, description: How large.}}}";
+    assert_eq!(problems(&crd(spec)), Vec::<String>::new());
+}
+
+#[rstest]
+#[case::no_description("{type: string}", "spec: has no description")]
+#[case::no_sentence(
+    "{type: string, description: Wishes}",
+    "spec: the description is not a sentence, it lacks a period"
+)]
+#[case::brackets(
+    "{type: string, description: 'A <name>.'}",
+    "spec: the description has brackets, which break the Rust docs"
+)]
+#[case::a_missing_property(
+    "{type: object, description: Wishes., required: [size]}",
+    "spec: requires size, which it does not have"
+)]
+#[case::an_untyped_list(
+    "{type: array, description: Wishes., items: {type: string}}",
+    "spec: say x-kubernetes-list-type"
+)]
+#[case::a_field_in_a_list(
+    "{type: array, x-kubernetes-list-type: atomic, description: Wishes., items: {type: object, properties: {a: {type: string}}}}",
+    "spec[].a: has no description"
+)]
+#[case::a_mute_rule(
+    "{type: string, description: Wishes., x-kubernetes-validations: [{rule: 'true'}]}",
+    "spec: a rule has no message"
+)]
+fn finds(#[case] spec: &str, #[case] problem: &str) {
+    assert_eq!(problems(&crd(spec)), [format!("things.yaml: {problem}")]);
+}

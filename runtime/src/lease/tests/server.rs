@@ -41,6 +41,8 @@ pub(super) enum Fault {
     AnswerLost,
     /// Requests arrive late, and are served then even if nobody waits any more.
     Late(Duration),
+    /// Requests are served at once, but their answers arrive late.
+    AnswerLate(Duration),
 }
 
 /// The way from one process to the server.
@@ -79,13 +81,15 @@ impl Server {
             Fault::Refused => return drop(reply.send(Err("connection refused".into()))),
             Fault::Lost => return futures::future::pending().await,
             Fault::Late(delay) => env.sleep(delay).await,
-            Fault::None | Fault::AnswerLost => {}
+            Fault::None | Fault::AnswerLost | Fault::AnswerLate(_) => {}
         }
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let answer = self.0.lock().answer(&parts.method, &body);
-        if fault == Fault::AnswerLost {
-            return futures::future::pending().await;
+        match fault {
+            Fault::AnswerLost => return futures::future::pending().await,
+            Fault::AnswerLate(delay) => env.sleep(delay).await,
+            _ => {}
         }
         drop(reply.send(Ok(answer)));
     }

@@ -1,0 +1,323 @@
+//! What the API server stores, and the invariants that every committed write is checked against.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::ledger::{Fact, Seen};
+use crate::model::{
+    Activity, Disk, DiskDraft, DiskRef, Draft, Naming, ObjectId, Pool, Removal, Replica, Uid,
+};
+use crate::numbers::Block;
+
+/// A broken invariant, in words.
+pub(super) type Broken = String;
+
+/// Why the server did not do what it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    AlreadyExists,
+    Conflict,
+    NotFound,
+    QuotaExceeded,
+}
+
+/// What a request rests on: how far its sender saw, and what it planned for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Basis {
+    /// Events of the machines' watch that the sender had seen.
+    pub(super) seen: usize,
+    /// Changes of the pool that it had read.
+    pub(super) pool: usize,
+    /// Whether the sender is the leader of today.
+    pub(super) current: bool,
+}
+
+/// One event of a watch.
+pub(super) enum Event<T> {
+    Put(Seen<T>),
+    Gone(ObjectId),
+}
+
+/// The objects of one resource and all events since the beginning.
+pub(super) struct Table<T> {
+    pub(super) objects: BTreeMap<Arc<str>, Seen<T>>,
+    pub(super) log: Vec<Event<T>>,
+}
+
+impl<T: Fact> Table<T> {
+    fn new() -> Self {
+        Self { objects: BTreeMap::new(), log: Vec::new() }
+    }
+
+    fn put(&mut self, facts: T, version: u64) -> Seen<T> {
+        let seen = Seen { facts: Arc::new(facts), version };
+        self.objects.insert(seen.facts.id().name.clone(), seen.clone());
+        self.log.push(Event::Put(seen.clone()));
+        seen
+    }
+
+    fn remove(&mut self, name: &str) {
+        let gone = self.objects.remove(name).expect("only what exists is removed");
+        self.log.push(Event::Gone(gone.facts.id().clone()));
+    }
+
+    fn find(&self, id: &ObjectId) -> Result<T, Refusal> {
+        let found = self.objects.get(&id.name).filter(|seen| seen.facts.id().uid == id.uid);
+        found.map(|seen| (*seen.facts).clone()).ok_or(Refusal::NotFound)
+    }
+}
+
+/// The server.
+pub(super) struct Api {
+    pub(super) now: Duration,
+    pub(super) pool: Pool,
+    /// Every state of the pool's count and policy; the last one is now.
+    pub(super) history: Vec<(usize, Removal)>,
+    pub(super) machines: Table<Replica>,
+    pub(super) disks: Table<Disk>,
+    pub(super) quota: Option<usize>,
+    version: u64,
+    /// UIDs of all members that ever were.
+    members_ever: BTreeSet<Uid>,
+    /// Positions in the machines' log where a former leader's create was committed.
+    strays: Vec<usize>,
+    /// Positions where a member stopped to be a live one without today's leader having planned it just then.
+    others_removals: Vec<usize>,
+}
+
+impl Api {
+    pub(super) fn new(pool: Pool) -> Self {
+        Self {
+            now: Duration::from_secs(1000),
+            history: vec![(pool.desired, pool.removal)],
+            pool,
+            machines: Table::new(),
+            disks: Table::new(),
+            quota: None,
+            version: 0,
+            members_ever: BTreeSet::new(),
+            strays: Vec::new(),
+            others_removals: Vec::new(),
+        }
+    }
+
+    pub(super) fn timestamp(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH + self.now
+    }
+
+    pub(super) fn members(&self) -> impl Iterator<Item = &Arc<Replica>> {
+        let machines = self.machines.objects.values().map(|seen| &seen.facts);
+        machines.filter(|machine| machine.owner.as_ref() == Some(&self.pool.id.uid))
+    }
+
+    fn next_version(&mut self) -> u64 {
+        self.version += 1;
+        self.version
+    }
+
+    fn change(&mut self, id: &ObjectId, edit: impl FnOnce(&mut Replica)) -> Result<Seen<Replica>, Refusal> {
+        let mut machine = self.machines.find(id)?;
+        edit(&mut machine);
+        let version = self.next_version();
+        Ok(self.machines.put(machine, version))
+    }
+
+    /// Creates a member. I2: members never exceed the largest count that could still be read when `basis` was
+    /// taken, except for what former leaders had in flight.
+    pub(super) fn create(
+        &mut self,
+        draft: &Draft,
+        basis: Basis,
+    ) -> Result<Result<Seen<Replica>, Refusal>, Broken> {
+        if self.machines.objects.contains_key(&draft.name) {
+            return Ok(Err(Refusal::AlreadyExists));
+        }
+        if self.quota.is_some_and(|quota| self.machines.objects.len() >= quota) {
+            return Ok(Err(Refusal::QuotaExceeded));
+        }
+        if basis.current && self.pool.naming == Naming::Scattered {
+            let open = self.pool.block.is_some_and(|b| b.first <= draft.number && draft.number < b.end);
+            check(open, || format!("{} has number {} outside the open block", draft.name, draft.number))?;
+        }
+        let version = self.next_version();
+        let uid = format!("{}#{version}", draft.name);
+        let disks = draft.disks.iter().enumerate().map(|(position, disk)| DiskRef {
+            template: Some(disk.template.clone()),
+            disk: disk.name.clone(),
+            position,
+        });
+        let member = Replica {
+            id: ObjectId::new(&draft.name, &uid),
+            created: Timestamp::from_second(self.now.as_secs().cast_signed()).expect("in range"),
+            terminating: false,
+            owner: Some(self.pool.id.uid.clone()),
+            pool_uid_label: Some(self.pool.id.uid.clone()),
+            pool_label: Some(self.pool.id.name.clone()),
+            revision: Some(draft.revision.clone()),
+            activity: Activity::NotRunning,
+            restart_pending: false,
+            disks: disks.collect(),
+        };
+        self.members_ever.insert(member.id.uid.clone());
+        let seen = self.machines.put(member, version);
+        if basis.current {
+            let largest = self.history[basis.pool..].iter().map(|(desired, _)| *desired).max();
+            let strays = self.strays.iter().filter(|position| **position >= basis.seen).count();
+            let (members, bound) = (self.members().count(), largest.unwrap_or_default() + strays);
+            check(members <= bound, || format!("I2: {members} members where at most {bound} were wanted"))?;
+        } else {
+            self.strays.push(self.machines.log.len() - 1);
+        }
+        Ok(Ok(seen))
+    }
+
+    /// Deletes a member. I1: only while live members exceed the count that was planned for; I5: never in an Explicit
+    /// pool. What others removed meanwhile cannot be known to a plan; a late request counts among the others.
+    pub(super) fn delete(
+        &mut self,
+        id: &ObjectId,
+        basis: Basis,
+        late: bool,
+    ) -> Result<Result<Seen<Replica>, Refusal>, Broken> {
+        let (desired, removal) = self.history[basis.pool];
+        check(removal != Removal::Explicit, || format!("I5: {id} was deleted from an Explicit pool"))?;
+        check(self.members_ever.contains(&id.uid), || format!("{id} was deleted and never was a member"))?;
+        match self.machines.find(id) {
+            Err(refusal) => return Ok(Err(refusal)),
+            Ok(machine) if machine.terminating => {
+                return Ok(Ok(self.machines.objects[&id.name].clone()));
+            }
+            Ok(_) => {}
+        }
+        let live = self.members().filter(|member| !member.terminating).count();
+        let unseen = self.others_removals.iter().filter(|position| **position >= basis.seen).count();
+        if late || !basis.current {
+            self.others_removals.push(self.machines.log.len());
+        } else {
+            check(live + unseen > desired, || {
+                format!("I1: {id} was deleted while {live} live members did not exceed {desired}")
+            })?;
+        }
+        Ok(self.change(id, |machine| machine.terminating = true))
+    }
+
+    /// Creates a disk. It is always a member's, never one for somebody else's machine.
+    pub(super) fn create_disk(
+        &mut self,
+        member: &ObjectId,
+        draft: &DiskDraft,
+    ) -> Result<Result<Seen<Disk>, Refusal>, Broken> {
+        check(self.members_ever.contains(&member.uid), || {
+            format!("disk {} was created for {member}", draft.name)
+        })?;
+        if self.disks.objects.contains_key(&draft.name) {
+            return Ok(Err(Refusal::AlreadyExists));
+        }
+        Ok(Ok(self.put_disk(&draft.name, Some(member.clone()))))
+    }
+
+    pub(super) fn put_disk(&mut self, name: &str, owner: Option<ObjectId>) -> Seen<Disk> {
+        let version = self.next_version();
+        let pool_uid_label = owner.is_some().then(|| self.pool.id.uid.clone());
+        let id = ObjectId::new(name, &format!("{name}#{version}"));
+        self.disks.put(Disk { id, terminating: false, owner, pool_uid_label }, version)
+    }
+
+    /// Opens a block with the pool as it was read. Numbers never go back.
+    pub(super) fn open_block(&mut self, block: Block, basis: Basis) -> Result<Result<(), Refusal>, Broken> {
+        if basis.pool + 1 != self.history.len() {
+            return Ok(Err(Refusal::Conflict));
+        }
+        if let Some(old) = self.pool.block {
+            let forward = block.first >= old.first && block.first <= block.end && block.end > old.end;
+            check(forward, || format!("block {block} follows {old}"))?;
+        }
+        self.pool.block = Some(block);
+        self.history.push((self.pool.desired, self.pool.removal));
+        Ok(Ok(()))
+    }
+
+    pub(super) fn relabel(&mut self, id: &ObjectId) -> Result<Seen<Replica>, Refusal> {
+        let (name, uid) = (self.pool.id.name.clone(), self.pool.id.uid.clone());
+        self.change(id, |machine| {
+            machine.pool_label = Some(name);
+            machine.pool_uid_label = Some(uid);
+        })
+    }
+
+    pub(super) fn release(&mut self, id: &ObjectId) -> Result<Result<Seen<Replica>, Refusal>, Broken> {
+        check(self.members_ever.contains(&id.uid), || format!("{id} was released and never was a member"))?;
+        Ok(self.change(id, |machine| {
+            machine.pool_label = None;
+            machine.pool_uid_label = None;
+        }))
+    }
+
+    pub(super) fn repoint(
+        &mut self,
+        id: &ObjectId,
+        position: usize,
+        from: &str,
+        to: &DiskDraft,
+    ) -> Result<Seen<Replica>, Refusal> {
+        let machine = self.machines.find(id)?;
+        let index = machine.disks.iter().position(|disk| disk.position == position && *disk.disk == *from);
+        let index = index.ok_or(Refusal::Conflict)?;
+        self.change(id, |machine| machine.disks[index].disk = to.name.clone())
+    }
+
+    // From here on: what everybody else does.
+
+    pub(super) fn edit_pool(&mut self, edit: impl FnOnce(&mut Pool)) {
+        edit(&mut self.pool);
+        self.pool.generation += 1;
+        self.history.push((self.pool.desired, self.pool.removal));
+    }
+
+    pub(super) fn put_machine(&mut self, machine: Replica) {
+        let version = self.next_version();
+        self.machines.put(machine, version);
+    }
+
+    pub(super) fn edit_machine(&mut self, id: &ObjectId, edit: impl FnOnce(&mut Replica)) {
+        self.change(id, edit).expect("only what exists is edited");
+    }
+
+    /// Somebody deletes or disowns a member by hand.
+    pub(super) fn remove_by_hand(&mut self, id: &ObjectId, edit: impl FnOnce(&mut Replica)) {
+        self.others_removals.push(self.machines.log.len());
+        self.edit_machine(id, edit);
+    }
+
+    /// The platform has stopped a terminating machine.
+    pub(super) fn finish(&mut self, name: &str) {
+        self.machines.remove(name);
+    }
+
+    pub(super) fn lose_disk(&mut self, name: &str) {
+        self.disks.remove(name);
+    }
+
+    /// The garbage collector takes the disks of machines that are gone.
+    pub(super) fn collect(&mut self) -> usize {
+        let machines: BTreeSet<&Uid> =
+            self.machines.objects.values().map(|seen| &seen.facts.id.uid).collect();
+        let orphans = self
+            .disks
+            .objects
+            .values()
+            .filter(|disk| disk.facts.owner.as_ref().is_some_and(|owner| !machines.contains(&owner.uid)));
+        let names: Vec<Arc<str>> = orphans.map(|disk| disk.facts.id.name.clone()).collect();
+        for name in &names {
+            self.disks.remove(name);
+        }
+        names.len()
+    }
+}
+
+pub(super) fn check(holds: bool, broken: impl FnOnce() -> Broken) -> Result<(), Broken> {
+    if holds { Ok(()) } else { Err(broken()) }
+}

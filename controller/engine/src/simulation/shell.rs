@@ -1,0 +1,278 @@
+//! The controller around the engine: it observes, plans, sends one request after the other, and remembers the answers.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::api::{Api, Basis, Broken, Refusal};
+use super::view::{Names, View};
+use crate::ledger::REQUEST_TIMEOUT;
+use crate::model::{Disk, Draft, ObjectId, Replica};
+use crate::pacing::Failure;
+use crate::plan::{Observed, Stage};
+use crate::{Action, Memory, Plan, Status};
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Answered,
+    /// Committed, and the answer gets lost.
+    AnswerLost,
+    /// Lost on its way.
+    RequestLost,
+    /// No answer, and it is committed later, if ever.
+    Late,
+}
+
+/// A request on its way.
+pub(super) struct InFlight {
+    pub(super) action: Action,
+    pub(super) basis: Basis,
+    pub(super) sent: Duration,
+}
+
+pub(super) struct Shell {
+    pub(super) memory: Memory,
+    pub(super) machines: View<Replica>,
+    pub(super) disks: View<Disk>,
+    pub(super) pending: VecDeque<Action>,
+    basis: Basis,
+    /// The machines of the last pass, by name.
+    known: BTreeMap<Arc<str>, Arc<Replica>>,
+    /// What the first attempt of every create without an answer rested on.
+    attempts: BTreeMap<Arc<str>, Basis>,
+}
+
+impl Shell {
+    pub(super) fn start(api: &Api) -> Self {
+        Self {
+            memory: Memory::default(),
+            machines: View::list(&api.machines, api.now),
+            disks: View::list(&api.disks, api.now),
+            pending: VecDeque::new(),
+            basis: Basis { seen: 0, pool: 0, current: true },
+            known: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+        }
+    }
+
+    /// Observes and plans.
+    pub(super) fn pass(&mut self, api: &Api) -> (Plan, Status) {
+        let Memory { machines, disks, .. } = &mut self.memory;
+        for name in machines.overdue(api.now) {
+            machines.resolve(&name, api.machines.objects.get(&name).cloned(), api.now);
+        }
+        for name in disks.overdue(api.now) {
+            disks.resolve(&name, api.disks.objects.get(&name).cloned(), api.now);
+        }
+        machines.settle(&self.machines);
+        disks.settle(&self.disks);
+        let (mut snapshot, mut disk_snapshot) = (self.machines.snapshot(), self.disks.snapshot());
+        machines.overlay(&mut snapshot);
+        disks.overlay(&mut disk_snapshot);
+        let uid = &api.pool.id.uid;
+        snapshot.retain(|machine| {
+            machine.owner.as_ref() == Some(uid) || machine.pool_uid_label.as_ref() == Some(uid)
+        });
+        self.basis = Basis { seen: self.machines.position, pool: api.history.len() - 1, current: true };
+        self.known = snapshot.iter().map(|machine| (machine.id.name.clone(), machine.clone())).collect();
+        self.memory.meet(&api.pool);
+        let observed = Observed {
+            now: api.timestamp(),
+            uptime: api.now,
+            pool: &api.pool,
+            machines: snapshot,
+            disks: disk_snapshot.into_iter().map(|disk| (disk.id.name.clone(), disk)).collect(),
+            unanswered: self.memory.machines.lost_answers(),
+            memory: &self.memory,
+            taken: &Names(&self.machines, &self.disks),
+        };
+        let plan = crate::plan(&observed);
+        let status = crate::status(&observed, self.memory.failure());
+        let lost = observed.unanswered;
+        self.attempts.retain(|name, _| lost.iter().any(|lost| lost.name == *name));
+        self.memory.keep_wanted(plan.wants);
+        self.pending = plan.actions.clone().into();
+        (plan, status)
+    }
+
+    /// Sends the next request of the plan. Returns the request if it stays on its way, and what happened.
+    pub(super) fn act(
+        &mut self,
+        api: &mut Api,
+        fate: Fate,
+    ) -> Result<Option<(Action, &'static str, Option<InFlight>)>, Broken> {
+        let Some(action) = self.pending.pop_front() else { return Ok(None) };
+        let basis = self.reach(&action);
+        let answer = match fate {
+            Fate::Answered => Some(self.send(api, &action, basis)?),
+            Fate::AnswerLost => {
+                commit(api, &action, basis, false)?;
+                None
+            }
+            Fate::RequestLost | Fate::Late => None,
+        };
+        let in_flight =
+            (fate == Fate::Late).then(|| InFlight { action: action.clone(), basis, sent: api.now });
+        let outcome = match answer {
+            Some(Ok(())) => {
+                self.succeed(action.stage());
+                "done"
+            }
+            Some(Err(refusal)) => self.refused(api, &action, refusal),
+            None => {
+                self.unanswered(&action, basis, api.now);
+                "no answer"
+            }
+        };
+        Ok(Some((action, outcome, in_flight)))
+    }
+
+    /// A create rests on whatever the oldest lost answer rested on: that one may come true first.
+    fn reach(&self, action: &Action) -> Basis {
+        let oldest = |basis: Basis, other: &Basis| Basis {
+            seen: basis.seen.min(other.seen),
+            pool: basis.pool.min(other.pool),
+            ..basis
+        };
+        match action {
+            Action::Create { .. } => self.attempts.values().fold(self.basis, oldest),
+            _ => self.basis,
+        }
+    }
+
+    fn send(&mut self, api: &mut Api, action: &Action, basis: Basis) -> Result<Result<(), Refusal>, Broken> {
+        let now = api.now;
+        let Memory { machines, disks, next_number, .. } = &mut self.memory;
+        let answer = match action {
+            Action::Relabel { member } => api.relabel(member).map(|seen| machines.written(seen, now)),
+            Action::Release { machine } => api.release(machine)?.map(|seen| machines.written(seen, now)),
+            Action::Repoint { member, position, from, to } => {
+                api.repoint(member, *position, from, to).map(|seen| machines.written(seen, now))
+            }
+            Action::CreateDisk { member, disk } => {
+                api.create_disk(member, disk)?.map(|seen| disks.written(seen, now))
+            }
+            Action::Delete { member, .. } => {
+                api.delete(member, basis, false)?.map(|seen| machines.deleted(&seen.facts, now))
+            }
+            Action::OpenBlock { block } => {
+                let opened = api.open_block(*block, basis)?;
+                self.basis.pool = api.history.len() - 1;
+                opened
+            }
+            Action::Create { draft } => match api.create(draft, basis)? {
+                Ok(seen) => {
+                    *next_number = (draft.number + 1).max(*next_number);
+                    let member = seen.facts.id.clone();
+                    machines.written(seen, now);
+                    self.queue_disks(&member, draft);
+                    Ok(())
+                }
+                Err(refusal) => Err(refusal),
+            },
+        };
+        Ok(answer)
+    }
+
+    /// A machine and its own disks are one unit.
+    fn queue_disks(&mut self, member: &ObjectId, draft: &Draft) {
+        for disk in draft.disks.iter().rev() {
+            self.pending.push_front(Action::CreateDisk { member: member.clone(), disk: disk.clone() });
+        }
+    }
+
+    fn succeed(&mut self, stage: Stage) {
+        if self.pending.front().is_none_or(|next| next.stage() != stage) {
+            match stage {
+                Stage::Repair => self.memory.repairing.succeeded(),
+                Stage::Remove => self.memory.removing.succeeded(),
+                Stage::OpenBlock => {}
+                Stage::Create => self.memory.creating.succeeded(),
+            }
+        }
+    }
+
+    fn fail(&mut self, action: &Action, message: &str, now: Duration) {
+        let cause = Failure { reason: action.failure_reason(), message: message.into() };
+        let pacing = match action.stage() {
+            Stage::Repair => &mut self.memory.repairing,
+            Stage::Remove => &mut self.memory.removing,
+            Stage::OpenBlock | Stage::Create => &mut self.memory.creating,
+        };
+        pacing.failed(cause, now, None, 0.0);
+        self.pending.clear();
+    }
+
+    fn refused(&mut self, api: &Api, action: &Action, refusal: Refusal) -> &'static str {
+        let now = api.now;
+        match (action, refusal) {
+            (Action::Create { draft }, Refusal::AlreadyExists) => {
+                self.memory.next_number = self.memory.next_number.max(draft.number + 1);
+                let live = &api.machines.objects[&draft.name];
+                if live.facts.owner.as_ref() == Some(&api.pool.id.uid) {
+                    self.memory.machines.written(live.clone(), now);
+                    return "was there already";
+                }
+                self.memory.machines.refused(&draft.name);
+                "the name is somebody else's"
+            }
+            (Action::CreateDisk { disk, .. }, Refusal::AlreadyExists) => {
+                // Ours or foreign: the next pass judges what is there.
+                self.memory.disks.written(api.disks.objects[&disk.name].clone(), now);
+                "was there already"
+            }
+            (Action::Delete { member, .. }, Refusal::NotFound) => {
+                self.memory.machines.deleted(&self.known[&member.name], now);
+                "was gone already"
+            }
+            (Action::Create { .. }, Refusal::QuotaExceeded) => {
+                self.fail(action, "exceeded quota", now);
+                "refused: exceeded quota"
+            }
+            _ => {
+                // The world is not what the plan rested on.
+                self.pending.clear();
+                "conflict"
+            }
+        }
+    }
+
+    fn unanswered(&mut self, action: &Action, basis: Basis, now: Duration) {
+        match action {
+            Action::Create { draft } => {
+                self.memory.next_number = self.memory.next_number.max(draft.number + 1);
+                self.memory.machines.unanswered(&draft.name, draft.number, now);
+                self.attempts.entry(draft.name.clone()).or_insert(basis);
+            }
+            Action::Delete { member, .. } => {
+                self.memory.machines.deleted(&self.known[&member.name], now);
+            }
+            _ => {}
+        }
+        self.fail(action, "no answer", now);
+    }
+}
+
+impl InFlight {
+    /// Commits a late request, unless the server has given it up.
+    pub(super) fn land(self, api: &mut Api) -> Result<bool, Broken> {
+        if api.now >= self.sent + REQUEST_TIMEOUT {
+            return Ok(false);
+        }
+        commit(api, &self.action, self.basis, true)
+    }
+}
+
+/// Commits a request whose answer nobody hears; says whether it did something.
+fn commit(api: &mut Api, action: &Action, basis: Basis, late: bool) -> Result<bool, Broken> {
+    Ok(match action {
+        Action::Relabel { member } => api.relabel(member).is_ok(),
+        Action::Release { machine } => api.release(machine)?.is_ok(),
+        Action::Repoint { member, position, from, to } => api.repoint(member, *position, from, to).is_ok(),
+        Action::CreateDisk { member, disk } => api.create_disk(member, disk)?.is_ok(),
+        Action::Delete { member, .. } => api.delete(member, basis, late)?.is_ok(),
+        Action::OpenBlock { block } => api.open_block(*block, basis)?.is_ok(),
+        Action::Create { draft } => api.create(draft, basis)?.is_ok(),
+    })
+}

@@ -1,0 +1,45 @@
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
+
+use super::world::{Step, World};
+use crate::model::Naming;
+
+/// Runs a story to its settled end; the transcript is the failure's explanation.
+fn run(naming: Naming, desired: usize, steps: impl IntoIterator<Item = Step>) -> Result<World, String> {
+    let mut world = World::new(naming, desired);
+    let end = steps.into_iter().try_for_each(|step| world.step(step)).and_then(|()| world.settle());
+    match end {
+        Ok(()) => Ok(world),
+        Err(broken) => Err(format!("{broken}\n{}", world.transcript)),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_the_invariants_hold_and_the_world_settles(
+        naming in prop::sample::select(&[Naming::Scattered, Naming::Ordinal][..]),
+        desired in 0usize..9,
+        numbers in prop::collection::vec(any::<u32>(), 0..300),
+    ) {
+        run(naming, desired, numbers.into_iter().map(Step::from_number)).map_err(TestCaseError::fail)?;
+    }
+}
+
+/// The numbers of a run that never changes; SplitMix64.
+fn seeded(mut seed: u64) -> impl Iterator<Item = u32> {
+    std::iter::repeat_with(move || {
+        seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = seed;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        u32::try_from((x ^ (x >> 31)) >> 32).expect("32 bits are left")
+    })
+}
+
+#[test]
+fn one_seeded_story_reads_like_this() {
+    let world = run(Naming::Scattered, 5, seeded(7).take(120).map(Step::from_number)).unwrap();
+    insta::assert_snapshot!(world.transcript);
+}

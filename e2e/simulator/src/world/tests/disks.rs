@@ -1,0 +1,200 @@
+//! The life of a disk.
+
+use super::{Stage, id, ms};
+use crate::objects::{Kind, MOUNT_LOG, VD_CLEANUP, VD_PROTECTION};
+use rstest::rstest;
+use serde_json::json;
+
+#[test]
+fn a_disk_copies_an_image_once_that_is_ready() {
+    let mut stage = Stage::new();
+    let source = json!({"type": "ObjectRef", "objectRef": {"kind": "ClusterVirtualImage", "name": "alpine"}});
+    stage.create(Kind::Disk, "d", &json!({"spec": {"dataSource": source}}));
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Disk, "d"), "Pending");
+    stage.create(Kind::ClusterImage, "alpine", &json!({"spec": {}}));
+    stage.settle();
+    assert_eq!(stage.phase(Kind::ClusterImage, "alpine"), "Ready");
+    assert_eq!(stage.phase(Kind::Disk, "d"), "Ready");
+    assert_eq!(stage.condition(Kind::Disk, "d", "Ready"), "True/Ready");
+    let status = &stage.get(Kind::Disk, "d")["status"];
+    assert_eq!(status["capacity"], "256Mi");
+    assert!(status["target"]["persistentVolumeClaimName"].is_string());
+    assert!(stage.has_finalizer(Kind::Disk, "d", VD_CLEANUP));
+}
+
+#[test]
+fn an_image_that_somebody_gave_a_phase_is_left_alone() {
+    let mut stage = Stage::new();
+    stage.create(Kind::Image, "mine", &json!({"spec": {}, "status": {"phase": "Provisioning"}}));
+    let source = json!({"type": "ObjectRef", "objectRef": {"kind": "VirtualImage", "name": "mine"}});
+    stage.create(Kind::Disk, "d", &json!({"spec": {"dataSource": source}}));
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Image, "mine"), "Provisioning");
+    assert_eq!(stage.phase(Kind::Disk, "d"), "Pending");
+    stage.edit(Kind::Image, "mine", &json!({"status": {"phase": "Ready"}}));
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Disk, "d"), "Ready");
+}
+
+#[rstest]
+#[case::blank_without_a_size(json!({}), "Failed")]
+#[case::of_an_unknown_class(json!({"persistentVolumeClaim": {"size": "1Gi", "storageClassName": "none"}}), "Pending")]
+#[case::of_no_class(json!({"persistentVolumeClaim": {"size": "1Gi"}}), "Ready")]
+#[case::from_the_web(json!({"dataSource": {"type": "HTTP"}, "persistentVolumeClaim": {"size": 1024}}), "Ready")]
+#[case::to_be_uploaded(json!({"dataSource": {"type": "Upload"}}), "WaitForUserUpload")]
+#[case::from_a_snapshot(
+    json!({"dataSource": {"type": "ObjectRef", "objectRef": {"kind": "VirtualDiskSnapshot", "name": "s"}}}),
+    "Pending"
+)]
+fn a_disk(#[case] spec: serde_json::Value, #[case] phase: &str) {
+    let mut stage = Stage::new();
+    stage.create(Kind::Disk, "d", &json!({ "spec": spec }));
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Disk, "d"), phase);
+}
+
+#[test]
+fn a_disk_that_waits_for_its_first_consumer_is_bound_by_the_first_start() {
+    let mut stage = Stage::new();
+    let claim = json!({"size": "1Gi", "storageClassName": "later"});
+    stage.create(Kind::Disk, "d", &json!({"spec": {"persistentVolumeClaim": claim}}));
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Disk, "d"), "WaitForFirstConsumer");
+    assert!(stage.get(Kind::Disk, "d")["status"]["capacity"].is_null());
+    stage.machine("a", &["d"]);
+    stage.edit(Kind::Machine, "a", &json!({"spec": {"runPolicy": "Manual"}}));
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Disk, "d"), "WaitForFirstConsumer");
+    assert_eq!(
+        stage.condition(Kind::Machine, "a", "BlockDevicesReady"),
+        "False/WaitingForWaitForFirstConsumerBlockDevicesToBeReady"
+    );
+    stage.edit(Kind::Machine, "a", &json!({"spec": {"runPolicy": "AlwaysOn"}}));
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Running");
+    assert_eq!(stage.phase(Kind::Disk, "d"), "Ready");
+    assert_eq!(stage.get(Kind::Disk, "d")["status"]["capacity"], "1Gi");
+}
+
+#[test]
+fn a_mounted_disk_outlives_its_deletion_until_the_machine_stops() {
+    let mut stage = Stage::new();
+    stage.disk("d");
+    stage.machine("a", &["d"]);
+    stage.settle();
+    stage.delete(Kind::Disk, "d");
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Disk, "d"), "Terminating");
+    assert!(stage.has_finalizer(Kind::Disk, "d", VD_PROTECTION));
+    stage.delete(Kind::Machine, "a");
+    stage.settle();
+    assert!(stage.find(Kind::Disk, "d").is_none());
+}
+
+#[test]
+fn a_disk_grows_where_its_class_allows_and_never_shrinks() {
+    let mut stage = Stage::new();
+    stage.disk("d");
+    stage.settle();
+    let resize = |size: &str| json!({"spec": {"persistentVolumeClaim": {"size": size}}});
+    stage.edit(Kind::Disk, "d", &resize("2Gi"));
+    stage.run(ms(50));
+    assert_eq!(stage.phase(Kind::Disk, "d"), "Resizing");
+    assert_eq!(stage.condition(Kind::Disk, "d", "Resizing"), "True/InProgress");
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Disk, "d"), "Ready");
+    assert_eq!(stage.get(Kind::Disk, "d")["status"]["capacity"], "2Gi");
+    assert_eq!(stage.condition(Kind::Disk, "d", "Resizing"), "absent");
+    stage.edit(Kind::Disk, "d", &resize("1Gi"));
+    stage.settle();
+    assert_eq!(stage.get(Kind::Disk, "d")["status"]["capacity"], "2Gi");
+    // The other class does not allow it.
+    let rigid = json!({"spec": {"persistentVolumeClaim": {"size": "1Gi", "storageClassName": "later"}}});
+    stage.create(Kind::Disk, "rigid", &rigid);
+    stage.machine("a", &["rigid"]);
+    stage.settle();
+    stage.edit(Kind::Disk, "rigid", &resize("2Gi"));
+    stage.settle();
+    assert_eq!(stage.get(Kind::Disk, "rigid")["status"]["capacity"], "1Gi");
+    assert_eq!(stage.condition(Kind::Disk, "rigid", "Resizing"), "False/NotAvailable");
+}
+
+#[test]
+fn every_start_leaves_its_mark_on_the_disk() {
+    let mut stage = Stage::new();
+    stage.disk("d");
+    stage.machine("a", &["d"]);
+    stage.settle();
+    let uid = stage.get(Kind::Machine, "a")["metadata"]["uid"].as_str().unwrap().to_owned();
+    stage.delete(Kind::Machine, "a");
+    stage.settle();
+    stage.machine("b", &["d"]);
+    stage.settle();
+    let second = stage.get(Kind::Machine, "b")["metadata"]["uid"].as_str().unwrap().to_owned();
+    assert_eq!(stage.get(Kind::Disk, "d")["metadata"]["annotations"][MOUNT_LOG], format!("{uid},{second}"));
+    // The log does not grow for ever.
+    stage.edit(Kind::Machine, "b", &json!({"spec": {"runPolicy": "AlwaysOn"}}));
+    for round in 1..=40 {
+        stage.annotate(Kind::Machine, "b", "shutdown", Some(&format!("{round}ms")));
+        stage.settle();
+    }
+    let log = stage.get(Kind::Disk, "d")["metadata"]["annotations"][MOUNT_LOG].as_str().unwrap();
+    assert_eq!(log.split(',').count(), 32);
+}
+
+#[test]
+fn a_second_machine_waits_for_the_disk_that_the_first_one_holds() {
+    let mut stage = Stage::new();
+    stage.disk("d");
+    stage.machine("a", &["d"]);
+    stage.settle();
+    stage.machine("b", &["d"]);
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "b"), "Pending");
+    assert_eq!(stage.condition(Kind::Machine, "b", "BlockDevicesReady"), "False/BlockDevicesNotReady");
+    assert_eq!(
+        stage.get(Kind::Disk, "d")["status"]["attachedToVirtualMachines"],
+        json!([{"name": "a", "mounted": true}, {"name": "b", "mounted": false}])
+    );
+    stage.delete(Kind::Machine, "a");
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "b"), "Running");
+    assert!(stage.violations.is_empty());
+}
+
+#[test]
+fn a_stopped_machine_lends_its_disk_and_waits_for_it_then() {
+    let mut stage = Stage::new();
+    stage.disk("d");
+    stage.machine("a", &["d"]);
+    stage.settle();
+    stage.edit(Kind::Machine, "a", &json!({"spec": {"runPolicy": "AlwaysOff"}}));
+    stage.settle();
+    assert_eq!(
+        stage.get(Kind::Disk, "d")["status"]["attachedToVirtualMachines"],
+        json!([{"name": "a", "mounted": false}])
+    );
+    stage.machine("b", &["d"]);
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "b"), "Running");
+    stage.edit(Kind::Machine, "a", &json!({"spec": {"runPolicy": "AlwaysOn"}}));
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Pending");
+    assert!(stage.violations.is_empty());
+}
+
+#[test]
+fn a_twin_of_the_same_name_begins_anew() {
+    let mut stage = Stage::new();
+    stage.disk("d");
+    stage.settle();
+    stage.knobs(&[("provisioning-delay", "never")]);
+    // The old one goes and the new one comes before the simulator looks again.
+    stage.delete(Kind::Disk, "d");
+    stage.edit(Kind::Disk, "d", &json!({"metadata": {"finalizers": null}}));
+    stage.disk("d");
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Disk, "d"), "Provisioning");
+    assert!(stage.writes.contains_key(&id(Kind::Disk, "d")));
+}

@@ -1,0 +1,180 @@
+//! The knobs, and what they are there to show.
+
+use super::{Stage, ms};
+use crate::objects::{Kind, VM_CLEANUP};
+use rstest::rstest;
+use serde_json::json;
+use std::time::Duration;
+
+#[rstest]
+#[case::by_another_value(Some("10ms"))]
+#[case::by_its_removal(None)]
+fn a_stop_that_never_ends_is_released(#[case] value: Option<&str>) {
+    let mut stage = Stage::new();
+    stage.machine("a", &[]);
+    stage.annotate(Kind::Machine, "a", "stop-delay", Some("never"));
+    stage.settle();
+    stage.delete(Kind::Machine, "a");
+    stage.run(Duration::from_secs(3600));
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Terminating");
+    stage.annotate(Kind::Machine, "a", "stop-delay", value);
+    stage.settle();
+    assert!(stage.find(Kind::Machine, "a").is_none());
+}
+
+#[test]
+fn a_namespace_holds_and_releases_every_start() {
+    let mut stage = Stage::new();
+    stage.knobs(&[("start-delay", "never")]);
+    stage.machine("a", &[]);
+    stage.machine("b", &[]);
+    stage.annotate(Kind::Machine, "b", "start-delay", Some("1ms"));
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Starting");
+    assert_eq!(stage.phase(Kind::Machine, "b"), "Running");
+    stage.knobs(&[]);
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Running");
+}
+
+#[test]
+fn without_finalizers_a_machine_vanishes_at_once() {
+    let mut stage = Stage::new();
+    stage.knobs(&[("skip-finalizers", "true"), ("stop-delay", "never")]);
+    stage.disk("d");
+    stage.machine("a", &["d"]);
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Running");
+    assert!(!stage.has_finalizer(Kind::Machine, "a", VM_CLEANUP));
+    stage.delete(Kind::Machine, "a");
+    assert!(stage.find(Kind::Machine, "a").is_none());
+    stage.machine("b", &["d"]);
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "b"), "Running");
+    assert_eq!(stage.pods().len(), 1);
+    assert!(stage.violations.is_empty());
+}
+
+#[test]
+fn the_next_n_disks_of_a_namespace_fail_for_good() {
+    let mut stage = Stage::new();
+    stage.knobs(&[("fail-provisioning", "2")]);
+    for name in ["a", "b", "c"] {
+        stage.disk(name);
+        stage.settle();
+    }
+    let phases: Vec<_> = ["a", "b", "c"].iter().map(|name| stage.phase(Kind::Disk, name)).collect();
+    assert_eq!(phases, ["Failed", "Failed", "Ready"]);
+    assert_eq!(stage.condition(Kind::Disk, "a", "Ready"), "False/ProvisioningFailed");
+    // Another value counts anew; a disk's own knob is about this disk.
+    stage.knobs(&[("fail-provisioning", "1")]);
+    stage.disk("d");
+    stage.knobs(&[]);
+    stage.disk("e");
+    stage.annotate(Kind::Disk, "e", "fail-provisioning", Some("1"));
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Disk, "d"), "Ready");
+    assert_eq!(stage.phase(Kind::Disk, "e"), "Failed");
+}
+
+#[test]
+fn a_crashed_machine_stays_degraded_until_the_knob_goes() {
+    let mut stage = Stage::new();
+    stage.disk("d");
+    stage.machine("a", &["d"]);
+    stage.settle();
+    stage.annotate(Kind::Machine, "a", "crash", Some("true"));
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Degraded");
+    assert_eq!(stage.pods()[0]["status"]["phase"], "Failed");
+    assert_eq!(stage.condition(Kind::Disk, "d", "InUse"), "True/AttachedToVirtualMachine");
+    stage.annotate(Kind::Machine, "a", "crash", None);
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Running");
+    assert_eq!(stage.pods()[0]["status"]["phase"], "Running");
+}
+
+#[test]
+fn a_flapping_phase_changes_as_often_as_told_and_rests_when_released() {
+    let mut stage = Stage::new();
+    stage.machine("a", &[]);
+    stage.settle();
+    stage.writes.clear();
+    stage.annotate(Kind::Machine, "a", "flap-phase", Some("4"));
+    stage.run(Duration::from_secs(5));
+    let writes = stage.written();
+    assert!((19..=21).contains(&writes), "{writes} changes in 5 s");
+    stage.annotate(Kind::Machine, "a", "flap-phase", None);
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Running");
+    stage.writes.clear();
+    stage.settle();
+    assert_eq!(stage.written(), 0);
+}
+
+#[test]
+fn an_unrelated_annotation_is_bumped_without_touching_the_pod() {
+    let mut stage = Stage::new();
+    stage.machine("a", &[]);
+    stage.settle();
+    stage.writes.clear();
+    stage.annotate(Kind::Machine, "a", "bump-annotations", Some("10"));
+    stage.run(Duration::from_secs(3));
+    let bumped =
+        stage.get(Kind::Machine, "a")["metadata"]["annotations"]["simulator.vmpool.dev/bumped"].clone();
+    let bumped: u64 = bumped.as_str().unwrap().parse().unwrap();
+    assert!((28..=30).contains(&bumped), "{bumped} changes in 3 s");
+    assert_eq!(stage.writes.len(), 1, "only the machine is written: {:?}", stage.writes.keys());
+}
+
+#[test]
+fn a_broken_lock_lets_two_machines_mount_one_disk_and_that_is_recorded() {
+    let mut stage = Stage::new();
+    stage.disk("d");
+    stage.machine("a", &["d"]);
+    stage.settle();
+    stage.machine("b", &["d"]);
+    stage.annotate(Kind::Machine, "b", "ignore-mounts", Some("true"));
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "b"), "Running");
+    assert_eq!(stage.violations.len(), 1);
+    let uid = |name| stage.get(Kind::Machine, name)["metadata"]["uid"].as_str().unwrap().to_owned();
+    assert_eq!(stage.violations[0].machines, [uid("a"), uid("b")]);
+    assert_eq!(stage.violations[0].disk, "d");
+}
+
+#[test]
+fn a_machine_torn_from_its_finalizer_still_has_its_disk_open_until_its_pod_is_gone() {
+    let mut stage = Stage::new();
+    stage.disk("d");
+    stage.machine("a", &["d"]);
+    stage.settle();
+    // The pod cannot be deleted for a while, but the machine's object goes.
+    stage.refuse.insert(Kind::Pod, "no".to_owned());
+    stage.delete(Kind::Machine, "a");
+    stage.force_finalizer_off("a");
+    stage.run(ms(500));
+    assert!(stage.find(Kind::Machine, "a").is_none());
+    stage.refuse.clear();
+    stage.machine("b", &["d"]);
+    stage.run(ms(60));
+    assert_eq!(stage.violations.len(), 1, "b started while a's guest was still there");
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "b"), "Running");
+    assert_eq!(stage.violations.len(), 1);
+}
+
+#[test]
+fn a_wait_for_ever_costs_nothing() {
+    let mut stage = Stage::new();
+    stage.machine("a", &[]);
+    stage.knobs(&[("start-delay", "never"), ("provisioning-delay", "never")]);
+    stage.disk("d");
+    stage.settle();
+    stage.edit(Kind::Machine, "a", &json!({"metadata": {"labels": {"x": "y"}}}));
+    stage.settle();
+    stage.writes.clear();
+    stage.run(Duration::from_secs(3600));
+    assert_eq!(stage.written(), 0);
+    assert_eq!(stage.world.next_due(), None);
+}

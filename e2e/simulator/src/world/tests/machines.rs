@@ -1,0 +1,292 @@
+//! The life of a machine.
+
+use super::{Stage, ms, settings};
+use crate::objects::{Kind, VD_PROTECTION, VM_CLEANUP};
+use rstest::rstest;
+use serde_json::json;
+use std::time::Duration;
+
+#[test]
+fn a_machine_with_its_disk_runs() {
+    let mut stage = Stage::new();
+    stage.machine("a", &["a-root"]);
+    stage.edit(
+        Kind::Machine,
+        "a",
+        &json!({"metadata": {"labels": {"app": "x"}, "annotations": {"note": "hi"}}}),
+    );
+    stage.disk("a-root");
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Running");
+    assert_eq!(stage.condition(Kind::Machine, "a", "BlockDevicesReady"), "True/BlockDevicesReady");
+    assert_eq!(stage.condition(Kind::Machine, "a", "Running"), "True/Running");
+    assert_eq!(stage.condition(Kind::Machine, "a", "AwaitingRestartToApplyConfiguration"), "absent");
+    let status = &stage.get(Kind::Machine, "a")["status"];
+    assert_eq!(status["observedGeneration"], 1);
+    assert_eq!(
+        status["blockDeviceRefs"],
+        json!([{"kind": "VirtualDisk", "name": "a-root", "size": "1Gi", "attached": true, "target": "sda"}])
+    );
+    let pods = stage.pods();
+    assert_eq!(pods.len(), 1);
+    let pod = pods[0];
+    assert_eq!(status["virtualMachinePods"], json!([{"name": pod["metadata"]["name"], "active": true}]));
+    assert_eq!(status["nodeName"], pod["spec"]["nodeName"]);
+    assert!(pod["metadata"]["name"].as_str().is_some_and(|name| name.starts_with("d8v-a-")));
+    assert_eq!(pod["metadata"]["labels"]["app"], "x");
+    assert_eq!(pod["metadata"]["annotations"]["note"], "hi");
+    assert_eq!(
+        pod["spec"]["containers"][0]["resources"]["requests"],
+        json!({"cpu": "500m", "memory": "512Mi"})
+    );
+    assert_eq!(pod["status"]["phase"], "Running");
+    assert!(stage.has_finalizer(Kind::Machine, "a", VM_CLEANUP));
+}
+
+#[test]
+fn phases_follow_each_other_after_their_delays() {
+    let mut stage = Stage::new();
+    stage.machine("a", &["a-root"]);
+    stage.run(ms(50));
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Pending");
+    assert_eq!(stage.condition(Kind::Machine, "a", "BlockDevicesReady"), "False/BlockDevicesNotReady");
+    let devices = &stage.get(Kind::Machine, "a")["status"]["blockDeviceRefs"];
+    assert_eq!(*devices, json!([{"kind": "VirtualDisk", "name": "a-root", "attached": false}]));
+    stage.disk("a-root");
+    stage.run(ms(100));
+    assert_eq!(stage.phase(Kind::Disk, "a-root"), "Provisioning");
+    stage.run(ms(200));
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Starting");
+    stage.run(ms(300));
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Running");
+}
+
+#[test]
+fn a_deleted_machine_shuts_down_then_goes_and_leaves_its_disk_free() {
+    let mut stage = Stage::new();
+    stage.disk("a-root");
+    stage.machine("a", &["a-root"]);
+    stage.settle();
+    stage.delete(Kind::Machine, "a");
+    stage.run(ms(100));
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Terminating");
+    assert!(stage.pods().is_empty());
+    assert!(stage.has_finalizer(Kind::Disk, "a-root", VD_PROTECTION));
+    stage.run(ms(150));
+    assert!(stage.find(Kind::Machine, "a").is_none());
+    assert!(!stage.has_finalizer(Kind::Disk, "a-root", VD_PROTECTION));
+    assert_eq!(stage.condition(Kind::Disk, "a-root", "InUse"), "False/NotInUse");
+}
+
+#[test]
+fn the_grace_period_bounds_the_stop() {
+    let mut stage = Stage::new();
+    stage.machine("a", &[]);
+    stage.edit(Kind::Machine, "a", &json!({"spec": {"terminationGracePeriodSeconds": 1}}));
+    stage.annotate(Kind::Machine, "a", "stop-delay", Some("1h"));
+    stage.settle();
+    stage.delete(Kind::Machine, "a");
+    stage.run(ms(900));
+    assert!(stage.find(Kind::Machine, "a").is_some());
+    stage.run(ms(200));
+    assert!(stage.find(Kind::Machine, "a").is_none());
+}
+
+#[test]
+fn a_machine_that_never_ran_goes_at_once() {
+    let mut stage = Stage::new();
+    stage.machine("a", &["missing"]);
+    stage.settle();
+    stage.delete(Kind::Machine, "a");
+    stage.run(ms(10));
+    assert!(stage.find(Kind::Machine, "a").is_none());
+}
+
+#[rstest]
+#[case::always_on_boots_again("AlwaysOn", "Running", 1)]
+#[case::unless_stopped_manually_stays_off("AlwaysOnUnlessStoppedManually", "Stopped", 0)]
+fn after_a_guest_shutdown(#[case] policy: &str, #[case] phase: &str, #[case] pods: usize) {
+    let mut stage = Stage::new();
+    stage.disk("a-root");
+    stage.machine("a", &["a-root"]);
+    stage.edit(Kind::Machine, "a", &json!({"spec": {"runPolicy": policy}}));
+    stage.settle();
+    let before = stage.pods()[0]["metadata"]["name"].clone();
+    stage.annotate(Kind::Machine, "a", "shutdown", Some("now"));
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "a"), phase);
+    assert_eq!(stage.pods().len(), pods);
+    assert!(stage.pods().iter().all(|pod| pod["metadata"]["name"] != before));
+    let in_use = if pods == 0 { "False/NotInUse" } else { "True/AttachedToVirtualMachine" };
+    assert_eq!(stage.condition(Kind::Disk, "a-root", "InUse"), in_use);
+    // The knob acts once per value.
+    let writes = stage.written();
+    stage.settle();
+    assert_eq!(stage.written(), writes);
+}
+
+#[rstest]
+#[case::manual("Manual", "Stopped")]
+#[case::always_off("AlwaysOff", "Stopped")]
+#[case::always_on("AlwaysOn", "Running")]
+fn a_new_machine_under(#[case] policy: &str, #[case] phase: &str) {
+    let mut stage = Stage::new();
+    stage.machine("a", &[]);
+    stage.edit(Kind::Machine, "a", &json!({"spec": {"runPolicy": policy}}));
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "a"), phase);
+}
+
+#[test]
+fn the_run_policy_is_hot() {
+    let mut stage = Stage::new();
+    stage.machine("a", &[]);
+    stage.settle();
+    stage.edit(Kind::Machine, "a", &json!({"spec": {"runPolicy": "AlwaysOff"}}));
+    stage.run(ms(100));
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Stopping");
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Stopped");
+    stage.edit(Kind::Machine, "a", &json!({"spec": {"runPolicy": "AlwaysOn"}}));
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Running");
+}
+
+#[test]
+fn the_observed_generation_follows_after_the_evaluation() {
+    let mut stage = Stage::new();
+    stage.machine("a", &[]);
+    stage.settle();
+    stage.annotate(Kind::Machine, "a", "evaluation-delay", Some("2s"));
+    stage.edit(Kind::Machine, "a", &json!({"spec": {"liveMigrationPolicy": "AlwaysSafe"}}));
+    stage.run(ms(1900));
+    assert_eq!(stage.get(Kind::Machine, "a")["status"]["observedGeneration"], 1);
+    stage.run(ms(200));
+    assert_eq!(stage.get(Kind::Machine, "a")["status"]["observedGeneration"], 2);
+}
+
+#[test]
+fn labels_and_annotations_reach_the_pod_and_leave_it_again() {
+    let mut stage = Stage::new();
+    stage.machine("a", &[]);
+    stage.settle();
+    stage.edit(
+        Kind::Machine,
+        "a",
+        &json!({"metadata": {"labels": {"colour": "red"}, "annotations": {"n": "1"}}}),
+    );
+    stage.settle();
+    assert_eq!(stage.pods()[0]["metadata"]["labels"]["colour"], "red");
+    assert_eq!(stage.pods()[0]["metadata"]["annotations"]["n"], "1");
+    stage.edit(Kind::Machine, "a", &json!({"metadata": {"labels": {"colour": null}}}));
+    stage.settle();
+    assert!(stage.pods()[0]["metadata"]["labels"]["colour"].is_null());
+}
+
+#[test]
+fn a_machine_whose_pod_is_taken_away_boots_again() {
+    let mut stage = Stage::new();
+    stage.disk("a-root");
+    stage.machine("a", &["a-root"]);
+    stage.settle();
+    let pod = stage.pods()[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    stage.delete(Kind::Pod, &pod);
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Running");
+    assert_ne!(stage.pods()[0]["metadata"]["name"], pod.as_str());
+    assert!(stage.violations.is_empty());
+}
+
+#[test]
+fn devices_come_and_go_while_the_machine_runs() {
+    let mut stage = Stage::new();
+    stage.disk("root");
+    stage.disk("data");
+    stage.machine("a", &["root"]);
+    stage.settle();
+    let root = json!({"kind": "VirtualDisk", "name": "root"});
+    let data = json!({"kind": "VirtualDisk", "name": "data"});
+    stage.edit(Kind::Machine, "a", &json!({"spec": {"blockDeviceRefs": [root, data]}}));
+    stage.run(ms(60));
+    assert_eq!(stage.get(Kind::Machine, "a")["status"]["blockDeviceRefs"][1]["attached"], false);
+    stage.settle();
+    let device = &stage.get(Kind::Machine, "a")["status"]["blockDeviceRefs"][1];
+    assert_eq!((&device["attached"], &device["hotplugged"]), (&json!(true), &json!(true)));
+    assert_eq!(stage.condition(Kind::Disk, "data", "InUse"), "True/AttachedToVirtualMachine");
+    stage.edit(Kind::Machine, "a", &json!({"spec": {"blockDeviceRefs": [root]}}));
+    stage.settle();
+    assert_eq!(stage.get(Kind::Machine, "a")["status"]["blockDeviceRefs"].as_array().map(Vec::len), Some(1));
+    assert_eq!(stage.condition(Kind::Disk, "data", "InUse"), "False/NotInUse");
+    assert!(!stage.has_finalizer(Kind::Disk, "data", VD_PROTECTION));
+}
+
+#[rstest]
+#[case::a_larger_machine("cpu", json!({"cores": 4, "coreFraction": "25%"}))]
+#[case::another_class("virtualMachineClassName", json!("big"))]
+#[case::another_grace_period("terminationGracePeriodSeconds", json!(5))]
+#[case::without_the_boot_device("blockDeviceRefs", json!([]))]
+fn takes_a_restart(#[case] path: &str, #[case] value: serde_json::Value) {
+    let mut stage = Stage::new();
+    stage.disk("root");
+    stage.machine("a", &["root"]);
+    stage.settle();
+    let before = stage.get(Kind::Machine, "a")["spec"].clone();
+    stage.edit(Kind::Machine, "a", &json!({"spec": {path: value}}));
+    stage.settle();
+    assert_eq!(
+        stage.condition(Kind::Machine, "a", "AwaitingRestartToApplyConfiguration"),
+        "True/ChangesPendingRestart"
+    );
+    assert_eq!(stage.condition(Kind::Machine, "a", "ConfigurationApplied"), "False/ConfigurationNotApplied");
+    assert_eq!(stage.get(Kind::Machine, "a")["status"]["restartAwaitingChanges"][0]["path"], path);
+    assert_eq!(stage.get(Kind::Machine, "a")["status"]["blockDeviceRefs"][0]["attached"], true);
+    // When the spec returns to what runs, nothing waits any more.
+    let back = before.get(path).cloned().unwrap_or_default();
+    stage.edit(Kind::Machine, "a", &json!({"spec": {path: back}}));
+    stage.settle();
+    assert_eq!(stage.condition(Kind::Machine, "a", "AwaitingRestartToApplyConfiguration"), "absent");
+}
+
+#[test]
+fn automatic_approval_restarts_the_machine_unless_a_knob_holds_it() {
+    let mut stage = Stage::new();
+    stage.machine("a", &[]);
+    stage.edit(Kind::Machine, "a", &json!({"spec": {"disruptions": {"restartApprovalMode": "Automatic"}}}));
+    stage.annotate(Kind::Machine, "a", "hold-restart", Some("true"));
+    stage.settle();
+    let before = stage.pods()[0]["metadata"]["name"].clone();
+    stage.edit(Kind::Machine, "a", &json!({"spec": {"memory": {"size": "1Gi"}}}));
+    stage.settle();
+    assert_eq!(stage.pods()[0]["metadata"]["name"], before);
+    stage.annotate(Kind::Machine, "a", "hold-restart", None);
+    stage.run(ms(100));
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Stopping");
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Running");
+    assert_ne!(stage.pods()[0]["metadata"]["name"], before);
+    assert_eq!(stage.pods()[0]["spec"]["containers"][0]["resources"]["requests"]["memory"], "1Gi");
+    assert_eq!(stage.condition(Kind::Machine, "a", "AwaitingRestartToApplyConfiguration"), "absent");
+}
+
+#[test]
+fn more_than_sixteen_devices_are_too_many() {
+    let mut stage = Stage::new();
+    let disks: Vec<String> = (0..17).map(|n| format!("d{n}")).collect();
+    stage.machine("a", &disks.iter().map(String::as_str).collect::<Vec<_>>());
+    stage.settle();
+    assert_eq!(stage.condition(Kind::Machine, "a", "BlockDevicesReady"), "False/BlockDeviceLimitExceeded");
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Pending");
+}
+
+#[test]
+fn without_pods_a_machine_runs_all_the_same() {
+    let mut stage = Stage::with(super::Settings { pods: false, ..settings() });
+    stage.disk("root");
+    stage.machine("a", &["root"]);
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Running");
+    assert!(stage.pods().is_empty());
+    stage.delete(Kind::Machine, "a");
+    stage.run(Duration::from_secs(1));
+    assert!(stage.find(Kind::Machine, "a").is_none());
+}

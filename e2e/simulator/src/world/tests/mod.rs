@@ -1,0 +1,337 @@
+//! The world against an API server that lives in memory, under a virtual clock.
+
+mod disks;
+mod faults;
+mod machines;
+mod operations;
+mod writes;
+
+use super::{Action, Event, Object, Outcome, Settings, Violation, World, Write};
+use crate::{
+    duration::Delay,
+    objects::{
+        AttachmentView, BindingMode, ClassView, DiskView, Id, ImageView, Key, Kind, MachineView,
+        OperationView, PodView, VM_CLEANUP,
+    },
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+pub(super) fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(super) fn settings() -> Settings {
+    Settings {
+        start_delay: Delay::After(ms(200)),
+        stop_delay: Delay::After(ms(200)),
+        provisioning_delay: Delay::After(ms(200)),
+        evaluation_delay: Delay::After(ms(20)),
+        hot_plug_delay: Delay::After(ms(100)),
+        nodes: vec!["node-1".to_owned(), "node-2".to_owned()],
+        pods: true,
+        seed: 7,
+    }
+}
+
+/// A stage: objects as an API server would store them, and the world that plays with them.
+pub(super) struct Stage {
+    pub(super) world: World,
+    pub(super) now: Timestamp,
+    objects: BTreeMap<Id, Value>,
+    version: u64,
+    pub(super) writes: HashMap<Id, Vec<Write>>,
+    pub(super) violations: Vec<Violation>,
+    /// Answers to writes of these kinds, instead of performing them.
+    pub(super) refuse: BTreeMap<Kind, String>,
+    /// A status field of machines that the server does not know.
+    pub(super) pruned: Option<&'static str>,
+    /// How long a write takes.
+    pub(super) latency: Duration,
+    under_way: Vec<(Timestamp, Id, Write)>,
+}
+
+impl Stage {
+    pub(super) fn new() -> Self {
+        Self::with(settings())
+    }
+
+    pub(super) fn with(settings: Settings) -> Self {
+        let mut stage = Self {
+            world: World::new(settings),
+            now: Timestamp::UNIX_EPOCH,
+            objects: BTreeMap::new(),
+            version: 100,
+            writes: HashMap::new(),
+            violations: Vec::new(),
+            refuse: BTreeMap::new(),
+            pruned: None,
+            latency: ms(1),
+            under_way: Vec::new(),
+        };
+        stage.begin();
+        stage
+    }
+
+    /// The simulator is started: it sees everything that there is.
+    fn begin(&mut self) {
+        for (name, binding) in [("now", BindingMode::Immediate), ("later", BindingMode::WaitForFirstConsumer)]
+        {
+            let class = ClassView { binding, expands: binding == BindingMode::Immediate, is_default: false };
+            self.world.observe(Event::Class(name.to_owned(), Some(class)), self.now);
+        }
+        for id in self.objects.keys().cloned().collect::<Vec<_>>() {
+            self.show(&id);
+        }
+        self.world.observe(Event::Synced, self.now);
+    }
+
+    /// The simulator dies and is started again.
+    pub(super) fn restart_simulator(&mut self) {
+        self.world = World::new(settings());
+        self.under_way.clear();
+        self.writes.clear();
+        self.begin();
+    }
+
+    pub(super) fn create(&mut self, kind: Kind, name: &str, content: &Value) {
+        let id = id(kind, name);
+        let mut object = content.clone();
+        self.version += 1;
+        let metadata = json!({
+            "name": name,
+            "namespace": *id.key.namespace,
+            "uid": format!("uid-{name}-{}", self.version),
+            "generation": 1,
+            "resourceVersion": self.version.to_string(),
+        });
+        merge(&mut object, &json!({ "metadata": metadata }));
+        self.objects.insert(id.clone(), object);
+        self.show(&id);
+    }
+
+    pub(super) fn machine(&mut self, name: &str, disks: &[&str]) {
+        let refs: Vec<_> = disks.iter().map(|disk| json!({"kind": "VirtualDisk", "name": disk})).collect();
+        let spec = json!({
+            "cpu": {"cores": 2, "coreFraction": "25%"},
+            "memory": {"size": "512Mi"},
+            "blockDeviceRefs": refs,
+        });
+        self.create(Kind::Machine, name, &json!({ "spec": spec }));
+    }
+
+    pub(super) fn disk(&mut self, name: &str) {
+        let claim = json!({"size": "1Gi", "storageClassName": "now"});
+        self.create(Kind::Disk, name, &json!({"spec": {"persistentVolumeClaim": claim}}));
+    }
+
+    /// Somebody changes an object.
+    pub(super) fn edit(&mut self, kind: Kind, name: &str, patch: &Value) {
+        let id = id(kind, name);
+        self.store(&id, |object| merge(object, patch));
+    }
+
+    pub(super) fn annotate(&mut self, kind: Kind, name: &str, knob: &str, value: Option<&str>) {
+        let key = format!("simulator.vmpool.dev/{knob}");
+        self.edit(kind, name, &json!({"metadata": {"annotations": {key: value}}}));
+    }
+
+    pub(super) fn knobs(&mut self, pairs: &[(&str, &str)]) {
+        let data = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let (knobs, errors) = crate::knobs::Knobs::from_config(&data);
+        assert!(errors.is_empty(), "{errors:?}");
+        self.world.observe(Event::Knobs("ns".into(), Some(Box::new(knobs))), self.now);
+    }
+
+    pub(super) fn delete(&mut self, kind: Kind, name: &str) {
+        let id = id(kind, name);
+        self.store(&id, |object| {
+            merge(object, &json!({"metadata": {"deletionTimestamp": "1970-01-01T00:00:09Z"}}))
+        });
+    }
+
+    /// Lets time pass.
+    pub(super) fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            self.step();
+            let answer = self.under_way.iter().map(|(at, ..)| *at).min();
+            let Some(next) =
+                [self.world.next_due(), answer].into_iter().flatten().min().filter(|at| *at <= end)
+            else {
+                self.now = end;
+                return;
+            };
+            self.now = self.now.max(next);
+            let (landed, rest) =
+                std::mem::take(&mut self.under_way).into_iter().partition(|(at, ..)| *at <= self.now);
+            self.under_way = rest;
+            for (_, id, write) in Vec::<(Timestamp, Id, Write)>::from(landed) {
+                let outcome = self.perform(&id, &write);
+                self.writes.entry(id.clone()).or_default().push(write);
+                self.world.observe(Event::Written(id, outcome), self.now);
+            }
+        }
+    }
+
+    pub(super) fn settle(&mut self) {
+        self.run(Duration::from_secs(10));
+    }
+
+    fn step(&mut self) {
+        for action in self.world.step(self.now) {
+            match action {
+                Action::Write(id, write) => {
+                    let busy = self.under_way.iter().any(|(_, other, _)| *other == id);
+                    assert!(!busy, "two writes at once about {id:?}");
+                    self.under_way.push((self.now + self.latency, id, write));
+                }
+                Action::Report(violation) => self.violations.push(violation),
+            }
+        }
+    }
+
+    fn perform(&mut self, id: &Id, write: &Write) -> Outcome {
+        if let Some(why) = self.refuse.get(&id.kind) {
+            return Outcome::Failed(why.clone());
+        }
+        let stored = self.objects.get(id).cloned();
+        match (write, stored) {
+            (Write::Create(body), None) => {
+                self.create(id.kind, &id.key.name, body);
+                Outcome::Done(self.objects.get(id).and_then(|object| read(id.kind, object)))
+            }
+            (Write::Create(_), Some(object)) => Outcome::Done(read(id.kind, &object)),
+            (_, None) => Outcome::NotFound,
+            (Write::Delete(_), Some(_)) => {
+                self.objects.remove(id);
+                self.world.observe(Event::Gone(id.clone()), self.now);
+                Outcome::Done(None)
+            }
+            (Write::Patch(patch) | Write::PatchStatus(patch), Some(object)) => {
+                let lock = &patch["metadata"];
+                let locked = |field: &str| lock[field].is_null() || lock[field] == object["metadata"][field];
+                if !(locked("uid") && locked("resourceVersion")) {
+                    return Outcome::Conflict;
+                }
+                let mut patch = patch.clone();
+                if let Some(field) = self.pruned.filter(|_| id.kind == Kind::Machine) {
+                    patch["status"].as_object_mut().map(|status| status.remove(field));
+                }
+                self.store(id, |object| merge(object, &patch));
+                Outcome::Done(self.objects.get(id).and_then(|object| read(id.kind, object)))
+            }
+        }
+    }
+
+    /// Stores a change: version and generation grow, and an object that nothing keeps goes.
+    fn store(&mut self, id: &Id, change: impl FnOnce(&mut Value)) {
+        let mut object = self.objects.get(id).unwrap_or_else(|| panic!("no {id:?}")).clone();
+        let before = object.clone();
+        change(&mut object);
+        object["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"].clone();
+        if object == before {
+            return;
+        }
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        if object["spec"] != before["spec"] {
+            object["metadata"]["generation"] =
+                json!(before["metadata"]["generation"].as_i64().unwrap_or(0) + 1);
+        }
+        let kept = object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+        if !object["metadata"]["deletionTimestamp"].is_null() && !kept {
+            self.objects.remove(id);
+            self.world.observe(Event::Gone(id.clone()), self.now);
+        } else {
+            self.objects.insert(id.clone(), object);
+            self.show(id);
+        }
+    }
+
+    fn show(&mut self, id: &Id) {
+        let object = self.objects.get(id).and_then(|object| read(id.kind, object));
+        let object = object.unwrap_or_else(|| panic!("{id:?} cannot be read"));
+        self.world.observe(Event::Seen(id.key.clone(), object), self.now);
+    }
+
+    pub(super) fn find(&self, kind: Kind, name: &str) -> Option<&Value> {
+        self.objects.get(&id(kind, name))
+    }
+
+    pub(super) fn get(&self, kind: Kind, name: &str) -> &Value {
+        self.find(kind, name).unwrap_or_else(|| panic!("no {kind:?} {name}"))
+    }
+
+    pub(super) fn phase(&self, kind: Kind, name: &str) -> String {
+        self.get(kind, name)["status"]["phase"].as_str().unwrap_or("none").to_owned()
+    }
+
+    /// Status and reason of a condition, such as `True/Running`.
+    pub(super) fn condition(&self, kind: Kind, name: &str, type_: &str) -> String {
+        let conditions = self.get(kind, name)["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let found = conditions.iter().find(|condition| condition["type"] == type_);
+        found.map_or("absent".to_owned(), |c| {
+            format!("{}/{}", c["status"].as_str().unwrap_or("?"), c["reason"].as_str().unwrap_or("?"))
+        })
+    }
+
+    pub(super) fn pods(&self) -> Vec<&Value> {
+        self.objects.iter().filter(|(id, _)| id.kind == Kind::Pod).map(|(_, pod)| pod).collect()
+    }
+
+    pub(super) fn written(&self) -> usize {
+        self.writes.values().map(Vec::len).sum()
+    }
+
+    pub(super) fn has_finalizer(&self, kind: Kind, name: &str, finalizer: &str) -> bool {
+        let list = self.get(kind, name)["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        list.iter().any(|other| other == finalizer)
+    }
+
+    /// Somebody takes the finalizer of a deleted machine away by force.
+    pub(super) fn force_finalizer_off(&mut self, name: &str) {
+        assert!(self.has_finalizer(Kind::Machine, name, VM_CLEANUP));
+        self.edit(Kind::Machine, name, &json!({"metadata": {"finalizers": null}}));
+    }
+}
+
+pub(super) fn id(kind: Kind, name: &str) -> Id {
+    Id::new(kind, Key::new(if kind == Kind::ClusterImage { "" } else { "ns" }, name))
+}
+
+fn read(kind: Kind, object: &Value) -> Option<Object> {
+    fn decode<T: serde::de::DeserializeOwned>(object: &Value) -> T {
+        serde_json::from_value(object.clone()).unwrap_or_else(|error| panic!("{error}: {object}"))
+    }
+    Some(match kind {
+        Kind::Machine => Object::Machine(Box::new(MachineView::read(decode(object)))),
+        Kind::Disk => Object::Disk(Box::new(DiskView::read(decode(object)))),
+        Kind::Image | Kind::ClusterImage => Object::Image(kind, ImageView::read(&decode(object))),
+        Kind::Operation => Object::Operation(OperationView::read(decode(object))),
+        Kind::Attachment => Object::Attachment(AttachmentView::read(decode(object))),
+        Kind::Pod => Object::Pod(Box::new(PodView::read(decode(object))?)),
+    })
+}
+
+/// RFC 7396.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (key, value) in patch {
+        if value.is_null() {
+            target.as_object_mut().map(|fields| fields.remove(key));
+        } else {
+            merge(&mut target[key], value);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What is asked of machines by other objects.
+
+use super::Stage;
+use crate::objects::Kind;
+use rstest::rstest;
+use serde_json::json;
+
+impl Stage {
+    fn operate(&mut self, name: &str, type_: &str, machine: &str) {
+        let spec = json!({"type": type_, "virtualMachineName": machine});
+        self.create(Kind::Operation, name, &json!({ "spec": spec }));
+        self.settle();
+    }
+}
+
+#[test]
+fn a_machine_is_stopped_and_started_by_hand() {
+    let mut stage = Stage::new();
+    stage.disk("d");
+    stage.machine("a", &["d"]);
+    stage.settle();
+    stage.operate("stop", "Stop", "a");
+    assert_eq!(stage.phase(Kind::Operation, "stop"), "Completed");
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Stopped");
+    assert_eq!(stage.condition(Kind::Disk, "d", "InUse"), "False/NotInUse");
+    stage.operate("start", "Start", "a");
+    assert_eq!(stage.phase(Kind::Operation, "start"), "Completed");
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Running");
+}
+
+#[test]
+fn a_restart_makes_a_new_pod_and_waits_for_the_knob() {
+    let mut stage = Stage::new();
+    stage.machine("a", &[]);
+    stage.settle();
+    let before = stage.pods()[0]["metadata"]["name"].clone();
+    stage.annotate(Kind::Machine, "a", "hold-restart", Some("true"));
+    stage.operate("restart", "Restart", "a");
+    assert_eq!(stage.phase(Kind::Operation, "restart"), "InProgress");
+    assert_eq!(stage.pods()[0]["metadata"]["name"], before);
+    stage.annotate(Kind::Machine, "a", "hold-restart", None);
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Operation, "restart"), "Completed");
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Running");
+    assert_ne!(stage.pods()[0]["metadata"]["name"], before);
+}
+
+#[test]
+fn a_migration_takes_the_machine_to_another_node() {
+    let mut stage = Stage::new();
+    stage.disk("d");
+    stage.machine("a", &["d"]);
+    stage.settle();
+    let before = stage.get(Kind::Machine, "a")["status"]["nodeName"].clone();
+    let spec = json!({"type": "Evict", "virtualMachineName": "a"});
+    stage.create(Kind::Operation, "move", &json!({ "spec": spec }));
+    stage.run(super::ms(100));
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Migrating");
+    assert_eq!(stage.pods().len(), 2);
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Operation, "move"), "Completed");
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Running");
+    assert_eq!(stage.pods().len(), 1);
+    assert_ne!(stage.get(Kind::Machine, "a")["status"]["nodeName"], before);
+    assert!(stage.violations.is_empty(), "one guest in two pods is no double mount");
+}
+
+#[rstest]
+#[case::of_nobody("Stop", "nobody", "AlwaysOn")]
+#[case::to_start_what_is_always_off("Start", "a", "AlwaysOff")]
+#[case::to_stop_what_is_always_on("Stop", "a", "AlwaysOn")]
+#[case::to_restart_what_is_off("Restart", "a", "AlwaysOff")]
+#[case::to_move_what_is_off("Migrate", "a", "Manual")]
+#[case::that_is_not_played("Clone", "a", "AlwaysOn")]
+fn an_operation_fails(#[case] type_: &str, #[case] machine: &str, #[case] policy: &str) {
+    let mut stage = Stage::new();
+    stage.machine("a", &[]);
+    stage.edit(Kind::Machine, "a", &json!({"spec": {"runPolicy": policy}}));
+    stage.settle();
+    let phase = stage.phase(Kind::Machine, "a");
+    stage.operate("op", type_, machine);
+    assert_eq!(stage.phase(Kind::Operation, "op"), "Failed");
+    assert_eq!(stage.condition(Kind::Operation, "op", "Completed"), "False/OperationFailed");
+    assert_eq!(stage.phase(Kind::Machine, "a"), phase);
+}
+
+#[test]
+fn an_attachment_plugs_a_disk_in_and_its_deletion_takes_it_out() {
+    let mut stage = Stage::new();
+    stage.disk("d");
+    stage.machine("a", &[]);
+    stage.settle();
+    let spec = json!({"virtualMachineName": "a", "blockDeviceRef": {"kind": "VirtualDisk", "name": "d"}});
+    stage.create(Kind::Attachment, "plug", &json!({ "spec": spec }));
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Attachment, "plug"), "Attached");
+    let device = &stage.get(Kind::Machine, "a")["status"]["blockDeviceRefs"][0];
+    assert_eq!(device["virtualMachineBlockDeviceAttachmentName"], "plug");
+    assert_eq!(device["hotplugged"], true);
+    assert_eq!(stage.condition(Kind::Disk, "d", "InUse"), "True/AttachedToVirtualMachine");
+    stage.delete(Kind::Attachment, "plug");
+    stage.settle();
+    assert!(stage.get(Kind::Machine, "a")["status"]["blockDeviceRefs"].is_null());
+    assert_eq!(stage.condition(Kind::Disk, "d", "InUse"), "False/NotInUse");
+}

@@ -1,0 +1,182 @@
+//! How often the API server is asked, and what happens when it refuses, forgets or answers late.
+
+use super::{Stage, id, ms};
+use crate::{
+    objects::{Key, Kind},
+    world::{Event, Outcome, Write},
+};
+use serde_json::json;
+use std::{collections::HashSet, time::Duration};
+
+#[test]
+fn a_machine_with_a_disk_costs_few_writes() {
+    let mut stage = Stage::new();
+    stage.machine("a", &["d"]);
+    stage.disk("d");
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Running");
+    let machine = stage.writes[&id(Kind::Machine, "a")].len();
+    let disk = stage.writes[&id(Kind::Disk, "d")].len();
+    let pods: usize = stage.writes.iter().filter(|(id, _)| id.kind == Kind::Pod).map(|(_, w)| w.len()).sum();
+    // Finalizer, Pending, Starting, Running; finalizers, Provisioning, Ready, mount log; create and status.
+    assert_eq!((machine, disk, pods), (4, 4, 2));
+}
+
+#[test]
+fn a_settled_world_is_silent() {
+    let mut stage = Stage::new();
+    for n in 0..20 {
+        stage.disk(&format!("d{n}"));
+        stage.machine(&format!("m{n}"), &[&format!("d{n}")]);
+    }
+    stage.settle();
+    stage.writes.clear();
+    stage.run(Duration::from_secs(3600));
+    assert_eq!(stage.written(), 0);
+    assert_eq!(stage.world.next_due(), None);
+}
+
+#[test]
+fn a_restarted_simulator_leaves_everything_as_it_is() {
+    let mut stage = Stage::new();
+    stage.disk("d");
+    stage.disk("free");
+    stage.machine("runs", &["d"]);
+    stage.machine("waits", &["d"]);
+    stage.machine("stopped", &[]);
+    stage.edit(Kind::Machine, "stopped", &json!({"spec": {"runPolicy": "AlwaysOff"}}));
+    stage.settle();
+    let pod = stage.pods()[0]["metadata"]["name"].clone();
+    stage.restart_simulator();
+    stage.settle();
+    assert_eq!(stage.written(), 0, "{:?}", stage.writes);
+    assert_eq!(stage.pods()[0]["metadata"]["name"], pod);
+    assert!(stage.violations.is_empty());
+    // It still knows who holds the disk, and goes on from there.
+    stage.delete(Kind::Machine, "runs");
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "waits"), "Running");
+    assert!(stage.violations.is_empty());
+}
+
+#[test]
+fn a_simulator_killed_at_any_moment_finishes_what_it_began() {
+    for moment in (0..900).step_by(30) {
+        let mut stage = Stage::new();
+        stage.latency = ms(15);
+        stage.disk("d");
+        stage.machine("a", &["d"]);
+        stage.run(ms(moment));
+        stage.restart_simulator();
+        stage.settle();
+        assert_eq!(stage.phase(Kind::Machine, "a"), "Running", "killed after {moment} ms");
+        assert_eq!(stage.pods().len(), 1, "killed after {moment} ms");
+        stage.delete(Kind::Machine, "a");
+        stage.run(ms(moment));
+        stage.restart_simulator();
+        stage.settle();
+        assert!(stage.find(Kind::Machine, "a").is_none(), "killed {moment} ms into the deletion");
+        assert!(stage.pods().is_empty());
+        assert!(stage.violations.is_empty());
+    }
+}
+
+#[test]
+fn a_pod_that_is_refused_is_said_and_tried_again_with_patience() {
+    let mut stage = Stage::new();
+    stage.refuse.insert(Kind::Pod, "exceeded quota".to_owned());
+    stage.machine("a", &[]);
+    stage.run(Duration::from_secs(60));
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Pending");
+    assert_eq!(stage.condition(Kind::Machine, "a", "Running"), "False/PodNotCreated");
+    assert!(stage.written() < 30, "{} writes in a minute", stage.written());
+    stage.refuse.clear();
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Running");
+}
+
+#[test]
+fn a_server_that_drops_a_field_is_not_told_for_ever() {
+    let mut stage = Stage::new();
+    stage.pruned = Some("virtualMachinePods");
+    stage.machine("a", &[]);
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Running");
+    stage.writes.clear();
+    stage.run(Duration::from_secs(600));
+    assert_eq!(stage.written(), 0);
+}
+
+#[test]
+fn a_status_that_somebody_overwrote_is_put_right() {
+    let mut stage = Stage::new();
+    stage.machine("a", &[]);
+    stage.settle();
+    for _ in 0..2 {
+        stage.edit(Kind::Machine, "a", &json!({"status": {"phase": "Pause"}}));
+        stage.settle();
+        assert_eq!(stage.phase(Kind::Machine, "a"), "Running");
+    }
+}
+
+#[test]
+fn writes_are_locked_on_what_was_seen() {
+    let mut stage = Stage::new();
+    stage.disk("d");
+    stage.machine("a", &["d"]);
+    stage.settle();
+    for (id, writes) in stage.writes.iter().filter(|(id, _)| id.kind != Kind::Pod) {
+        for write in writes {
+            let (Write::Patch(body) | Write::PatchStatus(body)) = write else { panic!("{id:?}: {write:?}") };
+            assert!(body["metadata"]["uid"].is_string() && body["metadata"]["resourceVersion"].is_string());
+        }
+    }
+}
+
+#[test]
+fn others_may_write_meanwhile() {
+    let mut stage = Stage::new();
+    stage.latency = ms(10);
+    stage.machine("a", &[]);
+    for n in 0..40 {
+        stage.edit(Kind::Machine, "a", &json!({"metadata": {"labels": {"n": n.to_string()}}}));
+        stage.run(ms(20));
+    }
+    stage.settle();
+    assert_eq!(stage.phase(Kind::Machine, "a"), "Running");
+    assert_eq!(stage.pods()[0]["metadata"]["labels"]["n"], "39");
+}
+
+#[test]
+fn a_late_answer_does_not_bring_back_what_is_gone() {
+    let mut stage = Stage::new();
+    stage.machine("a", &[]);
+    stage.settle();
+    let seen = super::read(Kind::Machine, stage.get(Kind::Machine, "a"));
+    stage.delete(Kind::Machine, "a");
+    stage.settle();
+    stage.world.observe(Event::Written(id(Kind::Machine, "a"), Outcome::Done(seen)), stage.now);
+    stage.writes.clear();
+    stage.settle();
+    assert_eq!(stage.written(), 0);
+}
+
+#[test]
+fn what_a_new_list_lacks_is_gone_unless_it_was_seen_since() {
+    let mut stage = Stage::new();
+    stage.disk("d");
+    stage.machine("a", &["d"]);
+    stage.settle();
+    let began = stage.now;
+    stage.now += ms(5);
+    stage.disk("newer");
+    stage.machine("b", &["d", "newer"]);
+    let keys = HashSet::from([Key::new("ns", "a")]);
+    stage.world.observe(Event::Relisted { kind: Kind::Machine, keys, began }, stage.now);
+    stage.world.observe(Event::Relisted { kind: Kind::Disk, keys: HashSet::new(), began }, stage.now);
+    stage.settle();
+    assert_eq!(stage.condition(Kind::Machine, "a", "BlockDevicesReady"), "True/BlockDevicesReady");
+    assert_eq!(stage.phase(Kind::Machine, "b"), "Pending");
+    let conditions = stage.get(Kind::Machine, "b")["status"]["conditions"].to_string();
+    assert!(conditions.contains("VirtualDisk d does not exist"), "{conditions}");
+}

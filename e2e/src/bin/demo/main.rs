@@ -1,0 +1,122 @@
+//! The demo: a real control plane, the platform simulator and our controller, and a pool that converges before your
+//! eyes. With `ONCE=1` it ends by itself.
+
+mod table;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::api::PostParams;
+use table::Table;
+use tracing_subscriber::EnvFilter;
+use vmpool_e2e::cluster::workspace_root;
+use vmpool_e2e::installation::Installation;
+use vmpool_e2e::object::Kind;
+use vmpool_e2e::programs::{Controller, ControllerOptions};
+use vmpool_e2e::recorder::Recorder;
+
+const NAMESPACE: &str = "demo";
+const POOL: &str = "quickstart";
+const MANIFEST: &str = "docs/examples/quickstart.yaml";
+/// How long a step may take on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How often the table is looked at.
+const REFRESH: Duration = Duration::from_millis(100);
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,vmpool_e2e=info,kube_client=off"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(std::io::stderr).init();
+    match demo(std::env::var("ONCE").is_ok_and(|once| !once.is_empty() && once != "0")).await {
+        Ok(last_line) => {
+            println!("{last_line}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("demo: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns the line that sums it up.
+async fn demo(once: bool) -> anyhow::Result<String> {
+    println!(
+        "vmpool demo: a real control plane, a simulated platform and our controller, all on this machine."
+    );
+    let installation = Installation::start("demo").await?;
+    let cluster = installation.cluster();
+    let namespace = serde_json::from_value(serde_json::json!({ "metadata": { "name": NAMESPACE } }))?;
+    Api::<Namespace>::all(cluster.admin()).create(&PostParams::default(), &namespace).await?;
+    installation.accounts().grant_in(cluster, NAMESPACE).await?;
+    let recorder = Recorder::start(cluster.admin(), NAMESPACE).await?;
+    let controller = Controller::start(cluster, ControllerOptions::new(NAMESPACE, "demo")).await?;
+
+    let summary = {
+        let story = story(&installation, &recorder, once);
+        tokio::select! {
+            summary = story => summary,
+            _ = tokio::signal::ctrl_c() => Ok("interrupted".to_owned()),
+        }
+    };
+    if summary.is_err() {
+        eprintln!("the end of the controller's log:\n{}", controller.log_tail(20));
+        cluster.keep_directory();
+    }
+    println!("Shutting down ...");
+    controller.stop().await?;
+    drop(recorder);
+    installation.stop().await?;
+    summary
+}
+
+async fn story(installation: &Installation, recorder: &Recorder, once: bool) -> anyhow::Result<String> {
+    let cluster = installation.cluster();
+    let mut table = Table::new(POOL);
+
+    println!("\n$ kubectl apply -f {MANIFEST}");
+    cluster.apply_path(&workspace_root().join(MANIFEST), Some(NAMESPACE)).await?;
+    converge(recorder, &mut table, 2).await?;
+
+    println!("\n$ kubectl scale vmpool {POOL} --replicas=3");
+    let namespace = format!("--namespace={NAMESPACE}");
+    cluster.kubectl(&[&namespace, "scale", "vmpool", POOL, "--replicas=3"]).await?;
+    converge(recorder, &mut table, 3).await?;
+
+    if !once {
+        println!("\nIt is yours now. In another terminal:\n");
+        println!("  export KUBECONFIG={}", cluster.kubeconfig().display());
+        println!("  kubectl -n {NAMESPACE} get vmpool,vm,vd");
+        println!("  kubectl -n {NAMESPACE} scale vmpool {POOL} --replicas=10");
+        println!("  kubectl -n {NAMESPACE} delete vm --all      # the pool makes new ones");
+        println!("\nCtrl-C ends it.\n");
+        loop {
+            table.show(recorder);
+            tokio::time::sleep(REFRESH).await;
+        }
+    }
+    Ok(table.summary(recorder))
+}
+
+/// Shows the table until the pool has `count` ready replicas and nothing besides.
+async fn converge(recorder: &Recorder, table: &mut Table, count: i64) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    loop {
+        table.show(recorder);
+        let state = recorder.state();
+        let pool = state.named(Kind::Pool, POOL).context("the pool is gone")?;
+        let of = |path| pool.number(path);
+        let current = of("/status/observedGeneration") == of("/metadata/generation");
+        if current && of("/status/readyReplicas") == Some(count) && of("/status/replicas") == Some(count) {
+            println!("{count} of {count} ready after {:.1} s", begin.elapsed().as_secs_f32());
+            return Ok(());
+        }
+        if begin.elapsed() > PATIENCE {
+            bail!("the pool has not come to {count} ready replicas in {PATIENCE:?}:\n{}", pool.to_yaml());
+        }
+        tokio::time::sleep(REFRESH).await;
+    }
+}

@@ -1,0 +1,113 @@
+//! Running a scenario as a test.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt;
+
+use crate::error::{Result, chain};
+use crate::harness;
+use crate::installation::Installation;
+use crate::world::World;
+
+/// A scenario that is about to run: on the shared cluster, with one controller, and with a full ending.
+#[must_use = "a scenario does nothing until it runs"]
+pub struct Scenario {
+    name: &'static str,
+    own_cluster: bool,
+    controllers: usize,
+    ending: Ending,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// The world settles, the pools go without a trace, the controllers end well.
+    Full,
+    /// Only the invariants are checked once more.
+    Invariants,
+}
+
+/// A scenario of this name, which is a sentence.
+pub fn scenario(name: &'static str) -> Scenario {
+    Scenario { name, own_cluster: false, controllers: 1, ending: Ending::Full }
+}
+
+impl Scenario {
+    /// Runs on a cluster of its own, because it hurts the cluster or counts what the whole cluster does.
+    pub fn on_its_own_cluster(mut self) -> Self {
+        self.own_cluster = true;
+        self
+    }
+
+    /// Starts with another number of controllers than one.
+    pub fn controllers(mut self, controllers: usize) -> Self {
+        self.controllers = controllers;
+        self
+    }
+
+    /// Ends without settling, since the scenario leaves a world that cannot: no controller, a machine that never
+    /// stops. The invariants are checked all the same.
+    pub fn ends_unsettled(mut self) -> Self {
+        self.ending = Ending::Invariants;
+        self
+    }
+
+    /// Runs it to its end on the runtime of the harness. After `body` the world must settle, and deleting the pools
+    /// must leave nothing behind.
+    ///
+    /// # Panics
+    /// If anything is not as `body` or an invariant expects, with everything that the reader will ask for.
+    #[expect(clippy::panic, reason = "this is how a test fails")]
+    pub fn run(self, body: impl AsyncFnOnce(&World) -> anyhow::Result<()>) {
+        if let Err(report) = harness::block_on(self.play(body)) {
+            panic!("{report}");
+        }
+    }
+
+    async fn play(self, body: impl AsyncFnOnce(&World) -> anyhow::Result<()>) -> Result<(), String> {
+        let begin = |error| format!("scenario `{}` could not begin: {}", self.name, chain(&error));
+        let installation = if self.own_cluster {
+            Installation::start(&self.name.replace(' ', "-")).await.map(Arc::new)
+        } else {
+            harness::installation().await
+        };
+        let installation = installation.map_err(begin)?;
+        let world =
+            World::start(self.name, installation.clone(), self.controllers).await.map_err(|error| {
+                installation.cluster().keep_directory();
+                begin(error)
+            })?;
+        let played = AssertUnwindSafe(body(&world)).catch_unwind().await;
+        let outcome = match played {
+            Ok(Ok(())) => self.end(&world).await.map_err(|error| format!("at its end: {}", chain(&error))),
+            Ok(Err(error)) => Err(format!("{error:#}")),
+            // The panic's own message went to the test's output already.
+            Err(_panic) => Err("it panicked, see above".to_owned()),
+        };
+        let outcome = outcome.map_err(|error| {
+            world.cluster().keep_directory();
+            format!("scenario `{}` failed: {error}\n\n{}", self.name, world.report())
+        });
+        let seconds = world.age().as_secs_f32();
+        tracing::info!(scenario = self.name, seconds, failed = outcome.is_err(), "ends");
+        drop(world);
+        if self.own_cluster
+            && let Ok(own) = Arc::try_unwrap(installation)
+        {
+            let stopped = own.stop().await.map_err(|error| chain(&error));
+            return outcome.and(stopped);
+        }
+        outcome
+    }
+
+    async fn end(&self, world: &World) -> Result<()> {
+        world.check().await?;
+        if self.ending == Ending::Full {
+            world.settles().await?;
+            world.check().await?;
+            world.clear().await?;
+            world.stop_controllers().await?;
+        }
+        world.delete_namespace().await
+    }
+}

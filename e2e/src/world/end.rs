@@ -1,0 +1,120 @@
+//! How a scenario ends: the world settles, tells the truth, and leaves nothing behind.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::api::DeleteParams;
+
+use super::condition::View;
+use super::{DEADLINE, SETTLE, World, fail_on};
+use crate::error::{Error, Result};
+use crate::invariants::{Violation, leftovers, settled};
+use crate::object::{Kind, Object};
+use crate::programs::{Accounts, Controller};
+
+/// How often a world that is not settled yet is looked at again.
+const POLL: Duration = Duration::from_millis(100);
+
+impl World {
+    /// Waits until every pool's status is the truth and the controller has stopped writing, and then watches for
+    /// a while that it stays so (I8).
+    ///
+    /// # Errors
+    /// [`Error::Invariants`] if that does not happen before the deadline.
+    pub async fn settles(&self) -> Result<()> {
+        let begin = Instant::now();
+        loop {
+            self.recorder().catch_up().await?;
+            let written = self.audit()?.len();
+            let mut found = self.lies();
+            if found.is_empty() {
+                tokio::time::sleep(SETTLE).await;
+                self.recorder().catch_up().await?;
+                found = self.lies();
+                found.extend(settled::restless(&self.audit()?[written..], &Accounts::controller_user()));
+            }
+            if found.is_empty() || begin.elapsed() > DEADLINE {
+                return fail_on(&found);
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Where the status of a pool is not the truth.
+    fn lies(&self) -> Vec<Violation> {
+        let history = self.recorder().history();
+        let state = history.state();
+        let pools = state.all(Kind::Pool).filter(|pool| !pool.is_terminating());
+        pools.flat_map(|pool| settled::lies(pool, &View { state, uid: pool.uid() }.members())).collect()
+    }
+
+    /// Waits until nothing is left of pools that are gone (I9).
+    pub(super) async fn until_nothing_is_left(&self) -> Result<()> {
+        let begin = Instant::now();
+        let mut changes = self.recorder().changes();
+        loop {
+            changes.mark_unchanged();
+            let left = leftovers::violations(&self.recorder().history());
+            if left.is_empty() {
+                return self.check().await;
+            }
+            let remaining = DEADLINE.saturating_sub(begin.elapsed());
+            match tokio::time::timeout(remaining, changes.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Err(Error::TaskEnded { task: "the recorder" }),
+                Err(_elapsed) => return fail_on(&left),
+            }
+        }
+    }
+
+    /// Deletes every pool that is left, and waits until nothing is left of it (I9).
+    ///
+    /// # Errors
+    /// [`Error::Api`], [`Error::Deadline`], [`Error::Invariants`].
+    pub async fn clear(&self) -> Result<()> {
+        let pools: Vec<Object> = self.recorder().history().state().all(Kind::Pool).cloned().collect();
+        for pool in &pools {
+            let deleted = self.api(Kind::Pool).delete(pool.name(), &DeleteParams::background()).await;
+            match deleted {
+                Ok(_) => {}
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                Err(error) => return Err(Error::api(format!("deleting pool {}", pool.name()))(error)),
+            }
+        }
+        self.recorder().catch_up().await?;
+        self.until_nothing_is_left().await
+    }
+
+    /// Stops the controllers as Kubernetes does, and checks that each says it ended well.
+    ///
+    /// # Errors
+    /// [`Error::NotInTime`] if one had to be killed, [`Error::Unexpected`] if one failed.
+    pub async fn stop_controllers(&self) -> Result<()> {
+        for controller in self.controllers() {
+            stop(&controller).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the namespace; nobody waits for that.
+    ///
+    /// # Errors
+    /// [`Error::Api`].
+    pub async fn delete_namespace(&self) -> Result<()> {
+        let deleted =
+            Api::<Namespace>::all(self.client()).delete(self.namespace(), &DeleteParams::default()).await;
+        deleted.map(drop).map_err(Error::api(format!("deleting the namespace {}", self.namespace())))
+    }
+}
+
+async fn stop(controller: &Arc<Controller>) -> Result<()> {
+    match controller.stop().await? {
+        Some(status) if !status.success() => Err(Error::Unexpected {
+            what: format!("{} ends well when it is asked to", controller.identity()),
+            last: format!("{status}\n{}", controller.log_tail(20)),
+        }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,223 @@
+//! What a scenario lets go wrong: knobs of the simulator, quotas, refused creates.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::{ConfigMap, ResourceQuota};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::{DEADLINE, MANAGER, World};
+use crate::cluster::apply;
+use crate::error::{Error, Result};
+use crate::object::{API_VERSION, GROUP, Kind};
+
+/// The ConfigMap with the simulator's settings for a namespace.
+const KNOBS: &str = "simulator-knobs";
+
+/// How often the API server is asked whether a rule is in effect; it tells nobody.
+const POLL: Duration = Duration::from_millis(50);
+
+/// The annotation that sets a knob of the simulator for one machine or disk.
+pub(super) fn annotation(knob: &str) -> String {
+    format!("simulator.vmpool.dev/{knob}")
+}
+
+/// A quota of a scenario.
+pub struct Quota<'w> {
+    world: &'w World,
+    name: String,
+}
+
+/// A rule by which the API server refuses creates in the scenario's namespace.
+pub struct Refusal<'w> {
+    world: &'w World,
+    name: String,
+    kind: Kind,
+}
+
+impl World {
+    /// Sets a knob of the simulator for the whole namespace.
+    ///
+    /// # Errors
+    /// [`Error::Api`].
+    pub async fn knob(&self, knob: &str, value: &str) -> Result<()> {
+        self.set_knob(knob, json!(value)).await
+    }
+
+    /// Takes a knob of the namespace back.
+    ///
+    /// # Errors
+    /// [`Error::Api`].
+    pub async fn reset_knob(&self, knob: &str) -> Result<()> {
+        self.set_knob(knob, Value::Null).await
+    }
+
+    async fn set_knob(&self, knob: &str, value: Value) -> Result<()> {
+        let maps = Api::<ConfigMap>::namespaced(self.client(), &self.namespace);
+        let doing = || Error::api(format!("setting the knob {knob}"));
+        if maps.get_opt(KNOBS).await.map_err(doing())?.is_none() {
+            let empty = serde_json::from_value(json!({ "metadata": { "name": KNOBS } }))
+                .map_err(Error::json("writing the knobs"))?;
+            maps.create(&PostParams::default(), &empty).await.map_err(doing())?;
+        }
+        let patch = json!({ "data": { knob: value } });
+        maps.patch(KNOBS, &PatchParams::default(), &Patch::Merge(&patch)).await.map_err(doing())?;
+        Ok(())
+    }
+
+    /// Sets a knob of the simulator for one machine or disk; `None` takes it back.
+    ///
+    /// # Errors
+    /// [`Error::Api`].
+    pub async fn knob_of(&self, kind: Kind, name: &str, knob: &str, value: Option<&str>) -> Result<()> {
+        let patch = json!({ "metadata": { "annotations": { annotation(knob): value } } });
+        self.patch(kind, name, &patch).await.map(drop)
+    }
+
+    /// Allows at most so many objects of a kind, and waits until that is in effect.
+    ///
+    /// # Errors
+    /// [`Error::Api`], [`Error::Deadline`].
+    pub async fn quota(&self, kind: Kind, most: usize) -> Result<Quota<'_>> {
+        let quota = Quota { world: self, name: format!("most-{}", kind.plural()) };
+        quota.set(kind, most).await?;
+        Ok(quota)
+    }
+
+    /// Refuses every create of a kind with this message, and waits until that is in effect.
+    ///
+    /// # Errors
+    /// [`Error::Api`], [`Error::Deadline`].
+    pub async fn refuse_creates(&self, kind: Kind, message: &str) -> Result<Refusal<'_>> {
+        let name = format!("{}-{}", self.namespace, kind.plural());
+        let rule = json!({
+            "apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["CREATE"], "resources": [kind.plural()] });
+        let here = json!({ "matchLabels": { "kubernetes.io/metadata.name": self.namespace } });
+        let objects = [
+            json!({
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": "ValidatingAdmissionPolicy",
+                "metadata": { "name": name },
+                "spec": {
+                    "failurePolicy": "Fail",
+                    "matchConstraints": { "resourceRules": [rule] },
+                    "validations": [{ "expression": "false", "message": message, "reason": "Forbidden" }],
+                },
+            }),
+            json!({
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": "ValidatingAdmissionPolicyBinding",
+                "metadata": { "name": name },
+                "spec": {
+                    "policyName": name,
+                    "validationActions": ["Deny"],
+                    "matchResources": { "namespaceSelector": here },
+                },
+            }),
+        ];
+        apply(&self.client(), &objects, None).await?;
+        let refusal = Refusal { world: self, name, kind };
+        refusal.until_in_effect(true).await?;
+        Ok(refusal)
+    }
+}
+
+impl Quota<'_> {
+    /// Changes how many objects of a kind are allowed, and waits until that is in effect.
+    ///
+    /// # Errors
+    /// [`Error::Api`], [`Error::Deadline`].
+    pub async fn set(&self, kind: Kind, most: usize) -> Result<()> {
+        let resource = format!("count/{}.{GROUP}", kind.plural());
+        let object = json!({
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": { "name": self.name },
+            "spec": { "hard": { &resource: most.to_string() } },
+        });
+        apply(&self.world.client(), &[object], Some(&self.world.namespace)).await?;
+        let wanted = most.to_string();
+        let begin = Instant::now();
+        loop {
+            let stored =
+                self.api().get(&self.name).await.map_err(Error::api(format!("reading {}", self.name)))?;
+            let status = stored.status.unwrap_or_default();
+            let hard = status.hard.as_ref().and_then(|hard| hard.get(&resource));
+            let used = status.used.as_ref().and_then(|used| used.get(&resource));
+            if used.is_some() && hard.is_some_and(|hard| hard.0 == wanted) {
+                return Ok(());
+            }
+            if begin.elapsed() > DEADLINE {
+                return Err(Error::Deadline {
+                    what: format!("quota {} of {wanted} is in effect", self.name),
+                    after: DEADLINE,
+                    last: format!("hard {hard:?}, used {used:?}"),
+                });
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Takes it back.
+    ///
+    /// # Errors
+    /// [`Error::Api`].
+    pub async fn lift(self) -> Result<()> {
+        let deleted = self.api().delete(&self.name, &DeleteParams::default()).await;
+        deleted.map(drop).map_err(Error::api(format!("deleting the quota {}", self.name)))
+    }
+
+    fn api(&self) -> Api<ResourceQuota> {
+        Api::namespaced(self.world.client(), &self.world.namespace)
+    }
+}
+
+impl Refusal<'_> {
+    /// Takes the rule back, and waits until that is in effect.
+    ///
+    /// # Errors
+    /// [`Error::Api`], [`Error::Deadline`].
+    pub async fn lift(self) -> Result<()> {
+        use k8s_openapi::api::admissionregistration::v1::{
+            ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+        };
+        let doing = || Error::api(format!("deleting the policy {}", self.name));
+        let params = DeleteParams::default();
+        let client = || self.world.client();
+        Api::<ValidatingAdmissionPolicyBinding>::all(client())
+            .delete(&self.name, &params)
+            .await
+            .map_err(doing())?;
+        Api::<ValidatingAdmissionPolicy>::all(client()).delete(&self.name, &params).await.map_err(doing())?;
+        self.until_in_effect(false).await
+    }
+
+    /// Asks with dry runs. Their object is valid, since the schema is judged first.
+    async fn until_in_effect(&self, refused: bool) -> Result<()> {
+        let probe = json!({
+            "apiVersion": API_VERSION,
+            "kind": self.kind.name(),
+            "metadata": { "name": "is-the-rule-in-effect", "namespace": self.world.namespace },
+            "spec": super::others::smallest_spec(self.kind),
+        });
+        let probe = serde_json::from_value(probe).map_err(Error::json("writing a probe"))?;
+        let params = PostParams { dry_run: true, field_manager: Some(MANAGER.to_owned()) };
+        let begin = Instant::now();
+        loop {
+            let answer = self.world.api(self.kind).create(&params, &probe).await;
+            let last = match answer {
+                Ok(_) if !refused => return Ok(()),
+                Err(kube::Error::Api(status)) if refused && status.code == 403 => return Ok(()),
+                Ok(_) => "a create was accepted".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            if begin.elapsed() > DEADLINE {
+                let what =
+                    format!("the policy {} {}", self.name, if refused { "refuses" } else { "is gone" });
+                return Err(Error::Deadline { what, after: DEADLINE, last });
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! The scenario language: one namespace, its controllers, and verbs that read as the user's story.
+//!
+//! ```no_run
+//! # use vmpool_e2e::{scenario::scenario, world::{SETTLE, condition::ready_replicas}};
+//! scenario("a deleted machine is replaced").run(async |world| {
+//!     // Given a pool of three ready machines,
+//!     let pool = world.pool("web").replicas(3).ready().await?;
+//!     // when somebody deletes one of them,
+//!     world.delete(&pool.machine(1).await?).await?;
+//!     // then three are ready again, and it stays that way.
+//!     pool.until(ready_replicas(3)).await?;
+//!     pool.holds(ready_replicas(3), SETTLE).await?;
+//!     Ok(())
+//! });
+//! ```
+//!
+//! Every verb ends with a check of the invariants over everything that was recorded so far.
+
+pub mod condition;
+mod end;
+mod faults;
+mod others;
+mod pool;
+mod report;
+mod wait;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use parking_lot::{Mutex, MutexGuard};
+use serde_json::{Value, json};
+
+pub use faults::{Quota, Refusal};
+pub use pool::{Deletion, Policy, Pool, PoolBuilder};
+
+use crate::cluster::{AuditEntry, AuditMark, Cluster};
+use crate::error::{Error, Result};
+use crate::installation::Installation;
+use crate::invariants::{self, Grounds, Violation};
+use crate::object::{Kind, Object};
+use crate::programs::{Accounts, Controller, ControllerOptions};
+use crate::recorder::Recorder;
+
+/// How long a scenario waits for something before it fails. Far more than needed: it only bounds a failure.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// How long something must stay so to be believed.
+pub const SETTLE: Duration = Duration::from_secs(2);
+
+/// The ConfigMap in which the simulator writes down what must never happen.
+const VIOLATIONS: &str = "simulator-violations";
+
+/// Field manager of what scenarios write.
+const MANAGER: &str = "vmpool-e2e-user";
+
+/// A scenario's own world.
+pub struct World {
+    name: String,
+    namespace: String,
+    installation: Arc<Installation>,
+    controllers: Mutex<Vec<Arc<Controller>>>,
+    recorder: Recorder,
+    grounds: Mutex<Grounds>,
+    audit: Mutex<Audited>,
+    begun: Instant,
+}
+
+/// The part of the audit log that is about this namespace, as far as it was read.
+struct Audited {
+    entries: Vec<AuditEntry>,
+    next: AuditMark,
+}
+
+impl World {
+    /// Makes a namespace on an installation and starts `controllers` controllers for it.
+    ///
+    /// # Errors
+    /// [`Error::Api`], and what [`Controller::start`] says.
+    pub async fn start(name: &str, installation: Arc<Installation>, controllers: usize) -> Result<Self> {
+        let cluster = installation.cluster();
+        let next = cluster.audit_mark();
+        let namespace = unique_namespace(name);
+        let object = serde_json::from_value(json!({ "metadata": { "name": namespace } }))
+            .map_err(Error::json("writing a namespace"))?;
+        Api::<Namespace>::all(cluster.admin())
+            .create(&PostParams::default(), &object)
+            .await
+            .map_err(Error::api(format!("creating the namespace {namespace}")))?;
+        installation.accounts().grant_in(cluster, &namespace).await?;
+        let recorder = Recorder::start(cluster.admin(), &namespace).await?;
+        let world = Self {
+            name: name.to_owned(),
+            namespace,
+            controllers: Mutex::default(),
+            recorder,
+            grounds: Mutex::default(),
+            audit: Mutex::new(Audited { entries: Vec::new(), next }),
+            begun: Instant::now(),
+            installation,
+        };
+        for _ in 0..controllers {
+            world.add_controller().await?;
+        }
+        tracing::info!(scenario = name, namespace = world.namespace, "begins");
+        Ok(world)
+    }
+
+    /// The scenario's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Time since it began.
+    pub fn age(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// The cluster that it lives on.
+    pub fn cluster(&self) -> &Cluster {
+        self.installation.cluster()
+    }
+
+    /// The installation that it lives on.
+    pub fn installation(&self) -> &Installation {
+        &self.installation
+    }
+
+    /// A client with every right.
+    pub fn client(&self) -> Client {
+        self.cluster().admin()
+    }
+
+    /// An API for a kind in the scenario's namespace.
+    pub fn api(&self, kind: Kind) -> Api<DynamicObject> {
+        kind.api(self.client(), &self.namespace)
+    }
+
+    /// What happened in the namespace since the scenario began.
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    /// What the scenario did itself, for the invariants. The guard must not be held across an await.
+    pub fn grounds(&self) -> MutexGuard<'_, Grounds> {
+        self.grounds.lock()
+    }
+
+    /// A pool to be created.
+    pub fn pool(&self, name: &str) -> PoolBuilder<'_> {
+        PoolBuilder::new(self, name)
+    }
+
+    /// Starts one more controller, which competes for the same lease, and waits until it is live.
+    ///
+    /// # Errors
+    /// As [`Controller::start`].
+    pub async fn add_controller(&self) -> Result<Arc<Controller>> {
+        let identity = format!("controller-{}", self.controllers.lock().len());
+        self.add_controller_with(ControllerOptions::new(&self.namespace, identity)).await
+    }
+
+    /// Starts one more controller with options of the scenario's own.
+    ///
+    /// # Errors
+    /// As [`Controller::start`].
+    pub async fn add_controller_with(&self, options: ControllerOptions) -> Result<Arc<Controller>> {
+        let controller = Arc::new(Controller::start(self.cluster(), options).await?);
+        self.controllers.lock().push(controller.clone());
+        Ok(controller)
+    }
+
+    /// The controllers in the order of their start.
+    pub fn controllers(&self) -> Vec<Arc<Controller>> {
+        self.controllers.lock().clone()
+    }
+
+    /// The first controller.
+    ///
+    /// # Errors
+    /// [`Error::Unexpected`] if the scenario has none.
+    pub fn controller(&self) -> Result<Arc<Controller>> {
+        self.controllers.lock().first().cloned().ok_or_else(|| Error::Unexpected {
+            what: "the scenario has a controller".to_owned(),
+            last: "it was started without".to_owned(),
+        })
+    }
+
+    /// Runs kubectl in the scenario's namespace and returns what it printed.
+    ///
+    /// # Errors
+    /// As [`Cluster::kubectl`].
+    pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        let namespace = format!("--namespace={}", self.namespace);
+        let all: Vec<&str> = std::iter::once(namespace.as_str()).chain(arguments.iter().copied()).collect();
+        self.cluster().kubectl(&all).await
+    }
+
+    /// An object as it is stored now.
+    ///
+    /// # Errors
+    /// [`Error::Api`], also if there is none.
+    pub async fn get(&self, kind: Kind, name: &str) -> Result<Object> {
+        let doing = format!("reading {} {name}", kind.name());
+        let object = self.api(kind).get(name).await.map_err(Error::api(doing.clone()))?;
+        Object::try_from(object).map_err(Error::json(doing))
+    }
+
+    /// Changes an object by a merge patch, as a user does, and returns what is stored then.
+    ///
+    /// # Errors
+    /// [`Error::Api`].
+    pub async fn patch(&self, kind: Kind, name: &str, patch: &Value) -> Result<Object> {
+        let doing = format!("patching {} {name}", kind.name());
+        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        let patched = self.api(kind).patch(name, &params, &Patch::Merge(patch)).await;
+        let patched = patched.map_err(Error::api(doing.clone()))?;
+        Object::try_from(patched).map_err(Error::json(doing))
+    }
+
+    /// Deletes a machine or a disk by hand, and takes note that it was named.
+    ///
+    /// # Errors
+    /// [`Error::Api`], [`Error::Invariants`].
+    pub async fn delete(&self, object: &Object) -> Result<()> {
+        let kind = if object.text("/kind") == Kind::Disk.name() { Kind::Disk } else { Kind::Machine };
+        self.grounds().named.insert(object.uid().to_owned());
+        let uid = Some(object.uid().to_owned());
+        let params =
+            DeleteParams::background().preconditions(kube::api::Preconditions { uid, ..Default::default() });
+        self.api(kind).delete(object.name(), &params).await.map_err(Error::api(format!(
+            "deleting {} {}",
+            kind.name(),
+            object.name()
+        )))?;
+        self.check().await
+    }
+
+    /// The requests about this namespace since the scenario began, by anybody.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn audit(&self) -> Result<Vec<AuditEntry>> {
+        let mut audited = self.audit.lock();
+        let (new, next) = self.cluster().audit(audited.next)?;
+        audited.next = next;
+        audited.entries.extend(new.into_iter().filter(|entry| entry.namespace == self.namespace));
+        Ok(audited.entries.clone())
+    }
+
+    /// Checks every invariant over everything that was recorded so far.
+    ///
+    /// # Errors
+    /// [`Error::Invariants`] with every violation; [`Error::Exited`] if the simulator is gone.
+    pub async fn check(&self) -> Result<()> {
+        self.installation.simulator().check()?;
+        self.recorder.catch_up().await?;
+        let audit = self.audit()?;
+        let mut found = {
+            let grounds = self.grounds();
+            let history = self.recorder.history();
+            invariants::violations(&history, &grounds, &audit, &Accounts::controller_user())
+        };
+        found.extend(self.simulator_violations().await?);
+        fail_on(&found)
+    }
+
+    /// I3: what the simulator saw that must never happen.
+    async fn simulator_violations(&self) -> Result<Vec<Violation>> {
+        let maps = Api::<ConfigMap>::namespaced(self.client(), &self.namespace);
+        let found =
+            maps.get_opt(VIOLATIONS).await.map_err(Error::api("reading the simulator's violations"))?;
+        let data = found.and_then(|map| map.data).unwrap_or_default();
+        Ok(data
+            .into_iter()
+            .map(|(key, what)| Violation { invariant: "I3", what: format!("{key}: {what}") })
+            .collect())
+    }
+}
+
+fn fail_on(found: &[Violation]) -> Result<()> {
+    if found.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::Invariants { violations: found.iter().map(ToString::to_string).collect() })
+    }
+}
+
+/// A namespace that says which scenario it belongs to.
+fn unique_namespace(name: &str) -> String {
+    /// Leaves room for the number in the 63 characters of a label.
+    const LENGTH: usize = 50;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let words: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    let words: Vec<&str> = words.split('-').filter(|word| !word.is_empty()).collect();
+    let slug: String = words.join("-").chars().take(LENGTH).collect();
+    format!("{}-{}", slug.trim_end_matches('-'), NEXT.fetch_add(1, Ordering::Relaxed))
+}

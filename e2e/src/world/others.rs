@@ -1,0 +1,92 @@
+//! Objects that are none of the pool's business, and what users do to machines.
+
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+use super::{DEADLINE, World};
+use crate::error::{Error, Result};
+use crate::installation::{CLASS, IMAGE};
+use crate::object::{API_VERSION, Kind, Object};
+
+/// How often an operation is looked at.
+const POLL: Duration = Duration::from_millis(50);
+
+/// What an object of this kind needs to be accepted.
+pub(super) fn smallest_spec(kind: Kind) -> Value {
+    match kind {
+        Kind::Disk => json!({ "persistentVolumeClaim": { "size": "64Mi" } }),
+        Kind::Machine => json!({
+            "virtualMachineClassName": CLASS,
+            "cpu": { "cores": 1, "coreFraction": "5%" },
+            "memory": { "size": "512Mi" },
+            "terminationGracePeriodSeconds": 1,
+            "blockDeviceRefs": [{ "kind": "ClusterVirtualImage", "name": IMAGE }],
+        }),
+        Kind::Pool | Kind::Operation | Kind::Event => json!({}),
+    }
+}
+
+impl World {
+    /// Creates a machine that belongs to no pool. From now on nobody but the platform may touch it (I4).
+    ///
+    /// # Errors
+    /// [`Error::Api`].
+    pub async fn foreign_machine(&self, name: &str, labels: &Value) -> Result<Object> {
+        self.foreign(Kind::Machine, name, labels).await
+    }
+
+    /// Creates a disk that belongs to no pool. From now on nobody but the platform may touch it (I4).
+    ///
+    /// # Errors
+    /// [`Error::Api`].
+    pub async fn foreign_disk(&self, name: &str, labels: &Value) -> Result<Object> {
+        self.foreign(Kind::Disk, name, labels).await
+    }
+
+    async fn foreign(&self, kind: Kind, name: &str, labels: &Value) -> Result<Object> {
+        let object = json!({
+            "apiVersion": API_VERSION,
+            "kind": kind.name(),
+            "metadata": { "name": name, "namespace": self.namespace(), "labels": labels },
+            "spec": smallest_spec(kind),
+        });
+        let created = self.post(kind, &object).await?;
+        self.treat_as_foreign(&created);
+        Ok(created)
+    }
+
+    /// From now on nobody but the platform may touch this object (I4). Say it again after a change of your own.
+    pub fn treat_as_foreign(&self, object: &Object) {
+        self.grounds().foreign.insert(object.uid().to_owned(), object.clone());
+    }
+
+    /// Starts, stops or restarts a machine as a user does, and waits until that is done.
+    ///
+    /// # Errors
+    /// [`Error::Api`], [`Error::Deadline`], [`Error::Unexpected`] if the operation fails.
+    pub async fn operate(&self, operation: &str, machine: &Object) -> Result<()> {
+        let object = json!({
+            "apiVersion": API_VERSION,
+            "kind": Kind::Operation.name(),
+            "metadata": { "generateName": format!("{}-", machine.name()), "namespace": self.namespace() },
+            "spec": { "type": operation, "virtualMachineName": machine.name() },
+        });
+        let created = self.post(Kind::Operation, &object).await?;
+        let begin = Instant::now();
+        loop {
+            let now = self.get(Kind::Operation, created.name()).await?;
+            match now.phase() {
+                "Completed" => return self.check().await,
+                "Failed" => {
+                    let what = format!("{operation} of {} succeeds", machine.name());
+                    return Err(Error::Unexpected { what, last: now.to_yaml() });
+                }
+                _ if begin.elapsed() > DEADLINE => {
+                    let what = format!("{operation} of {} is completed", machine.name());
+                    return Err(Error::Deadline { what, after: DEADLINE, last: now.to_yaml() });
+                }
+                _ => tokio::time::sleep(POLL).await,
+            }
+        }
+    }
+}

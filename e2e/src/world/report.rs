@@ -1,0 +1,110 @@
+//! What a failed scenario prints.
+
+use std::fmt::Write as _;
+
+use super::World;
+use super::condition::View;
+use crate::object::{Kind, Object};
+use crate::recorder::State;
+
+/// How many lines of each program's log are shown.
+const LOG_LINES: usize = 40;
+
+/// How many events are shown, the newest.
+const EVENTS: usize = 20;
+
+/// A pool as it is stored, and a line for each member and disk.
+pub(super) fn summary(view: View<'_>) -> String {
+    let mut text = view.pool().map_or_else(|| "no such pool\n".to_owned(), brief_yaml);
+    for member in view.members() {
+        let _ = writeln!(text, "{}", machine_line(member));
+    }
+    for disk in view.disks() {
+        let _ = writeln!(text, "{}", disk_line(disk));
+    }
+    text
+}
+
+/// Only what moves: the template is the scenario's own.
+fn brief_yaml(pool: &Object) -> String {
+    let brief = serde_json::json!({
+        "metadata": {
+            "name": pool.name(), "uid": pool.uid(), "generation": pool.at("/metadata/generation"),
+            "deletionTimestamp": pool.at("/metadata/deletionTimestamp"),
+            "annotations": pool.at("/metadata/annotations"),
+        },
+        "spec": { "replicas": pool.at("/spec/replicas"), "scaleDownPolicy": pool.at("/spec/scaleDownPolicy") },
+        "status": pool.at("/status"),
+    });
+    serde_yaml_ng::to_string(&brief).unwrap_or_else(|_| brief.to_string())
+}
+
+fn machine_line(machine: &Object) -> String {
+    let terminating = if machine.is_terminating() { " terminating" } else { "" };
+    let disks: Vec<&str> = machine.disk_references().collect();
+    format!("machine {} {}{terminating} disks {disks:?}", machine.name(), phase(machine))
+}
+
+fn disk_line(disk: &Object) -> String {
+    let terminating = if disk.is_terminating() { " terminating" } else { "" };
+    format!("disk {} {}{terminating}", disk.name(), phase(disk))
+}
+
+fn phase(object: &Object) -> &str {
+    if object.phase().is_empty() { "without a phase" } else { object.phase() }
+}
+
+fn event_line(event: &Object) -> String {
+    format!(
+        "{} {} {} {}/{}: {}",
+        event.text("/metadata/creationTimestamp"),
+        event.text("/type"),
+        event.text("/reason"),
+        event.text("/involvedObject/kind"),
+        event.text("/involvedObject/name"),
+        event.text("/message")
+    )
+}
+
+fn everything(state: &State) -> String {
+    let mut text = String::new();
+    for pool in state.all(Kind::Pool) {
+        let _ = writeln!(text, "{}", brief_yaml(pool));
+    }
+    for machine in state.all(Kind::Machine) {
+        let _ = writeln!(text, "{}", machine_line(machine));
+    }
+    for disk in state.all(Kind::Disk) {
+        let _ = writeln!(text, "{}", disk_line(disk));
+    }
+    let mut events: Vec<&Object> = state.all(Kind::Event).collect();
+    events.sort_by_key(|event| event.revision());
+    let _ = writeln!(text, "-- the last events --");
+    for event in &events[events.len().saturating_sub(EVENTS)..] {
+        let _ = writeln!(text, "{}", event_line(event));
+    }
+    text
+}
+
+impl World {
+    /// Everything that somebody who reads a failed test will ask for.
+    pub fn report(&self) -> String {
+        let mut text = format!(
+            "-- namespace {} after {:.1} s --\n{}",
+            self.namespace,
+            self.age().as_secs_f32(),
+            everything(self.recorder.history().state())
+        );
+        for controller in self.controllers() {
+            let _ = writeln!(text, "-- the end of {} --", controller.log().display());
+            let _ = writeln!(text, "{}", controller.log_tail(LOG_LINES));
+            if let Some(status) = controller.exit_status() {
+                let _ = writeln!(text, "{} ended: {status}", controller.identity());
+            }
+        }
+        let _ = writeln!(text, "-- the end of the simulator's log --");
+        let _ = writeln!(text, "{}", self.installation.simulator().log_tail(LOG_LINES));
+        let _ = writeln!(text, "-- more in {} --", self.cluster().directory().display());
+        text
+    }
+}

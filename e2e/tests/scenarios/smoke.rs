@@ -1,0 +1,22 @@
+//! The shortest story of all, and a template for the others.
+
+use vmpool_e2e::scenario::scenario;
+use vmpool_e2e::world::condition::{disks, ready_replicas};
+use vmpool_e2e::world::{Deletion, SETTLE};
+
+#[test]
+fn a_pool_of_one_machine_comes_and_goes() {
+    scenario("a pool of one machine comes and goes").run(async |world| {
+        // Given a pool of one machine that runs, with its disk,
+        let pool = world.pool("tiny").replicas(1).ready().await?;
+        pool.until(disks(1)).await?;
+        // when nobody does anything,
+        // then it stays that way.
+        pool.holds(ready_replicas(1), SETTLE).await?;
+        // When the pool is deleted,
+        pool.delete(Deletion::Background).await?;
+        // then nothing is left of it.
+        pool.leaves_nothing().await?;
+        Ok(())
+    });
+}

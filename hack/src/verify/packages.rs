@@ -1,0 +1,27 @@
+//! What cargo knows of the workspace.
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::workspace::Workspace;
+
+/// The workspace's own packages, as `cargo metadata` describes them.
+///
+/// # Errors
+/// When cargo cannot be started or cannot read a manifest.
+pub(super) fn metadata(workspace: &Workspace) -> Result<Value> {
+    let output = workspace
+        .cargo()
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .output()
+        .context("starting cargo metadata")?;
+    if !output.status.success() {
+        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    serde_json::from_slice(&output.stdout).context("reading cargo metadata")
+}
+
+/// The list under a key.
+pub(super) fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value[key].as_array().map_or(&[], Vec::as_slice)
+}

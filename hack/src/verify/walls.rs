@@ -1,0 +1,93 @@
+//! Which crate may depend on which. Dependencies point one way, and the engine can neither wait nor reach a cluster:
+//! that is a property of its manifest, checked here, and not a promise.
+//!
+//! Only what a program is built from counts; tests may use what they like.
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+use super::packages;
+use crate::workspace::Workspace;
+
+/// What one crate may use.
+#[derive(Debug)]
+struct Wall {
+    package: &'static str,
+    /// Crates of this workspace that it may use.
+    ours: &'static [&'static str],
+    /// Crates of others that it may not use.
+    barred: &'static [&'static str],
+}
+
+/// Clients, runtimes, clocks and sources of randomness.
+const IMPURE: &[&str] = &[
+    "async-std",
+    "axum",
+    "fastrand",
+    "futures",
+    "getrandom",
+    "hyper",
+    "kube",
+    "kube-client",
+    "kube-runtime",
+    "rand",
+    "reqwest",
+    "rustix",
+    "smol",
+    "tokio",
+    "uuid",
+];
+
+/// Crates that carry Kubernetes.
+const KUBERNETES: &[&str] = &["k8s-openapi", "kube", "kube-client", "kube-core", "kube-runtime"];
+
+/// What any crate may use that only describes objects.
+const CLIENTS: &[&str] = &["kube-client", "kube-runtime", "tokio"];
+
+const WALLS: &[Wall] = &[
+    Wall { package: "vmpool-api", ours: &[], barred: CLIENTS },
+    Wall { package: "vmpool-feature-gates", ours: &[], barred: KUBERNETES },
+    Wall { package: "vmpool-engine", ours: &["vmpool-api", "vmpool-feature-gates"], barred: IMPURE },
+    Wall { package: "vmpool-runtime", ours: &["vmpool-feature-gates"], barred: &[] },
+    // The judge of the controller shares no code with it.
+    Wall { package: "vmpool-simulator", ours: &["vmpool-api"], barred: &[] },
+    Wall {
+        package: "vmpool-controller",
+        ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-runtime"],
+        barred: &[],
+    },
+];
+
+/// # Errors
+/// One error after everything that was found was listed.
+pub(super) fn check(workspace: &Workspace) -> Result<()> {
+    let found = breaches(&packages::metadata(workspace)?);
+    if found.is_empty() {
+        return Ok(());
+    }
+    for line in &found {
+        eprintln!("  {line}");
+    }
+    bail!("{} dependencies cross a wall; hack/src/verify/walls.rs gives the reasons", found.len())
+}
+
+/// The dependencies of a workspace's metadata that no wall allows.
+pub(super) fn breaches(metadata: &Value) -> Vec<String> {
+    let all = packages::list(metadata, "packages");
+    let names: Vec<&str> = all.iter().filter_map(|package| package["name"].as_str()).collect();
+    let mut found = Vec::new();
+    for wall in WALLS {
+        let Some(package) = all.iter().find(|package| package["name"] == wall.package) else {
+            found.push(format!("{} is walled in, and is not in the workspace", wall.package));
+            continue;
+        };
+        let dependencies = packages::list(package, "dependencies");
+        let normal = dependencies.iter().filter(|dependency| dependency["kind"].is_null());
+        for name in normal.filter_map(|dependency| dependency["name"].as_str()) {
+            if wall.barred.contains(&name) || (names.contains(&name) && !wall.ours.contains(&name)) {
+                found.push(format!("{} must not depend on {name}", wall.package));
+            }
+        }
+    }
+    found
+}
