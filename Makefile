@@ -44,6 +44,11 @@ generate: xtask ## Write what is generated from the CRDs: types, definitions, re
 tools: xtask ## Build the Go programs that tests and demo run
 	@$(XTASK) tools
 
+.PHONY: audit
+audit: preflight ## Licences, sources and known vulnerabilities of all dependencies; needs cargo-deny
+	@cargo deny --version >/dev/null 2>&1 || { echo "error: missing cargo-deny (cargo install --locked cargo-deny)" >&2; exit 1; }
+	cargo deny check
+
 .PHONY: clean
 clean: preflight ## Remove everything that was built, the tools too
 	cargo clean

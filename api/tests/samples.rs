@@ -1,6 +1,8 @@
 //! The sample manifests are what the end-to-end tests take them for, and the types read and write the accepted
 //! ones without loss.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that cannot go on fails its test")]
+
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},

@@ -82,6 +82,21 @@ impl Vitals {
         let stuck = self.state.lock().workers.iter().filter(|worker| worker.age() > limit).count();
         if stuck == 0 { Ok(()) } else { Err(format!("{stuck} workers are stuck in a pass for {limit:?}")) }
     }
+
+    fn begin(&self, vital: Vital) -> Leading {
+        *self.state.lock() = vital;
+        Leading(self.clone())
+    }
+}
+
+/// Resets the vitals when leading ends, however it does: whoever loses the lease is dropped half-way, and its workers
+/// must not look stuck on the standby that it becomes.
+struct Leading(Vitals);
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        *self.0.state.lock() = Vital::default();
+    }
 }
 
 /// Serves all pools of one platform until `stop`; passes that have begun are finished.
@@ -117,7 +132,7 @@ pub async fn lead<P: Platform>(
         move || context.upgrade().is_none_or(|context| is_synced(&context))
     };
     let workers: Vec<Heartbeat> = (0..settings.workers).map(|_| Heartbeat::new(&vitals.env)).collect();
-    *vitals.state.lock() = Vital { synced: Some(Arc::new(synced)), workers: workers.clone() };
+    let _vital = vitals.begin(Vital { synced: Some(Arc::new(synced)), workers: workers.clone() });
 
     let workers: Vec<_> = workers
         .into_iter()
@@ -128,7 +143,6 @@ pub async fn lead<P: Platform>(
             tracing::error!(%error, "a worker ended");
         }
     }
-    *vitals.state.lock() = Vital::default();
     drop(tasks);
 }
 

@@ -23,6 +23,8 @@ mod queue;
 mod reconcile;
 mod report;
 mod run;
+#[cfg(test)]
+mod testing;
 mod watch;
 mod write;
 

@@ -73,7 +73,12 @@ async fn pass<P: Platform>(
     for wait in &waits {
         tracing::debug!(%wait, "postponed");
     }
+    let acted = !actions.is_empty();
     let applied = apply(context, &pool, actions, &mut state.memory).await;
+    if acted {
+        // The status tells of the writes of this pass, not of the world before them.
+        snapshot = Snapshot::take(context, &pool.facts, &mut state.memory);
+    }
     state.memory.keep_wanted(wants);
     let surprised = applied.outdated.then_some(AFTER_SURPRISE);
 
@@ -118,3 +123,6 @@ async fn read_live<P: Platform>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

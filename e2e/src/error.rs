@@ -1,5 +1,6 @@
 //! What can go wrong in the harness itself, each with what was attempted.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -50,19 +51,17 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A child ended although it was needed.
-    #[error("{name} ended early ({status}); the end of {}:\n{tail}", log.display())]
+    #[error("{name} ended early ({status}); {log}")]
     Exited {
         /// The child's name.
         name: String,
         /// How it ended.
         status: ExitStatus,
-        /// Its whole log.
-        log: PathBuf,
-        /// The last lines of that log.
-        tail: String,
+        /// What it said last.
+        log: Box<LogTail>,
     },
     /// A child did not become ready, or did not end, in time.
-    #[error("{name} was not {state} after {after:?}{}; the end of {}:\n{tail}", because(last), log.display())]
+    #[error("{name} was not {state} after {after:?}{}; {log}", because(last))]
     NotInTime {
         /// The child's name.
         name: String,
@@ -72,10 +71,8 @@ pub enum Error {
         after: Duration,
         /// The last answer or error seen while waiting, may be empty.
         last: String,
-        /// Its whole log.
-        log: PathBuf,
-        /// The last lines of that log.
-        tail: String,
+        /// What it said last.
+        log: Box<LogTail>,
     },
     /// A file or directory of the harness could not be used.
     #[error("{doing} {}", path.display())]
@@ -107,7 +104,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// What the library said.
-        source: kube::config::KubeconfigError,
+        source: Box<kube::config::KubeconfigError>,
     },
     /// A manifest is not what it should be.
     #[error("reading the manifest {origin}")]
@@ -198,6 +195,21 @@ pub enum Error {
     },
 }
 
+/// What a child said last.
+#[derive(Debug, Clone)]
+pub struct LogTail {
+    /// Its whole log.
+    pub path: PathBuf,
+    /// The last lines of it.
+    pub lines: String,
+}
+
+impl fmt::Display for LogTail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the end of {}:\n{}", self.path.display(), self.lines)
+    }
+}
+
 /// A result of the harness.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -237,13 +249,36 @@ fn because(last: &str) -> String {
 }
 
 /// The error and everything that caused it, on one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if !text.is_empty() {
+            text.push_str(": ");
+        }
+        let answer =
+            error.downcast_ref().or_else(|| error.downcast_ref::<Box<kube::Error>>().map(AsRef::as_ref));
+        // The client writes the same answer down three times.
+        if let Some(kube::Error::Api(status)) = answer {
+            return format!("{text}{} ({} {})", status.message, status.code, status.reason);
+        }
+        text.push_str(&error.to_string());
+        next = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn a_chain_says_every_cause_once() {
+        let status = Status::failure("pools \"web\" not found", "NotFound").with_code(404);
+        let error = Error::api("reading web")(kube::Error::Api(status.boxed()));
+        assert_eq!(chain(&error), "reading web: pools \"web\" not found (404 NotFound)");
+        assert_eq!(error.status_code(), Some(404));
+    }
 }

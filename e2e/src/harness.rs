@@ -25,6 +25,9 @@ static CLUSTER: Shared<Cluster> = OnceCell::const_new();
 static INSTALLATION: Shared<Installation> = OnceCell::const_new();
 
 /// The runtime of the harness. It lives as long as the process.
+///
+/// # Panics
+/// If the system has no threads left, so that no test could run either.
 pub fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {

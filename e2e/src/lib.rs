@@ -19,6 +19,7 @@ pub mod harness;
 pub mod installation;
 pub mod invariants;
 pub mod object;
+pub mod poll;
 pub mod process;
 pub mod programs;
 pub mod recorder;

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, LogTail, Result};
 
 #[cfg(test)]
 mod tests;
@@ -154,24 +154,16 @@ impl Process {
 
     /// The error of a child that ended although it was needed.
     pub fn exited(&self, status: ExitStatus) -> Error {
-        Error::Exited {
-            name: self.name.clone(),
-            status,
-            log: self.log.clone(),
-            tail: self.log_tail(TAIL_LINES),
-        }
+        Error::Exited { name: self.name.clone(), status, log: Box::new(self.last_words()) }
     }
 
     /// The error of a child that is too slow.
     pub fn not_in_time(&self, state: &'static str, after: Duration, last: String) -> Error {
-        Error::NotInTime {
-            name: self.name.clone(),
-            state,
-            after,
-            last,
-            log: self.log.clone(),
-            tail: self.log_tail(TAIL_LINES),
-        }
+        Error::NotInTime { name: self.name.clone(), state, after, last, log: Box::new(self.last_words()) }
+    }
+
+    fn last_words(&self) -> LogTail {
+        LogTail { path: self.log.clone(), lines: self.log_tail(TAIL_LINES) }
     }
 
     fn signal(&self, signal: Signal, name: &'static str) -> Result<()> {

@@ -80,7 +80,7 @@ impl Scenario {
         let played = AssertUnwindSafe(body(&world)).catch_unwind().await;
         let outcome = match played {
             Ok(Ok(())) => self.end(&world).await.map_err(|error| format!("at its end: {}", chain(&error))),
-            Ok(Err(error)) => Err(format!("{error:#}")),
+            Ok(Err(error)) => Err(chain(error.as_ref())),
             // The panic's own message went to the test's output already.
             Err(_panic) => Err("it panicked, see above".to_owned()),
         };

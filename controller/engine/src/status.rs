@@ -32,7 +32,7 @@ pub struct Status {
     pub conditions: Vec<Condition>,
 }
 
-/// The status of the observed pool. Writes of the same pass show in the status of the next one.
+/// The status of the observed pool.
 pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
     let pool = observed.pool;
     let members: Vec<_> = observed.members().collect();

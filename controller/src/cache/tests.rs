@@ -1,0 +1,189 @@
+use vmpool_engine::ObjectId;
+use vmpool_engine::ledger::Cache as _;
+use vmpool_engine::model::{Activity, DiskRef};
+
+use super::*;
+
+const NAMESPACE: &str = "team-a";
+
+fn replica(name: &str, owner: Option<&str>) -> Replica {
+    Replica {
+        id: ObjectId::new(name, &format!("uid of {name}")),
+        created: jiff::Timestamp::UNIX_EPOCH,
+        terminating: false,
+        owner: owner.map(Uid::from),
+        pool_uid_label: None,
+        pool_label: None,
+        revision: None,
+        activity: Activity::NotRunning,
+        restart_pending: false,
+        disks: Vec::new(),
+    }
+}
+
+fn at(version: u64, facts: Replica) -> Located<Replica> {
+    Located { namespace: NAMESPACE.into(), seen: Seen { facts: Arc::new(facts), version } }
+}
+
+fn names(replicas: &[Arc<Replica>]) -> Vec<&str> {
+    replicas.iter().map(|replica| &*replica.id.name).collect()
+}
+
+fn pool(uid: &str) -> Key {
+    Key::Pool(uid.into())
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn machines_are_found_by_owner_by_label_and_by_disk() {
+    let cache = Cache::<Replica>::default();
+    let mut labelled = replica("labelled", None);
+    labelled.pool_uid_label = Some("web".into());
+    let mut user = replica("user", Some("other"));
+    user.disks.push(DiskRef { template: None, disk: "scratch".into(), position: 0 });
+    cache.applied(at(1, replica("owned", Some("web"))));
+    cache.applied(at(2, labelled));
+    cache.applied(at(3, user));
+    assert_eq!(names(&cache.by_key(&pool("web"))), ["labelled", "owned"]);
+    assert_eq!(names(&cache.by_key(&Key::Disk(NAMESPACE.into(), "scratch".into()))), ["user"]);
+    assert!(cache.by_key(&Key::Disk("team-b".into(), "scratch".into())).is_empty());
+    assert!(cache.by_key(&pool("nobody")).is_empty());
+}
+
+#[test]
+fn disks_are_found_by_name_and_by_label() {
+    let cache = Cache::<Disk>::default();
+    let disk = Disk {
+        id: ObjectId::new("web-1-root", "d"),
+        terminating: false,
+        owner: None,
+        pool_uid_label: Some("web".into()),
+    };
+    let concerned =
+        cache.applied(Located { namespace: NAMESPACE.into(), seen: Seen { facts: Arc::new(disk), version: 1 } });
+    assert_eq!(concerned, [pool("web"), Key::Disk(NAMESPACE.into(), "web-1-root".into())]);
+    for key in concerned {
+        assert_eq!(cache.by_key(&key).len(), 1);
+    }
+}
+
+#[test]
+fn a_change_of_owner_concerns_both_pools_and_moves_the_index() {
+    let cache = Cache::<Replica>::default();
+    cache.applied(at(1, replica("m", Some("web"))));
+    assert_eq!(cache.applied(at(2, replica("m", Some("db")))), [pool("web"), pool("db")]);
+    assert!(cache.by_key(&pool("web")).is_empty());
+    assert_eq!(names(&cache.by_key(&pool("db"))), ["m"]);
+}
+
+#[test]
+fn equal_facts_concern_nobody_but_the_version_goes_on() {
+    let cache = Cache::<Replica>::default();
+    assert_eq!(cache.applied(at(1, replica("m", Some("web")))), [pool("web")]);
+    assert!(cache.applied(at(9, replica("m", Some("web")))).is_empty());
+    assert_eq!(cache.get(NAMESPACE, "m").unwrap().version, 9);
+}
+
+#[test]
+fn a_machine_that_turns_ready_concerns_its_pool_once() {
+    let cache = Cache::<Replica>::default();
+    cache.applied(at(1, replica("m", Some("web"))));
+    let mut running = replica("m", Some("web"));
+    running.activity = Activity::Running;
+    let concerned = cache.applied(at(2, running));
+    assert!(concerned.iter().all(|key| *key == pool("web")) && !concerned.is_empty());
+}
+
+#[test]
+fn a_list_counts_when_it_is_complete_and_then_replaces_everything() {
+    let cache = Cache::<Replica>::default();
+    assert!(!cache.is_synced());
+    cache.begin_list(seconds(10));
+    cache.listed(at(1, replica("a", Some("web"))));
+    assert!(!cache.is_synced());
+    assert!(cache.get(NAMESPACE, "a").is_none());
+    assert_eq!(cache.end_list(), [pool("web")]);
+    assert!(cache.is_synced());
+
+    cache.begin_list(seconds(20));
+    cache.listed(at(5, replica("b", Some("db"))));
+    assert!(cache.get(NAMESPACE, "a").is_some(), "the old content stays until the list is complete");
+    let concerned = cache.end_list();
+    assert!(concerned.contains(&pool("web")) && concerned.contains(&pool("db")));
+    assert!(cache.get(NAMESPACE, "a").is_none());
+    assert!(cache.by_key(&pool("web")).is_empty());
+    assert_eq!(names(&cache.by_key(&pool("db"))), ["b"]);
+}
+
+#[test]
+fn a_list_that_breaks_off_changes_nothing() {
+    let cache = Cache::<Replica>::default();
+    cache.applied(at(1, replica("a", Some("web"))));
+    cache.begin_list(seconds(10));
+    cache.listed(at(2, replica("half", Some("web"))));
+    cache.begin_list(seconds(20));
+    cache.listed(at(3, replica("a", Some("web"))));
+    assert!(cache.end_list().is_empty(), "the same facts as before");
+    assert!(cache.get(NAMESPACE, "half").is_none());
+    assert!(cache.end_list().is_empty(), "an end without a beginning");
+    assert!(cache.get(NAMESPACE, "a").is_some());
+}
+
+#[test]
+fn only_a_list_that_began_later_proves_absence() {
+    let cache = Cache::<Replica>::default();
+    assert!(!cache.of(NAMESPACE).relisted_since(seconds(0)));
+    cache.begin_list(seconds(10));
+    assert!(!cache.of(NAMESPACE).relisted_since(seconds(5)), "it is not complete");
+    cache.end_list();
+    assert!(cache.of(NAMESPACE).relisted_since(seconds(9)));
+    assert!(!cache.of(NAMESPACE).relisted_since(seconds(10)));
+    assert!(!cache.of(NAMESPACE).relisted_since(seconds(11)));
+}
+
+#[test]
+fn a_deletion_takes_the_object_and_is_remembered_for_a_while() {
+    let cache = Cache::<Replica>::default();
+    cache.applied(at(1, replica("m", Some("web"))));
+    assert_eq!(cache.deleted(&at(2, replica("m", Some("web"))), seconds(100)), [pool("web")]);
+    assert!(cache.get(NAMESPACE, "m").is_none());
+    assert!(cache.by_key(&pool("web")).is_empty());
+    let uid = Uid::from("uid of m");
+    assert!(cache.of(NAMESPACE).saw_deleted(&uid));
+    assert!(!cache.of(NAMESPACE).saw_deleted(&Uid::from("somebody else")));
+
+    // Expiry happens with the deletions that follow.
+    cache.deleted(&at(3, replica("n", None)), seconds(100) + REMEMBER_DELETIONS);
+    assert!(cache.of(NAMESPACE).saw_deleted(&uid));
+    cache.deleted(&at(4, replica("o", None)), seconds(101) + REMEMBER_DELETIONS);
+    assert!(!cache.of(NAMESPACE).saw_deleted(&uid));
+    assert_eq!(cache.inner.read().deleted.len(), 2);
+}
+
+#[test]
+fn a_deletion_of_what_was_never_seen_is_remembered_too() {
+    let cache = Cache::<Replica>::default();
+    assert!(cache.deleted(&at(2, replica("m", Some("web"))), seconds(1)).is_empty());
+    assert!(cache.of(NAMESPACE).saw_deleted(&Uid::from("uid of m")));
+}
+
+#[test]
+fn nothing_is_kept_of_objects_that_are_gone() {
+    let cache = Cache::<Replica>::default();
+    cache.applied(at(1, replica("m", Some("web"))));
+    cache.deleted(&at(2, replica("m", Some("web"))), seconds(1));
+    let inner = cache.inner.read();
+    assert!(inner.objects.is_empty() && inner.index.is_empty());
+}
+
+#[test]
+fn namespaces_are_apart() {
+    let cache = Cache::<Replica>::default();
+    cache.applied(at(1, replica("m", Some("web"))));
+    assert!(cache.get("team-b", "m").is_none());
+    assert!(cache.of("team-b").get("m").is_none());
+    assert_eq!(cache.of(NAMESPACE).get("m").unwrap().version, 1);
+}

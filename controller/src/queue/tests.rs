@@ -1,0 +1,211 @@
+use std::sync::Arc;
+
+use rstest::rstest;
+use vmpool_runtime::env::Task;
+use vmpool_runtime::testing::{ManualClock, env};
+
+use super::*;
+
+const DEBOUNCE: Duration = Duration::from_millis(100);
+const LONG: Duration = Duration::from_secs(600);
+
+/// A queue whose passes take no time, or end when the test says so.
+struct World {
+    clock: ManualClock,
+    env: Env,
+    queue: Arc<Queue<u32>>,
+    begun: Arc<Mutex<Vec<(u32, Duration)>>>,
+    workers: Vec<Task>,
+}
+
+impl World {
+    fn new() -> Self {
+        let clock = ManualClock::new();
+        let env = env(&clock, 0);
+        let queue = Arc::new(Queue::new(env.clone(), DEBOUNCE));
+        Self { clock, env, queue, begun: Arc::default(), workers: Vec::new() }
+    }
+
+    /// A worker whose every pass takes `time` and asks for `again`.
+    fn worker(mut self, time: Duration, again: Again) -> Self {
+        let (env, queue, begun) = (self.env.clone(), self.queue.clone(), self.begun.clone());
+        let start = self.env.uptime();
+        self.workers.push(self.env.spawn("worker", async move {
+            loop {
+                let key = queue.next().await;
+                begun.lock().push((key, env.uptime() - start));
+                env.sleep(time).await;
+                queue.done(&key, again);
+            }
+        }));
+        self
+    }
+
+    async fn pass(&self, milliseconds: u64) {
+        self.clock.advance(Duration::from_millis(milliseconds)).await;
+    }
+
+    /// When each pass began, in milliseconds since the start of the workers.
+    fn begun(&self) -> Vec<(u32, u128)> {
+        self.begun.lock().iter().map(|(key, at)| (*key, at.as_millis())).collect()
+    }
+}
+
+#[tokio::test]
+async fn the_first_wake_up_after_a_quiet_time_is_served_at_once() {
+    let world = World::new().worker(Duration::ZERO, Again::Never);
+    world.queue.wake(&1);
+    world.pass(0).await;
+    assert_eq!(world.begun(), [(1, 0)]);
+    world.pass(1000).await;
+    world.queue.wake(&1);
+    world.pass(0).await;
+    assert_eq!(world.begun(), [(1, 0), (1, 1000)]);
+}
+
+#[tokio::test]
+async fn wake_ups_within_the_debounce_become_one() {
+    let world = World::new().worker(Duration::ZERO, Again::Never);
+    world.queue.wake(&1);
+    world.pass(10).await;
+    for _ in 0..5 {
+        world.queue.wake(&1);
+        world.pass(10).await;
+    }
+    world.pass(1000).await;
+    assert_eq!(world.begun(), [(1, 0), (1, 100)]);
+}
+
+#[tokio::test]
+async fn a_wake_up_during_a_pass_is_served_after_it_and_its_debounce() {
+    let world = World::new().worker(Duration::from_millis(30), Again::Never);
+    world.queue.wake(&1);
+    world.pass(10).await;
+    world.queue.wake(&1);
+    world.pass(1000).await;
+    assert_eq!(world.begun(), [(1, 0), (1, 130)]);
+}
+
+#[tokio::test]
+async fn one_key_has_one_pass_at_a_time_however_many_workers_there_are() {
+    let world = World::new()
+        .worker(Duration::from_millis(50), Again::Never)
+        .worker(Duration::from_millis(50), Again::Never);
+    world.queue.wake(&1);
+    world.pass(1).await;
+    world.queue.wake(&1);
+    world.pass(48).await;
+    assert_eq!(world.begun(), [(1, 0)]);
+}
+
+#[tokio::test]
+async fn several_workers_serve_several_keys_side_by_side() {
+    let busy = Duration::from_millis(50);
+    let world = World::new().worker(busy, Again::Never).worker(busy, Again::Never);
+    for key in 1..=3 {
+        world.queue.wake(&key);
+    }
+    world.pass(0).await;
+    assert_eq!(world.begun(), [(1, 0), (2, 0)]);
+    world.pass(50).await;
+    assert_eq!(world.begun(), [(1, 0), (2, 0), (3, 50)]);
+}
+
+#[rstest]
+#[case::the_later_wish_first(500, 200, 200)]
+#[case::the_sooner_wish_first(200, 500, 200)]
+#[tokio::test]
+async fn of_two_wishes_the_sooner_counts(#[case] first: u64, #[case] second: u64, #[case] served: u128) {
+    let world = World::new().worker(Duration::ZERO, Again::Never);
+    world.queue.wake_after(&1, Duration::from_millis(first));
+    world.pass(0).await;
+    world.queue.wake_after(&1, Duration::from_millis(second));
+    world.pass(2000).await;
+    assert_eq!(world.begun(), [(1, served)]);
+}
+
+#[tokio::test]
+async fn what_a_pass_asks_for_itself_is_not_debounced() {
+    let world = World::new().worker(Duration::ZERO, Again::After(Duration::from_millis(50)));
+    world.queue.wake(&1);
+    world.pass(100).await;
+    assert_eq!(world.begun(), [(1, 0), (1, 50), (1, 100)]);
+}
+
+#[tokio::test]
+async fn a_wake_up_during_a_pass_counts_beside_the_wish_of_the_pass() {
+    let world = World::new().worker(Duration::from_millis(30), Again::After(LONG));
+    world.queue.wake(&1);
+    world.pass(10).await;
+    world.queue.wake(&1);
+    world.pass(300).await;
+    assert_eq!(world.begun(), [(1, 0), (1, 130)]);
+}
+
+#[tokio::test]
+async fn a_wake_up_is_never_lost_even_if_all_workers_sleep_for_something_else() {
+    let world = World::new().worker(Duration::ZERO, Again::Never).worker(Duration::ZERO, Again::Never);
+    // Both workers sleep until this one is due.
+    world.queue.wake_after(&1, LONG);
+    world.pass(1).await;
+    for key in 2..=5 {
+        world.queue.wake(&key);
+    }
+    world.pass(0).await;
+    let mut served: Vec<u32> = world.begun().into_iter().map(|(key, _)| key).collect();
+    served.sort_unstable();
+    assert_eq!(served, [2, 3, 4, 5]);
+}
+
+#[tokio::test]
+async fn a_worker_that_stops_waiting_takes_no_wake_up_with_it() {
+    let world = World::new();
+    let waiting = world.env.spawn("impatient", {
+        let queue = world.queue.clone();
+        async move { drop(queue.next().await) }
+    });
+    world.pass(0).await;
+    // The wake-up is meant for the impatient one, which is gone before it runs again.
+    world.queue.wake(&1);
+    drop(waiting);
+    let world = world.worker(Duration::ZERO, Again::Never);
+    world.pass(0).await;
+    assert_eq!(world.begun(), [(1, 0)]);
+}
+
+#[tokio::test]
+async fn the_one_that_is_due_longest_comes_first_so_that_a_busy_pool_starves_nobody() {
+    let world = World::new().worker(Duration::from_millis(40), Again::After(Duration::ZERO));
+    world.queue.wake(&1);
+    world.pass(10).await;
+    world.queue.wake(&2);
+    world.queue.wake(&3);
+    world.pass(150).await;
+    assert_eq!(world.begun(), [(1, 0), (2, 40), (3, 80), (1, 120), (2, 160)]);
+}
+
+#[tokio::test]
+async fn nothing_is_kept_of_a_key_that_is_done_for_good() {
+    let world = World::new();
+    world.queue.wake(&1);
+    assert_eq!(world.queue.next().await, 1);
+    world.queue.forget(&1);
+    assert_eq!(world.queue.state.lock().slots.len(), 1, "it runs still");
+    world.queue.done(&1, Again::Never);
+    world.queue.forget(&1);
+    assert!(world.queue.state.lock().slots.is_empty());
+    assert!(world.queue.state.lock().due.is_empty());
+}
+
+#[tokio::test]
+async fn a_key_that_was_woken_meanwhile_is_not_forgotten() {
+    let world = World::new();
+    world.queue.wake(&1);
+    assert_eq!(world.queue.next().await, 1);
+    world.queue.wake(&1);
+    world.queue.done(&1, Again::Never);
+    world.queue.forget(&1);
+    let world = world.worker(Duration::ZERO, Again::Never);
+    world.pass(100).await;
+    assert_eq!(world.begun(), [(1, 100)]);
+}

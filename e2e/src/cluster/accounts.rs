@@ -19,7 +19,7 @@ const TOKEN_SECONDS: i64 = 24 * 60 * 60;
 /// # Errors
 /// [`Error::Kubeconfig`] or [`Error::Api`].
 pub(super) async fn client(kubeconfig: &Path) -> Result<Client> {
-    let wrong = |source| Error::Kubeconfig { path: kubeconfig.to_owned(), source };
+    let wrong = |source| Error::Kubeconfig { path: kubeconfig.to_owned(), source: Box::new(source) };
     let file = Kubeconfig::read_from(kubeconfig).map_err(wrong)?;
     let mut config =
         Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(wrong)?;

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::process;
 
 /// Longer than any `kubectl wait` of a scenario.
-const DEADLINE: Duration = Duration::from_secs(120);
+const DEADLINE: Duration = Duration::from_mins(2);
 
 impl Cluster {
     /// Runs kubectl as the administrator and returns what it printed.

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kube::Client;
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::{ApiCapabilities, ApiResource, Scope, pinned_kind};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
+use crate::poll;
 
 /// Field manager of what the harness applies.
 const MANAGER: &str = "vmpool-e2e";
@@ -121,19 +122,14 @@ async fn until_served(client: &Client, definition: &Value) -> Result<()> {
         let gvk = GroupVersionKind::gvk(&group, version["name"].as_str().unwrap_or_default(), &kind);
         let resource = ApiResource::from_gvk_with_plural(&gvk, &plural);
         let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
-        let begin = Instant::now();
+        let params = ListParams::default().limit(1);
         // The list answers 404 until the API server serves the resource; the condition alone comes a little
         // before that.
-        while let Err(error) = api.list_metadata(&kube::api::ListParams::default().limit(1)).await {
-            if begin.elapsed() > ESTABLISHED_DEADLINE {
-                return Err(Error::Deadline {
-                    what: format!("the CRD {} is served", resource.plural),
-                    after: ESTABLISHED_DEADLINE,
-                    last: error.to_string(),
-                });
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let what = || format!("the CRD {plural} is served");
+        poll::until(what, ESTABLISHED_DEADLINE, async || {
+            Ok(api.list_metadata(&params).await.map(drop).map_err(|error| error.to_string()))
+        })
+        .await?;
     }
     Ok(())
 }

@@ -14,6 +14,7 @@
 mod accounts;
 mod audit;
 mod components;
+mod directory;
 mod kubectl;
 mod manifests;
 mod metrics;
@@ -48,7 +49,7 @@ use crate::process::Process;
 const AUDIT_LOG: &str = "audit.log";
 
 /// How long any part of the control plane may take to become ready, on a busy machine.
-const READY_DEADLINE: Duration = Duration::from_secs(60);
+const READY_DEADLINE: Duration = Duration::from_mins(1);
 
 /// How long any part may take to end by itself.
 const STOP_DEADLINE: Duration = Duration::from_secs(15);
@@ -108,7 +109,7 @@ impl Cluster {
 
     async fn start_once(options: &Options, tools: &Tools) -> Result<Self> {
         let begin = Instant::now();
-        let directory = unique_directory(&options.name)?;
+        let directory = directory::create(&options.name)?;
         let pki = Pki::create(&directory.join("pki"))?;
         components::write_audit_policy(&directory).map_err(Error::file("writing", &directory))?;
         let [etcd_port, etcd_peer, api_server] = free_ports()?;
@@ -266,16 +267,4 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         self.tear_down();
     }
-}
-
-/// A new directory below `target/e2e`, with this process's id in its name.
-fn unique_directory(name: &str) -> Result<PathBuf> {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let name = if name.is_empty() { "cluster" } else { name };
-    let serial = NEXT.fetch_add(1, Ordering::Relaxed);
-    let path = target_directory().join("e2e").join(format!("{name}-{}-{serial}", std::process::id()));
-    // A process of the same id may have left one long ago.
-    let _ = std::fs::remove_dir_all(&path);
-    std::fs::create_dir_all(&path).map_err(Error::file("creating", &path))?;
-    Ok(path)
 }

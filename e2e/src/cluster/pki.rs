@@ -38,12 +38,12 @@ impl Pki {
         let names = ["localhost", "127.0.0.1", "10.0.0.1", "kubernetes.default.svc", "kubernetes"];
         let mut serving = params("kube-apiserver", None, &names)?;
         serving.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        pki.issue(&ca, "apiserver", serving)?;
-        pki.issue(&ca, "admin", client("admin", Some("system:masters"))?)?;
+        pki.issue(&ca, "apiserver", &serving)?;
+        pki.issue(&ca, "admin", &client("admin", Some("system:masters"))?)?;
         let manager = "kube-controller-manager";
-        pki.issue(&ca, manager, client("system:kube-controller-manager", None)?)?;
+        pki.issue(&ca, manager, &client("system:kube-controller-manager", None)?)?;
         let front = pki.authority("front-proxy-ca")?;
-        pki.issue(&front, "front-proxy-client", client("front-proxy-client", None)?)?;
+        pki.issue(&front, "front-proxy-client", &client("front-proxy-client", None)?)?;
 
         let signer = key("service accounts")?;
         pki.write("service-account.key", &signer.serialize_pem())?;
@@ -115,7 +115,7 @@ impl Pki {
         Ok(Issuer::new(params, key_pair))
     }
 
-    fn issue(&self, ca: &Authority, name: &'static str, params: CertificateParams) -> Result<()> {
+    fn issue(&self, ca: &Authority, name: &'static str, params: &CertificateParams) -> Result<()> {
         let key_pair = key(name)?;
         let certificate =
             params.signed_by(&key_pair, ca).map_err(|source| Error::Certificate { subject: name, source })?;

@@ -29,7 +29,7 @@ pub fn free<const N: usize>() -> Result<[u16; N]> {
 
 /// Whether a child failed because its port was taken in between.
 pub fn was_taken(error: &Error) -> bool {
-    matches!(error, Error::Exited { tail, .. } if tail.contains(TAKEN))
+    matches!(error, Error::Exited { log, .. } if log.lines.contains(TAKEN))
 }
 
 #[cfg(test)]

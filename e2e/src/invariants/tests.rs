@@ -155,19 +155,19 @@ fn a_killed_leader_may_add_its_requests_in_flight() {
     assert_eq!(two_of(2, "NewestFirst").machine("c").machine("d").found(&grounds, &[]), ["I2"]);
 }
 
-fn foreign(spec: &str, annotations: Value) -> Value {
+fn foreign(spec: &str, annotations: &Value) -> Value {
     json!({ "metadata": { "name": "theirs", "annotations": annotations }, "spec": { "class": spec } })
 }
 
 #[rstest]
-#[case::left_alone(|story: Story| story.write(Kind::Machine, foreign("x", json!({})), false), &[])]
+#[case::left_alone(|story: Story| story.write(Kind::Machine, foreign("x", &json!({})), false), &[])]
 #[case::noted_by_the_simulator(|story: Story| {
-    story.write(Kind::Machine, foreign("x", json!({ "simulator.vmpool.dev/mount-log": "u" })), false) }, &[])]
-#[case::annotated(|story: Story| story.write(Kind::Machine, foreign("x", json!({ "a": "b" })), false), &["I4"])]
-#[case::changed(|story: Story| story.write(Kind::Machine, foreign("y", json!({})), false), &["I4"])]
-#[case::removed(|story: Story| story.write(Kind::Machine, foreign("x", json!({})), true), &["I4"])]
+    story.write(Kind::Machine, foreign("x", &json!({ "simulator.vmpool.dev/mount-log": "u" })), false) }, &[])]
+#[case::annotated(|story: Story| story.write(Kind::Machine, foreign("x", &json!({ "a": "b" })), false), &["I4"])]
+#[case::changed(|story: Story| story.write(Kind::Machine, foreign("y", &json!({})), false), &["I4"])]
+#[case::removed(|story: Story| story.write(Kind::Machine, foreign("x", &json!({})), true), &["I4"])]
 fn foreign_objects_are_left_alone(#[case] then: fn(Story) -> Story, #[case] expected: &[&str]) {
-    let story = Story::new().write(Kind::Machine, foreign("x", Value::Null), false);
+    let story = Story::new().write(Kind::Machine, foreign("x", &Value::Null), false);
     let left = story.history.state().named(Kind::Machine, "theirs").unwrap().clone();
     let grounds = Grounds { foreign: [(left.uid().to_owned(), left)].into(), ..Grounds::default() };
     assert_eq!(then(story).found(&grounds, &[]), expected);

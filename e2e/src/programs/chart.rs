@@ -19,7 +19,7 @@ pub const SYSTEM_NAMESPACE: &str = "vmpool-system";
 pub const CONTROLLER_ACCOUNT: &str = "vmpool-controller";
 
 /// Rendering takes a fraction of a second; the machine may be busy.
-const HELM_DEADLINE: Duration = Duration::from_secs(60);
+const HELM_DEADLINE: Duration = Duration::from_mins(1);
 
 /// The kinds of the chart's documents that say who may do what.
 const KINDS: [&str; 5] = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
@@ -56,7 +56,7 @@ impl Accounts {
         for document in &mut moved {
             // The subjects of the bindings stay: they name the account in the chart's own namespace.
             document["metadata"]["namespace"] = Value::Null;
-            for subject in document["subjects"].as_array_mut().into_iter().flatten() {
+            for subject in document.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
                 if subject["namespace"].is_null() {
                     subject["namespace"] = json!(SYSTEM_NAMESPACE);
                 }

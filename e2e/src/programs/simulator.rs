@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::{find, probe};
+use super::{SYSTEM_NAMESPACE, find, probe};
 use crate::cluster::{Cluster, free_ports, port_was_taken, workspace_root};
 use crate::error::Result;
 use crate::process::Process;
@@ -13,9 +13,6 @@ const PROGRAM: &str = "vmpool-simulator";
 
 /// Names another binary.
 const VARIABLE: &str = "VMPOOL_SIMULATOR";
-
-/// Where its manifest puts its account.
-const NAMESPACE: &str = "vmpool-simulator";
 
 /// Name of its account.
 const ACCOUNT: &str = "vmpool-simulator";
@@ -44,7 +41,7 @@ impl Simulator {
     pub async fn start(cluster: &Cluster) -> Result<Self> {
         let program = find(PROGRAM, VARIABLE)?;
         cluster.apply_path(&workspace_root().join("e2e/simulator/rbac.yaml"), None).await?;
-        let kubeconfig = cluster.service_account_kubeconfig(NAMESPACE, ACCOUNT).await?;
+        let kubeconfig = cluster.service_account_kubeconfig(SYSTEM_NAMESPACE, ACCOUNT).await?;
         for attempt in 1.. {
             let [port] = free_ports()?;
             let mut command = Command::new(&program);

@@ -7,8 +7,9 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::DeleteParams;
 
+use super::check::fail_on;
 use super::condition::View;
-use super::{DEADLINE, SETTLE, World, fail_on};
+use super::{DEADLINE, SETTLE, World};
 use crate::error::{Error, Result};
 use crate::invariants::{Violation, leftovers, settled};
 use crate::object::{Kind, Object};

@@ -1,7 +1,5 @@
 //! What a scenario lets go wrong: knobs of the simulator, quotas, refused creates.
 
-use std::time::{Duration, Instant};
-
 use k8s_openapi::api::core::v1::{ConfigMap, ResourceQuota};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -11,12 +9,10 @@ use super::{DEADLINE, MANAGER, World};
 use crate::cluster::apply;
 use crate::error::{Error, Result};
 use crate::object::{API_VERSION, GROUP, Kind};
+use crate::poll;
 
 /// The ConfigMap with the simulator's settings for a namespace.
 const KNOBS: &str = "simulator-knobs";
-
-/// How often the API server is asked whether a rule is in effect; it tells nobody.
-const POLL: Duration = Duration::from_millis(50);
 
 /// The annotation that sets a knob of the simulator for one machine or disk.
 pub(super) fn annotation(knob: &str) -> String {
@@ -138,25 +134,17 @@ impl Quota<'_> {
         });
         apply(&self.world.client(), &[object], Some(&self.world.namespace)).await?;
         let wanted = most.to_string();
-        let begin = Instant::now();
-        loop {
-            let stored =
-                self.api().get(&self.name).await.map_err(Error::api(format!("reading {}", self.name)))?;
-            let status = stored.status.unwrap_or_default();
+        let what = || format!("quota {} of {most} is in effect", self.name);
+        poll::until(what, DEADLINE, async || {
+            let stored = self.api().get(&self.name).await;
+            let status =
+                stored.map_err(Error::api(format!("reading {}", self.name)))?.status.unwrap_or_default();
             let hard = status.hard.as_ref().and_then(|hard| hard.get(&resource));
             let used = status.used.as_ref().and_then(|used| used.get(&resource));
-            if used.is_some() && hard.is_some_and(|hard| hard.0 == wanted) {
-                return Ok(());
-            }
-            if begin.elapsed() > DEADLINE {
-                return Err(Error::Deadline {
-                    what: format!("quota {} of {wanted} is in effect", self.name),
-                    after: DEADLINE,
-                    last: format!("hard {hard:?}, used {used:?}"),
-                });
-            }
-            tokio::time::sleep(POLL).await;
-        }
+            let in_effect = used.is_some() && hard.is_some_and(|hard| hard.0 == wanted);
+            Ok(if in_effect { Ok(()) } else { Err(format!("hard {hard:?}, used {used:?}")) })
+        })
+        .await
     }
 
     /// Takes it back.
@@ -203,21 +191,15 @@ impl Refusal<'_> {
         });
         let probe = serde_json::from_value(probe).map_err(Error::json("writing a probe"))?;
         let params = PostParams { dry_run: true, field_manager: Some(MANAGER.to_owned()) };
-        let begin = Instant::now();
-        loop {
-            let answer = self.world.api(self.kind).create(&params, &probe).await;
-            let last = match answer {
-                Ok(_) if !refused => return Ok(()),
-                Err(kube::Error::Api(status)) if refused && status.code == 403 => return Ok(()),
-                Ok(_) => "a create was accepted".to_owned(),
-                Err(error) => error.to_string(),
-            };
-            if begin.elapsed() > DEADLINE {
-                let what =
-                    format!("the policy {} {}", self.name, if refused { "refuses" } else { "is gone" });
-                return Err(Error::Deadline { what, after: DEADLINE, last });
-            }
-            tokio::time::sleep(POLL).await;
-        }
+        let what = || format!("the policy {} {}", self.name, if refused { "refuses" } else { "is gone" });
+        poll::until(what, DEADLINE, async || {
+            Ok(match self.world.api(self.kind).create(&params, &probe).await {
+                Ok(_) if !refused => Ok(()),
+                Err(kube::Error::Api(status)) if refused && status.code == 403 => Ok(()),
+                Ok(_) => Err("a create was accepted".to_owned()),
+                Err(error) => Err(error.to_string()),
+            })
+        })
+        .await
     }
 }

@@ -16,6 +16,8 @@
 //!
 //! Every verb ends with a check of the invariants over everything that was recorded so far.
 
+mod builder;
+mod check;
 pub mod condition;
 mod end;
 mod faults;
@@ -28,31 +30,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
+pub use builder::{Policy, PoolBuilder};
 pub use faults::{Quota, Refusal};
-pub use pool::{Deletion, Policy, Pool, PoolBuilder};
+pub use pool::{Deletion, Pool};
 
-use crate::cluster::{AuditEntry, AuditMark, Cluster};
+use self::check::Audited;
+use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 use crate::installation::Installation;
-use crate::invariants::{self, Grounds, Violation};
+use crate::invariants::Grounds;
 use crate::object::{Kind, Object};
-use crate::programs::{Accounts, Controller, ControllerOptions};
+use crate::programs::{Controller, ControllerOptions};
 use crate::recorder::Recorder;
 
 /// How long a scenario waits for something before it fails. Far more than needed: it only bounds a failure.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_mins(1);
 
 /// How long something must stay so to be believed.
 pub const SETTLE: Duration = Duration::from_secs(2);
-
-/// The ConfigMap in which the simulator writes down what must never happen.
-const VIOLATIONS: &str = "simulator-violations";
 
 /// Field manager of what scenarios write.
 const MANAGER: &str = "vmpool-e2e-user";
@@ -67,12 +68,6 @@ pub struct World {
     grounds: Mutex<Grounds>,
     audit: Mutex<Audited>,
     begun: Instant,
-}
-
-/// The part of the audit log that is about this namespace, as far as it was read.
-struct Audited {
-    entries: Vec<AuditEntry>,
-    next: AuditMark,
 }
 
 impl World {
@@ -98,7 +93,7 @@ impl World {
             controllers: Mutex::default(),
             recorder,
             grounds: Mutex::default(),
-            audit: Mutex::new(Audited { entries: Vec::new(), next }),
+            audit: Mutex::new(Audited::from_mark(next)),
             begun: Instant::now(),
             installation,
         };
@@ -214,6 +209,14 @@ impl World {
         Object::try_from(object).map_err(Error::json(doing))
     }
 
+    pub(super) async fn post(&self, kind: Kind, object: &Value) -> Result<Object> {
+        let doing = format!("creating {} {}", kind.name(), object["metadata"]["name"]);
+        let typed = serde_json::from_value(object.clone()).map_err(Error::json(doing.clone()))?;
+        let created =
+            self.api(kind).create(&PostParams::default(), &typed).await.map_err(Error::api(doing.clone()))?;
+        Object::try_from(created).map_err(Error::json(doing))
+    }
+
     /// Changes an object by a merge patch, as a user does, and returns what is stored then.
     ///
     /// # Errors
@@ -242,55 +245,6 @@ impl World {
             object.name()
         )))?;
         self.check().await
-    }
-
-    /// The requests about this namespace since the scenario began, by anybody.
-    ///
-    /// # Errors
-    /// [`Error::File`].
-    pub fn audit(&self) -> Result<Vec<AuditEntry>> {
-        let mut audited = self.audit.lock();
-        let (new, next) = self.cluster().audit(audited.next)?;
-        audited.next = next;
-        audited.entries.extend(new.into_iter().filter(|entry| entry.namespace == self.namespace));
-        Ok(audited.entries.clone())
-    }
-
-    /// Checks every invariant over everything that was recorded so far.
-    ///
-    /// # Errors
-    /// [`Error::Invariants`] with every violation; [`Error::Exited`] if the simulator is gone.
-    pub async fn check(&self) -> Result<()> {
-        self.installation.simulator().check()?;
-        self.recorder.catch_up().await?;
-        let audit = self.audit()?;
-        let mut found = {
-            let grounds = self.grounds();
-            let history = self.recorder.history();
-            invariants::violations(&history, &grounds, &audit, &Accounts::controller_user())
-        };
-        found.extend(self.simulator_violations().await?);
-        fail_on(&found)
-    }
-
-    /// I3: what the simulator saw that must never happen.
-    async fn simulator_violations(&self) -> Result<Vec<Violation>> {
-        let maps = Api::<ConfigMap>::namespaced(self.client(), &self.namespace);
-        let found =
-            maps.get_opt(VIOLATIONS).await.map_err(Error::api("reading the simulator's violations"))?;
-        let data = found.and_then(|map| map.data).unwrap_or_default();
-        Ok(data
-            .into_iter()
-            .map(|(key, what)| Violation { invariant: "I3", what: format!("{key}: {what}") })
-            .collect())
-    }
-}
-
-fn fail_on(found: &[Violation]) -> Result<()> {
-    if found.is_empty() {
-        Ok(())
-    } else {
-        Err(Error::Invariants { violations: found.iter().map(ToString::to_string).collect() })
     }
 }
 

@@ -1,15 +1,12 @@
 //! Objects that are none of the pool's business, and what users do to machines.
 
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
 
 use super::{DEADLINE, World};
 use crate::error::{Error, Result};
 use crate::installation::{CLASS, IMAGE};
 use crate::object::{API_VERSION, Kind, Object};
-
-/// How often an operation is looked at.
-const POLL: Duration = Duration::from_millis(50);
+use crate::poll;
 
 /// What an object of this kind needs to be accepted.
 pub(super) fn smallest_spec(kind: Kind) -> Value {
@@ -72,21 +69,16 @@ impl World {
             "spec": { "type": operation, "virtualMachineName": machine.name() },
         });
         let created = self.post(Kind::Operation, &object).await?;
-        let begin = Instant::now();
-        loop {
+        let what = || format!("{operation} of {} is completed", machine.name());
+        let done = poll::until(what, DEADLINE, async || {
             let now = self.get(Kind::Operation, created.name()).await?;
-            match now.phase() {
-                "Completed" => return self.check().await,
-                "Failed" => {
-                    let what = format!("{operation} of {} succeeds", machine.name());
-                    return Err(Error::Unexpected { what, last: now.to_yaml() });
-                }
-                _ if begin.elapsed() > DEADLINE => {
-                    let what = format!("{operation} of {} is completed", machine.name());
-                    return Err(Error::Deadline { what, after: DEADLINE, last: now.to_yaml() });
-                }
-                _ => tokio::time::sleep(POLL).await,
-            }
+            Ok(if ["Completed", "Failed"].contains(&now.phase()) { Ok(now) } else { Err(now.to_yaml()) })
+        });
+        let done = done.await?;
+        if done.phase() == "Failed" {
+            let what = format!("{operation} of {} succeeds", machine.name());
+            return Err(Error::Unexpected { what, last: done.to_yaml() });
         }
+        self.check().await
     }
 }

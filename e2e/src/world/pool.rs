@@ -2,35 +2,13 @@
 
 use std::time::Duration;
 
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::condition::{Condition, View, exists, not, ready_replicas};
+use super::condition::{Condition, View, exists, not};
 use super::{DEADLINE, World};
 use crate::error::{Error, Result};
-use crate::installation::{CLASS, IMAGE};
-use crate::object::{API_VERSION, Kind, Object};
-
-/// Who leaves when a pool is scaled down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Policy {
-    /// The youngest machine first.
-    NewestFirst,
-    /// The oldest machine first.
-    OldestFirst,
-    /// Nobody but named machines.
-    Explicit,
-}
-
-impl Policy {
-    fn name(self) -> &'static str {
-        match self {
-            Self::NewestFirst => "NewestFirst",
-            Self::OldestFirst => "OldestFirst",
-            Self::Explicit => "Explicit",
-        }
-    }
-}
+use crate::object::{Kind, Object};
 
 /// What becomes of a pool's machines and disks when the pool is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,107 +21,6 @@ pub enum Deletion {
     Orphan,
 }
 
-/// A pool that is about to be created: tiny machines with one root disk each, unless told otherwise.
-#[must_use = "a pool is created by `create` or `ready`"]
-pub struct PoolBuilder<'w> {
-    world: &'w World,
-    object: Value,
-}
-
-impl<'w> PoolBuilder<'w> {
-    pub(super) fn new(world: &'w World, name: &str) -> Self {
-        let object = json!({
-            "apiVersion": API_VERSION,
-            "kind": Kind::Pool.name(),
-            "metadata": { "name": name, "namespace": world.namespace() },
-            "spec": {
-                "replicas": 0,
-                "scaleDownPolicy": Policy::NewestFirst.name(),
-                "virtualMachineTemplate": {
-                    "metadata": { "labels": { "app": name } },
-                    "spec": {
-                        "virtualMachineClassName": CLASS,
-                        "cpu": { "cores": 1, "coreFraction": "5%" },
-                        "memory": { "size": "512Mi" },
-                        "terminationGracePeriodSeconds": 1,
-                        "blockDeviceRefs": [],
-                    },
-                },
-                "virtualDiskTemplates": [],
-            },
-        });
-        Self { world, object }
-    }
-
-    /// How many machines.
-    pub fn replicas(mut self, replicas: i64) -> Self {
-        self.object["spec"]["replicas"] = json!(replicas);
-        self
-    }
-
-    /// Who leaves first.
-    pub fn policy(mut self, policy: Policy) -> Self {
-        self.object["spec"]["scaleDownPolicy"] = json!(policy.name());
-        self
-    }
-
-    /// One more disk per machine, made from the image. Without any, a pool has one called `root`.
-    pub fn disk(mut self, name: &str) -> Self {
-        let source =
-            json!({ "type": "ObjectRef", "objectRef": { "kind": "ClusterVirtualImage", "name": IMAGE } });
-        let disk = json!({ "persistentVolumeClaim": { "size": "64Mi" }, "dataSource": source });
-        let spec = &mut self.object["spec"];
-        push(&mut spec["virtualDiskTemplates"], json!({ "name": name, "spec": disk }));
-        let references = &mut spec["virtualMachineTemplate"]["spec"]["blockDeviceRefs"];
-        push(references, json!({ "kind": "VirtualDisk", "name": name }));
-        self
-    }
-
-    /// Misbehaviour of the simulator for every machine of this pool, as an annotation of the template.
-    pub fn knob(mut self, knob: &str, value: &str) -> Self {
-        self.object["spec"]["virtualMachineTemplate"]["metadata"]["annotations"]
-            [super::faults::annotation(knob)] = json!(value);
-        self
-    }
-
-    /// Any other change of the object, as a merge patch.
-    pub fn with(mut self, patch: &Value) -> Self {
-        merge(&mut self.object, patch);
-        self
-    }
-
-    /// The object as it will be sent.
-    pub fn object(mut self) -> Value {
-        if self.object["spec"]["virtualDiskTemplates"].as_array().is_none_or(Vec::is_empty) {
-            self = self.disk("root");
-        }
-        self.object
-    }
-
-    /// Creates the pool.
-    ///
-    /// # Errors
-    /// [`Error::Api`] if the API server refuses it, [`Error::Invariants`].
-    pub async fn create(self) -> Result<Pool<'w>> {
-        let world = self.world;
-        let object = world.post(Kind::Pool, &self.object()).await?;
-        let pool = Pool { world, name: object.name().to_owned(), uid: object.uid().to_owned() };
-        world.check().await?;
-        Ok(pool)
-    }
-
-    /// Creates the pool and waits until all its machines run.
-    ///
-    /// # Errors
-    /// As [`PoolBuilder::create`], and [`Error::Deadline`].
-    pub async fn ready(self) -> Result<Pool<'w>> {
-        let replicas = self.object["spec"]["replicas"].as_i64().unwrap_or_default();
-        let pool = self.create().await?;
-        pool.until(ready_replicas(replicas)).await?;
-        Ok(pool)
-    }
-}
-
 /// A pool of a scenario. The handle stays valid after the pool is gone.
 #[derive(Clone)]
 pub struct Pool<'w> {
@@ -152,7 +29,11 @@ pub struct Pool<'w> {
     uid: String,
 }
 
-impl Pool<'_> {
+impl<'w> Pool<'w> {
+    pub(super) fn new(world: &'w World, object: &Object) -> Self {
+        Self { world, name: object.name().to_owned(), uid: object.uid().to_owned() }
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
@@ -304,40 +185,5 @@ impl Pool<'_> {
     pub async fn holds(&self, condition: Condition, duration: Duration) -> Result<()> {
         self.world.watch_hold(&self.name, &self.uid, &condition, duration).await?;
         self.world.check().await
-    }
-}
-
-fn push(list: &mut Value, item: Value) {
-    if let Some(list) = list.as_array_mut() {
-        list.push(item);
-    }
-}
-
-/// A merge patch, as in RFC 7386.
-fn merge(target: &mut Value, patch: &Value) {
-    match patch {
-        Value::Object(fields) => {
-            if !target.is_object() {
-                *target = json!({});
-            }
-            for (key, value) in fields {
-                if value.is_null() {
-                    target.as_object_mut().map(|object| object.remove(key));
-                } else {
-                    merge(&mut target[key], value);
-                }
-            }
-        }
-        other => *target = other.clone(),
-    }
-}
-
-impl World {
-    pub(super) async fn post(&self, kind: Kind, object: &Value) -> Result<Object> {
-        let doing = format!("creating {} {}", kind.name(), object["metadata"]["name"]);
-        let typed = serde_json::from_value(object.clone()).map_err(Error::json(doing.clone()))?;
-        let created =
-            self.api(kind).create(&PostParams::default(), &typed).await.map_err(Error::api(doing.clone()))?;
-        Object::try_from(created).map_err(Error::json(doing))
     }
 }

@@ -1,7 +1,10 @@
 //! The control plane that all other scenarios stand on.
 
+use std::time::Duration;
+
 use anyhow::{Context, ensure};
-use vmpool_e2e::cluster::{AuditMark, Cluster, Options, Restart, by_user};
+use vmpool_e2e::cluster::{AuditEntry, AuditMark, Cluster, Options, Restart, by_user};
+use vmpool_e2e::poll;
 
 use crate::with_control_plane;
 
@@ -14,19 +17,35 @@ fn answers_and_counts_what_it_is_asked() {
         let mark = cluster.audit_mark();
         let before = cluster.metrics().await?;
         cluster.kubectl(&["create", "configmap", "counted"]).await?;
-        // then its own counters and its audit log say so.
-        let added = cluster.metrics().await?.since(&before);
-        ensure!(added.of("POST", "configmaps") >= 1, "{added}");
-        let (entries, next) = cluster.audit(mark)?;
-        let created = entries.iter().find(|entry| {
-            entry.verb == "create" && entry.resource == "configmaps" && entry.name == "counted"
-        });
-        let created = created.with_context(|| format!("{entries:#?}"))?;
+        // then its own counters and its audit log say so, a moment after the answer at the latest.
+        let counted = poll::until(
+            || "the create is counted".to_owned(),
+            Duration::from_secs(10),
+            async || {
+                let added = cluster.metrics().await?.since(&before);
+                Ok(if added.of("POST", "configmaps") > 0 { Ok(()) } else { Err(added.to_string()) })
+            },
+        );
+        counted.await?;
+        let logged = poll::until(
+            || "the create is in the log".to_owned(),
+            Duration::from_secs(10),
+            async || {
+                let (entries, next) = cluster.audit(mark)?;
+                let created = |entry: &&AuditEntry| {
+                    (entry.verb.as_str(), entry.resource.as_str(), entry.name.as_str())
+                        == ("create", "configmaps", "counted")
+                };
+                let created = entries.iter().find(created).cloned();
+                Ok(created.map(|created| (created, next)).ok_or_else(|| format!("{entries:#?}")))
+            },
+        );
+        let (created, next) = logged.await?;
         ensure!((created.user.as_str(), created.code) == ("admin", 201), "{created}");
-        ensure!(by_user(&entries)["admin"]["create configmaps"] >= 1);
+        ensure!(by_user(std::slice::from_ref(&created))["admin"]["create configmaps"] == 1);
         // A mark behind an entry does not show it again.
         let (later, _) = cluster.audit(next)?;
-        ensure!(!later.contains(created));
+        ensure!(!later.contains(&created));
         Ok(())
     });
 }

@@ -3,16 +3,26 @@
 //! They run in parallel threads, mostly waiting, so more threads than cores are welcome (`RUST_TEST_THREADS`).
 
 mod control_plane;
+mod deletion;
+mod failures;
+mod foreigners;
+mod members;
+mod refusals;
+mod requests;
+mod scaling;
 mod schemas;
 mod smoke;
+mod usability;
 
 use vmpool_e2e::cluster::Cluster;
+use vmpool_e2e::error::chain;
 use vmpool_e2e::harness;
 
 /// Runs a test that needs the shared control plane and no pool. A scenario proper uses `scenario`.
+#[expect(clippy::panic, reason = "this is how a test fails")]
 fn with_control_plane(test: impl AsyncFnOnce(&Cluster) -> anyhow::Result<()>) {
     let outcome = harness::block_on(async { test(&*harness::cluster().await?).await });
     if let Err(error) = outcome {
-        panic!("{error:#}");
+        panic!("{}", chain(error.as_ref()));
     }
 }

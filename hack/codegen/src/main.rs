@@ -17,7 +17,10 @@ mod reference;
 mod schema;
 mod types;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::{Context, bail};
 use clap::Parser;
@@ -43,17 +46,19 @@ struct Args {
     root: PathBuf,
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
     let Args { check, root } = Args::parse();
     let root = root.canonicalize().with_context(|| format!("finding the repository {}", root.display()))?;
     let outputs = generate(&root)?;
     if check {
         let stale = outputs.differing(&root)?;
         if !stale.is_empty() {
-            bail!(
-                "generated files are out of date, run `{REGENERATE}` and commit the result:\n  {}",
-                stale.join("\n  ")
-            );
+            // An answer and not a failure of this program, so no error with a backtrace.
+            eprintln!("generated files are out of date, run `{REGENERATE}` and commit the result:");
+            for path in stale {
+                eprintln!("  {path}");
+            }
+            return Ok(ExitCode::FAILURE);
         }
         println!("{} generated files are up to date", outputs.len());
     } else {
@@ -63,7 +68,7 @@ fn main() -> anyhow::Result<()> {
         }
         println!("{} generated files, {} changed", outputs.len(), changed.len());
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Computes every generated file of the repository at `root`.

@@ -3,6 +3,7 @@ mod laws;
 mod server;
 mod world;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
@@ -81,6 +82,8 @@ async fn a_released_lease_is_taken_within_two_seconds() {
     let waited = world.until_led(FAILOVER).await;
     assert!(waited <= FAILOVER);
     assert_eq!((world.leaders(), transitions(&world)), (vec!["process-2"], Some(1)));
+    let annotations = world.server.lease().unwrap().metadata.annotations;
+    assert_eq!(annotations, Some(BTreeMap::new()), "the mark of the release is gone");
     world.seconds(5).await;
     assert!(world.processes[0].has_ended());
 }
@@ -95,6 +98,9 @@ async fn a_release_names_nobody_and_keeps_the_count() {
     world.seconds(1).await;
     let spec = world.server.lease().unwrap().spec.unwrap();
     assert_eq!((spec.holder_identity, spec.lease_duration_seconds), (None, Some(1)));
+    assert!(
+        world.server.lease().unwrap().metadata.annotations.unwrap().contains_key("vmpool.dev/lease-released")
+    );
     assert_eq!(spec.lease_transitions, Some(0));
 }
 
@@ -294,6 +300,31 @@ async fn a_holder_cleared_by_hand_is_waited_out_by_others() {
     world.server.overwrite(|lease| lease.spec.as_mut().unwrap().holder_identity = None);
     world.until_followed().await;
     assert_eq!(world.leaders(), ["process-2"]);
+}
+
+#[tokio::test]
+async fn a_candidate_that_was_overtaken_knows_of_a_holder_it_never_saw() {
+    let mut world = World::new(0);
+    // Given a candidate that has seen no Lease and is overtaken by another when it creates one,
+    world.start();
+    world.processes[0].fault(Fault::AnswerLate(Duration::from_secs(1)));
+    world.clock.settle().await;
+    world.start();
+    world.pass(Duration::from_millis(1500)).await;
+    assert_eq!(world.leaders(), ["process-2"]);
+    // and that hears this, but no more than this,
+    world.processes[0].fault(Fault::Refused);
+    world.seconds(1).await;
+    assert!(world.server.take_log().contains(&(Method::POST, StatusCode::CONFLICT)));
+    // when the Lease is deleted under the other,
+    world.processes[1].pause();
+    world.server.delete();
+    world.processes[0].fault(Fault::None);
+    // then it waits for the other.
+    world.seconds(10).await;
+    assert_eq!(world.leaders(), ["process-2"]);
+    world.seconds(15).await;
+    assert_eq!(world.leaders(), ["process-1"]);
 }
 
 #[tokio::test]

@@ -88,10 +88,13 @@ impl Shell {
             taken: &Names(&self.machines, &self.disks),
         };
         let plan = crate::plan(&observed);
-        let status = crate::status(&observed, self.memory.failure());
+        // A failure of what is not wanted any more must not be shown: nothing else would end it.
+        let mut memory = self.memory.clone();
+        memory.keep_wanted(plan.wants);
+        let status = crate::status(&observed, memory.failure());
         let lost = observed.unanswered;
         self.attempts.retain(|name, _| lost.iter().any(|lost| lost.name == *name));
-        self.memory.keep_wanted(plan.wants);
+        self.memory = memory;
         self.pending = plan.actions.clone().into();
         (plan, status)
     }

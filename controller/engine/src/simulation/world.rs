@@ -104,6 +104,8 @@ impl World {
     }
 
     pub(super) fn step(&mut self, step: Step) -> Result<(), Broken> {
+        // No two things happen at the same moment: a list that began with a write says nothing about it.
+        self.api.now += Duration::from_millis(1);
         match step {
             Step::Pass => self.pass(),
             Step::Act(fate) => self.act(fate)?,
@@ -270,7 +272,7 @@ impl World {
         self.api.quota = None;
         self.in_flight.clear();
         let mut again = Duration::ZERO;
-        for _ in 0..60 {
+        for _ in 0..100 {
             while !self.shell.pending.is_empty() {
                 self.act(Fate::Answered)?;
             }
@@ -285,7 +287,7 @@ impl World {
             let (plan, status) = self.shell.pass(&self.api);
             let desired = self.api.pool.desired;
             self.tell(format_args!("pass for {desired}: {}", summary(&plan)));
-            if plan == Plan::default() {
+            if plan == Plan::default() && self.unseen() == 0 {
                 self.is_settled(&status)?;
                 return self.stays_settled();
             }
@@ -338,9 +340,12 @@ impl World {
         check(failures.is_empty(), || format!("settled, and still {failures:?}"))
     }
 
+    /// Writes that wait for the caches.
+    fn unseen(&self) -> usize {
+        self.shell.memory.machines.len() + self.shell.memory.disks.len()
+    }
+
     fn stays_settled(&mut self) -> Result<(), Broken> {
-        let entries = self.shell.memory.machines.len() + self.shell.memory.disks.len();
-        check(entries == 0, || format!("{entries} writes are not seen in a settled world"))?;
         for _ in 0..3 {
             self.api.now += Duration::from_mins(2);
             let (plan, _) = self.shell.pass(&self.api);

@@ -21,13 +21,16 @@ use crate::platform::controller_of;
 
 /// The schema's defaults of the machine spec: a template that spells one out is the same as one that does not,
 /// whether or not the cluster's CRD fills it in.
-const DEFAULTS: [(&str, &str); 6] = [
+const DEFAULTS: [(&str, &str); 9] = [
     ("/liveMigrationPolicy", r#""PreferSafe""#),
     ("/runPolicy", r#""AlwaysOnUnlessStoppedManually""#),
     ("/osType", r#""Generic""#),
     ("/bootloader", r#""BIOS""#),
     ("/enableParavirtualization", "true"),
     ("/terminationGracePeriodSeconds", "60"),
+    ("/disruptions/restartApprovalMode", r#""Manual""#),
+    ("/provisioning/userDataRef/kind", r#""Secret""#),
+    ("/provisioning/sysprepRef/kind", r#""Secret""#),
 ];
 
 pub(super) fn pool(object: &PoolObject) -> Pool {
@@ -88,11 +91,6 @@ fn revision(template: &MachineTemplate) -> RevisionId {
         {
             value.take();
         }
-    }
-    if let Some(mode) = spec.pointer_mut("/disruptions/restartApprovalMode")
-        && *mode == "Manual"
-    {
-        mode.take();
     }
     RevisionId::of(&serde_json::json!({ "metadata": template.metadata, "spec": spec }))
 }

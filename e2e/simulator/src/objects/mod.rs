@@ -75,6 +75,7 @@ impl Key {
     }
 
     /// Another object's key in the same namespace.
+    #[must_use]
     pub fn sibling(&self, name: &str) -> Self {
         Self { namespace: self.namespace.clone(), name: Arc::from(name) }
     }

@@ -157,7 +157,7 @@ impl Loop {
     fn hear(&mut self, message: watch::Message) {
         let now = self.clock.now();
         match message {
-            watch::Message::Event(event) => self.world.observe(event, now),
+            watch::Message::Event(event) => self.world.observe(*event, now),
             watch::Message::Listed => {
                 self.unsynced = self.unsynced.saturating_sub(1);
                 if self.unsynced == 0 {

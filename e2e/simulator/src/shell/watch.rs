@@ -33,7 +33,7 @@ const LAST_RECONNECT: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(super) enum Message {
     /// Something for the world.
-    Event(Event),
+    Event(Box<Event>),
     /// This watch has listed everything for the first time.
     Listed,
 }
@@ -157,7 +157,7 @@ where
             }
         };
         for event in events {
-            if sender.send(Message::Event(event)).await.is_err() {
+            if sender.send(Message::Event(Box::new(event))).await.is_err() {
                 return source.name();
             }
         }

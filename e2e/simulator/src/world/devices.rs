@@ -1,18 +1,11 @@
-//! A machine's devices: which it lists, which it may use, and which its guest has open.
-//!
-//! Two things are kept apart on purpose. The *holder* of a disk is what the platform believes, from the machines'
-//! status; it is what keeps a second machine from starting. The *mounts* are what guests really have open. A
-//! correct platform never has two mounts; where the first failed to prevent it, the second shows it.
+//! A machine's devices: which it lists, which its guest sees, and which it may use.
 
 use super::{
-    Violation, World,
-    disk::Holder,
-    ends,
+    World, ends,
     machine::{Machine, Power},
 };
-use crate::objects::{DeviceKind, DeviceRef, DeviceStatus, Id, Key, Kind};
+use crate::objects::{DeviceKind, DeviceRef, DeviceStatus, Key, Kind};
 use jiff::Timestamp;
-use std::sync::Arc;
 
 /// The platform attaches no more devices than this.
 const MOST_DEVICES: usize = 16;
@@ -222,9 +215,8 @@ impl World {
         let mut worst = Assessment::Ready;
         for device in machine.devices.iter().filter(|device| !device.is_attached()) {
             match (self.assess_one(key, machine, &device.reference), &worst) {
-                (Assessment::Ready, _) => {}
                 (waits @ Assessment::WaitsForFirstConsumer(_), Assessment::Ready) => worst = waits,
-                (Assessment::WaitsForFirstConsumer(_), _) => {}
+                (Assessment::Ready | Assessment::WaitsForFirstConsumer(_), _) => {}
                 (not_ready, _) => return not_ready,
             }
         }
@@ -269,91 +261,5 @@ impl World {
     /// Whether the devices let a machine start.
     pub(super) fn may_start(&self, key: &Key, machine: &Machine) -> bool {
         matches!(self.assess(key, machine), Assessment::Ready | Assessment::WaitsForFirstConsumer(_))
-    }
-
-    /// Registers the machine with the disks that it lists; takes those that are free, gives back those that it
-    /// has no right to any more.
-    pub(super) fn sync_users(&mut self, key: &Key, machine: &mut Machine) {
-        let listed: Vec<Key> = machine.devices.iter().filter_map(|device| device.disk(key)).collect();
-        for left in machine.listed.iter().filter(|disk| !listed.contains(disk)) {
-            self.leave(key, &machine.view.meta.uid, left);
-        }
-        let holds = machine.holds_disks();
-        for disk in &listed {
-            if self.users.entry(disk.clone()).or_default().insert(key.clone()) {
-                self.mark(Kind::Disk, disk);
-            }
-            let Some(known) = self.disks.get_mut(disk) else { continue };
-            let uid = &machine.view.meta.uid;
-            let held = known.holder.as_ref().is_some_and(|holder| holder.uid == *uid);
-            if holds && known.holder.is_none() {
-                known.holder = Some(Holder { uid: uid.clone(), name: key.name.clone() });
-                self.mark(Kind::Disk, disk);
-            } else if !holds && held {
-                known.holder = None;
-                self.mark(Kind::Disk, disk);
-                self.mark_users(disk);
-            }
-        }
-        machine.listed = listed;
-    }
-
-    /// The machine gives back all its disks.
-    pub(super) fn release(&mut self, key: &Key, machine: &mut Machine) {
-        for disk in std::mem::take(&mut machine.listed) {
-            self.leave(key, &machine.view.meta.uid, &disk);
-        }
-    }
-
-    fn leave(&mut self, machine: &Key, uid: &Arc<str>, disk: &Key) {
-        if let Some(users) = self.users.get_mut(disk) {
-            users.remove(machine);
-            if users.is_empty() {
-                self.users.remove(disk);
-            }
-        }
-        if let Some(known) = self.disks.get_mut(disk)
-            && known.holder.as_ref().is_some_and(|holder| holder.uid == *uid)
-        {
-            known.holder = None;
-            self.mark_users(disk);
-        }
-        self.mark(Kind::Disk, disk);
-    }
-
-    /// The guest opens every disk that it boots with.
-    pub(super) fn mount_all(&mut self, key: &Key, machine: &mut Machine, now: Timestamp) {
-        for disk in machine.devices.iter().filter_map(|device| device.disk(key)) {
-            if !machine.mounted.contains(&disk) {
-                self.mount(&machine.view.meta.uid, &disk, now);
-                machine.mounted.push(disk);
-            }
-        }
-    }
-
-    fn mount(&mut self, uid: &Arc<str>, key: &Key, now: Timestamp) {
-        let Some(disk) = self.disks.get_mut(key) else { return };
-        disk.log_mount(uid);
-        if !disk.mounts.contains(uid) {
-            disk.mounts.push(uid.clone());
-        }
-        if disk.mounts.len() > 1 {
-            self.actions.push(super::Action::Report(Violation {
-                time: now,
-                namespace: key.namespace.to_string(),
-                disk: key.name.to_string(),
-                machines: disk.mounts.iter().map(ToString::to_string).collect(),
-            }));
-        }
-        self.agenda.mark(Id::new(Kind::Disk, key.clone()));
-    }
-
-    pub(super) fn unmount(&mut self, uid: &Arc<str>, disks: &[Key]) {
-        for key in disks {
-            if let Some(disk) = self.disks.get_mut(key) {
-                disk.mounts.retain(|mounted| mounted != uid);
-                self.mark(Kind::Disk, key);
-            }
-        }
     }
 }

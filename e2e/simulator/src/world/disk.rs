@@ -1,10 +1,9 @@
 //! The life of a disk: a table of stages, and what brings it from one to the next.
 
-use super::{Novelty, World, collect, ends, outbox::Outbox};
+use super::{Novelty, World, ends, outbox::Outbox, provisioning::Obstacle};
 use crate::{
     duration::Delay,
-    objects::{BindingMode, DiskPhase, DiskView, Id, Key, Kind, SourceKind},
-    quantity,
+    objects::{DiskPhase, DiskView, Id, Key, Kind},
 };
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -56,7 +55,6 @@ pub(super) enum Stage {
 impl Disk {
     fn new(view: DiskView, now: Timestamp) -> Self {
         let stage = match view.status.phase {
-            None | Some(DiskPhase::Pending) => Stage::Pending(String::new()),
             Some(DiskPhase::Provisioning) => Stage::Provisioning(now),
             Some(DiskPhase::WaitForUserUpload) => Stage::Upload,
             Some(DiskPhase::WaitForFirstConsumer) => Stage::Waiting,
@@ -66,7 +64,7 @@ impl Disk {
             Some(DiskPhase::Ready | DiskPhase::Exporting | DiskPhase::Migrating) => Stage::Ready,
             // The phase is lost; a volume that was there still is.
             Some(DiskPhase::Terminating) if view.status.capacity.is_some() => Stage::Ready,
-            Some(DiskPhase::Terminating) => Stage::Pending(String::new()),
+            None | Some(DiskPhase::Pending | DiskPhase::Terminating) => Stage::Pending(String::new()),
         };
         let log = view.mount_log.iter().flat_map(|log| log.split(',')).filter(|uid| !uid.is_empty());
         Self {
@@ -215,125 +213,10 @@ impl World {
             Stage::Binding(since) | Stage::Resizing(since) => {
                 Some((Some(ends(*since, delay)?), Stage::Ready, self.wanted_capacity(key, disk)))
             }
-            Stage::Ready if self.grows(disk) && self.may_expand(disk) => {
+            Stage::Ready if Self::grows(disk) && self.may_expand(disk) => {
                 Some((None, Stage::Resizing(Timestamp::MIN), None))
             }
             Stage::Waiting | Stage::Ready | Stage::Upload | Stage::Failed(_) | Stage::Lost => None,
         }
     }
-
-    /// What keeps a disk from being provisioned.
-    fn obstacle(&self, key: &Key, disk: &Disk) -> Obstacle {
-        let spec = &disk.view.spec;
-        if let Some(class) = spec.class().filter(|class| !self.classes.contains_key(*class)) {
-            return Obstacle::Wait(format!("StorageClass {class} does not exist"));
-        }
-        if let Some(size) = spec.size().filter(|size| quantity::bytes(size).is_none()) {
-            return Obstacle::Fatal(format!("{size} is not a size"));
-        }
-        let Some(source) = &spec.data_source else {
-            return match spec.size() {
-                Some(_) => Obstacle::None,
-                None => Obstacle::Fatal("a blank disk needs a size".to_owned()),
-            };
-        };
-        match source.type_ {
-            SourceKind::Http | SourceKind::ContainerImage => Obstacle::None,
-            SourceKind::Upload => Obstacle::Upload,
-            SourceKind::ObjectRef => match source.object() {
-                Some((kind, name)) if self.source(key, disk).is_none() => {
-                    Obstacle::Wait(format!("{kind} {name} does not exist or is not ready"))
-                }
-                Some(_) => Obstacle::None,
-                None => Obstacle::Fatal("the data source names no object".to_owned()),
-            },
-        }
-    }
-
-    /// The image that a disk copies, if it is ready.
-    fn source(&self, key: &Key, disk: &Disk) -> Option<&crate::objects::ImageView> {
-        let (kind, name) = disk.view.spec.data_source.as_ref()?.object()?;
-        let kind = match kind {
-            "VirtualImage" => Kind::Image,
-            "ClusterVirtualImage" => Kind::ClusterImage,
-            // Snapshots are not played: a disk waits for one for ever.
-            _ => return None,
-        };
-        self.image(kind, &key.namespace, name).filter(|image| image.is_ready())
-    }
-
-    fn wanted_capacity(&self, key: &Key, disk: &Disk) -> Option<String> {
-        let wanted = disk.view.spec.size();
-        let content = self.source(key, disk).and_then(|image| image.size.clone());
-        let larger = |size: &String| quantity::bytes(size);
-        [wanted, content, disk.capacity.clone()].into_iter().flatten().max_by_key(larger)
-    }
-
-    fn waits_for_first_consumer(&self, disk: &Disk) -> bool {
-        self.class(disk).is_some_and(|class| class.binding == BindingMode::WaitForFirstConsumer)
-    }
-
-    fn class(&self, disk: &Disk) -> Option<&crate::objects::ClassView> {
-        match disk.view.spec.class() {
-            Some(name) => self.classes.get(name),
-            None => self.classes.values().find(|class| class.is_default),
-        }
-    }
-
-    /// Whether more is wanted than there is.
-    pub(super) fn grows(&self, disk: &Disk) -> bool {
-        let wanted = disk.view.spec.size().and_then(|size| quantity::bytes(&size));
-        let has = disk.capacity.as_deref().and_then(quantity::bytes);
-        disk.is_usable() && wanted > has
-    }
-
-    /// Whether the storage class lets volumes grow; without a class nothing forbids it.
-    pub(super) fn may_expand(&self, disk: &Disk) -> bool {
-        self.class(disk).is_none_or(|class| class.expands)
-    }
-
-    /// Whether the knob `fail-provisioning` hits this disk.
-    fn must_fail(&self, key: &Key, disk: &Disk) -> bool {
-        if let Some(own) = disk.view.knobs.as_ref().and_then(|knobs| knobs.fail_provisioning) {
-            return own > 0;
-        }
-        self.failures_left(&key.namespace) > 0
-    }
-
-    fn failures_left(&self, namespace: &Arc<str>) -> u64 {
-        let wanted = self.knobs.get(namespace).and_then(|knobs| knobs.fail_provisioning).unwrap_or(0);
-        match self.failures_spent.get(namespace) {
-            Some((value, spent)) if *value == wanted => wanted.saturating_sub(*spent),
-            // Another value begins a new count.
-            _ => wanted,
-        }
-    }
-
-    fn spend_failure(&mut self, key: &Key) {
-        let Some(wanted) = self.knobs.get(&key.namespace).and_then(|knobs| knobs.fail_provisioning) else {
-            return;
-        };
-        let entry = self.failures_spent.entry(key.namespace.clone()).or_insert((wanted, 0));
-        if entry.0 != wanted {
-            *entry = (wanted, 0);
-        }
-        entry.1 += 1;
-    }
-
-    pub(super) fn disks_of_image(&self, namespace: &str) -> Vec<Key> {
-        collect(&self.disks, |key, disk| {
-            disk.is_pending() && (namespace.is_empty() || *key.namespace == *namespace)
-        })
-    }
-}
-
-/// What keeps a disk from being provisioned.
-enum Obstacle {
-    None,
-    /// A person has to bring the content.
-    Upload,
-    /// It may go away.
-    Wait(String),
-    /// It will not.
-    Fatal(String),
 }

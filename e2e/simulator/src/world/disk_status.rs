@@ -39,11 +39,11 @@ impl World {
             return;
         }
         let desired = self.disk_status(key, disk, now);
-        if let Some(status) = difference(&disk.view.status, &desired) {
-            if disk.outbox.admit(&status, disk.view.meta.version) {
-                let patch = locked_status(&disk.view.meta, &status);
-                self.actions.push(Action::Write(id, Write::PatchStatus(patch)));
-            }
+        if let Some(status) = difference(&disk.view.status, &desired)
+            && disk.outbox.admit(&status, disk.view.meta.version)
+        {
+            let patch = locked_status(&disk.view.meta, &status);
+            self.actions.push(Action::Write(id, Write::PatchStatus(patch)));
         }
     }
 
@@ -58,7 +58,7 @@ impl World {
         let mut conditions = vec![say("Ready", ready_condition(disk)), say("InUse", in_use)];
         match disk.stage {
             Stage::Resizing(_) => conditions.push(say("Resizing", (true, "InProgress", String::new()))),
-            Stage::Ready if self.grows(disk) && !self.may_expand(disk) => {
+            Stage::Ready if Self::grows(disk) && !self.may_expand(disk) => {
                 let why = "the storage class does not allow expansion".to_owned();
                 conditions.push(say("Resizing", (false, "NotAvailable", why)));
             }

@@ -1,12 +1,6 @@
-//! The life of a machine: a table of moves (state → next state, after how long) and what each move does.
+//! A machine in the model: what is known of it, how it comes and goes, and how its spec is evaluated.
 
-use super::{
-    Novelty, World,
-    devices::{Assessment, Device},
-    ends,
-    outbox::Outbox,
-    pod::PodState,
-};
+use super::{Novelty, World, devices::Device, ends, outbox::Outbox};
 use crate::{
     duration::Delay,
     knobs::Effective,
@@ -38,7 +32,7 @@ pub(super) struct Machine {
     pub(super) boots: u32,
     pub(super) migrations: u32,
     /// The value of the knob `shutdown` that was obeyed already.
-    shutdown_obeyed: Option<Delay>,
+    pub(super) shutdown_obeyed: Option<Delay>,
     pub(super) next_bump: Option<Timestamp>,
     /// Whether its state was taken over from what its object said when first seen.
     taken_over: bool,
@@ -117,29 +111,6 @@ impl Power {
     pub(super) fn is_off(&self) -> bool {
         matches!(self, Self::Off)
     }
-}
-
-/// A step in a machine's life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Move {
-    /// Choose a node and ask for a pod.
-    Boot,
-    /// The pod is there: the guest begins to boot, or to arrive.
-    Live,
-    /// The guest is up.
-    Run,
-    /// The guest crashes.
-    Crash,
-    /// The guest shuts itself down.
-    ShutDown,
-    /// Somebody shuts the guest down.
-    Stop,
-    /// Begin to move to another node.
-    Depart,
-    /// The guest is on the other node.
-    Arrive,
-    /// No power any more.
-    Off,
 }
 
 impl Machine {
@@ -343,142 +314,6 @@ impl World {
         machine.evaluated = Some((generation, machine.view.spec.clone()));
         self.mark_dependents_of_machine(key);
         None
-    }
-
-    /// Makes every move that is due; says when the next one is.
-    fn advance(&mut self, key: &Key, machine: &mut Machine, now: Timestamp) -> Option<Timestamp> {
-        loop {
-            let devices_due = self.sync_devices(key, machine, now);
-            self.sync_users(key, machine);
-            if self.knobs_of(machine).get(|k| k.shutdown).is_none() {
-                machine.shutdown_obeyed = None;
-            }
-            let next = self.moves(key, machine, now).into_iter().min_by_key(|(at, _)| *at);
-            match next {
-                Some((at, step)) if at <= now => self.make(step, key, machine, now),
-                later => return [later.map(|(at, _)| at), devices_due].into_iter().flatten().min(),
-            }
-        }
-    }
-
-    /// The table: what a machine in its state does next, and when. Of several the earliest happens; of those
-    /// that are due together the first.
-    fn moves(&self, key: &Key, machine: &Machine, now: Timestamp) -> Vec<(Timestamp, Move)> {
-        let knobs = self.knobs_of(machine);
-        let start_delay = knobs.get(|k| k.start_delay).unwrap_or(self.settings.start_delay);
-        let wanted = machine.wants_to_run();
-        let lost = machine.power.boots().any(|boot| self.pod_state(boot) == PodState::Lost);
-        if machine.view.meta.deleting && knobs.is(|k| k.skip_finalizers) {
-            return if machine.power.is_off() { vec![] } else { vec![(now, Move::Off)] };
-        }
-        let mut moves = Vec::new();
-        let mut add = |at: Option<Timestamp>, step| moves.extend(at.map(|at| (at, step)));
-        let immediately = |condition: bool| condition.then_some(now);
-        match &machine.power {
-            Power::Off => {
-                let may_start = machine.evaluated.is_some() && self.may_start(key, machine);
-                add(immediately(wanted && may_start), Move::Boot);
-            }
-            Power::Booting { boot, live_since } => {
-                add(immediately(lost), Move::Off);
-                add(immediately(!wanted), if live_since.is_some() { Move::Stop } else { Move::Off });
-                match live_since {
-                    None => add(immediately(self.pod_state(boot) == PodState::Live), Move::Live),
-                    Some(since) => {
-                        let ready = self.assess(key, machine) == Assessment::Ready;
-                        add(ends(*since, start_delay).filter(|_| ready), Move::Run);
-                    }
-                }
-            }
-            Power::On { since, .. } => {
-                add(immediately(lost), Move::Off);
-                add(immediately(!wanted || self.restart_is_due(machine)), Move::Stop);
-                add(knobs.get(|k| k.crash).and_then(|delay| ends(*since, delay)), Move::Crash);
-                let shutdown =
-                    knobs.get(|k| k.shutdown).filter(|value| Some(*value) != machine.shutdown_obeyed);
-                add(shutdown.and_then(|delay| ends(*since, delay)), Move::ShutDown);
-                add(immediately(machine.requests.migrate), Move::Depart);
-            }
-            Power::Migrating { target, live_since, .. } => {
-                add(immediately(lost), Move::Off);
-                add(immediately(!wanted), Move::Stop);
-                match live_since {
-                    None => add(immediately(self.pod_state(target) == PodState::Live), Move::Live),
-                    Some(since) => add(ends(*since, start_delay), Move::Arrive),
-                }
-            }
-            Power::Crashed { .. } => {
-                add(immediately(lost), Move::Off);
-                let repaired = knobs.get(|k| k.crash).is_none() || machine.requests.restart;
-                add(immediately(!wanted || repaired), Move::Stop);
-            }
-            Power::Stopping { since } => {
-                let grace = machine.view.spec.grace();
-                let delay = knobs.get(|k| k.stop_delay).unwrap_or(self.settings.stop_delay).at_most(grace);
-                add(if machine.requests.force { Some(now) } else { ends(*since, delay) }, Move::Off);
-            }
-        }
-        moves
-    }
-
-    /// What a move does.
-    fn make(&mut self, step: Move, key: &Key, machine: &mut Machine, now: Timestamp) {
-        let power = std::mem::replace(&mut machine.power, Power::Off);
-        machine.power = match (step, power) {
-            (Move::Boot, _) => {
-                machine.boots += 1;
-                Power::Booting { boot: self.new_boot(key, machine, None), live_since: None }
-            }
-            (Move::Live, Power::Booting { boot, .. }) => {
-                self.mount_all(key, machine, now);
-                Power::Booting { boot, live_since: Some(now) }
-            }
-            (Move::Live, Power::Migrating { boot, target, .. }) => {
-                Power::Migrating { boot, target, live_since: Some(now) }
-            }
-            (Move::Run, Power::Booting { boot, .. }) => {
-                machine.requests.restart = false;
-                machine.standing = Standing::Started;
-                machine.devices.iter_mut().for_each(Device::attach_cold);
-                Power::On { boot, since: now }
-            }
-            (Move::Crash, Power::On { boot, .. }) => Power::Crashed { boot },
-            (Move::Depart, Power::On { boot, .. }) => {
-                machine.requests.migrate = false;
-                let target = self.new_boot(key, machine, Some(&boot));
-                Power::Migrating { boot, target, live_since: None }
-            }
-            (Move::Arrive, Power::Migrating { target, .. }) => {
-                machine.migrations += 1;
-                Power::On { boot: target, since: now }
-            }
-            (Move::Stop, _) => Power::Stopping { since: now },
-            (Move::ShutDown, _) => {
-                machine.shutdown_obeyed = self.knobs_of(machine).get(|k| k.shutdown);
-                machine.standing = Standing::Stopped;
-                self.switch_off(key, machine)
-            }
-            (Move::Off, _) => self.switch_off(key, machine),
-            (Move::Live | Move::Run | Move::Crash | Move::Depart | Move::Arrive, power) => power,
-        };
-        let uid = machine.view.meta.uid.clone();
-        for pod in self.pods_of.get(&uid).into_iter().flatten() {
-            self.agenda.mark(Id::new(Kind::Pod, pod.clone()));
-        }
-        self.mark_dependents_of_machine(key);
-        for disk in &machine.listed {
-            self.agenda.mark(Id::new(Kind::Disk, disk.clone()));
-        }
-    }
-
-    fn switch_off(&mut self, key: &Key, machine: &mut Machine) -> Power {
-        let mounted = std::mem::take(&mut machine.mounted);
-        self.unmount(&machine.view.meta.uid, &mounted);
-        machine.requests.force = false;
-        machine.requests.migrate = false;
-        machine.devices.clear();
-        self.mark(Kind::Machine, key);
-        Power::Off
     }
 
     pub(super) fn knobs_of<'a>(&'a self, machine: &'a Machine) -> Effective<'a> {

@@ -42,11 +42,11 @@ impl World {
             return;
         }
         let desired = self.machine_status(key, machine, now);
-        if let Some(status) = difference(&machine.view.status, &desired) {
-            if machine.outbox.admit(&status, machine.view.meta.version) {
-                let patch = locked_status(&machine.view.meta, &status);
-                self.actions.push(Action::Write(id, Write::PatchStatus(patch)));
-            }
+        if let Some(status) = difference(&machine.view.status, &desired)
+            && machine.outbox.admit(&status, machine.view.meta.version)
+        {
+            let patch = locked_status(&machine.view.meta, &status);
+            self.actions.push(Action::Write(id, Write::PatchStatus(patch)));
         }
     }
 

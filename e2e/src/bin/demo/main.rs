@@ -28,7 +28,8 @@ const REFRESH: Duration = Duration::from_millis(100);
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,vmpool_e2e=info,kube_client=off"));
+    let filter = EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| EnvFilter::new("warn,vmpool_e2e=info,kube_client=off"));
     tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(std::io::stderr).init();
     match demo(std::env::var("ONCE").is_ok_and(|once| !once.is_empty() && once != "0")).await {
         Ok(last_line) => {
@@ -104,6 +105,8 @@ async fn story(installation: &Installation, recorder: &Recorder, once: bool) -> 
 /// Shows the table until the pool has `count` ready replicas and nothing besides.
 async fn converge(recorder: &Recorder, table: &mut Table, count: i64) -> anyhow::Result<()> {
     let begin = Instant::now();
+    // What was just applied is in the table from its first row on.
+    recorder.catch_up().await?;
     loop {
         table.show(recorder);
         let state = recorder.state();

@@ -15,7 +15,7 @@ fn a_stop_that_never_ends_is_released(#[case] value: Option<&str>) {
     stage.annotate(Kind::Machine, "a", "stop-delay", Some("never"));
     stage.settle();
     stage.delete(Kind::Machine, "a");
-    stage.run(Duration::from_secs(3600));
+    stage.run(Duration::from_hours(1));
     assert_eq!(stage.phase(Kind::Machine, "a"), "Terminating");
     stage.annotate(Kind::Machine, "a", "stop-delay", value);
     stage.settle();
@@ -174,7 +174,7 @@ fn a_wait_for_ever_costs_nothing() {
     stage.edit(Kind::Machine, "a", &json!({"metadata": {"labels": {"x": "y"}}}));
     stage.settle();
     stage.writes.clear();
-    stage.run(Duration::from_secs(3600));
+    stage.run(Duration::from_hours(1));
     assert_eq!(stage.written(), 0);
     assert_eq!(stage.world.next_due(), None);
 }

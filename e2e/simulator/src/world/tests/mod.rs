@@ -150,7 +150,7 @@ impl Stage {
     pub(super) fn delete(&mut self, kind: Kind, name: &str) {
         let id = id(kind, name);
         self.store(&id, |object| {
-            merge(object, &json!({"metadata": {"deletionTimestamp": "1970-01-01T00:00:09Z"}}))
+            merge(object, &json!({"metadata": {"deletionTimestamp": "1970-01-01T00:00:09Z"}}));
         });
     }
 
@@ -167,10 +167,10 @@ impl Stage {
                 return;
             };
             self.now = self.now.max(next);
-            let (landed, rest) =
+            let (landed, rest): (Vec<_>, Vec<_>) =
                 std::mem::take(&mut self.under_way).into_iter().partition(|(at, ..)| *at <= self.now);
             self.under_way = rest;
-            for (_, id, write) in Vec::<(Timestamp, Id, Write)>::from(landed) {
+            for (_, id, write) in landed {
                 let outcome = self.perform(&id, &write);
                 self.writes.entry(id.clone()).or_default().push(write);
                 self.world.observe(Event::Written(id, outcome), self.now);

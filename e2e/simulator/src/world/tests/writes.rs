@@ -31,7 +31,7 @@ fn a_settled_world_is_silent() {
     }
     stage.settle();
     stage.writes.clear();
-    stage.run(Duration::from_secs(3600));
+    stage.run(Duration::from_hours(1));
     assert_eq!(stage.written(), 0);
     assert_eq!(stage.world.next_due(), None);
 }
@@ -86,7 +86,7 @@ fn a_pod_that_is_refused_is_said_and_tried_again_with_patience() {
     let mut stage = Stage::new();
     stage.refuse.insert(Kind::Pod, "exceeded quota".to_owned());
     stage.machine("a", &[]);
-    stage.run(Duration::from_secs(60));
+    stage.run(Duration::from_mins(1));
     assert_eq!(stage.phase(Kind::Machine, "a"), "Pending");
     assert_eq!(stage.condition(Kind::Machine, "a", "Running"), "False/PodNotCreated");
     assert!(stage.written() < 30, "{} writes in a minute", stage.written());
@@ -103,7 +103,7 @@ fn a_server_that_drops_a_field_is_not_told_for_ever() {
     stage.settle();
     assert_eq!(stage.phase(Kind::Machine, "a"), "Running");
     stage.writes.clear();
-    stage.run(Duration::from_secs(600));
+    stage.run(Duration::from_mins(10));
     assert_eq!(stage.written(), 0);
 }
 

@@ -1,0 +1,20 @@
+use super::*;
+use clap::CommandFactory;
+
+#[test]
+fn the_command_line_is_well_formed() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn delays_may_be_endless() -> Result<(), clap::Error> {
+    let cli = Cli::try_parse_from(["vmpool-simulator", "--stop-delay=never", "--nodes=a,b,c"])?;
+    assert_eq!(cli.config(0).settings.stop_delay, Delay::Never);
+    assert_eq!(cli.nodes, ["a", "b", "c"]);
+    Ok(())
+}
+
+#[test]
+fn no_node_is_an_error() {
+    assert!(Cli::try_parse_from(["vmpool-simulator", "--max-in-flight=0"]).is_err());
+}

@@ -1,0 +1,125 @@
+//! What a disk needs before it is made, what it becomes, and when it is to fail.
+
+use super::{World, collect, disk::Disk};
+use crate::{
+    objects::{BindingMode, ClassView, ImageView, Key, Kind, SourceKind},
+    quantity,
+};
+use std::sync::Arc;
+
+impl World {
+    /// What keeps a disk from being provisioned.
+    pub(super) fn obstacle(&self, key: &Key, disk: &Disk) -> Obstacle {
+        let spec = &disk.view.spec;
+        if let Some(class) = spec.class().filter(|class| !self.classes.contains_key(*class)) {
+            return Obstacle::Wait(format!("StorageClass {class} does not exist"));
+        }
+        if let Some(size) = spec.size().filter(|size| quantity::bytes(size).is_none()) {
+            return Obstacle::Fatal(format!("{size} is not a size"));
+        }
+        let Some(source) = &spec.data_source else {
+            return match spec.size() {
+                Some(_) => Obstacle::None,
+                None => Obstacle::Fatal("a blank disk needs a size".to_owned()),
+            };
+        };
+        match source.type_ {
+            SourceKind::Http | SourceKind::ContainerImage => Obstacle::None,
+            SourceKind::Upload => Obstacle::Upload,
+            SourceKind::ObjectRef => match source.object() {
+                Some((kind, name)) if self.source(key, disk).is_none() => {
+                    Obstacle::Wait(format!("{kind} {name} does not exist or is not ready"))
+                }
+                Some(_) => Obstacle::None,
+                None => Obstacle::Fatal("the data source names no object".to_owned()),
+            },
+        }
+    }
+
+    /// The image that a disk copies, if it is ready.
+    fn source(&self, key: &Key, disk: &Disk) -> Option<&ImageView> {
+        let (kind, name) = disk.view.spec.data_source.as_ref()?.object()?;
+        let kind = match kind {
+            "VirtualImage" => Kind::Image,
+            "ClusterVirtualImage" => Kind::ClusterImage,
+            // Snapshots are not played: a disk waits for one for ever.
+            _ => return None,
+        };
+        self.image(kind, &key.namespace, name).filter(|image| image.is_ready())
+    }
+
+    pub(super) fn wanted_capacity(&self, key: &Key, disk: &Disk) -> Option<String> {
+        let wanted = disk.view.spec.size();
+        let content = self.source(key, disk).and_then(|image| image.size.clone());
+        let larger = |size: &String| quantity::bytes(size);
+        [wanted, content, disk.capacity.clone()].into_iter().flatten().max_by_key(larger)
+    }
+
+    pub(super) fn waits_for_first_consumer(&self, disk: &Disk) -> bool {
+        self.class(disk).is_some_and(|class| class.binding == BindingMode::WaitForFirstConsumer)
+    }
+
+    fn class(&self, disk: &Disk) -> Option<&ClassView> {
+        match disk.view.spec.class() {
+            Some(name) => self.classes.get(name),
+            None => self.classes.values().find(|class| class.is_default),
+        }
+    }
+
+    /// Whether more is wanted than there is.
+    pub(super) fn grows(disk: &Disk) -> bool {
+        let wanted = disk.view.spec.size().and_then(|size| quantity::bytes(&size));
+        let has = disk.capacity.as_deref().and_then(quantity::bytes);
+        disk.is_usable() && wanted > has
+    }
+
+    /// Whether the storage class lets volumes grow; without a class nothing forbids it.
+    pub(super) fn may_expand(&self, disk: &Disk) -> bool {
+        self.class(disk).is_none_or(|class| class.expands)
+    }
+
+    /// Whether the knob `fail-provisioning` hits this disk.
+    pub(super) fn must_fail(&self, key: &Key, disk: &Disk) -> bool {
+        if let Some(own) = disk.view.knobs.as_ref().and_then(|knobs| knobs.fail_provisioning) {
+            return own > 0;
+        }
+        self.failures_left(&key.namespace) > 0
+    }
+
+    fn failures_left(&self, namespace: &Arc<str>) -> u64 {
+        let wanted = self.knobs.get(namespace).and_then(|knobs| knobs.fail_provisioning).unwrap_or(0);
+        match self.failures_spent.get(namespace) {
+            Some((value, spent)) if *value == wanted => wanted.saturating_sub(*spent),
+            // Another value begins a new count.
+            _ => wanted,
+        }
+    }
+
+    pub(super) fn spend_failure(&mut self, key: &Key) {
+        let Some(wanted) = self.knobs.get(&key.namespace).and_then(|knobs| knobs.fail_provisioning) else {
+            return;
+        };
+        let entry = self.failures_spent.entry(key.namespace.clone()).or_insert((wanted, 0));
+        if entry.0 != wanted {
+            *entry = (wanted, 0);
+        }
+        entry.1 += 1;
+    }
+
+    pub(super) fn disks_of_image(&self, namespace: &str) -> Vec<Key> {
+        collect(&self.disks, |key, disk| {
+            disk.is_pending() && (namespace.is_empty() || *key.namespace == *namespace)
+        })
+    }
+}
+
+/// What keeps a disk from being provisioned.
+pub(super) enum Obstacle {
+    None,
+    /// A person has to bring the content.
+    Upload,
+    /// It may go away.
+    Wait(String),
+    /// It will not.
+    Fatal(String),
+}

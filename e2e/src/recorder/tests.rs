@@ -1,0 +1,68 @@
+use kube::runtime::watcher::Event;
+use serde_json::json;
+
+use super::*;
+
+/// A watch that is told what to see.
+struct Told {
+    sink: Sink,
+    listed: BTreeSet<String>,
+    newest: u64,
+}
+
+impl Told {
+    fn new() -> Self {
+        let (notify, _) = watch::channel(0);
+        let sink = Sink { kind: Kind::Machine, history: Arc::default(), notify: Arc::new(notify) };
+        Self { sink, listed: BTreeSet::new(), newest: 0 }
+    }
+
+    fn sees(mut self, event: Event<DynamicObject>) -> Self {
+        receive(event, &self.sink, &mut self.listed, &mut self.newest);
+        self
+    }
+
+    /// Every change, as `name@revision`, with `-` before a removal.
+    fn changes(&self) -> Vec<String> {
+        let history = self.sink.history.lock();
+        let line = |change: &Change| {
+            format!("{}{}@{}", if change.removed { "-" } else { "" }, change.object.name(), change.revision)
+        };
+        history.changes().iter().map(line).collect()
+    }
+}
+
+fn machine(name: &str, revision: u64) -> DynamicObject {
+    serde_json::from_value(json!({
+        "metadata": { "name": name, "uid": format!("uid-{name}"), "resourceVersion": revision.to_string() },
+    }))
+    .unwrap()
+}
+
+#[test]
+fn a_watch_is_remembered_in_full() {
+    let told = Told::new()
+        .sees(Event::Init)
+        .sees(Event::InitApply(machine("a", 1)))
+        .sees(Event::InitDone)
+        .sees(Event::Apply(machine("a", 2)))
+        .sees(Event::Apply(machine("b", 3)))
+        .sees(Event::Delete(machine("a", 4)));
+    assert_eq!(told.changes(), ["a@1", "a@2", "b@3", "-a@4"]);
+    assert!(told.sink.history.lock().was_removed("uid-a"));
+}
+
+#[test]
+fn a_relist_repeats_nothing_and_finds_what_went_meanwhile() {
+    let told = Told::new()
+        .sees(Event::Init)
+        .sees(Event::InitApply(machine("a", 1)))
+        .sees(Event::InitApply(machine("b", 2)))
+        .sees(Event::InitDone)
+        .sees(Event::Init)
+        .sees(Event::InitApply(machine("b", 2)))
+        .sees(Event::InitApply(machine("c", 7)))
+        .sees(Event::InitDone);
+    // When it went is not known, only that it had gone by then.
+    assert_eq!(told.changes(), ["a@1", "b@2", "c@7", "-a@7"]);
+}

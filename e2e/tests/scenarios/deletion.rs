@@ -1,0 +1,74 @@
+//! Deleting pools.
+
+use vmpool_e2e::object::Kind;
+use vmpool_e2e::scenario::scenario;
+use vmpool_e2e::world::condition::{disks, exists, not, ready_replicas};
+use vmpool_e2e::world::{Deletion, SETTLE};
+
+#[test]
+fn a_pool_deleted_in_the_background_leaves_nothing() {
+    scenario("a pool deleted in the background leaves nothing").run(async |world| {
+        let pool = world.pool("web").replicas(3).ready().await?;
+        pool.delete(Deletion::Background).await?;
+        pool.leaves_nothing().await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn a_pool_deleted_in_the_foreground_goes_last() {
+    scenario("a pool deleted in the foreground goes last").run(async |world| {
+        let pool = world.pool("web").replicas(3).knob("stop-delay", "500ms").ready().await?;
+        pool.delete(Deletion::Foreground).await?;
+        // Nobody is made anew while it goes.
+        pool.until(not(exists())).await?;
+        pool.leaves_nothing().await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn an_orphaning_deletion_leaves_machines_and_disks_alone() {
+    scenario("an orphaning deletion leaves machines and disks alone").run(async |world| {
+        let pool = world.pool("web").replicas(2).ready().await?;
+        let machines = pool.machines().await?;
+        let disks = pool.disks().await?;
+        pool.delete(Deletion::Orphan).await?;
+        pool.until(not(exists())).await?;
+        tokio::time::sleep(SETTLE).await;
+        for machine in &machines {
+            let now = world.get(Kind::Machine, machine.name()).await?;
+            assert_eq!(now.uid(), machine.uid());
+            assert!(!now.is_terminating(), "{} is terminating", now.name());
+            assert_eq!(now.owner_uid(), "", "{} belongs to somebody", now.name());
+        }
+        for disk in &disks {
+            assert_eq!(world.get(Kind::Disk, disk.name()).await?.uid(), disk.uid());
+        }
+        // A pool of the same name makes its own, and adopts nobody.
+        let next = world.pool("web").replicas(2).ready().await?;
+        for machine in next.machines().await? {
+            assert!(machines.iter().all(|old| old.uid() != machine.uid()));
+        }
+        for machine in &machines {
+            world.delete(machine).await?;
+        }
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn a_new_pool_of_the_same_name_starts_at_once() {
+    scenario("a new pool of the same name starts at once").run(async |world| {
+        // Given a pool whose machines take their time to stop,
+        let old = world.pool("web").replicas(2).knob("stop-delay", "2s").ready().await?;
+        // when it is deleted and made again in the same moment,
+        old.delete(Deletion::Background).await?;
+        let new = world.pool("web").replicas(2).create().await?;
+        assert_ne!(old.uid(), new.uid());
+        // then the new one gets machines of its own, and the old ones go.
+        new.until(ready_replicas(2).and(disks(2))).await?;
+        new.holds(ready_replicas(2), SETTLE).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}

@@ -1,0 +1,147 @@
+//! Controllers and API servers that die, hang and come back.
+
+use std::time::Duration;
+
+use vmpool_e2e::cluster::Restart;
+use vmpool_e2e::programs::ControllerOptions;
+use vmpool_e2e::scenario::scenario;
+use vmpool_e2e::world::condition::{Condition, disks, members, ready_replicas};
+use vmpool_e2e::world::{SETTLE, World};
+
+/// Requests that a controller may have in flight when it dies.
+const IN_FLIGHT: usize = 32;
+
+/// A controller with a short lease, so that its end is noticed soon.
+async fn short_lease(
+    world: &World,
+    identity: &str,
+) -> anyhow::Result<std::sync::Arc<vmpool_e2e::programs::Controller>> {
+    let options = ControllerOptions {
+        lease_duration: Duration::from_secs(4),
+        renew_interval: Duration::from_secs(1),
+        extra: vec!["--request-deadline=1500ms".to_owned()],
+        ..ControllerOptions::new(world.namespace(), identity)
+    };
+    Ok(world.add_controller_with(options).await?)
+}
+
+/// Some members exist, and not all of them.
+fn amid(desired: usize) -> Condition {
+    Condition::new("a scale-up that is under way", move |view| (1..desired).contains(&view.members().len()))
+}
+
+#[test]
+fn a_controller_killed_in_the_middle_of_a_scale_up_ends_with_exactly_fifty() {
+    scenario("a controller killed in the middle of a scale-up ends with exactly fifty").controllers(0).run(
+        async |world| {
+            let controller = short_lease(world, "a").await?;
+            let pool = world.pool("web").create().await?;
+            pool.until(ready_replicas(0)).await?;
+            pool.scale_by_api(50).await?;
+            // When it is killed with some of fifty machines made,
+            pool.until(amid(50)).await?;
+            controller.kill();
+            let made = pool.machines().await?.len();
+            tracing::info!(made, "killed");
+            // and comes back,
+            controller.restart().await?;
+            // then there are exactly fifty, at no time more, each with its disk.
+            pool.until(members(50).and(disks(50))).await?;
+            pool.until(ready_replicas(50)).await?;
+            pool.holds(members(50), SETTLE).await?;
+            Ok::<_, anyhow::Error>(())
+        },
+    );
+}
+
+#[test]
+fn a_standby_takes_over_from_a_killed_leader() {
+    scenario("a standby takes over from a killed leader").controllers(0).run(async |world| {
+        let first = short_lease(world, "a").await?;
+        let pool = world.pool("web").replicas(2).ready().await?;
+        let _second = short_lease(world, "b").await?;
+        first.kill();
+        pool.scale(5).await?;
+        pool.until_within(ready_replicas(5), Duration::from_secs(30)).await?;
+        pool.holds(members(5), SETTLE).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn a_leader_paused_past_its_lease_does_nothing_when_it_wakes() {
+    scenario("a leader paused past its lease does nothing when it wakes").controllers(0).run(async |world| {
+        let first = short_lease(world, "a").await?;
+        let pool = world.pool("web").replicas(2).ready().await?;
+        let _second = short_lease(world, "b").await?;
+        // Given a leader that is stopped where it stands while its pool grows,
+        first.pause()?;
+        pool.scale(6).await?;
+        // when another one has taken over and done the work, and the pool has shrunk meanwhile,
+        pool.until(ready_replicas(6)).await?;
+        pool.scale(3).await?;
+        pool.until(ready_replicas(3)).await?;
+        // then the first one wakes and adds nothing but what it had in flight, which was nothing.
+        first.resume()?;
+        pool.holds(members(3), Duration::from_secs(6)).await?;
+        // It is a standby again, not dead.
+        anyhow::ensure!(first.exit_status().is_none(), "the old leader died: {}", first.log_tail(20));
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn a_leader_paused_amid_a_scale_up_adds_at_most_what_it_had_in_flight() {
+    scenario("a leader paused amid a scale-up").controllers(0).run(async |world| {
+        let first = short_lease(world, "a").await?;
+        let pool = world.pool("web").create().await?;
+        pool.until(ready_replicas(0)).await?;
+        pool.allow_in_flight(IN_FLIGHT);
+        let _second = short_lease(world, "b").await?;
+        pool.scale_by_api(60).await?;
+        pool.until(amid(60)).await?;
+        first.pause()?;
+        pool.until_within(ready_replicas(60), Duration::from_secs(60)).await?;
+        first.resume()?;
+        pool.holds(members(60), Duration::from_secs(3)).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn a_leader_that_is_asked_to_stop_hands_over_at_once() {
+    // The lease lasts 15 s: only one that is given back lets the successor act sooner.
+    scenario("a leader that is asked to stop hands over at once").controllers(2).run(async |world| {
+        let pool = world.pool("web").replicas(1).ready().await?;
+        let leader = world.controller()?;
+        let status = leader.stop().await?;
+        anyhow::ensure!(status.is_some_and(|status| status.success()), "{status:?}");
+        pool.scale(3).await?;
+        pool.until_within(ready_replicas(3), Duration::from_secs(10)).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+fn with_api_server_restart(name: &'static str, how: Restart) {
+    scenario(name).on_its_own_cluster().run(async |world| {
+        let pool = world.pool("web").replicas(2).ready().await?;
+        pool.scale_by_api(30).await?;
+        pool.until(amid(30)).await?;
+        world.cluster().restart_api_server(how).await?;
+        pool.until(ready_replicas(30).and(disks(30))).await?;
+        pool.holds(members(30), SETTLE).await?;
+        pool.scale(3).await?;
+        pool.until(ready_replicas(3)).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn the_api_server_restarts_amid_a_scale_up() {
+    with_api_server_restart("the API server restarts amid a scale-up", Restart::Graceful);
+}
+
+#[test]
+fn the_api_server_is_killed_amid_a_scale_up() {
+    with_api_server_restart("the API server is killed amid a scale-up", Restart::Killed);
+}

@@ -1,0 +1,97 @@
+//! Objects that are none of the pool's business, and look as if they were.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use vmpool_api::{annotations, labels};
+use vmpool_e2e::object::Kind;
+use vmpool_e2e::scenario::scenario;
+use vmpool_e2e::world::SETTLE;
+use vmpool_e2e::world::condition::{disks, members, ready_replicas};
+use vmpool_engine::Uid;
+use vmpool_engine::numbers::Namer;
+
+#[test]
+fn a_foreign_machine_with_copied_labels_is_left_alone() {
+    scenario("a foreign machine with copied labels is left alone").run(async |world| {
+        let pool = world.pool("web").replicas(2).ready().await?;
+        let copied = json!({ labels::POOL_UID: pool.uid(), labels::POOL: pool.name() });
+        world.foreign_machine("web-stray", &copied).await?;
+        pool.holds(ready_replicas(2).and(members(2)), SETTLE).await?;
+        pool.scale(0).await?;
+        pool.until(ready_replicas(0).and(disks(0))).await?;
+        // I4 is checked after every step: it was not touched. Now it is the user's to take it away.
+        let stray = world.get(Kind::Machine, "web-stray").await?;
+        assert_eq!(stray.label(labels::POOL_UID), Some(pool.uid()));
+        world.grounds().foreign.clear();
+        world.delete(&stray).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn a_foreign_disk_named_like_a_template_is_left_alone() {
+    scenario("a foreign disk named like a template is left alone").run(async |world| {
+        world.foreign_disk("root", &json!({})).await?;
+        let pool = world.pool("web").replicas(2).ready().await?;
+        for machine in pool.machines().await? {
+            assert!(machine.disk_references().all(|disk| disk != "root"));
+        }
+        pool.scale(0).await?;
+        pool.until(ready_replicas(0)).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn a_name_whose_disk_name_is_taken_is_passed_over() {
+    scenario("a name whose disk name is taken is passed over").run(async |world| {
+        let pool = world.pool("web").create().await?;
+        pool.until(ready_replicas(0)).await?;
+        // Given a disk with the name that the first machine's disk would get,
+        let namer = Namer::new(&Arc::from(pool.name()), &Uid::from(pool.uid()));
+        let (first, second) = (namer.name(0), namer.name(1));
+        world.foreign_disk(&format!("{first}-root"), &json!({})).await?;
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        // when the pool grows, the machine gets the next name.
+        pool.scale(1).await?;
+        pool.until(ready_replicas(1)).await?;
+        assert_eq!(pool.machine(0).await?.name(), second);
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn a_foreign_disk_in_the_place_of_a_members_disk_is_left_alone() {
+    scenario("a foreign disk in the place of a member's disk is left alone").run(async |world| {
+        // Given a machine that waits for its disk, which somebody took away and replaced by one of their own while
+        // the controller could not look,
+        world.knob("provisioning-delay", "60s").await?;
+        let pool = world.pool("web").replicas(1).create().await?;
+        pool.until(members(1).and(disks(1))).await?;
+        pool.until(vmpool_e2e::world::condition::status("replicas", 1)).await?;
+        let machine = pool.machine(0).await?;
+        let wanted = format!("{}-root", machine.name());
+        let controller = world.controller()?;
+        controller.pause()?;
+        let disk = world.get(Kind::Disk, &wanted).await?;
+        world.delete(&disk).await?;
+        let begin = std::time::Instant::now();
+        while world.api(Kind::Disk).get_opt(&wanted).await?.is_some() {
+            anyhow::ensure!(begin.elapsed() < vmpool_e2e::world::DEADLINE, "{wanted} does not go");
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        world.reset_knob("provisioning-delay").await?;
+        world.foreign_disk(&wanted, &json!({})).await?;
+        // when the controller looks again,
+        controller.resume()?;
+        // then the machine gets a disk under another name, and the foreign one is not touched.
+        pool.until(ready_replicas(1)).await?;
+        let now = world.get(Kind::Machine, machine.name()).await?;
+        assert_eq!(now.uid(), machine.uid());
+        let other = format!("{wanted}-2");
+        assert_eq!(now.disk_references().collect::<Vec<_>>(), [other.as_str()]);
+        assert_eq!(now.annotation(annotations::DISKS), Some(json!({ "root": other }).to_string().as_str()));
+        Ok::<_, anyhow::Error>(())
+    });
+}

@@ -1,0 +1,80 @@
+//! What a pool costs, counted by the API server itself.
+
+use std::time::Duration;
+
+use vmpool_e2e::cluster::RequestCounts;
+use vmpool_e2e::object::{GROUP, Kind};
+use vmpool_e2e::programs::Accounts;
+use vmpool_e2e::scenario::scenario;
+use vmpool_e2e::world::World;
+use vmpool_e2e::world::condition::ready_replicas;
+
+/// Machines made, enough for one more write each to show.
+const MACHINES: u64 = 20;
+
+/// How long a settled pool is watched.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// Writes of the controller to one resource, as the audit log has them.
+fn writes_of_controller(
+    world: &World,
+    since: usize,
+    resource: &str,
+    subresource: &str,
+) -> anyhow::Result<usize> {
+    let user = Accounts::controller_user();
+    let audit = world.audit()?;
+    let of_controller = audit[since..].iter().filter(|entry| entry.user == user && entry.is_write());
+    Ok(of_controller.filter(|entry| entry.resource == resource && entry.subresource == subresource).count())
+}
+
+fn ours(counts: &RequestCounts) -> RequestCounts {
+    counts.only(|key| key.group == GROUP)
+}
+
+#[test]
+fn a_new_machine_costs_one_write_and_one_per_disk_and_a_settled_pool_costs_nothing() {
+    // On a cluster of its own: the server's counters know no namespaces and no users.
+    scenario("requests are counted").on_its_own_cluster().run(async |world| {
+        let pool = world.pool("web").disk("root").disk("data").create().await?;
+        pool.until(ready_replicas(0)).await?;
+        world.settles().await?;
+
+        // When twenty machines with two disks each are made,
+        let (before, mark) = (world.cluster().metrics().await?, world.audit()?.len());
+        pool.scale_by_api(i64::try_from(MACHINES)?).await?;
+        pool.until(ready_replicas(i64::try_from(MACHINES)?)).await?;
+        world.settles().await?;
+        // then the server has seen 1 + D writes for each, and whoever else writes (the platform) creates none.
+        let made = world.cluster().metrics().await?.since(&before);
+        assert_eq!(made.of("POST", "virtualmachines"), MACHINES, "{made}");
+        assert_eq!(made.of("POST", "virtualdisks"), 2 * MACHINES, "{made}");
+        let by_us = |resource: &str| writes_of_controller(world, mark, resource, "");
+        assert_eq!(by_us("virtualmachines")?, usize::try_from(MACHINES)?, "only the creates");
+        assert_eq!(by_us("virtualdisks")?, usize::try_from(2 * MACHINES)?, "only the creates");
+        assert_eq!(by_us("virtualmachinepools")?, 1, "one block of machine numbers");
+
+        // When nothing happens for a minute, nobody asks the server for anything about pools, machines and disks.
+        let (before, mark) = (world.cluster().metrics().await?, world.audit()?.len());
+        tokio::time::sleep(QUIET).await;
+        let idle = ours(&world.cluster().metrics().await?.since(&before));
+        let asked = idle.only(|key| key.verb != "WATCH");
+        assert_eq!(asked.total(), 0, "in a settled minute there were\n{asked}");
+        let user = Accounts::controller_user();
+        let audit = world.audit()?;
+        let others: Vec<_> = audit[mark..]
+            .iter()
+            .filter(|entry| entry.user == user && entry.verb != "watch" && entry.resource != "leases")
+            .collect();
+        assert!(others.is_empty(), "the controller asked for {others:?}");
+
+        // Scaling down costs one delete for each.
+        let mark = world.audit()?.len();
+        pool.scale_by_api(0).await?;
+        pool.until(ready_replicas(0)).await?;
+        world.settles().await?;
+        let deletes = writes_of_controller(world, mark, Kind::Machine.plural(), "")?;
+        assert_eq!(deletes, usize::try_from(MACHINES)?);
+        Ok::<_, anyhow::Error>(())
+    });
+}
