@@ -40,7 +40,9 @@ impl Cached for Replica {
     }
     fn keys(&self, namespace: &Arc<str>) -> Vec<Key> {
         let mut keys: Vec<Key> = self.owner.iter().cloned().map(Key::Pool).collect();
-        keys.extend(self.pool_uid_label.iter().filter(|uid| self.owner.as_ref() != Some(uid)).cloned().map(Key::Pool));
+        keys.extend(
+            self.pool_uid_label.iter().filter(|uid| self.owner.as_ref() != Some(uid)).cloned().map(Key::Pool),
+        );
         keys.extend(self.disks.iter().map(|disk| Key::Disk(namespace.clone(), disk.disk.clone())));
         keys
     }
@@ -111,7 +113,10 @@ impl<T: Cached> Cache<T> {
     /// An object of the list in progress.
     pub(crate) fn listed(&self, object: Located<T>) {
         if let Some((_, objects)) = &mut self.inner.write().listing {
-            objects.entry(object.namespace).or_default().insert(object.seen.facts.name().clone(), object.seen);
+            objects
+                .entry(object.namespace)
+                .or_default()
+                .insert(object.seen.facts.name().clone(), object.seen);
         }
     }
 
@@ -123,8 +128,12 @@ impl<T: Cached> Cache<T> {
         let gone: Vec<_> = inner
             .objects
             .iter()
-            .flat_map(|(namespace, objects)| objects.keys().map(move |name| (namespace.clone(), name.clone())))
-            .filter(|(namespace, name)| !fresh.get(namespace).is_some_and(|objects| objects.contains_key(name)))
+            .flat_map(|(namespace, objects)| {
+                objects.keys().map(move |name| (namespace.clone(), name.clone()))
+            })
+            .filter(|(namespace, name)| {
+                !fresh.get(namespace).is_some_and(|objects| objects.contains_key(name))
+            })
             .collect();
         let mut concerned = Vec::new();
         for (namespace, name) in gone {

@@ -127,7 +127,11 @@ impl<P: Platform> Context<P> {
     }
 
     /// A read that reaches the API server's quorum: resourceVersion is left empty.
-    pub(crate) async fn get_live<K: Stored>(&self, namespace: &str, name: &str) -> Result<Option<K>, ReadError> {
+    pub(crate) async fn get_live<K: Stored>(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<K>, ReadError> {
         let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
         let (kind, name) = (K::kind(&()).into_owned(), name.to_owned());
         match self.env.timeout(self.settings.request_deadline, api.get_opt(&name)).await {

@@ -137,7 +137,8 @@ fn condense(happenings: Vec<Happening>) -> Vec<(Reason, String)> {
         }
     }
     notes.extend(
-        rest.into_iter().map(|(reason, names)| (reason, format!("and {} more: {}", names.len(), names.join(", ")))),
+        rest.into_iter()
+            .map(|(reason, names)| (reason, format!("and {} more: {}", names.len(), names.join(", ")))),
     );
     for (_, note) in &mut notes {
         if note.len() > LONGEST_NOTE {

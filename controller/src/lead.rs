@@ -69,7 +69,9 @@ impl Vitals {
     /// A sentence for the probe's answer.
     pub fn synced(&self) -> Result<(), String> {
         match &self.state.lock().synced {
-            Some(synced) if !synced() => Err("the first list of pools, machines and disks is not complete".into()),
+            Some(synced) if !synced() => {
+                Err("the first list of pools, machines and disks is not complete".into())
+            }
             _ => Ok(()),
         }
     }
@@ -157,7 +159,10 @@ fn api<K: Stored>(client: &Client, namespace: Option<&str>) -> Api<K> {
     }
 }
 
-fn watches<P: Platform>(context: &Arc<Context<P>>, namespace: Option<&str>) -> Vec<vmpool_runtime::env::Task> {
+fn watches<P: Platform>(
+    context: &Arc<Context<P>>,
+    namespace: Option<&str>,
+) -> Vec<vmpool_runtime::env::Task> {
     let Context { env, client, .. } = &**context;
     let waker = || {
         let context = context.clone();

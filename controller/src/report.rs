@@ -26,7 +26,12 @@ pub(crate) async fn report<P: Platform>(
         return None;
     }
     // A CRD that prunes fields never shows all that was written: what the server made of it the last time counts.
-    if state.memory.last_status.as_ref().is_some_and(|(wrote, became)| *wrote == status && became == published) {
+    if state
+        .memory
+        .last_status
+        .as_ref()
+        .is_some_and(|(wrote, became)| *wrote == status && became == published)
+    {
         return None;
     }
     let uptime = context.env.uptime();

@@ -106,7 +106,8 @@ impl Writer {
         subresource: Option<&str>,
         patch: &Patch<P>,
     ) -> Result<T, WriteError> {
-        let params = PatchParams { field_manager: Some(self.field_manager.clone()), ..PatchParams::default() };
+        let params =
+            PatchParams { field_manager: Some(self.field_manager.clone()), ..PatchParams::default() };
         let path = Path::new(path);
         self.send(match subresource {
             Some(subresource) => path.patch_subresource(subresource, name, &params, patch),
@@ -121,8 +122,7 @@ impl Writer {
     /// See [`WriteError`].
     pub async fn delete(&self, path: String, object: &ObjectId) -> Result<(), WriteError> {
         let uid = Some(object.uid.as_str().to_owned());
-        let params = DeleteParams::background()
-            .preconditions(Preconditions { uid, resource_version: None });
+        let params = DeleteParams::background().preconditions(Preconditions { uid, resource_version: None });
         self.send::<serde::de::IgnoredAny>(Path::new(path).delete(&object.name, &params)).await.map(|_| ())
     }
 
@@ -137,8 +137,7 @@ impl Writer {
             return Err(WriteError::Fenced);
         }
         let exchange = async {
-            let response =
-                self.client.send(request.map(Into::into)).await.map_err(|error| lost(&error))?;
+            let response = self.client.send(request.map(Into::into)).await.map_err(|error| lost(&error))?;
             let (parts, body) = response.into_parts();
             let bytes = body.collect().await.map_err(|error| lost(&error))?.to_bytes();
             answer(&parts, &bytes)

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! [`env::Env`] is the only source of time, randomness and tasks. The ambient ones are banned by the `clippy.toml` of
-//! this crate and of the controller; the exceptions are the system implementations in [`env`] and two places that act
+//! this crate and of the controller; the exceptions are the system implementations in [`mod@env`] and two places that act
 //! before or beside any `Env`: signals in [`shutdown`] and the choice of a kubeconfig in [`client`].
 
 pub mod args;

@@ -58,3 +58,6 @@ impl Memory {
         [&self.creating, &self.repairing, &self.removing].into_iter().find_map(Pacing::cause)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 //!
 //! Every machine of a pool has a number; its name ends in five characters that a permutation, keyed by the pool's UID,
 //! makes of the number. A permutation rather than a hash: two numbers of one pool never share a name, so a name cannot
-//! come back before 14 million machines were made, and [`number_of`] can tell whether a name was issued by a pool.
+//! come back before 14 million machines were made, and [`Namer::number_of`] can tell whether a name was issued by a pool.
 //!
 //! Numbers come from *blocks*. The end of a block is recorded on the pool before any of its numbers is used, so a
 //! successor of a dead leader uses the same names, and a late request of the predecessor meets `AlreadyExists` instead

@@ -31,7 +31,8 @@ enum Machine {
 }
 
 pub(super) async fn unit<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, draft: &Draft) -> Unit {
-    let mut unit = Unit { draft: draft.clone(), machine: machine(context, pool, draft).await, disks: Vec::new() };
+    let mut unit =
+        Unit { draft: draft.clone(), machine: machine(context, pool, draft).await, disks: Vec::new() };
     if let Machine::Exists(replica) = &unit.machine
         && !replica.facts.terminating
     {

@@ -62,8 +62,8 @@ fn disks_are_found_by_name_and_by_label() {
         owner: None,
         pool_uid_label: Some("web".into()),
     };
-    let concerned =
-        cache.applied(Located { namespace: NAMESPACE.into(), seen: Seen { facts: Arc::new(disk), version: 1 } });
+    let concerned = cache
+        .applied(Located { namespace: NAMESPACE.into(), seen: Seen { facts: Arc::new(disk), version: 1 } });
     assert_eq!(concerned, [pool("web"), Key::Disk(NAMESPACE.into(), "web-1-root".into())]);
     for key in concerned {
         assert_eq!(cache.by_key(&key).len(), 1);

@@ -22,7 +22,13 @@ pub use meta::{controller_of, slim_metadata};
 
 /// What the cache and the client need of an object's type.
 pub trait Stored:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned + Send + Sync + 'static
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + Debug
+    + DeserializeOwned
+    + Send
+    + Sync
+    + 'static
 {
 }
 

@@ -186,7 +186,8 @@ impl Server {
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or(super::NAMESPACE).to_owned();
         let state = &mut *self.state.lock();
-        let (status, answer) = state.store.create((resource.to_owned(), namespace, name), object, self.env.now());
+        let (status, answer) =
+            state.store.create((resource.to_owned(), namespace, name), object, self.env.now());
         assert_eq!(status, StatusCode::CREATED, "{answer}");
         state.publish();
         answer

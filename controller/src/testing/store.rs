@@ -43,9 +43,8 @@ fn conflict(message: &str) -> Answer {
 
 impl Store {
     pub(super) fn list(&self, resource: &str, namespace: &str) -> Answer {
-        let matches = |(key, _): &(&Key, &Value)| {
-            key.0 == resource && (namespace.is_empty() || key.1 == namespace)
-        };
+        let matches =
+            |(key, _): &(&Key, &Value)| key.0 == resource && (namespace.is_empty() || key.1 == namespace);
         let items: Vec<&Value> = self.objects.iter().filter(matches).map(|(_, object)| object).collect();
         let metadata = json!({ "resourceVersion": self.version.to_string() });
         (StatusCode::OK, json!({ "kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items }))
@@ -90,7 +89,12 @@ impl Store {
         let old = old.clone();
         if call.subresource == "status" {
             new = Value::Object(
-                old.as_object().unwrap().clone().into_iter().chain([("status".into(), new["status"].take())]).collect(),
+                old.as_object()
+                    .unwrap()
+                    .clone()
+                    .into_iter()
+                    .chain([("status".into(), new["status"].take())])
+                    .collect(),
             );
         } else {
             new["status"] = old["status"].clone();

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
 use vmpool_runtime::lease::Fence;
 use vmpool_runtime::testing::{ManualClock, env, unfenced};
-use vmpool_runtime::Env;
 
 use super::requests::Call;
 use super::server::Server;
@@ -93,8 +93,7 @@ impl World {
             instance: "test".to_owned(),
             settings: self.settings,
         };
-        let leading =
-            lead::<Dvp>(surroundings, self.fence.clone(), self.vitals.clone(), self.stop.clone());
+        let leading = lead::<Dvp>(surroundings, self.fence.clone(), self.vitals.clone(), self.stop.clone());
         self.leader = Some(self.env.spawn("leader", leading));
     }
 
@@ -143,7 +142,8 @@ impl World {
     pub(crate) fn run_machines(&self) {
         for machine in self.machines() {
             let name = machine["metadata"]["name"].as_str().unwrap();
-            self.server.edit("virtualmachines", name, |machine| machine["status"]["phase"] = json!("Running"));
+            self.server
+                .edit("virtualmachines", name, |machine| machine["status"]["phase"] = json!("Running"));
         }
     }
 

@@ -7,7 +7,7 @@ use vmpool_api::{annotations, labels};
 use vmpool_e2e::object::Kind;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::SETTLE;
-use vmpool_e2e::world::condition::{disks, members, ready_replicas};
+use vmpool_e2e::world::condition::{disks, machine_phase, members, ready_replicas};
 use vmpool_engine::Uid;
 use vmpool_engine::numbers::Namer;
 
@@ -64,14 +64,13 @@ fn a_name_whose_disk_name_is_taken_is_passed_over() {
 #[test]
 fn a_foreign_disk_in_the_place_of_a_members_disk_is_left_alone() {
     scenario("a foreign disk in the place of a member's disk is left alone").run(async |world| {
-        // Given a machine that waits for its disk, which somebody took away and replaced by one of their own while
-        // the controller could not look,
-        world.knob("provisioning-delay", "60s").await?;
-        let pool = world.pool("web").replicas(1).create().await?;
-        pool.until(members(1).and(disks(1))).await?;
-        pool.until(vmpool_e2e::world::condition::status("replicas", 1)).await?;
+        // Given a stopped machine whose disk somebody took away and replaced by one of their own while the controller
+        // could not look,
+        let pool = world.pool("web").replicas(1).ready().await?;
         let machine = pool.machine(0).await?;
         let wanted = format!("{}-root", machine.name());
+        world.operate("Stop", &machine).await?;
+        pool.until(machine_phase(&machine, "Stopped")).await?;
         let controller = world.controller()?;
         controller.pause()?;
         let disk = world.get(Kind::Disk, &wanted).await?;
@@ -81,11 +80,12 @@ fn a_foreign_disk_in_the_place_of_a_members_disk_is_left_alone() {
             anyhow::ensure!(begin.elapsed() < vmpool_e2e::world::DEADLINE, "{wanted} does not go");
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
-        world.reset_knob("provisioning-delay").await?;
         world.foreign_disk(&wanted, &json!({})).await?;
         // when the controller looks again,
         controller.resume()?;
         // then the machine gets a disk under another name, and the foreign one is not touched.
+        pool.until(disks(1)).await?;
+        world.operate("Start", &machine).await?;
         pool.until(ready_replicas(1)).await?;
         let now = world.get(Kind::Machine, machine.name()).await?;
         assert_eq!(now.uid(), machine.uid());

@@ -4,7 +4,6 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::PostParams;
 use kube::{Api, Client};
 
-#[allow(unused)] fn ban() { let _ = std::time::Instant::now(); drop(tokio::spawn(async {})); }
 use super::health::LeaseHealth;
 use super::{LeaseConfig, LeaseError, record};
 use crate::env::{Elapsed, Env};

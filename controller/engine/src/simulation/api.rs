@@ -35,6 +35,20 @@ pub(super) struct Basis {
     pub(super) current: bool,
 }
 
+/// One state of the pool.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    desired: usize,
+    removal: Removal,
+    block: Option<Block>,
+}
+
+impl Wanted {
+    pub(super) fn of(pool: &Pool) -> Self {
+        Self { desired: pool.desired, removal: pool.removal, block: pool.block }
+    }
+}
+
 /// One event of a watch.
 pub(super) enum Event<T> {
     Put(Seen<T>),
@@ -52,14 +66,14 @@ impl<T: Fact> Table<T> {
         Self { objects: BTreeMap::new(), log: Vec::new() }
     }
 
-    fn put(&mut self, facts: T, version: u64) -> Seen<T> {
+    pub(super) fn put(&mut self, facts: T, version: u64) -> Seen<T> {
         let seen = Seen { facts: Arc::new(facts), version };
         self.objects.insert(seen.facts.id().name.clone(), seen.clone());
         self.log.push(Event::Put(seen.clone()));
         seen
     }
 
-    fn remove(&mut self, name: &str) {
+    pub(super) fn remove(&mut self, name: &str) {
         let gone = self.objects.remove(name).expect("only what exists is removed");
         self.log.push(Event::Gone(gone.facts.id().clone()));
     }
@@ -74,8 +88,8 @@ impl<T: Fact> Table<T> {
 pub(super) struct Api {
     pub(super) now: Duration,
     pub(super) pool: Pool,
-    /// Every state of the pool's count and policy; the last one is now.
-    pub(super) history: Vec<(usize, Removal)>,
+    /// Every state of what a plan takes from the pool; the last one is now.
+    pub(super) history: Vec<Wanted>,
     pub(super) machines: Table<Replica>,
     pub(super) disks: Table<Disk>,
     pub(super) quota: Option<usize>,
@@ -85,14 +99,14 @@ pub(super) struct Api {
     /// Positions in the machines' log where a former leader's create was committed.
     strays: Vec<usize>,
     /// Positions where a member stopped to be a live one without today's leader having planned it just then.
-    others_removals: Vec<usize>,
+    pub(super) others_removals: Vec<usize>,
 }
 
 impl Api {
     pub(super) fn new(pool: Pool) -> Self {
         Self {
             now: Duration::from_secs(1000),
-            history: vec![(pool.desired, pool.removal)],
+            history: vec![Wanted::of(&pool)],
             pool,
             machines: Table::new(),
             disks: Table::new(),
@@ -113,12 +127,24 @@ impl Api {
         machines.filter(|machine| machine.owner.as_ref() == Some(&self.pool.id.uid))
     }
 
-    fn next_version(&mut self) -> u64 {
+    /// Whether a machine of this name ever was.
+    pub(super) fn existed(&self, name: &str) -> bool {
+        self.machines
+            .log
+            .iter()
+            .any(|event| matches!(event, Event::Put(seen) if *seen.facts.id.name == *name))
+    }
+
+    pub(super) fn next_version(&mut self) -> u64 {
         self.version += 1;
         self.version
     }
 
-    fn change(&mut self, id: &ObjectId, edit: impl FnOnce(&mut Replica)) -> Result<Seen<Replica>, Refusal> {
+    pub(super) fn change(
+        &mut self,
+        id: &ObjectId,
+        edit: impl FnOnce(&mut Replica),
+    ) -> Result<Seen<Replica>, Refusal> {
         let mut machine = self.machines.find(id)?;
         edit(&mut machine);
         let version = self.next_version();
@@ -139,8 +165,10 @@ impl Api {
             return Ok(Err(Refusal::QuotaExceeded));
         }
         if basis.current && self.pool.naming == Naming::Scattered {
-            let open = self.pool.block.is_some_and(|b| b.first <= draft.number && draft.number < b.end);
-            check(open, || format!("{} has number {} outside the open block", draft.name, draft.number))?;
+            // The block that a former leader opens meanwhile does not close the one that was read.
+            let mut blocks = self.history[basis.pool..].iter().filter_map(|pool| pool.block);
+            let open = blocks.any(|block| block.first <= draft.number && draft.number < block.end);
+            check(open, || format!("{} has number {} outside every open block", draft.name, draft.number))?;
         }
         let version = self.next_version();
         let uid = format!("{}#{version}", draft.name);
@@ -164,7 +192,7 @@ impl Api {
         self.members_ever.insert(member.id.uid.clone());
         let seen = self.machines.put(member, version);
         if basis.current {
-            let largest = self.history[basis.pool..].iter().map(|(desired, _)| *desired).max();
+            let largest = self.history[basis.pool..].iter().map(|pool| pool.desired).max();
             let strays = self.strays.iter().filter(|position| **position >= basis.seen).count();
             let (members, bound) = (self.members().count(), largest.unwrap_or_default() + strays);
             check(members <= bound, || format!("I2: {members} members where at most {bound} were wanted"))?;
@@ -182,7 +210,7 @@ impl Api {
         basis: Basis,
         late: bool,
     ) -> Result<Result<Seen<Replica>, Refusal>, Broken> {
-        let (desired, removal) = self.history[basis.pool];
+        let Wanted { desired, removal, .. } = self.history[basis.pool];
         check(removal != Removal::Explicit, || format!("I5: {id} was deleted from an Explicit pool"))?;
         check(self.members_ever.contains(&id.uid), || format!("{id} was deleted and never was a member"))?;
         match self.machines.find(id) {
@@ -221,7 +249,8 @@ impl Api {
 
     pub(super) fn put_disk(&mut self, name: &str, owner: Option<ObjectId>) -> Seen<Disk> {
         let version = self.next_version();
-        let pool_uid_label = owner.is_some().then(|| self.pool.id.uid.clone());
+        let ours = owner.as_ref().is_some_and(|owner| self.members_ever.contains(&owner.uid));
+        let pool_uid_label = ours.then(|| self.pool.id.uid.clone());
         let id = ObjectId::new(name, &format!("{name}#{version}"));
         self.disks.put(Disk { id, terminating: false, owner, pool_uid_label }, version)
     }
@@ -236,7 +265,7 @@ impl Api {
             check(forward, || format!("block {block} follows {old}"))?;
         }
         self.pool.block = Some(block);
-        self.history.push((self.pool.desired, self.pool.removal));
+        self.history.push(Wanted::of(&self.pool));
         Ok(Ok(()))
     }
 
@@ -267,54 +296,6 @@ impl Api {
         let index = machine.disks.iter().position(|disk| disk.position == position && *disk.disk == *from);
         let index = index.ok_or(Refusal::Conflict)?;
         self.change(id, |machine| machine.disks[index].disk = to.name.clone())
-    }
-
-    // From here on: what everybody else does.
-
-    pub(super) fn edit_pool(&mut self, edit: impl FnOnce(&mut Pool)) {
-        edit(&mut self.pool);
-        self.pool.generation += 1;
-        self.history.push((self.pool.desired, self.pool.removal));
-    }
-
-    pub(super) fn put_machine(&mut self, machine: Replica) {
-        let version = self.next_version();
-        self.machines.put(machine, version);
-    }
-
-    pub(super) fn edit_machine(&mut self, id: &ObjectId, edit: impl FnOnce(&mut Replica)) {
-        self.change(id, edit).expect("only what exists is edited");
-    }
-
-    /// Somebody deletes or disowns a member by hand.
-    pub(super) fn remove_by_hand(&mut self, id: &ObjectId, edit: impl FnOnce(&mut Replica)) {
-        self.others_removals.push(self.machines.log.len());
-        self.edit_machine(id, edit);
-    }
-
-    /// The platform has stopped a terminating machine.
-    pub(super) fn finish(&mut self, name: &str) {
-        self.machines.remove(name);
-    }
-
-    pub(super) fn lose_disk(&mut self, name: &str) {
-        self.disks.remove(name);
-    }
-
-    /// The garbage collector takes the disks of machines that are gone.
-    pub(super) fn collect(&mut self) -> usize {
-        let machines: BTreeSet<&Uid> =
-            self.machines.objects.values().map(|seen| &seen.facts.id.uid).collect();
-        let orphans = self
-            .disks
-            .objects
-            .values()
-            .filter(|disk| disk.facts.owner.as_ref().is_some_and(|owner| !machines.contains(&owner.uid)));
-        let names: Vec<Arc<str>> = orphans.map(|disk| disk.facts.id.name.clone()).collect();
-        for name in &names {
-            self.disks.remove(name);
-        }
-        names.len()
     }
 }
 

@@ -31,6 +31,14 @@ pub(super) struct InFlight {
     pub(super) sent: Duration,
 }
 
+/// What became of a request.
+pub(super) struct Sent {
+    pub(super) action: Action,
+    pub(super) outcome: &'static str,
+    /// The request, if it is still on its way.
+    pub(super) in_flight: Option<InFlight>,
+}
+
 pub(super) struct Shell {
     pub(super) memory: Memory,
     pub(super) machines: View<Replica>,
@@ -99,12 +107,8 @@ impl Shell {
         (plan, status)
     }
 
-    /// Sends the next request of the plan. Returns the request if it stays on its way, and what happened.
-    pub(super) fn act(
-        &mut self,
-        api: &mut Api,
-        fate: Fate,
-    ) -> Result<Option<(Action, &'static str, Option<InFlight>)>, Broken> {
+    /// Sends the next request of the plan.
+    pub(super) fn act(&mut self, api: &mut Api, fate: Fate) -> Result<Option<Sent>, Broken> {
         let Some(action) = self.pending.pop_front() else { return Ok(None) };
         let basis = self.reach(&action);
         let answer = match fate {
@@ -128,7 +132,7 @@ impl Shell {
                 "no answer"
             }
         };
-        Ok(Some((action, outcome, in_flight)))
+        Ok(Some(Sent { action, outcome, in_flight }))
     }
 
     /// A create rests on whatever the oldest lost answer rested on: that one may come true first.

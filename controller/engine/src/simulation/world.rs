@@ -4,85 +4,31 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::api::{Api, Broken, check};
-use super::shell::{Fate, InFlight, Shell};
-use crate::condition;
-use crate::ledger::REQUEST_TIMEOUT;
-use crate::model::{Activity, Naming, ObjectId, Removal, Replica};
+use super::api::{Api, Broken};
+use super::shell::{Fate, InFlight, Sent, Shell};
+use super::step::Step;
+use crate::ledger::{REQUEST_TIMEOUT, Seen};
+use crate::model::{Activity, Disk, Naming, ObjectId, Removal, Replica};
+use crate::numbers::Block;
 use crate::testing::{member, name};
-use crate::{Action, Plan, Status};
-
-/// Requests of one dead leader that may still be on their way.
-const IN_FLIGHT: usize = 3;
-
-/// One thing that happens. The argument chooses among what is there; a step that finds nothing to do does nothing.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Step {
-    Pass,
-    Act(Fate),
-    WatchMachines(usize),
-    WatchDisks(usize),
-    Land(usize),
-    Crash(usize),
-    Relist,
-    Scale(usize),
-    Policy(usize),
-    Quota(usize),
-    DeleteByHand(usize),
-    Disown(usize),
-    Unlabel(usize),
-    LoseDisk(usize),
-    GrabDiskName(usize),
-    Toggle(usize),
-    Finish(usize),
-    Collect,
-    Wait(usize),
-}
-
-impl Step {
-    /// Reads a step from a random number: its kind from the last two digits, its argument from the others.
-    pub(super) fn from_number(number: u32) -> Self {
-        let argument = usize::try_from(number / 100).expect("small");
-        match number % 100 {
-            0..=9 => Self::Pass,
-            10..=44 => Self::Act(Fate::Answered),
-            45..=47 => Self::Act(Fate::AnswerLost),
-            48..=49 => Self::Act(Fate::RequestLost),
-            50..=52 => Self::Act(Fate::Late),
-            53..=60 => Self::WatchMachines(1 + argument % 8),
-            61..=65 => Self::WatchDisks(1 + argument % 8),
-            66..=68 => Self::Land(argument),
-            69 => Self::Crash(argument % (IN_FLIGHT + 1)),
-            70 => Self::Relist,
-            71..=74 => Self::Scale(argument % 9),
-            75 => Self::Policy(argument),
-            76 => Self::Quota(argument % 12),
-            77..=78 => Self::DeleteByHand(argument),
-            79 => Self::Disown(argument),
-            80 => Self::Unlabel(argument),
-            81 => Self::LoseDisk(argument),
-            82 => Self::GrabDiskName(argument % 32),
-            83..=85 => Self::Toggle(argument),
-            86..=90 => Self::Finish(argument),
-            91..=93 => Self::Collect,
-            _ => Self::Wait(argument % 40),
-        }
-    }
-}
+use crate::{Action, Plan};
 
 pub(super) struct World {
     pub(super) api: Api,
-    shell: Shell,
-    in_flight: Vec<InFlight>,
+    pub(super) shell: Shell,
+    pub(super) in_flight: Vec<InFlight>,
+    pub(super) hangs: bool,
     /// What happened, for people.
     pub(super) transcript: String,
 }
 
 impl World {
-    /// A pool of `desired` machines beside objects of others that look like its own.
-    pub(super) fn new(naming: Naming, desired: usize) -> Self {
+    /// A pool of `desired` machines, `opened` numbers of which are in its first block, beside objects of others that
+    /// look like its own.
+    pub(super) fn new(naming: Naming, desired: usize, opened: u64) -> Self {
         let mut pool = crate::testing::World::desiring(desired).pool;
         pool.naming = naming;
+        pool.block = (opened > 0).then_some(Block { first: 0, end: opened });
         let mut api = Api::new(pool);
         for (name, labels) in [("web-batch", true), (&*name(3), false), ("web-3", false)] {
             let mut foreign = Replica { owner: None, ..member(name, 1) };
@@ -95,10 +41,10 @@ impl World {
             api.put_disk(disk, None);
         }
         let shell = Shell::start(&api);
-        Self { api, shell, in_flight: Vec::new(), transcript: String::new() }
+        Self { api, shell, in_flight: Vec::new(), hangs: false, transcript: String::new() }
     }
 
-    fn tell(&mut self, what: std::fmt::Arguments<'_>) {
+    pub(super) fn tell(&mut self, what: std::fmt::Arguments<'_>) {
         let seconds = self.api.now.saturating_sub(Duration::from_secs(1000)).as_secs_f64();
         writeln!(self.transcript, "{seconds:7.2}  {what}").expect("a string takes all");
     }
@@ -109,6 +55,11 @@ impl World {
         match step {
             Step::Pass => self.pass(),
             Step::Act(fate) => self.act(fate)?,
+            Step::Hang => {
+                self.hangs = true;
+                self.tell(format_args!("the watch of machines hangs"));
+            }
+            Step::WatchMachines(_) if self.hangs => {}
             Step::WatchMachines(events) => {
                 let came = self.shell.machines.advance(&self.api.machines, events);
                 self.watched("machines", came, self.shell.machines.position, self.api.machines.log.len());
@@ -120,10 +71,9 @@ impl World {
             Step::Land(which) if !self.in_flight.is_empty() => {
                 let mut request = self.in_flight.swap_remove(which % self.in_flight.len());
                 if let Action::Create { draft } = &request.action {
-                    // A name that was settled by repeating its create is not waited for: the first request counts
-                    // as one that was in flight.
-                    let lost = self.shell.memory.machines.lost_answers();
-                    request.basis.current &= lost.iter().any(|lost| lost.name == draft.name);
+                    // A create that was repeated with success is settled. Should its machine be gone already, then
+                    // the first request counts among those of former leaders.
+                    request.basis.current &= !self.api.existed(&draft.name);
                 }
                 let action = told(&request.action);
                 let did = request.land(&mut self.api)?;
@@ -131,6 +81,7 @@ impl World {
             }
             Step::Crash(late) => self.crash(late),
             Step::Relist => {
+                self.hangs = false;
                 self.shell.machines = super::view::View::list(&self.api.machines, self.api.now);
                 self.shell.disks = super::view::View::list(&self.api.disks, self.api.now);
                 self.tell(format_args!("the watches are opened anew"));
@@ -154,8 +105,8 @@ impl World {
         }
     }
 
-    fn act(&mut self, fate: Fate) -> Result<(), Broken> {
-        if let Some((action, outcome, in_flight)) = self.shell.act(&mut self.api, fate)? {
+    pub(super) fn act(&mut self, fate: Fate) -> Result<(), Broken> {
+        if let Some(Sent { action, outcome, in_flight }) = self.shell.act(&mut self.api, fate)? {
             self.tell(format_args!("  {}: {outcome}", told(&action)));
             self.in_flight.extend(in_flight);
         }
@@ -172,17 +123,21 @@ impl World {
     fn crash(&mut self, late: usize) {
         let before = self.in_flight.len();
         while self.in_flight.len() < before + late {
-            let Ok(Some((.., Some(request)))) = self.shell.act(&mut self.api, Fate::Late) else { break };
+            let Ok(Some(Sent { in_flight: Some(request), .. })) = self.shell.act(&mut self.api, Fate::Late)
+            else {
+                break;
+            };
             self.in_flight.push(request);
         }
         for request in &mut self.in_flight {
             request.basis.current = false;
         }
         self.shell = Shell::start(&self.api);
+        self.hangs = false;
         self.tell(format_args!("the leader dies with {} requests on their way", self.in_flight.len()));
     }
 
-    fn others(&mut self, step: Step) {
+    pub(super) fn others(&mut self, step: Step) {
         match step {
             Step::Scale(desired) => {
                 self.api.edit_pool(|pool| pool.desired = desired);
@@ -222,7 +177,9 @@ impl World {
                 });
             }),
             Step::LoseDisk(which) => {
-                let disks = self.api.disks.objects.values().filter(|disk| disk.facts.owner.is_some());
+                let uid = &self.api.pool.id.uid;
+                let ours = |disk: &&Seen<Disk>| disk.facts.pool_uid_label.as_ref() == Some(uid);
+                let disks = self.api.disks.objects.values().filter(ours);
                 let names: Vec<Arc<str>> = disks.map(|disk| disk.facts.id.name.clone()).collect();
                 if let Some(name) = pick(&names, which) {
                     self.api.lose_disk(name);
@@ -235,7 +192,9 @@ impl World {
                     Naming::Ordinal => format!("web-{number}-root"),
                 };
                 if !self.api.disks.objects.contains_key(&*disk) {
-                    self.api.put_disk(&disk, None);
+                    let owner = &self.api.machines.objects["web-batch"].facts.id;
+                    let owner = (number % 2 == 0).then(|| owner.clone());
+                    self.api.put_disk(&disk, owner);
                     self.tell(format_args!("somebody creates disk {disk}"));
                 }
             }
@@ -265,102 +224,13 @@ impl World {
             self.tell(format_args!("{id} {what}"));
         }
     }
-
-    /// Ends all faults and lets everybody do their work until nothing happens any more; I8.
-    pub(super) fn settle(&mut self) -> Result<(), Broken> {
-        self.tell(format_args!("from here on nothing fails"));
-        self.api.quota = None;
-        self.in_flight.clear();
-        let mut again = Duration::ZERO;
-        for _ in 0..100 {
-            while !self.shell.pending.is_empty() {
-                self.act(Fate::Answered)?;
-            }
-            self.api.now += again.max(Duration::from_secs(1));
-            while self.api.machines.objects.values().any(|seen| seen.facts.terminating) {
-                self.others(Step::Finish(0));
-            }
-            self.others(Step::Collect);
-            self.start_idle();
-            self.step(Step::WatchMachines(usize::MAX - self.api.machines.log.len()))?;
-            self.step(Step::WatchDisks(usize::MAX - self.api.disks.log.len()))?;
-            let (plan, status) = self.shell.pass(&self.api);
-            let desired = self.api.pool.desired;
-            self.tell(format_args!("pass for {desired}: {}", summary(&plan)));
-            if plan == Plan::default() && self.unseen() == 0 {
-                self.is_settled(&status)?;
-                return self.stays_settled();
-            }
-            again = plan.again.unwrap_or_default();
-        }
-        Err("I8: the world does not settle".into())
-    }
-
-    fn start_idle(&mut self) {
-        let idle = self.api.members().filter(|member| member.activity == Activity::NotRunning);
-        let ids: Vec<ObjectId> = idle.map(|member| member.id.clone()).collect();
-        for id in ids {
-            self.api.edit_machine(&id, |machine| machine.activity = Activity::Running);
-        }
-    }
-
-    fn is_settled(&self, status: &Status) -> Result<(), Broken> {
-        let (pool, members) = (&self.api.pool, self.api.members().count());
-        let may_exceed = pool.removal == Removal::Explicit && members > pool.desired;
-        check(members == pool.desired || may_exceed, || {
-            format!("{members} members, {} desired", pool.desired)
-        })?;
-        for member in self.api.members() {
-            let disk = member.disks.first().and_then(|disk| self.api.disks.objects.get(&disk.disk));
-            let owner = disk.and_then(|disk| disk.facts.owner.as_ref());
-            check(owner == Some(&member.id), || format!("{} has not got its own disk", member.id))?;
-            check(member.pool_uid_label.as_ref() == Some(&pool.id.uid), || {
-                format!("{} lacks labels", member.id)
-            })?;
-        }
-        let foreign = self.api.machines.objects.values().filter(|seen| seen.facts.owner.is_none());
-        for machine in foreign.map(|seen| &seen.facts) {
-            let labelled = machine.pool_uid_label.is_some();
-            check(labelled == (&*machine.id.name == "web-batch") || pool.naming == Naming::Ordinal, || {
-                format!("{} is not a member and has the wrong labels", machine.id)
-            })?;
-        }
-        check(status.summary.ready == members && status.summary.replicas == members, || {
-            format!("{:?} of {members} members", status.summary)
-        })?;
-        let failures: Vec<_> = status
-            .conditions
-            .iter()
-            .filter(|condition| match &*condition.kind {
-                condition::PROGRESSING => !may_exceed,
-                condition::REPLICA_FAILURE => true,
-                _ => condition.status != "True",
-            })
-            .collect();
-        check(failures.is_empty(), || format!("settled, and still {failures:?}"))
-    }
-
-    /// Writes that wait for the caches.
-    fn unseen(&self) -> usize {
-        self.shell.memory.machines.len() + self.shell.memory.disks.len()
-    }
-
-    fn stays_settled(&mut self) -> Result<(), Broken> {
-        for _ in 0..3 {
-            self.api.now += Duration::from_mins(2);
-            let (plan, _) = self.shell.pass(&self.api);
-            check(plan == Plan::default(), || format!("I8: not settled for good: {plan:?}"))?;
-        }
-        self.tell(format_args!("settled"));
-        Ok(())
-    }
 }
 
 fn pick<T>(from: &[T], which: usize) -> Option<&T> {
     (!from.is_empty()).then(|| &from[which % from.len()])
 }
 
-fn summary(plan: &Plan) -> String {
+pub(super) fn summary(plan: &Plan) -> String {
     let actions: Vec<String> = plan.actions.iter().map(told).collect();
     if actions.is_empty() { "nothing to do".into() } else { actions.join(", ") }
 }

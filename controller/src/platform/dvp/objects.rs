@@ -117,11 +117,5 @@ crate::stored!(
     "VirtualMachinePool",
     "virtualmachinepools"
 );
-crate::stored!(
-    MachineObject,
-    "virtualization.deckhouse.io",
-    "v1alpha2",
-    "VirtualMachine",
-    "virtualmachines"
-);
+crate::stored!(MachineObject, "virtualization.deckhouse.io", "v1alpha2", "VirtualMachine", "virtualmachines");
 crate::stored!(DiskObject, "virtualization.deckhouse.io", "v1alpha2", "VirtualDisk", "virtualdisks");

@@ -51,8 +51,9 @@ pub(super) fn pool(object: &PoolObject) -> Pool {
         flaws.push(format!("replicas {} is not a count", spec.replicas.unwrap_or(0)));
         0
     });
-    let block = annotation(&object.metadata, annotations::NAMES)
-        .and_then(|text| text.parse().inspect_err(|error| tracing::warn!(%error, "ignoring the block of names")).ok());
+    let block = annotation(&object.metadata, annotations::NAMES).and_then(|text| {
+        text.parse().inspect_err(|error| tracing::warn!(%error, "ignoring the block of names")).ok()
+    });
     let disks = spec
         .virtual_disk_templates
         .iter()
@@ -140,11 +141,9 @@ pub(super) fn machine(object: &MachineObject) -> Replica {
             position,
         })
         .collect();
-    let restart_pending = object
-        .status
-        .conditions
-        .iter()
-        .any(|condition| condition.kind == "AwaitingRestartToApplyConfiguration" && condition.status == "True");
+    let restart_pending = object.status.conditions.iter().any(|condition| {
+        condition.kind == "AwaitingRestartToApplyConfiguration" && condition.status == "True"
+    });
     Replica {
         id: id(metadata),
         created: metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
@@ -166,7 +165,9 @@ pub(super) fn machine(object: &MachineObject) -> Replica {
 /// Which disk fills which template, as the machine's own annotation says. One that cannot be read says nothing: then
 /// the machine's disks are left as they are.
 fn disk_map(metadata: &ObjectMeta) -> BTreeMap<String, String> {
-    annotation(metadata, annotations::DISKS).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    annotation(metadata, annotations::DISKS)
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default()
 }
 
 pub(super) fn disk(object: &DiskObject) -> Disk {
@@ -180,10 +181,7 @@ pub(super) fn disk(object: &DiskObject) -> Disk {
 }
 
 fn id(metadata: &ObjectMeta) -> ObjectId {
-    ObjectId::new(
-        metadata.name.as_deref().unwrap_or_default(),
-        metadata.uid.as_deref().unwrap_or_default(),
-    )
+    ObjectId::new(metadata.name.as_deref().unwrap_or_default(), metadata.uid.as_deref().unwrap_or_default())
 }
 
 fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {

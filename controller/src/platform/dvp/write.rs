@@ -77,7 +77,8 @@ pub(super) fn repoint(machine: &MachineObject, position: usize, from: &str, to: 
         old.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     map.insert(to.template.to_string(), to.name.to_string());
     let device = format!("/spec/blockDeviceRefs/{position}/name");
-    let annotation = format!("/metadata/annotations/{}", annotations::DISKS.replace('~', "~0").replace('/', "~1"));
+    let annotation =
+        format!("/metadata/annotations/{}", annotations::DISKS.replace('~', "~0").replace('/', "~1"));
     json!([
         { "op": "test", "path": "/metadata/uid", "value": machine.uid() },
         { "op": "test", "path": device, "value": from },

@@ -1,0 +1,55 @@
+//! What others than the controller write.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::api::{Api, Wanted};
+use crate::model::{ObjectId, Pool, Replica, Uid};
+
+impl Api {
+    pub(super) fn edit_pool(&mut self, edit: impl FnOnce(&mut Pool)) {
+        edit(&mut self.pool);
+        self.pool.generation += 1;
+        self.history.push(Wanted::of(&self.pool));
+    }
+
+    pub(super) fn put_machine(&mut self, machine: Replica) {
+        let version = self.next_version();
+        self.machines.put(machine, version);
+    }
+
+    pub(super) fn edit_machine(&mut self, id: &ObjectId, edit: impl FnOnce(&mut Replica)) {
+        self.change(id, edit).expect("only what exists is edited");
+    }
+
+    /// Somebody deletes or disowns a member by hand.
+    pub(super) fn remove_by_hand(&mut self, id: &ObjectId, edit: impl FnOnce(&mut Replica)) {
+        self.others_removals.push(self.machines.log.len());
+        self.edit_machine(id, edit);
+    }
+
+    /// The platform has stopped a terminating machine.
+    pub(super) fn finish(&mut self, name: &str) {
+        self.machines.remove(name);
+    }
+
+    pub(super) fn lose_disk(&mut self, name: &str) {
+        self.disks.remove(name);
+    }
+
+    /// The garbage collector takes the disks of machines that are gone.
+    pub(super) fn collect(&mut self) -> usize {
+        let machines: BTreeSet<&Uid> =
+            self.machines.objects.values().map(|seen| &seen.facts.id.uid).collect();
+        let orphans = self
+            .disks
+            .objects
+            .values()
+            .filter(|disk| disk.facts.owner.as_ref().is_some_and(|owner| !machines.contains(&owner.uid)));
+        let names: Vec<Arc<str>> = orphans.map(|disk| disk.facts.id.name.clone()).collect();
+        for name in &names {
+            self.disks.remove(name);
+        }
+        names.len()
+    }
+}

@@ -1,0 +1,64 @@
+//! The steps of a story.
+
+use super::shell::Fate;
+
+/// Requests of one dead leader that may still be on their way.
+const IN_FLIGHT: usize = 3;
+
+/// One thing that happens. The argument chooses among what is there; a step that finds nothing to do does nothing.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    Pass,
+    Act(Fate),
+    WatchMachines(usize),
+    WatchDisks(usize),
+    Land(usize),
+    Crash(usize),
+    /// The watch of machines shows nothing more, and nobody notices until the next list.
+    Hang,
+    Relist,
+    Scale(usize),
+    Policy(usize),
+    Quota(usize),
+    DeleteByHand(usize),
+    Disown(usize),
+    Unlabel(usize),
+    LoseDisk(usize),
+    GrabDiskName(usize),
+    Toggle(usize),
+    Finish(usize),
+    Collect,
+    Wait(usize),
+}
+
+impl Step {
+    /// Reads a step from a random number: its kind from the last two digits, its argument from the others.
+    pub(super) fn from_number(number: u32) -> Self {
+        let argument = usize::try_from(number / 100).expect("small");
+        match number % 100 {
+            0..=9 => Self::Pass,
+            10..=44 => Self::Act(Fate::Answered),
+            45..=47 => Self::Act(Fate::AnswerLost),
+            48..=49 => Self::Act(Fate::RequestLost),
+            50..=52 => Self::Act(Fate::Late),
+            53..=60 => Self::WatchMachines(1 + argument % 8),
+            61..=65 => Self::WatchDisks(1 + argument % 8),
+            66..=68 => Self::Land(argument),
+            69 => Self::Crash(argument % (IN_FLIGHT + 1)),
+            70 if argument % 3 == 0 => Self::Hang,
+            70 => Self::Relist,
+            71..=74 => Self::Scale(argument % 9),
+            75 => Self::Policy(argument),
+            76 => Self::Quota(argument % 12),
+            77..=78 => Self::DeleteByHand(argument),
+            79 => Self::Disown(argument),
+            80 => Self::Unlabel(argument),
+            81 => Self::LoseDisk(argument),
+            82 => Self::GrabDiskName(argument % 32),
+            83..=85 => Self::Toggle(argument),
+            86..=90 => Self::Finish(argument),
+            91..=93 => Self::Collect,
+            _ => Self::Wait(argument % 40),
+        }
+    }
+}
