@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A program of the control plane is not where `cargo xtask tools` puts it.
-    #[error("{tool} is not in {}: run `cargo xtask tools` first (or set VMPOOL_TOOLS)", directory.display())]
+    #[error("{tool} is not in {}: run `cargo xtask tools` first", directory.display())]
     MissingTool {
         /// File name of the program.
         tool: &'static str,

@@ -3,7 +3,8 @@
 //! Three nets, the outermost first:
 //!
 //! * on Linux the kernel kills a child when the harness dies, however it dies (`PR_SET_PDEATHSIG`);
-//! * dropping a [`Process`] kills its whole process group and reaps it;
+//! * dropping a [`Process`] kills it with its whole process group and reaps it (what a child that ended by itself left
+//!   in its group stays: none of ours forks);
 //! * every child has a process group of its own, so that a Ctrl-C for the harness does not reach the children
 //!   in an order of the terminal's choosing.
 //!
