@@ -109,11 +109,17 @@ pub(super) fn disk_failure(draft: &DiskDraft, error: &WriteError) -> Happening {
 impl Unit {
     pub(super) fn learn(self, memory: &mut Memory, uptime: Duration) -> Step {
         let Self { draft, machine, disks } = self;
-        // Whatever came of it, the number is used up.
-        memory.next_number = memory.next_number.max(draft.number + 1);
+        // A refused create had no effect: its number is as good as new. Any other is used up.
+        if !matches!(machine, Machine::Refused(_)) {
+            memory.next_number = memory.next_number.max(draft.number + 1);
+        }
         let replica = match machine {
             Machine::Exists(replica) => replica,
-            Machine::NameTaken => return Step::outdated(),
+            Machine::NameTaken => {
+                // An earlier attempt without an answer is settled by that too: the name is not ours and never will be.
+                memory.machines.refused(&draft.name);
+                return Step::outdated();
+            }
             Machine::Unknown(error) => {
                 memory.machines.unanswered(&draft.name, draft.number, uptime);
                 return Step::failed(machine_failure(&draft, &error), error);

@@ -1,1 +1,192 @@
+use rstest::rstest;
+use vmpool_runtime::env::Task;
+use vmpool_runtime::testing::{ManualClock, env, unfenced};
 
+use super::*;
+use crate::testing::{Fault, NAMESPACE, Server, Verb};
+
+fn happening(reason: Reason, number: usize, note: &str) -> Happening {
+    Happening { reason, name: format!("web-{number}"), note: note.to_owned() }
+}
+
+fn created(count: usize) -> Vec<Happening> {
+    (0..count)
+        .map(|number| happening(Reason::SuccessfulCreate, number, &format!("created machine web-{number}")))
+        .collect()
+}
+
+#[rstest]
+#[case::none(0, 0)]
+#[case::few(3, 3)]
+#[case::as_many_as_stand_alone(10, 10)]
+#[case::one_more(11, 11)]
+#[case::a_hundred(100, 11)]
+fn up_to_ten_stand_alone_and_the_rest_is_one(#[case] happened: usize, #[case] told: usize) {
+    let notes = condense(created(happened));
+    assert_eq!(notes.len(), told);
+    for (number, (_, note)) in notes.iter().take(INDIVIDUAL).enumerate() {
+        assert_eq!(*note, format!("created machine web-{number}"));
+    }
+}
+
+#[test]
+fn the_rest_lists_the_names() {
+    let notes = condense(created(13));
+    assert_eq!(notes[10], (Reason::SuccessfulCreate, "and 3 more: web-10, web-11, web-12".to_owned()));
+}
+
+#[test]
+fn ten_of_each_reason_stand_alone() {
+    let mut happenings = created(12);
+    happenings.extend((0..12).map(|n| happening(Reason::SuccessfulDelete, n, &format!("deleted machine web-{n}"))));
+    let notes = condense(happenings);
+    let of = |reason| notes.iter().filter(|(other, _)| *other == reason).count();
+    assert_eq!((of(Reason::SuccessfulCreate), of(Reason::SuccessfulDelete)), (11, 11));
+}
+
+#[test]
+fn equal_notes_are_one_note() {
+    let same = (0..50).map(|number| happening(Reason::FailedCreate, number, "exceeded quota")).collect();
+    assert_eq!(condense(same), [(Reason::FailedCreate, "exceeded quota".to_owned())]);
+}
+
+#[rstest]
+#[case::ascii("x")]
+#[case::two_bytes("é")]
+#[case::three_bytes("€")]
+#[case::four_bytes("😀")]
+fn a_long_note_is_cut_between_two_characters(#[case] character: &str) {
+    for offset in 0..4 {
+        let note = format!("{}{}", "-".repeat(offset), character.repeat(2000));
+        let (_, cut) = condense(vec![happening(Reason::FailedCreate, 0, &note)]).remove(0);
+        let kept = cut.strip_suffix(" ...").unwrap();
+        assert!(note.starts_with(kept));
+        assert!((LONGEST_NOTE - 8..=LONGEST_NOTE).contains(&cut.len()), "{}", cut.len());
+    }
+}
+
+#[test]
+fn a_note_of_the_longest_length_is_kept() {
+    let note = "x".repeat(LONGEST_NOTE);
+    assert_eq!(condense(vec![happening(Reason::FailedCreate, 0, &note)])[0].1, note);
+}
+
+struct World {
+    clock: ManualClock,
+    server: Server,
+    events: Events,
+    _sender: Task,
+}
+
+impl World {
+    fn new() -> Self {
+        let clock = ManualClock::new();
+        let env = env(&clock, 3);
+        let server = Server::new(&env);
+        let writer = Writer::new(server.client(), env.clone(), unfenced(), 1, Duration::from_secs(8));
+        let (events, send) = Events::new(writer, env.clone(), "vmpool-controller-7d9".to_owned());
+        Self { clock, server, events, _sender: env.spawn("events", send) }
+    }
+
+    async fn tell(&self, reason: Reason, note: &str) {
+        let subject = Subject {
+            api_version: "virtualization.deckhouse.io/v1alpha2".to_owned(),
+            kind: "VirtualMachinePool".to_owned(),
+            namespace: NAMESPACE.into(),
+            id: ObjectId::new("web", "uid of web"),
+        };
+        self.events.tell(&subject, vec![happening(reason, 1, note)]);
+        self.clock.settle().await;
+    }
+}
+
+#[tokio::test]
+async fn an_event_says_what_kubectl_describe_shows() {
+    let world = World::new();
+    world.tell(Reason::FailedCreate, "creating machine web-1: exceeded quota").await;
+    let event = world.server.all("events").remove(0);
+    assert!(event["metadata"]["name"].as_str().unwrap().starts_with("web."), "{event}");
+    assert_eq!(event["note"], "creating machine web-1: exceeded quota");
+    assert_eq!((&event["reason"], &event["action"]), (&json!("FailedCreate"), &json!("Create")));
+    assert_eq!(event["type"], "Warning");
+    assert_eq!(event["eventTime"], "2030-01-01T00:00:00.000000Z");
+    assert_eq!(event["reportingController"], "vmpool.dev/controller");
+    assert_eq!(event["reportingInstance"], "vmpool-controller-7d9");
+    assert_eq!(
+        event["regarding"],
+        json!({
+            "apiVersion": "virtualization.deckhouse.io/v1alpha2",
+            "kind": "VirtualMachinePool",
+            "namespace": NAMESPACE,
+            "name": "web",
+            "uid": "uid of web",
+        })
+    );
+}
+
+#[rstest]
+#[case(Reason::SuccessfulCreate, "Normal")]
+#[case(Reason::SuccessfulDelete, "Normal")]
+#[case(Reason::DiskCreated, "Normal")]
+#[case(Reason::FailedCreate, "Warning")]
+#[case(Reason::FailedDelete, "Warning")]
+#[case(Reason::FailedDisk, "Warning")]
+#[case(Reason::FailedRepair, "Warning")]
+#[tokio::test]
+async fn failures_are_warnings(#[case] reason: Reason, #[case] kind: &str) {
+    let world = World::new();
+    world.tell(reason, "note").await;
+    let event = world.server.all("events").remove(0);
+    assert_eq!((&event["type"], &event["reason"]), (&json!(kind), &json!(reason.as_str())));
+}
+
+#[tokio::test]
+async fn what_repeats_becomes_a_series() {
+    let world = World::new();
+    for _ in 0..3 {
+        world.tell(Reason::FailedCreate, "exceeded quota").await;
+        world.clock.advance(Duration::from_secs(60)).await;
+    }
+    let events = world.server.all("events");
+    assert_eq!(events.len(), 1);
+    assert_eq!(
+        events[0]["series"],
+        json!({ "count": 3, "lastObservedTime": "2030-01-01T00:02:00.000000Z" })
+    );
+    world.tell(Reason::FailedCreate, "no permission").await;
+    assert_eq!(world.server.all("events").len(), 2);
+}
+
+#[tokio::test]
+async fn after_a_long_pause_a_new_series_begins() {
+    let world = World::new();
+    world.tell(Reason::FailedCreate, "exceeded quota").await;
+    world.clock.advance(SERIES).await;
+    world.tell(Reason::FailedCreate, "exceeded quota").await;
+    assert_eq!(world.server.all("events").len(), 2);
+}
+
+#[tokio::test]
+async fn a_series_whose_event_expired_begins_anew() {
+    let world = World::new();
+    world.tell(Reason::FailedCreate, "exceeded quota").await;
+    let name = world.server.all("events")[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    world.server.delete("events", &name);
+    world.tell(Reason::FailedCreate, "exceeded quota").await;
+    assert_eq!(world.server.all("events").len(), 1);
+    assert_eq!(world.server.all("events")[0]["series"], Value::Null);
+}
+
+#[tokio::test]
+async fn an_event_that_cannot_be_stored_stops_nothing() {
+    let world = World::new();
+    let mut first = true;
+    world.server.intercept(move |_| if std::mem::take(&mut first) { Fault::Unreachable } else { Fault::None });
+    world.tell(Reason::FailedCreate, "one").await;
+    world.tell(Reason::FailedCreate, "two").await;
+    let events = world.server.all("events");
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0]["note"], "two");
+    let log = world.server.take_log();
+    assert_eq!(log.iter().filter(|call| call.is(Verb::Create, "events")).count(), 2, "nothing is sent twice");
+}

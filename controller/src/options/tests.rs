@@ -1,1 +1,99 @@
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+use rstest::rstest;
 
+use super::*;
+
+fn parse(arguments: &[&str]) -> Result<Options, clap::Error> {
+    Options::try_parse_from(std::iter::once("vmpool-controller").chain(arguments.iter().copied()))
+}
+
+#[test]
+fn the_flags_fit_together() {
+    Options::command().debug_assert();
+}
+
+#[test]
+fn the_defaults_are_usable_and_are_those_of_the_settings() {
+    let options = parse(&[]).unwrap();
+    assert_eq!(options.settings().unwrap(), Settings::default());
+    assert!(options.gates().is_ok());
+}
+
+#[test]
+fn help_names_every_flag_with_its_variable_and_every_gate() {
+    let help = Options::command().render_long_help().to_string();
+    for argument in Options::command().get_arguments().filter(|argument| argument.get_id() != "help") {
+        if argument.get_id() == "version" {
+            continue;
+        }
+        let flag = argument.get_long().unwrap();
+        assert!(help.contains(&format!("--{flag}")), "{flag}");
+        let variable = argument.get_env().unwrap_or_else(|| panic!("--{flag} has no variable"));
+        let variable = variable.to_str().unwrap();
+        assert!(help.contains(variable), "{variable}");
+        assert_eq!(variable, format!("VMPOOL_{}", flag.to_uppercase().replace('-', "_")));
+        assert!(argument.get_help().is_some(), "--{flag} is not explained");
+    }
+    for gate in vmpool_feature_gates::KNOWN {
+        assert!(help.contains(gate.feature.name()), "{}", gate.feature.name());
+    }
+}
+
+#[test]
+fn help_is_made_for_people() {
+    let error = parse(&["--help"]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DisplayHelp);
+    let help = error.to_string();
+    for line in help.lines() {
+        assert!(!line.contains('`') || line.contains("``") || line.matches('`').count() % 2 == 0, "{line}");
+    }
+    assert!(help.starts_with("Keeps pools of identical virtual machines"), "{help}");
+}
+
+#[rstest]
+#[case::no_unit(&["--debounce=5"], "--debounce", "lacks a unit")]
+#[case::no_duration(&["--request-deadline=soon"], "--request-deadline", "not a duration")]
+#[case::no_number(&["--workers=many"], "--workers", "invalid digit")]
+#[case::negative(&["--max-in-flight-writes=-1"], "--max-in-flight-writes", "invalid digit")]
+#[case::unknown(&["--replicas=2"], "--replicas", "unexpected argument")]
+#[case::no_address(&["--health-address=8080"], "--health-address", "invalid")]
+fn a_value_that_cannot_be_read_is_refused_by_name(
+    #[case] arguments: &[&str],
+    #[case] flag: &str,
+    #[case] why: &str,
+) {
+    let text = parse(arguments).unwrap_err().to_string();
+    let line = text.lines().next().unwrap();
+    assert!(line.contains(flag) && line.contains(why), "{line}");
+}
+
+#[rstest]
+#[case::workers(&["--workers=0"], "--workers must be at least 1")]
+#[case::writes(&["--max-in-flight-writes=0"], "--max-in-flight-writes must be at least 1")]
+#[case::deadline(&["--request-deadline=9s"], "--request-deadline 9s must be shorter than")]
+#[case::short_lease(&["--lease-duration=4s", "--lease-renew-interval=1s"], "--request-deadline 8s must be")]
+fn values_that_do_not_work_are_refused_in_one_line(#[case] arguments: &[&str], #[case] expected: &str) {
+    let error = parse(arguments).unwrap().settings().unwrap_err().to_string();
+    assert!(error.starts_with(expected), "{error}");
+    assert!(!error.contains('\n') && !error.contains("  "), "{error}");
+}
+
+#[rstest]
+#[case::unknown("VirtualMachinePol=true", "did you mean `VirtualMachinePool`?")]
+#[case::no_value("VirtualMachinePool", "has no value")]
+fn a_wrong_gate_is_refused_in_one_line(#[case] gates: &str, #[case] expected: &str) {
+    let options = parse(&[&format!("--feature-gates={gates}")]).unwrap();
+    let error = options.gates().unwrap_err().to_string();
+    assert!(error.starts_with("--feature-gates: ") && error.contains(expected), "{error}");
+    assert!(!error.contains('\n'), "{error}");
+}
+
+#[test]
+fn flags_become_settings() {
+    let arguments = ["--workers=2", "--max-in-flight-writes=5", "--request-deadline=2s", "--debounce=10ms"];
+    let settings = parse(&arguments).unwrap().settings().unwrap();
+    assert_eq!((settings.workers, settings.writes_in_flight), (2, 5));
+    assert_eq!(settings.request_deadline, Duration::from_secs(2));
+    assert_eq!(settings.debounce, Duration::from_millis(10));
+}

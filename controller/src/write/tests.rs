@@ -1,1 +1,244 @@
+use futures::FutureExt;
+use futures::future::join_all;
+use rstest::rstest;
+use serde_json::json;
+use vmpool_runtime::testing::{ManualClock, end, env, fence_for, unfenced};
 
+use super::*;
+use crate::testing::{Call, Fault, NAMESPACE, Server, Verb, refusal};
+
+const DEADLINE: Duration = Duration::from_secs(8);
+const MACHINES: &str = "/apis/virtualization.deckhouse.io/v1alpha2/namespaces/team-a/virtualmachines";
+
+struct World {
+    clock: ManualClock,
+    env: Env,
+    server: Server,
+    fence: Fence,
+}
+
+impl World {
+    fn new() -> Self {
+        let clock = ManualClock::new();
+        let env = env(&clock, 0);
+        Self { server: Server::new(&env), fence: unfenced(), env, clock }
+    }
+
+    fn writer(&self, in_flight: usize) -> Writer {
+        Writer::new(self.server.client(), self.env.clone(), self.fence.clone(), in_flight, DEADLINE)
+    }
+
+    async fn create(&self) -> Result<Value, WriteError> {
+        self.writer(1).create(MACHINES.to_owned(), &machine("web-1")).await
+    }
+
+    /// What the next create is answered.
+    async fn answered(&self, code: u16, reason: &str) -> WriteError {
+        let answer = refusal(StatusCode::from_u16(code).unwrap(), reason, "words of the server");
+        self.server.intercept(move |_| Fault::Refuse(answer.clone()));
+        self.create().await.unwrap_err()
+    }
+}
+
+fn machine(name: &str) -> Value {
+    json!({ "metadata": { "name": name, "namespace": NAMESPACE }, "spec": {} })
+}
+
+#[tokio::test]
+async fn a_create_brings_the_object_back() {
+    let world = World::new();
+    let created = world.create().await.unwrap();
+    assert!(created["metadata"]["uid"].is_string());
+    let log = world.server.take_log();
+    assert_eq!(log.len(), 1);
+    assert!(log[0].is(Verb::Create, "virtualmachines"));
+    assert_eq!(log[0].query, "&fieldManager=vmpool-controller");
+}
+
+#[rstest]
+#[case::exists(409, "AlreadyExists", (true, false, false))]
+#[case::a_quota_that_changed(409, "Conflict", (false, true, false))]
+#[case::gone(404, "NotFound", (false, false, true))]
+#[case::admission(403, "Forbidden", (false, false, false))]
+#[case::schema(422, "Invalid", (false, false, false))]
+#[tokio::test]
+async fn a_refusal_says_why(#[case] code: u16, #[case] reason: &str, #[case] expected: (bool, bool, bool)) {
+    let world = World::new();
+    let error = world.answered(code, reason).await;
+    assert!(matches!(error, WriteError::Refused { .. }), "{error:?}");
+    assert_eq!((error.is_already_exists(), error.is_conflict(), error.is_gone()), expected);
+    assert_eq!(error.to_string(), "words of the server");
+    assert_eq!(error.retry_after(), None);
+    assert_eq!(world.server.take_log().len(), 1, "nothing is retried here");
+}
+
+#[tokio::test]
+async fn a_server_that_is_busy_says_how_long() {
+    let world = World::new();
+    let (code, mut busy) = refusal(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", "too many");
+    busy["details"]["retryAfterSeconds"] = json!(7);
+    world.server.intercept(move |_| Fault::Refuse((code, busy.clone())));
+    let error = world.create().await.unwrap_err();
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+    assert_eq!(world.server.take_log().len(), 1, "nothing is retried here");
+}
+
+#[rstest]
+#[case::internal(500)]
+#[case::gateway(502)]
+#[case::unavailable(503)]
+#[case::gateway_timeout(504)]
+#[tokio::test]
+async fn an_error_inside_the_server_says_nothing_about_the_effect(#[case] code: u16) {
+    let world = World::new();
+    let error = world.answered(code, "InternalError").await;
+    assert!(matches!(error, WriteError::Lost(_)), "{error:?}");
+    assert!(error.to_string().contains("words of the server"), "{error}");
+    assert_eq!(world.server.take_log().len(), 1, "nothing is retried here");
+}
+
+#[tokio::test]
+async fn a_verb_that_the_server_does_not_have_has_no_effect() {
+    let error = World::new().answered(501, "NotImplemented").await;
+    assert!(matches!(error, WriteError::Refused { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_broken_connection_is_a_lost_answer() {
+    for committed in [true, false] {
+        let world = World::new();
+        world.server.intercept(move |_| if committed { Fault::AnswerLost } else { Fault::Unreachable });
+        let error = world.create().await.unwrap_err();
+        assert!(matches!(error, WriteError::Lost(_)), "{error:?}");
+        assert_eq!(world.server.get("virtualmachines", "web-1").is_some(), committed);
+        assert_eq!(world.server.take_log().len(), 1, "nothing is retried here");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_is_a_lost_one() {
+    let world = World::new();
+    let garbage = (StatusCode::CREATED, json!("what a proxy says"));
+    world.server.intercept(move |_| Fault::Refuse(garbage.clone()));
+    let path = MACHINES.to_owned();
+    let result: Result<std::collections::BTreeMap<String, Value>, _> =
+        world.writer(1).create(path, &machine("web-1")).await;
+    assert!(matches!(result, Err(WriteError::Lost(_))), "{result:?}");
+}
+
+#[tokio::test]
+async fn a_refusal_in_other_words_than_kubernetes_is_one_still() {
+    let world = World::new();
+    world.server.intercept(|_| Fault::Refuse((StatusCode::FORBIDDEN, json!("who are you?"))));
+    let error = world.create().await.unwrap_err();
+    assert!(matches!(&error, WriteError::Refused { status, .. } if status.code == 403), "{error:?}");
+    assert!(error.to_string().contains("who are you?"), "{error}");
+}
+
+#[tokio::test]
+async fn after_the_deadline_the_answer_counts_as_lost() {
+    let world = World::new();
+    world.server.intercept(|_| Fault::Slow(DEADLINE + Duration::from_millis(1)));
+    let creating = tokio::task::LocalSet::new();
+    let mut creating = creating.run_until(world.create()).boxed_local();
+    assert!(futures::poll!(&mut creating).is_pending());
+    let advancing = world.clock.advance(DEADLINE);
+    let (result, ()) = futures::join!(creating, advancing);
+    let error = result.unwrap_err();
+    assert!(matches!(error, WriteError::Lost(_)), "{error:?}");
+    assert!(world.server.get("virtualmachines", "web-1").is_some(), "and yet it was done");
+}
+
+#[tokio::test]
+async fn behind_a_closed_fence_nothing_is_sent() {
+    let world = World::new();
+    end(&world.fence);
+    assert!(matches!(world.create().await, Err(WriteError::Fenced)));
+    assert!(world.server.take_log().is_empty());
+}
+
+#[rstest]
+#[case::just_too_short(DEADLINE, false)]
+#[case::just_long_enough(DEADLINE + Duration::from_millis(1), true)]
+#[tokio::test]
+async fn a_write_starts_only_if_the_lease_outlives_its_deadline(#[case] validity: Duration, #[case] sent: bool) {
+    let mut world = World::new();
+    world.fence = fence_for(&world.env, validity);
+    assert_eq!(world.create().await.is_ok(), sent);
+}
+
+#[tokio::test]
+async fn the_lease_is_asked_after_the_wait_for_a_place() {
+    let world = World::new();
+    let fence = world.fence.clone();
+    world.server.intercept(move |_| {
+        end(&fence);
+        Fault::None
+    });
+    let writer = world.writer(1);
+    let (first, second) = (machine("web-1"), machine("web-2"));
+    let (first, second) = futures::join!(
+        writer.create::<Value>(MACHINES.to_owned(), &first),
+        writer.create::<Value>(MACHINES.to_owned(), &second),
+    );
+    assert!(first.is_ok());
+    assert!(matches!(second, Err(WriteError::Fenced)), "{second:?}");
+}
+
+#[tokio::test]
+async fn writes_in_flight_are_bounded() {
+    let world = World::new();
+    let writer = world.writer(3);
+    let machines: Vec<Value> = (0..12).map(|number| machine(&format!("web-{number}"))).collect();
+    let creates = machines.iter().map(|machine| writer.create::<Value>(MACHINES.to_owned(), machine));
+    assert!(join_all(creates).await.iter().all(Result::is_ok));
+    assert_eq!(world.server.most_in_flight(), 3);
+}
+
+#[tokio::test]
+async fn a_place_is_free_again_after_a_failure() {
+    let world = World::new();
+    world.server.intercept(|_| Fault::Unreachable);
+    let writer = world.writer(1);
+    for _ in 0..3 {
+        let result = writer.create::<Value>(MACHINES.to_owned(), &machine("web-1")).await;
+        assert!(matches!(result, Err(WriteError::Lost(_))));
+    }
+}
+
+#[tokio::test]
+async fn a_delete_names_the_uid_and_leaves_what_has_another() {
+    let world = World::new();
+    let created = world.create().await.unwrap();
+    let uid = created["metadata"]["uid"].as_str().unwrap();
+    let writer = world.writer(1);
+    let other = ObjectId::new("web-1", "another");
+    let error = writer.delete(MACHINES.to_owned(), &other).await.unwrap_err();
+    assert!(error.is_conflict());
+    assert!(world.server.get("virtualmachines", "web-1").is_some());
+    let same = ObjectId::new("web-1", uid);
+    writer.delete(MACHINES.to_owned(), &same).await.unwrap();
+    assert!(world.server.get("virtualmachines", "web-1").is_none());
+    assert!(writer.delete(MACHINES.to_owned(), &same).await.unwrap_err().is_gone());
+    let deletes: Vec<Call> =
+        world.server.take_log().into_iter().filter(|call| call.verb == Verb::Delete).collect();
+    assert_eq!(deletes.len(), 3);
+    assert_eq!(deletes[1].body["preconditions"], json!({ "uid": uid }));
+    assert_eq!(deletes[1].body["propagationPolicy"], "Background");
+}
+
+#[tokio::test]
+async fn a_patch_reaches_the_subresource_that_is_named() {
+    let world = World::new();
+    world.create().await.unwrap();
+    let writer = world.writer(1);
+    let patch = Patch::Merge(json!({ "spec": { "a": 1 }, "status": { "b": 2 } }));
+    let both = |object: &Value| (object["spec"]["a"].clone(), object["status"]["b"].clone());
+    let path = MACHINES.to_owned();
+    let object: Value = writer.patch(path.clone(), "web-1", None, &patch).await.unwrap();
+    assert_eq!(both(&object), (json!(1), Value::Null));
+    let object: Value = writer.patch(path, "web-1", Some("status"), &patch).await.unwrap();
+    assert_eq!(both(&object), (json!(1), json!(2)));
+    let log = world.server.take_log();
+    assert!(log[1..].iter().all(|call| call.query.contains("fieldManager=vmpool-controller")), "{log:?}");
+}
