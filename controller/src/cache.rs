@@ -12,7 +12,7 @@ use vmpool_engine::ledger::{self, Seen};
 use vmpool_engine::{Disk, Replica, Uid};
 
 /// How long a deletion that a watch showed is remembered: longer than any write may take to be answered.
-const REMEMBER_DELETIONS: Duration = Duration::from_secs(180);
+const REMEMBER_DELETIONS: Duration = Duration::from_mins(3);
 
 /// What an object can be found by, besides its name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -76,11 +76,14 @@ pub(crate) struct Cache<T> {
     inner: RwLock<Inner<T>>,
 }
 
+/// By namespace and name.
 type Objects<T> = HashMap<Arc<str>, HashMap<Arc<str>, Seen<T>>>;
+/// Namespaces and names of what has a key.
+type Index = HashMap<Key, BTreeSet<(Arc<str>, Arc<str>)>>;
 
 struct Inner<T> {
     objects: Objects<T>,
-    index: HashMap<Key, BTreeSet<(Arc<str>, Arc<str>)>>,
+    index: Index,
     deleted: HashMap<Uid, Duration>,
     deletions: VecDeque<(Duration, Uid)>,
     /// When the list began that the content rests on.
@@ -232,8 +235,6 @@ impl<T: Cached> Inner<T> {
         keys
     }
 }
-
-type Index = HashMap<Key, BTreeSet<(Arc<str>, Arc<str>)>>;
 
 fn unindex(index: &mut Index, key: &Key, namespace: &Arc<str>, name: &Arc<str>) {
     if let Some(places) = index.get_mut(key) {

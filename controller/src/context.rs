@@ -106,7 +106,7 @@ impl Default for Settings {
             request_deadline: Duration::from_secs(8),
             debounce: Duration::from_millis(100),
             status_interval: Duration::from_secs(1),
-            resync: Duration::from_secs(600),
+            resync: Duration::from_mins(10),
         }
     }
 }

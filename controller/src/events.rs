@@ -23,7 +23,7 @@ const LONGEST_NOTE: usize = 1000;
 /// Events that wait to be sent; more are dropped.
 const BACKLOG: usize = 1000;
 /// An event repeated within this time continues the series.
-const SERIES: Duration = Duration::from_secs(600);
+const SERIES: Duration = Duration::from_mins(10);
 
 /// Why something is told. The words are those of the documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -78,7 +78,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
                         self.changed.notify_one();
                         return key;
                     }
-                    Some((due, _)) => Some(due - now),
+                    Some((due, _)) => Some(due.saturating_sub(now)),
                     None => None,
                 }
             };

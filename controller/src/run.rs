@@ -15,7 +15,7 @@ use crate::options::{Options, OptionsError};
 use crate::platform::Dvp;
 
 /// A pass that takes this long is stuck: the longest honest one is some hundred writes.
-const STUCK: Duration = Duration::from_secs(300);
+const STUCK: Duration = Duration::from_mins(5);
 /// A replica that has not spoken to the API server for this long could not take over.
 const OUT_OF_TOUCH: Duration = Duration::from_secs(30);
 

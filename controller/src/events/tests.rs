@@ -38,7 +38,8 @@ fn the_rest_lists_the_names() {
 #[test]
 fn ten_of_each_reason_stand_alone() {
     let mut happenings = created(12);
-    happenings.extend((0..12).map(|n| happening(Reason::SuccessfulDelete, n, &format!("deleted machine web-{n}"))));
+    happenings
+        .extend((0..12).map(|n| happening(Reason::SuccessfulDelete, n, &format!("deleted machine web-{n}"))));
     let notes = condense(happenings);
     let of = |reason| notes.iter().filter(|(other, _)| *other == reason).count();
     assert_eq!((of(Reason::SuccessfulCreate), of(Reason::SuccessfulDelete)), (11, 11));
@@ -149,10 +150,7 @@ async fn what_repeats_becomes_a_series() {
     }
     let events = world.server.all("events");
     assert_eq!(events.len(), 1);
-    assert_eq!(
-        events[0]["series"],
-        json!({ "count": 3, "lastObservedTime": "2030-01-01T00:02:00.000000Z" })
-    );
+    assert_eq!(events[0]["series"], json!({ "count": 3, "lastObservedTime": "2030-01-01T00:02:00.000000Z" }));
     world.tell(Reason::FailedCreate, "no permission").await;
     assert_eq!(world.server.all("events").len(), 2);
 }
@@ -181,7 +179,9 @@ async fn a_series_whose_event_expired_begins_anew() {
 async fn an_event_that_cannot_be_stored_stops_nothing() {
     let world = World::new();
     let mut first = true;
-    world.server.intercept(move |_| if std::mem::take(&mut first) { Fault::Unreachable } else { Fault::None });
+    world
+        .server
+        .intercept(move |_| if std::mem::take(&mut first) { Fault::Unreachable } else { Fault::None });
     world.tell(Reason::FailedCreate, "one").await;
     world.tell(Reason::FailedCreate, "two").await;
     let events = world.server.all("events");

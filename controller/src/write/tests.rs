@@ -161,7 +161,10 @@ async fn behind_a_closed_fence_nothing_is_sent() {
 #[case::just_too_short(DEADLINE, false)]
 #[case::just_long_enough(DEADLINE + Duration::from_millis(1), true)]
 #[tokio::test]
-async fn a_write_starts_only_if_the_lease_outlives_its_deadline(#[case] validity: Duration, #[case] sent: bool) {
+async fn a_write_starts_only_if_the_lease_outlives_its_deadline(
+    #[case] validity: Duration,
+    #[case] sent: bool,
+) {
     let mut world = World::new();
     world.fence = fence_for(&world.env, validity);
     assert_eq!(world.create().await.is_ok(), sent);

@@ -101,7 +101,7 @@ fn a_leader_paused_amid_a_scale_up_adds_at_most_what_it_had_in_flight() {
         pool.scale_by_api(60).await?;
         pool.until(amid(60)).await?;
         first.pause()?;
-        pool.until_within(ready_replicas(60), Duration::from_secs(60)).await?;
+        pool.until_within(ready_replicas(60), Duration::from_mins(1)).await?;
         first.resume()?;
         pool.holds(members(60), Duration::from_secs(3)).await?;
         Ok::<_, anyhow::Error>(())

@@ -13,7 +13,7 @@ use vmpool_e2e::world::condition::ready_replicas;
 const MACHINES: u64 = 20;
 
 /// How long a settled pool is watched.
-const QUIET: Duration = Duration::from_secs(60);
+const QUIET: Duration = Duration::from_mins(1);
 
 /// Writes of the controller to one resource, as the audit log has them.
 fn writes_of_controller(

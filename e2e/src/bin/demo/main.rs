@@ -22,7 +22,7 @@ const NAMESPACE: &str = "demo";
 const POOL: &str = "quickstart";
 const MANIFEST: &str = "docs/examples/quickstart.yaml";
 /// How long a step may take on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 /// How often the table is looked at.
 const REFRESH: Duration = Duration::from_millis(100);
 
