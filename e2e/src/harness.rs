@@ -15,9 +15,6 @@ use crate::cluster::Cluster;
 use crate::error::{Error, Result, chain};
 use crate::installation::{Installation, cluster_options};
 
-/// The provider that this build can start.
-const EMBEDDED: &str = "embedded";
-
 /// A part of the shared cluster: started once, its failure told to everybody who asks.
 type Shared<T> = OnceCell<std::result::Result<Arc<T>, String>>;
 
@@ -53,7 +50,6 @@ pub fn block_on<F: Future>(test: F) -> F::Output {
 pub async fn cluster() -> Result<Arc<Cluster>> {
     let start = async || {
         tear_down_at_exit();
-        check_provider()?;
         Cluster::start(cluster_options("shared")).await
     };
     shared(&CLUSTER, start).await
@@ -70,14 +66,6 @@ pub async fn installation() -> Result<Arc<Installation>> {
 async fn shared<T>(cell: &Shared<T>, start: impl AsyncFnOnce() -> Result<T>) -> Result<Arc<T>> {
     let started = cell.get_or_init(async || start().await.map(Arc::new).map_err(|error| chain(&error))).await;
     started.clone().map_err(|reason| Error::SharedCluster { reason })
-}
-
-/// Whether `E2E_CLUSTER` asks for what we can start.
-fn check_provider() -> Result<()> {
-    match std::env::var("E2E_CLUSTER") {
-        Ok(name) if name != EMBEDDED => Err(Error::UnknownProvider { name }),
-        _ => Ok(()),
-    }
 }
 
 /// Logs of the harness, shown for failed tests or with `--nocapture`, chosen by `RUST_LOG`.

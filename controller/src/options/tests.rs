@@ -36,7 +36,7 @@ fn help_names_every_flag_with_its_variable_and_every_gate() {
         assert!(argument.get_help().is_some(), "--{flag} is not explained");
     }
     for gate in vmpool_feature_gates::KNOWN {
-        assert!(help.contains(gate.feature.name()), "{}", gate.feature.name());
+        assert!(help.contains(&format!("{}=true|false", gate.name)), "{}", gate.name);
     }
 }
 
@@ -45,9 +45,6 @@ fn help_is_made_for_people() {
     let error = parse(&["--help"]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DisplayHelp);
     let help = error.to_string();
-    for line in help.lines() {
-        assert!(!line.contains('`') || line.contains("``") || line.matches('`').count() % 2 == 0, "{line}");
-    }
     assert!(help.starts_with("Keeps pools of identical virtual machines"), "{help}");
 }
 

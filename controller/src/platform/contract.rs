@@ -1,1 +1,337 @@
-//! What every platform must keep, as functions that a test calls with samples of that platform.
+//! What every platform owes to the engine and the shell, as tests that run for any [`Platform`].
+//!
+//! A new platform begins by passing [`all`], with a pool of its own as the sample. The functions are ordinary ones, so
+//! that a platform which lives in another crate can call them from its tests:
+//!
+//! ```text
+//! #[test]
+//! fn the_contract_is_kept() {
+//!     contract::all::<Mine>(&sample_pool());
+//! }
+//! ```
+//!
+//! The sample is a pool as the API server stores it: with name, namespace, UID and generation, without a status, and
+//! with at least one disk template if the platform has disks.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::Resource;
+use serde_json::{Value, json};
+use vmpool_engine::model::{Activity, DiskDraft, Draft, Lifetime, Naming};
+use vmpool_engine::numbers::Block;
+use vmpool_engine::pacing::{Failure, FailureReason};
+use vmpool_engine::plan::{Observed, Taken};
+use vmpool_engine::{Memory, ObjectId, Pool, Replica, Status};
+
+use super::Platform;
+
+/// UID of the sample's machines.
+const MACHINE_UID: &str = "0b1f2a60-5f2f-4f1e-9c39-7d1c3f8e2b55";
+
+/// The whole suite.
+///
+/// # Panics
+/// If the platform breaks a rule.
+pub fn all<P: Platform>(pool: &Value) {
+    what_is_written_reads_back::<P>(pool);
+    a_written_machine_is_one_of_the_platforms_own::<P>(pool);
+    drafts_do_not_depend_on_each_other::<P>(pool);
+    lost_markers_are_complete_again_after_mark::<P>(pool);
+    nothing_of_ours_stays_after_unmark::<P>(pool);
+    disks_belong_to_their_member::<P>(pool);
+    a_repointed_machine_reads_back::<P>(pool);
+    a_recorded_block_reads_back::<P>(pool);
+    a_published_status_reads_back::<P>(pool);
+    the_revision_follows_nothing_but_the_template::<P>(pool);
+}
+
+/// A drafted machine reads back as a live member of the pool, at the drafted revision, with the drafted disks.
+///
+/// # Panics
+/// If it does not.
+pub fn what_is_written_reads_back<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    let draft = sample.draft("7", 7);
+    let replica = P::read_machine(&sample.machine(&draft));
+    assert_eq!(replica.id, ObjectId::new(&draft.name, MACHINE_UID), "name and UID");
+    assert_eq!(replica.owner.as_ref(), Some(&sample.facts.id.uid), "the pool owns it");
+    assert_eq!(replica.revision.as_ref(), Some(&draft.revision), "the revision is marked");
+    assert!(!replica.terminating, "nobody has deleted it");
+    assert_eq!(replica.activity, Activity::NotRunning, "nobody has started it");
+    assert!(!replica.restart_pending, "nothing has changed since");
+    assert_eq!(replica.created, created(), "its age is known");
+    assert_marked(&sample.facts, &replica);
+    let mut filled: Vec<(Arc<str>, Arc<str>)> = replica
+        .disks
+        .iter()
+        .filter_map(|disk| Some((disk.template.clone()?, disk.disk.clone())))
+        .collect();
+    let mut drafted: Vec<_> =
+        draft.disks.iter().map(|disk| (disk.template.clone(), disk.name.clone())).collect();
+    filled.sort();
+    drafted.sort();
+    assert_eq!(filled, drafted, "every template is filled once, by the drafted disk");
+}
+
+/// A drafted machine is an object of the platform's kind, in the pool's namespace.
+///
+/// # Panics
+/// If it is not.
+pub fn a_written_machine_is_one_of_the_platforms_own<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    let draft = sample.draft("7", 7);
+    let body = P::machine(&sample.pool, &draft);
+    assert_eq!(body["apiVersion"], *P::Machine::api_version(&()));
+    assert_eq!(body["kind"], *P::Machine::kind(&()));
+    assert_eq!(body["metadata"]["name"], *draft.name);
+    assert_eq!(body["metadata"]["namespace"], *sample.facts.namespace);
+    assert!(body["metadata"]["generateName"].is_null(), "names are chosen by the engine");
+    assert!(body["status"].is_null(), "the status is the platform's to write");
+    let owner = &body["metadata"]["ownerReferences"][0];
+    assert_eq!(owner["apiVersion"], *P::Pool::api_version(&()));
+    assert_eq!(owner["kind"], *P::Pool::kind(&()));
+    assert_eq!(owner["name"], *sample.facts.id.name);
+    assert_eq!(owner["controller"], true);
+    assert_eq!(owner["blockOwnerDeletion"], true, "foreground deletion waits for machines");
+}
+
+/// Two drafts of one pool differ in nothing that they could share by mistake.
+///
+/// # Panics
+/// If both refer to one disk, or the second differs when it is written after the first.
+pub fn drafts_do_not_depend_on_each_other<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    let (first, second) = (sample.draft("1", 1), sample.draft("2", 2));
+    let alone = P::machine(&sample.pool, &second);
+    let one = P::read_machine(&sample.machine(&first));
+    let other = P::read_machine(&sample.machine(&second));
+    assert_eq!(P::machine(&sample.pool, &second), alone, "writing has no memory");
+    for disk in one.disks.iter().filter(|disk| disk.template.is_some()) {
+        assert!(other.disks.iter().all(|other| other.disk != disk.disk), "{} is in both", disk.disk);
+    }
+}
+
+/// A member without any label is a marked one again once the patch of [`Platform::mark`] was applied.
+///
+/// # Panics
+/// If it is not.
+pub fn lost_markers_are_complete_again_after_mark<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    let mut body = sample.body(&sample.draft("7", 7));
+    body["metadata"]["labels"] = json!({ "role": "kept" });
+    let lost = P::read_machine(&decode(&body));
+    assert_eq!((lost.pool_uid_label, lost.pool_label), (None, None), "the markers are labels");
+    json_patch::merge(&mut body, &P::mark(&sample.pool));
+    assert_marked(&sample.facts, &P::read_machine(&decode(&body)));
+    assert_eq!(body["metadata"]["labels"]["role"], "kept", "labels of others stay");
+}
+
+/// A machine keeps nothing of ours after the patch of [`Platform::unmark`], and all that is others'.
+///
+/// # Panics
+/// If it does not.
+pub fn nothing_of_ours_stays_after_unmark<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    let mut body = sample.body(&sample.draft("7", 7));
+    body["metadata"]["labels"]["role"] = json!("kept");
+    body["metadata"]["annotations"]["note"] = json!("kept");
+    let before = body.clone();
+    json_patch::merge(&mut body, &P::unmark());
+    let released = P::read_machine(&decode(&body));
+    assert_eq!((released.pool_uid_label, released.pool_label, released.revision), (None, None, None));
+    assert!(released.disks.iter().all(|disk| disk.template.is_none()), "no disk fills a template of ours");
+    assert_eq!(body["metadata"]["labels"]["role"], "kept");
+    assert_eq!(body["metadata"]["annotations"]["note"], "kept");
+    assert_eq!(body["metadata"]["ownerReferences"], before["metadata"]["ownerReferences"]);
+    assert_eq!(body["spec"], before["spec"], "the machine itself goes on as it is");
+}
+
+/// A drafted disk is owned by its member, so that it leaves with it; a template that is gone drafts none.
+///
+/// # Panics
+/// If it does not.
+pub fn disks_belong_to_their_member<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    let draft = sample.draft("7", 7);
+    assert!(P::HAS_DISKS || draft.disks.is_empty(), "a platform without disk objects has no disk templates");
+    let member = ObjectId::new(&draft.name, MACHINE_UID);
+    for drafted in &draft.disks {
+        let mut body = P::disk(&sample.pool, &member, drafted).expect("the pool has the template");
+        assert_eq!(body["apiVersion"], *P::Disk::api_version(&()));
+        assert_eq!(body["kind"], *P::Disk::kind(&()));
+        assert_eq!(body["metadata"]["namespace"], *sample.facts.namespace);
+        assert_eq!(body["metadata"]["ownerReferences"][0]["kind"], *P::Machine::kind(&()));
+        body["metadata"]["uid"] = json!("uid of the disk");
+        let disk = P::read_disk(&decode(&body));
+        assert_eq!(disk.id, ObjectId::new(&drafted.name, "uid of the disk"));
+        assert_eq!(disk.owner.as_ref(), Some(&member));
+        assert_eq!(disk.pool_uid_label.as_ref(), Some(&sample.facts.id.uid));
+        assert!(!disk.terminating);
+    }
+    let gone = DiskDraft { name: "any".into(), template: "a-template-that-no-pool-has".into() };
+    assert_eq!(P::disk(&sample.pool, &member, &gone), None);
+}
+
+/// After the patch of [`Platform::repoint`] a machine refers to the other disk in the same place, and to nothing else
+/// anew; the patch fails on a machine that changed meanwhile.
+///
+/// # Panics
+/// If it does not.
+pub fn a_repointed_machine_reads_back<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    let body = sample.body(&sample.draft("7", 7));
+    let machine: P::Machine = decode(&body);
+    let before = P::read_machine(&machine);
+    for (index, device) in before.disks.iter().enumerate() {
+        let Some(template) = device.template.clone() else { continue };
+        let to = DiskDraft { name: format!("{}-2", device.disk).into(), template };
+        let patch = P::repoint(&machine, device.position, &device.disk, &to);
+        let patch: json_patch::Patch = serde_json::from_value(patch).expect("it is a JSON patch");
+        let mut patched = body.clone();
+        json_patch::patch(&mut patched, &patch).expect("it fits the machine that it was made for");
+        let mut expected = before.clone();
+        expected.disks[index].disk = to.name;
+        assert_eq!(P::read_machine(&decode(&patched)), expected);
+        assert!(json_patch::patch(&mut patched, &patch).is_err(), "it must not fit a machine that changed");
+        let mut another = body.clone();
+        another["metadata"]["uid"] = json!("another machine of this name");
+        assert!(json_patch::patch(&mut another, &patch).is_err(), "it must not fit another machine");
+    }
+}
+
+/// A block of machine numbers that was recorded on the pool is the pool's open block. Ordinal names need none.
+///
+/// # Panics
+/// If it is not.
+pub fn a_recorded_block_reads_back<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    if sample.facts.naming == Naming::Ordinal {
+        return;
+    }
+    assert_eq!(sample.facts.block, None, "the sample is a new pool");
+    let mut body = pool.clone();
+    for block in [Block { first: 0, end: 64 }, Block { first: 64, end: 1000 }] {
+        json_patch::merge(&mut body, &P::record(block));
+        assert_eq!(P::read_pool(&decode(&body)).block, Some(block));
+        assert_eq!(body["spec"], pool["spec"]);
+    }
+}
+
+/// A published status reads back as it was published, so that it is written only when it differs.
+///
+/// # Panics
+/// If it does not.
+pub fn a_published_status_reads_back<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    let failure = Failure { reason: FailureReason::FailedCreate, message: "exceeded quota".to_owned() };
+    for failure in [None, Some(&failure)] {
+        let status = sample.status(failure);
+        let mut body = pool.clone();
+        body["status"] = P::status(&sample.pool, &status);
+        let published = P::read_pool(&decode(&body)).published;
+        assert_eq!(published.summary.as_ref(), Some(&status.summary), "in {}", body["status"]);
+        assert_eq!(published.conditions, status.conditions, "in {}", body["status"]);
+    }
+    assert_eq!(sample.facts.published.summary, None, "a pool without a status has published nothing");
+}
+
+/// The revision says which template a machine was made from; whatever else happens to the pool does not change it.
+///
+/// # Panics
+/// If it does.
+pub fn the_revision_follows_nothing_but_the_template<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    let mut other = pool.clone();
+    other["spec"]["replicas"] = json!(17);
+    other["metadata"]["generation"] = json!(99);
+    other["metadata"]["uid"] = json!("another pool");
+    other["metadata"]["labels"]["edited"] = json!("yes");
+    other["status"] = P::status(&sample.pool, &sample.status(None));
+    let facts = P::read_pool(&decode(&other));
+    assert_eq!(facts.revision, sample.facts.revision);
+    assert_eq!((facts.desired, facts.generation), (17, 99));
+}
+
+/// The sample pool, read.
+struct Sample<P: Platform> {
+    pool: P::Pool,
+    facts: Pool,
+}
+
+impl<P: Platform> Sample<P> {
+    fn new(pool: &Value) -> Self {
+        let pool: P::Pool = decode(pool);
+        let facts = P::read_pool(&pool);
+        assert!(facts.flaws.is_empty(), "the sample must be a good pool: {:?}", facts.flaws);
+        assert!(!facts.id.uid.as_str().is_empty() && !facts.namespace.is_empty(), "the sample must be a stored one");
+        Self { pool, facts }
+    }
+
+    fn draft(&self, suffix: &str, number: u64) -> Draft {
+        let name: Arc<str> = format!("{}-{suffix}", self.facts.id.name).into();
+        let own = self.facts.disks.iter().filter(|template| template.lifetime == Lifetime::Machine);
+        let disks = own
+            .map(|template| DiskDraft {
+                name: format!("{name}-{}", template.name).into(),
+                template: template.name.clone(),
+            })
+            .collect();
+        Draft { name, number, revision: self.facts.revision.clone(), disks }
+    }
+
+    /// A drafted machine as the API server stores it.
+    fn body(&self, draft: &Draft) -> Value {
+        let mut body = P::machine(&self.pool, draft);
+        body["metadata"]["uid"] = json!(MACHINE_UID);
+        body["metadata"]["resourceVersion"] = json!("1");
+        body["metadata"]["creationTimestamp"] = json!(created().to_string());
+        body
+    }
+
+    fn machine(&self, draft: &Draft) -> P::Machine {
+        decode(&self.body(draft))
+    }
+
+    /// What the engine would publish while the pool has no machine yet.
+    fn status(&self, failure: Option<&Failure>) -> Status {
+        let memory = Memory::default();
+        let observed = Observed {
+            now: created(),
+            uptime: std::time::Duration::ZERO,
+            pool: &self.facts,
+            machines: Vec::new(),
+            disks: [].into(),
+            unanswered: Vec::new(),
+            memory: &memory,
+            taken: &Nothing,
+        };
+        vmpool_engine::status(&observed, failure)
+    }
+}
+
+/// No name is in use.
+struct Nothing;
+
+impl Taken for Nothing {
+    fn machine(&self, _: &str) -> bool {
+        false
+    }
+    fn disk(&self, _: &str) -> bool {
+        false
+    }
+}
+
+fn assert_marked(pool: &Pool, machine: &Replica) {
+    assert_eq!(machine.pool_uid_label.as_ref(), Some(&pool.id.uid), "the label with the pool's UID");
+    assert_eq!(machine.pool_label.as_ref(), Some(&pool.id.name), "the label with the pool's name");
+}
+
+fn decode<K: serde::de::DeserializeOwned>(body: &Value) -> K {
+    serde_json::from_value(body.clone()).expect("the platform reads what it writes")
+}
+
+/// Whole seconds, as the API server keeps it.
+fn created() -> Timestamp {
+    Timestamp::constant(1_893_456_000, 0)
+}

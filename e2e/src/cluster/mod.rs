@@ -92,9 +92,11 @@ impl Cluster {
     /// Starts a control plane and waits until it is ready to be used, typically 3 to 4 seconds.
     ///
     /// # Errors
+    /// [`Error::UnknownProvider`] if `E2E_CLUSTER` asks for another kind of cluster,
     /// [`Error::MissingTool`] if the programs were not built, [`Error::Exited`] and [`Error::NotInTime`] with the
     /// end of the log of the part that failed, and whatever the manifests meet.
     pub async fn start(options: Options) -> Result<Self> {
+        check_provider()?;
         let tools = Tools::find()?;
         for attempt in 1.. {
             match Self::start_once(&options, &tools).await {
@@ -266,5 +268,15 @@ impl std::fmt::Debug for Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.tear_down();
+    }
+}
+
+/// Whether `E2E_CLUSTER` asks for what we can start.
+fn check_provider() -> Result<()> {
+    /// The provider that this build can start.
+    const EMBEDDED: &str = "embedded";
+    match std::env::var("E2E_CLUSTER") {
+        Ok(name) if name != EMBEDDED => Err(Error::UnknownProvider { name }),
+        _ => Ok(()),
     }
 }
