@@ -14,7 +14,9 @@ use crate::context::Settings;
 /// Run two replicas: one leads, the other takes over when the lease ends. Every flag can be set by the environment
 /// variable named beside it.
 #[derive(Debug, Parser)]
-#[command(name = "vmpool-controller", version, after_long_help = vmpool_feature_gates::help_text())]
+// The last of several equal flags counts, so that what a chart's user appends wins.
+#[command(name = "vmpool-controller", version, args_override_self = true)]
+#[command(after_long_help = vmpool_feature_gates::help_text())]
 pub struct Options {
     /// Switch features on or off, for example VirtualMachinePool=true. The gates are listed below.
     #[arg(long, env = "VMPOOL_FEATURE_GATES", default_value = "", value_name = "GATE=BOOL,...")]

@@ -17,6 +17,8 @@ use crate::report::report;
 const AFTER_FAILED_READ: Duration = Duration::from_secs(1);
 /// When to come back after the world turned out to be another one: time for the watch to show it.
 const AFTER_SURPRISE: Duration = Duration::from_millis(50);
+/// When to come back after the lease was too short for a write: it is renewed, or this leader is over.
+const AFTER_FENCE: Duration = Duration::from_secs(1);
 
 /// One pass over the pool with this UID. Level-triggered: it starts from the world as it is and never asks why it was
 /// woken.
@@ -80,7 +82,8 @@ async fn pass<P: Platform>(
         snapshot = Snapshot::take(context, &pool.facts, &mut state.memory);
     }
     state.memory.keep_wanted(wants);
-    let surprised = applied.outdated.then_some(AFTER_SURPRISE);
+    let surprised =
+        if applied.fenced { Some(AFTER_FENCE) } else { applied.outdated.then_some(AFTER_SURPRISE) };
 
     let status = {
         let names = Names { context, namespace: &pool.facts.namespace };

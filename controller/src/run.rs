@@ -124,3 +124,6 @@ async fn serve(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

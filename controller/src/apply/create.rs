@@ -22,8 +22,10 @@ pub(super) struct Unit {
 enum Machine {
     /// It exists and is ours.
     Exists(Seen<Replica>),
-    /// Somebody else has the name, or had it and is just leaving.
+    /// Somebody else has the name.
     NameTaken,
+    /// Somebody had the name a moment ago.
+    NameFreed,
     /// It may exist.
     Unknown(WriteError),
     /// It does not exist.
@@ -64,7 +66,7 @@ async fn machine<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, draft: 
                         Machine::NameTaken
                     }
                 }
-                Ok(None) => Machine::NameTaken,
+                Ok(None) => Machine::NameFreed,
                 Err(error) => Machine::Unknown(WriteError::Lost(error.to_string())),
             }
         }
@@ -120,6 +122,8 @@ impl Unit {
                 memory.machines.refused(&draft.name);
                 return Step::outdated();
             }
+            // Whoever had the name says nothing about an earlier attempt, which may still happen.
+            Machine::NameFreed => return Step::outdated(),
             Machine::Unknown(error) => {
                 memory.machines.unanswered(&draft.name, draft.number, uptime);
                 return Step::failed(machine_failure(&draft, &error), error);

@@ -146,7 +146,7 @@ async fn what_repeats_becomes_a_series() {
     let world = World::new();
     for _ in 0..3 {
         world.tell(Reason::FailedCreate, "exceeded quota").await;
-        world.clock.advance(Duration::from_secs(60)).await;
+        world.clock.advance(Duration::from_mins(1)).await;
     }
     let events = world.server.all("events");
     assert_eq!(events.len(), 1);

@@ -62,11 +62,8 @@ pub fn what_is_written_reads_back<P: Platform>(pool: &Value) {
     assert!(!replica.restart_pending, "nothing has changed since");
     assert_eq!(replica.created, created(), "its age is known");
     assert_marked(&sample.facts, &replica);
-    let mut filled: Vec<(Arc<str>, Arc<str>)> = replica
-        .disks
-        .iter()
-        .filter_map(|disk| Some((disk.template.clone()?, disk.disk.clone())))
-        .collect();
+    let mut filled: Vec<(Arc<str>, Arc<str>)> =
+        replica.disks.iter().filter_map(|disk| Some((disk.template.clone()?, disk.disk.clone()))).collect();
     let mut drafted: Vec<_> =
         draft.disks.iter().map(|disk| (disk.template.clone(), disk.name.clone())).collect();
     filled.sort();
@@ -264,7 +261,10 @@ impl<P: Platform> Sample<P> {
         let pool: P::Pool = decode(pool);
         let facts = P::read_pool(&pool);
         assert!(facts.flaws.is_empty(), "the sample must be a good pool: {:?}", facts.flaws);
-        assert!(!facts.id.uid.as_str().is_empty() && !facts.namespace.is_empty(), "the sample must be a stored one");
+        assert!(
+            !facts.id.uid.as_str().is_empty() && !facts.namespace.is_empty(),
+            "the sample must be a stored one"
+        );
         Self { pool, facts }
     }
 

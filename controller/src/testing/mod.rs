@@ -11,5 +11,4 @@ mod world;
 
 pub(crate) use requests::{Call, Verb};
 pub(crate) use server::{Fault, Server, refusal};
-pub(crate) use store::Key;
 pub(crate) use world::{NAMESPACE, World, machine_names, pool};

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::requests::{Call, Verb};
 
 /// Resource, namespace and name of an object.
-pub(crate) type Key = (String, String, String);
+pub(super) type Key = (String, String, String);
 
 /// What an answer consists of.
 pub(super) type Answer = (StatusCode, Value);

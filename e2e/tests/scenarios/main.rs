@@ -6,6 +6,7 @@ mod control_plane;
 mod deletion;
 mod failures;
 mod foreigners;
+mod gates;
 mod members;
 mod refusals;
 mod requests;

@@ -1,0 +1,197 @@
+//! Somebody else acts at the same time: on the pool, on its members, on names that it wants.
+
+use serde_json::{Value, json};
+use vmpool_engine::numbers::Namer;
+
+use super::{assert_units_are_complete, count};
+use crate::testing::{Fault, NAMESPACE, Verb, World, machine_names, pool};
+
+#[tokio::test]
+async fn before_it_creates_it_asks_for_the_count_that_is_wanted_now() {
+    let world = World::with_pool(3).await;
+    // Somebody lowers the count and removes a machine; the cache shows only the second.
+    world.server.hold("virtualmachinepools");
+    world.scale(2);
+    world.server.delete("virtualmachines", &machine_names(&world.machines())[0]);
+    world.calm().await;
+    assert_eq!(world.machines().len(), 2);
+    let writes = world.take_writes();
+    assert_eq!(count(&writes, Verb::Create, "virtualmachines"), 0, "{writes:?}");
+    assert_eq!(count(&writes, Verb::Delete, "virtualmachines"), 0, "{writes:?}");
+}
+
+#[tokio::test]
+async fn before_it_deletes_it_asks_for_the_count_that_is_wanted_now() {
+    let world = World::with_pool(3).await;
+    // The count goes down and up again, and the watch shows the first half when it is over.
+    world.server.hold("virtualmachinepools");
+    world.scale(1);
+    world.server.release();
+    world.server.hold("virtualmachinepools");
+    world.scale(3);
+    world.calm().await;
+    assert_eq!(count(&world.take_writes(), Verb::Delete, "virtualmachines"), 0);
+    assert_eq!(world.machines().len(), 3);
+}
+
+#[tokio::test]
+async fn a_pool_of_the_same_name_that_came_after_is_another_pool() {
+    let world = World::with_pool(2).await;
+    let old = world.machines();
+    world.server.hold("virtualmachinepools");
+    world.server.delete("virtualmachinepools", "web");
+    world.server.create("virtualmachinepools", pool("web", 1));
+    world.server.delete("virtualmachines", &machine_names(&old)[0]);
+    world.calm().await;
+    assert_eq!(world.machines().len(), 1, "no machine is created for a pool that is gone");
+    world.server.release();
+    world.server.collect_garbage();
+    world.calm().await;
+    let new = world.machines();
+    assert_eq!(new.len(), 1);
+    assert!(!machine_names(&old).contains(&machine_names(&new)[0]));
+    assert_units_are_complete(&world);
+}
+
+#[tokio::test]
+async fn a_foreign_disk_under_the_name_of_a_members_disk_is_left_alone() {
+    let mut world = World::new();
+    let written = world.server.create("virtualmachinepools", pool("web", 1));
+    let uid = written["metadata"]["uid"].as_str().unwrap();
+    let machine = Namer::new(&"web".into(), &uid.into()).name(0);
+    // It comes so late that the choice of the name does not see it.
+    let foreign = format!("{machine}-root");
+    let body = json!({ "metadata": { "name": foreign, "namespace": NAMESPACE }, "spec": { "mine": true } });
+    let (server, mut waits) = (world.server.clone(), true);
+    world.server.hold("virtualdisks");
+    world.server.intercept(move |call| {
+        if call.is(Verb::Create, "virtualmachines") && std::mem::take(&mut waits) {
+            let (server, body) = (server.clone(), body.clone());
+            return Fault::After(Box::new(move || drop(server.create("virtualdisks", body))));
+        }
+        Fault::None
+    });
+    world.lead();
+    world.calm().await;
+    let before = world.server.get("virtualdisks", &foreign).unwrap();
+    world.server.release();
+    world.calm().await;
+
+    let devices = &world.server.get("virtualmachines", &machine).unwrap()["spec"]["blockDeviceRefs"];
+    assert_eq!(*devices, json!([{ "kind": "VirtualDisk", "name": format!("{foreign}-2") }]));
+    let map = &world.machines()[0]["metadata"]["annotations"]["vmpool.virtualization.deckhouse.io/disks"];
+    assert_eq!(map.as_str().unwrap(), json!({ "root": format!("{foreign}-2") }).to_string());
+    assert_eq!(world.server.get("virtualdisks", &foreign).unwrap(), before);
+    let own = world.server.get("virtualdisks", &format!("{foreign}-2")).unwrap();
+    assert_eq!(own["metadata"]["ownerReferences"][0]["name"], *machine);
+    assert_eq!(world.machines().len(), 1);
+    assert_eq!(world.condition("ReplicaFailure"), None);
+}
+
+#[tokio::test]
+async fn a_foreign_machine_that_has_the_next_name_is_left_alone() {
+    let mut world = World::new();
+    let written = world.server.create("virtualmachinepools", pool("web", 1));
+    let uid = written["metadata"]["uid"].as_str().unwrap();
+    let name = Namer::new(&"web".into(), &uid.into()).name(0);
+    world.server.hold("virtualmachines");
+    let server = world.server.clone();
+    let body = json!({ "metadata": { "name": name, "namespace": NAMESPACE }, "spec": {} });
+    let mut first = true;
+    let foreign_name = name.clone();
+    world.server.intercept(move |call| {
+        if call.is(Verb::Create, "virtualmachines") && std::mem::take(&mut first) {
+            assert_eq!(call.name, foreign_name);
+            let (server, body) = (server.clone(), body.clone());
+            return Fault::After(Box::new(move || drop(server.create("virtualmachines", body))));
+        }
+        Fault::None
+    });
+    world.lead();
+    world.calm().await;
+    world.server.release();
+    world.calm().await;
+    let members: Vec<Value> = world
+        .machines()
+        .into_iter()
+        .filter(|machine| !machine["metadata"]["ownerReferences"].is_null())
+        .collect();
+    assert_eq!(members.len(), 1);
+    assert_ne!(members[0]["metadata"]["name"], *name);
+    assert_eq!(world.machines().len(), 2);
+    assert_eq!(world.status()["replicas"], 1);
+}
+
+#[tokio::test]
+async fn a_member_that_lost_its_labels_gets_them_back() {
+    let world = World::with_pool(2).await;
+    let name = machine_names(&world.machines()).remove(0);
+    let before = world.server.get("virtualmachines", &name).unwrap();
+    world.server.edit("virtualmachines", &name, |machine| {
+        let labels = machine["metadata"]["labels"].as_object_mut().unwrap();
+        labels.retain(|key, _| key.ends_with("template-hash"));
+    });
+    world.calm().await;
+    let after = world.server.get("virtualmachines", &name).unwrap();
+    assert_eq!(after["metadata"]["labels"], before["metadata"]["labels"]);
+    assert_eq!(world.machines().len(), 2);
+    assert_eq!(count(&world.take_writes(), Verb::MergePatch, "virtualmachines"), 1);
+}
+
+#[tokio::test]
+async fn a_member_that_lost_its_owner_is_released_and_replaced() {
+    let world = World::with_pool(2).await;
+    let name = machine_names(&world.machines()).remove(0);
+    world.server.edit("virtualmachines", &name, |machine| {
+        machine["metadata"]["ownerReferences"] = json!([]);
+        machine["metadata"]["labels"]["role"] = json!("kept");
+    });
+    world.calm().await;
+    let released = world.server.get("virtualmachines", &name).unwrap();
+    assert_eq!(released["metadata"]["labels"], json!({ "role": "kept" }));
+    assert_eq!(world.machines().len(), 3);
+    assert_eq!(world.status()["replicas"], 2);
+}
+
+#[tokio::test]
+async fn a_missing_disk_of_a_member_is_created_again() {
+    let world = World::with_pool(2).await;
+    let disk = machine_names(&world.disks()).remove(0);
+    world.server.delete("virtualdisks", &disk);
+    world.calm().await;
+    assert_units_are_complete(&world);
+    assert_eq!(count(&world.take_writes(), Verb::Create, "virtualdisks"), 1);
+    assert!(world.server.all("events").iter().any(|event| event["reason"] == "DiskCreated"));
+}
+
+#[tokio::test]
+async fn a_pool_that_is_being_deleted_is_not_touched() {
+    let world = World::with_pool(2).await;
+    world.server.edit("virtualmachinepools", "web", |pool| {
+        pool["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
+    });
+    world.server.delete("virtualmachinepools", "web");
+    for name in machine_names(&world.machines()) {
+        world.server.delete("virtualmachines", &name);
+    }
+    world.calm().await;
+    let writes = world.take_writes();
+    assert!(writes.is_empty(), "{writes:?}");
+    assert!(world.machines().is_empty());
+}
+
+#[tokio::test]
+async fn somebody_elses_condition_stays_in_the_status() {
+    let world = World::with_pool(1).await;
+    let foreign = json!({
+        "type": "BackedUp", "status": "True", "reason": "Nightly", "message": "",
+        "lastTransitionTime": "2026-01-02T03:04:05Z",
+    });
+    world.server.edit("virtualmachinepools", "web", |pool| {
+        pool["status"]["conditions"].as_array_mut().unwrap().push(foreign.clone());
+    });
+    world.scale(2);
+    world.calm().await;
+    assert_eq!(world.condition("BackedUp"), Some(foreign));
+    assert_eq!(world.status()["replicas"], 2);
+}

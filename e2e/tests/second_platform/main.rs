@@ -1,0 +1,131 @@
+//! The platform seam holds: engine and shell run a stack of another shape, unchanged.
+
+mod platform;
+mod world;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use rstest::rstest;
+use serde_json::{Value, json};
+use vmpool_controller::platform::{Platform, contract};
+use vmpool_engine::model::{Draft, Removal};
+
+use crate::platform::{Toy, ToyPool};
+use crate::world::World;
+
+fn pool(name: &str, replicas: usize) -> Value {
+    json!({
+        "apiVersion": "toy.vmpool.dev/v1",
+        "kind": "ToyPool",
+        "metadata": { "name": name },
+        "spec": {
+            "replicas": replicas,
+            "scaleInStrategy": { "proactive": { "sortPolicy": "DescendingOrder" } },
+            "template": {
+                "metadata": { "labels": { "farm": "render" } },
+                "spec": {
+                    "runStrategy": "Always",
+                    "dataVolumeTemplates": [{ "metadata": { "name": "scratch" }, "spec": { "size": "20Gi" } }],
+                    "volumes": [
+                        { "name": "data", "dataVolume": { "name": "scratch" } },
+                        { "name": "shared", "dataVolume": { "name": "library" } },
+                    ],
+                },
+            },
+        },
+    })
+}
+
+/// The pool as the API server stores it.
+fn stored() -> Value {
+    let mut pool = pool("p", 3);
+    pool["metadata"] = json!({ "name": "p", "namespace": "default", "uid": "9b1c", "generation": 1 });
+    pool
+}
+
+#[test]
+fn the_contract_is_kept() {
+    contract::all::<Toy>(&stored());
+}
+
+#[test]
+fn the_disks_inside_a_machine_bear_its_number() {
+    let pool: ToyPool = serde_json::from_value(stored()).unwrap();
+    let draft = Draft { name: "p-2".into(), number: 2, revision: "r".into(), disks: Vec::new() };
+    let spec = &Toy::machine(&pool, &draft)["spec"];
+    assert_eq!(spec["dataVolumeTemplates"][0]["metadata"]["name"], "scratch-2");
+    assert_eq!(spec["volumes"][0], json!({ "name": "data", "dataVolume": { "name": "scratch-2" } }));
+    assert_eq!(spec["volumes"][1]["dataVolume"]["name"], "library", "it is no template of the pool");
+}
+
+#[rstest]
+#[case::the_default(json!({}), Removal::HighestOrdinalFirst)]
+#[case::descending(json!({ "proactive": { "sortPolicy": "DescendingOrder" } }), Removal::HighestOrdinalFirst)]
+#[case::ascending(json!({ "proactive": { "sortPolicy": "AscendingOrder" } }), Removal::LowestOrdinalFirst)]
+#[case::newest(json!({ "proactive": { "sortPolicy": "Newest" } }), Removal::NewestFirst)]
+#[case::oldest(json!({ "proactive": { "sortPolicy": "Oldest" } }), Removal::OldestFirst)]
+#[case::unmanaged(json!({ "unmanaged": {} }), Removal::Explicit)]
+#[case::unknown(json!({ "proactive": { "sortPolicy": "Fancy" } }), Removal::Explicit)]
+fn the_strategy_decides_who_leaves(#[case] strategy: Value, #[case] removal: Removal) {
+    let mut pool = stored();
+    pool["spec"]["scaleInStrategy"] = strategy;
+    assert_eq!(Toy::read_pool(&serde_json::from_value(pool).unwrap()).removal, removal);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_of_numbered_machines_lives_its_whole_life() -> Result<()> {
+    let world = World::start().await?;
+
+    // Given a pool of three, numbered from zero,
+    world.create_pool(&pool("p", 3)).await?;
+    world.until_machines(&["p-0", "p-1", "p-2"]).await?;
+    world.until_settled("p", 3).await?;
+    let machine = world.machine("p-2").await?;
+    assert_eq!(machine.data["spec"]["volumes"][0]["dataVolume"]["name"], "scratch-2");
+    let status = world.status("p").await?;
+    assert_eq!(
+        (&status["revision"]["current"], &status["revision"]["awaitingRestart"]),
+        (&json!(3), &json!(0))
+    );
+    assert!(status["conditions"].as_array().is_some_and(|conditions| {
+        conditions.iter().any(|condition| condition["type"] == "Available" && condition["status"] == "True")
+    }));
+
+    // each of which cost one write,
+    assert_eq!(world.asked("create")?, 3);
+
+    // when nothing happens, then nothing is asked or written.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let requests = world.requests_during(Duration::from_secs(5)).await?;
+    assert_eq!(requests, Vec::<String>::new(), "a settled pool costs no request");
+
+    // When somebody deletes one, then it comes back under its own number.
+    let before = world.machine("p-1").await?.metadata.uid;
+    world.delete_machine("p-1").await?;
+    world.until_machines(&["p-0", "p-1", "p-2"]).await?;
+    assert_ne!(world.machine("p-1").await?.metadata.uid, before);
+    world.until_settled("p", 3).await?;
+
+    // When a number is somebody else's, then it is skipped,
+    world.create_machine("p-3").await?;
+    world.scale("p", 4).await?;
+    world.until_machines(&["p-0", "p-1", "p-2", "p-3", "p-4"]).await?;
+    world.until_settled("p", 4).await?;
+
+    // and scaling in goes from the greatest number, past the stranger,
+    world.scale("p", 2).await?;
+    world.until_machines(&["p-0", "p-1", "p-3"]).await?;
+    world.until_settled("p", 2).await?;
+
+    // or from the smallest, as the pool says.
+    let ascending = json!({ "spec": { "replicas": 1, "scaleInStrategy": { "proactive": { "sortPolicy": "AscendingOrder" } } } });
+    world.patch_pool("p", ascending).await?;
+    world.until_machines(&["p-1", "p-3"]).await?;
+    world.until_settled("p", 1).await?;
+
+    // A pool deleted leaves nothing but what was never its own.
+    world.delete_pool("p").await?;
+    world.until_machines(&["p-3"]).await?;
+    world.end().await
+}

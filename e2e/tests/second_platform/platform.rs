@@ -1,0 +1,333 @@
+//! A second virtualization stack, in the shape of KubeVirt: machines are numbered from 0, say by a condition that they
+//! are ready, and contain the templates of their disks, so that no disk is an object of its own here.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use vmpool_controller::platform::{Platform, controller_of, slim_metadata};
+use vmpool_engine::condition::{Condition, OWN};
+use vmpool_engine::model::{Activity, DiskDraft, Draft, Naming, ObjectId, Published, Removal, Uid};
+use vmpool_engine::numbers::Block;
+use vmpool_engine::revision::RevisionId;
+use vmpool_engine::status::Summary;
+use vmpool_engine::{Disk, Pool, Replica, Status};
+
+const API_VERSION: &str = "toy.vmpool.dev/v1";
+const POOL_UID: &str = "toy.vmpool.dev/pool-uid";
+const POOL: &str = "toy.vmpool.dev/pool";
+const REVISION: &str = "toy.vmpool.dev/pool-revision";
+
+/// The second platform.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Toy;
+
+/// A pool, as far as it is read.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ToyPool {
+    #[serde(deserialize_with = "slim_metadata")]
+    metadata: ObjectMeta,
+    spec: PoolSpec,
+    #[serde(default)]
+    status: PoolStatus,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PoolSpec {
+    replicas: Option<usize>,
+    #[serde(default)]
+    scale_in_strategy: ScaleIn,
+    #[serde(default)]
+    template: Value,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ScaleIn {
+    unmanaged: Option<Value>,
+    proactive: Proactive,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Proactive {
+    sort_policy: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PoolStatus {
+    replicas: Option<usize>,
+    ready_replicas: Option<usize>,
+    label_selector: Option<String>,
+    revision: Option<PoolRevision>,
+    conditions: Vec<PoolCondition>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PoolRevision {
+    name: String,
+    generation: i64,
+    current: usize,
+    awaiting_restart: usize,
+}
+
+/// A condition of this stack: nothing but type and status is required, and no generation belongs to it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PoolCondition {
+    r#type: String,
+    status: String,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    message: String,
+    last_transition_time: Option<Timestamp>,
+}
+
+/// A machine, as far as it is read.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct ToyMachine {
+    #[serde(deserialize_with = "slim_metadata")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    status: MachineStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct MachineStatus {
+    conditions: Vec<MachineCondition>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct MachineCondition {
+    r#type: String,
+    status: String,
+}
+
+vmpool_controller::stored!(ToyPool, "toy.vmpool.dev", "v1", "ToyPool", "toypools");
+vmpool_controller::stored!(ToyMachine, "toy.vmpool.dev", "v1", "ToyMachine", "toymachines");
+
+impl Platform for Toy {
+    const NAME: &'static str = "toy";
+    const HAS_DISKS: bool = false;
+
+    type Pool = ToyPool;
+    type Machine = ToyMachine;
+    /// Never asked for.
+    type Disk = ToyMachine;
+
+    fn read_pool(pool: &ToyPool) -> Pool {
+        let mut flaws = Vec::new();
+        let strategy = &pool.spec.scale_in_strategy;
+        let removal = match strategy.proactive.sort_policy.as_deref() {
+            _ if strategy.unmanaged.is_some() => Removal::Explicit,
+            None | Some("DescendingOrder") => Removal::HighestOrdinalFirst,
+            Some("AscendingOrder") => Removal::LowestOrdinalFirst,
+            Some("Newest") => Removal::NewestFirst,
+            Some("Oldest") => Removal::OldestFirst,
+            Some(other) => {
+                flaws.push(format!("sortPolicy {other:?} is unknown, so nothing is removed"));
+                Removal::Explicit
+            }
+        };
+        let id = id(&pool.metadata);
+        Pool {
+            namespace: pool.namespace().unwrap_or_default().into(),
+            generation: pool.metadata.generation.unwrap_or_default(),
+            deleting: pool.metadata.deletion_timestamp.is_some(),
+            // As in KubeVirt, and other than in DVP.
+            desired: pool.spec.replicas.unwrap_or(1),
+            removal,
+            naming: Naming::Ordinal,
+            revision: RevisionId::of(&pool.spec.template),
+            disks: Vec::new(),
+            block: None,
+            published: published(&pool.status, &id),
+            flaws,
+            id,
+        }
+    }
+
+    fn read_machine(machine: &ToyMachine) -> Replica {
+        let metadata = &machine.metadata;
+        let label = |key: &str| metadata.labels.as_ref()?.get(key).map(String::as_str);
+        let holds = |kind: &str| {
+            machine
+                .status
+                .conditions
+                .iter()
+                .any(|condition| condition.r#type == kind && condition.status == "True")
+        };
+        Replica {
+            id: id(metadata),
+            created: metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            terminating: metadata.deletion_timestamp.is_some(),
+            owner: controller_of(metadata).map(|owner| owner.uid),
+            pool_uid_label: label(POOL_UID).map(Uid::from),
+            pool_label: label(POOL).map(Into::into),
+            revision: label(REVISION).map(RevisionId::from),
+            activity: if holds("Ready") { Activity::Running } else { Activity::NotRunning },
+            restart_pending: holds("RestartRequired"),
+            disks: Vec::new(),
+        }
+    }
+
+    fn read_disk(disk: &ToyMachine) -> Disk {
+        let replica = Self::read_machine(disk);
+        Disk {
+            id: replica.id,
+            terminating: replica.terminating,
+            owner: controller_of(&disk.metadata),
+            pool_uid_label: replica.pool_uid_label,
+        }
+    }
+
+    fn machine(pool: &ToyPool, draft: &Draft) -> Value {
+        let template = &pool.spec.template;
+        let mut labels =
+            template.pointer("/metadata/labels").and_then(Value::as_object).cloned().unwrap_or_default();
+        labels.extend(managed(pool));
+        labels.insert(REVISION.to_owned(), json!(draft.revision.as_str()));
+        json!({
+            "apiVersion": API_VERSION,
+            "kind": "ToyMachine",
+            "metadata": {
+                "name": &*draft.name,
+                "namespace": pool.namespace(),
+                "labels": labels,
+                "annotations": template.pointer("/metadata/annotations").cloned().unwrap_or_else(|| json!({})),
+                "ownerReferences": [{
+                    "apiVersion": API_VERSION,
+                    "kind": "ToyPool",
+                    "name": pool.name_any(),
+                    "uid": pool.uid(),
+                    "controller": true,
+                    "blockOwnerDeletion": true,
+                }],
+            },
+            "spec": numbered(template.get("spec").cloned().unwrap_or_default(), draft.number),
+        })
+    }
+
+    fn disk(_: &ToyPool, _: &ObjectId, _: &DiskDraft) -> Option<Value> {
+        None
+    }
+
+    fn mark(pool: &ToyPool) -> Value {
+        json!({ "metadata": { "labels": managed(pool) } })
+    }
+
+    fn unmark() -> Value {
+        json!({ "metadata": { "labels": { POOL_UID: null, POOL: null, REVISION: null } } })
+    }
+
+    fn repoint(machine: &ToyMachine, _: usize, _: &str, _: &DiskDraft) -> Value {
+        // A machine without disk objects refers to none; what does nothing must at least meet the right machine.
+        json!([{ "op": "test", "path": "/metadata/uid", "value": machine.uid() }])
+    }
+
+    fn record(_: Block) -> Value {
+        // Ordinals come from the names that exist.
+        json!({})
+    }
+
+    fn status(pool: &ToyPool, status: &Status) -> Value {
+        let summary = &status.summary;
+        let conditions: Vec<Value> = status
+            .conditions
+            .iter()
+            .map(|condition| {
+                json!({
+                    "type": condition.kind,
+                    "status": condition.status,
+                    "reason": condition.reason,
+                    "message": condition.message,
+                    "lastProbeTime": null,
+                    "lastTransitionTime": condition.last_transition.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+                })
+            })
+            .collect();
+        json!({
+            "replicas": summary.replicas,
+            "readyReplicas": summary.ready,
+            "labelSelector": selector(&pool.uid().unwrap_or_default()),
+            "revision": {
+                "name": summary.revision.as_str(),
+                "generation": summary.observed_generation,
+                "current": summary.updated,
+                "awaitingRestart": summary.restart_pending,
+            },
+            "conditions": conditions,
+        })
+    }
+}
+
+/// The disks inside a machine bear its number: the templates, and the volumes that name one of them.
+fn numbered(mut spec: Value, number: u64) -> Value {
+    let mut templates = Vec::new();
+    for template in
+        spec.pointer_mut("/dataVolumeTemplates").and_then(Value::as_array_mut).into_iter().flatten()
+    {
+        let name = &mut template["metadata"]["name"];
+        templates.push(name.clone());
+        *name = json!(format!("{}-{number}", name.as_str().unwrap_or_default()));
+    }
+    for volume in spec.pointer_mut("/volumes").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(name) = volume.pointer_mut("/dataVolume/name")
+            && templates.contains(name)
+        {
+            *name = json!(format!("{}-{number}", name.as_str().unwrap_or_default()));
+        }
+    }
+    spec
+}
+
+fn published(status: &PoolStatus, pool: &ObjectId) -> Published {
+    let complete = status.label_selector.as_deref() == Some(&*selector(pool.uid.as_str()));
+    let summary = || {
+        let revision = status.revision.as_ref()?;
+        Some(Summary {
+            observed_generation: revision.generation,
+            replicas: status.replicas?,
+            ready: status.ready_replicas?,
+            updated: revision.current,
+            restart_pending: revision.awaiting_restart,
+            revision: RevisionId::from(revision.name.as_str()),
+        })
+    };
+    let generation = status.revision.as_ref().map(|revision| revision.generation);
+    let conditions = status
+        .conditions
+        .iter()
+        .map(|condition| Condition {
+            kind: condition.r#type.clone(),
+            status: condition.status.clone(),
+            reason: condition.reason.clone(),
+            message: condition.message.clone(),
+            last_transition: condition.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH),
+            // What the pool says of its whole status holds for those that we wrote with it.
+            observed_generation: generation.filter(|_| OWN.contains(&condition.r#type.as_str())),
+        })
+        .collect();
+    Published { conditions, summary: if complete { summary() } else { None } }
+}
+
+fn managed(pool: &ToyPool) -> Map<String, Value> {
+    Map::from_iter([
+        (POOL_UID.to_owned(), json!(pool.uid().unwrap_or_default())),
+        (POOL.to_owned(), json!(pool.name_any())),
+    ])
+}
+
+fn selector(pool_uid: &str) -> String {
+    format!("{POOL_UID}={pool_uid}")
+}
+
+fn id(metadata: &ObjectMeta) -> ObjectId {
+    ObjectId::new(metadata.name.as_deref().unwrap_or_default(), metadata.uid.as_deref().unwrap_or_default())
+}

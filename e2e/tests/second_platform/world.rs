@@ -1,0 +1,208 @@
+//! A real control plane with the toy kinds, a leader in this process, and somebody who starts machines.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use vmpool_controller::{Settings, Surroundings, Vitals, lead};
+use vmpool_e2e::cluster::{AuditEntry, AuditMark, Cluster, Options, workspace_root};
+use vmpool_runtime::Env;
+use vmpool_runtime::env::Task;
+use vmpool_runtime::lease::{Candidate, LeaseConfig};
+
+use crate::platform::Toy;
+
+const NAMESPACE: &str = "default";
+
+/// Longer than the garbage collector needs to learn of new kinds.
+const DEADLINE: Duration = Duration::from_secs(90);
+
+/// How often a condition is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+pub(crate) struct World {
+    cluster: Cluster,
+    pools: Api<DynamicObject>,
+    machines: Api<DynamicObject>,
+    stop: CancellationToken,
+    leader: Option<Task>,
+    platform: Option<Task>,
+}
+
+impl World {
+    /// Starts everything. The leader holds a real Lease.
+    pub(crate) async fn start() -> Result<Self> {
+        let manifests = vec![workspace_root().join("e2e/tests/second_platform/crds")];
+        let cluster =
+            Cluster::start(Options { name: "second-platform".to_owned(), manifests, keep: false }).await?;
+        let client = cluster.admin();
+        let api = |kind: &str, plural: &str| {
+            let gvk = GroupVersionKind::gvk("toy.vmpool.dev", "v1", kind);
+            Api::namespaced_with(client.clone(), NAMESPACE, &ApiResource::from_gvk_with_plural(&gvk, plural))
+        };
+        let (pools, machines) = (api("ToyPool", "toypools"), api("ToyMachine", "toymachines"));
+        let env = Env::system();
+        let stop = CancellationToken::new();
+        let platform = env.spawn("machines", start_machines(machines.clone()));
+        let leader = env.spawn("leader", lead_toys(cluster.admin(), env.clone(), stop.clone()));
+        Ok(Self { cluster, pools, machines, stop, leader: Some(leader), platform: Some(platform) })
+    }
+
+    /// The leader gives the lease back, the machines are left alone, and the cluster goes.
+    pub(crate) async fn end(mut self) -> Result<()> {
+        self.stop.cancel();
+        if let Some(leader) = self.leader.take() {
+            leader.join().await?;
+        }
+        self.platform = None;
+        Ok(self.cluster.stop().await?)
+    }
+
+    pub(crate) async fn create_pool(&self, pool: &Value) -> Result<()> {
+        self.pools.create(&PostParams::default(), &serde_json::from_value(pool.clone())?).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn delete_pool(&self, name: &str) -> Result<()> {
+        self.pools.delete(name, &DeleteParams::background()).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn patch_pool(&self, name: &str, patch: Value) -> Result<()> {
+        self.pools.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn scale(&self, name: &str, replicas: usize) -> Result<()> {
+        self.patch_pool(name, json!({ "spec": { "replicas": replicas } })).await
+    }
+
+    /// Somebody makes a machine that is nobody's.
+    pub(crate) async fn create_machine(&self, name: &str) -> Result<()> {
+        let machine = json!({ "apiVersion": "toy.vmpool.dev/v1", "kind": "ToyMachine", "metadata": { "name": name },
+            "spec": { "runStrategy": "Halted" } });
+        self.machines.create(&PostParams::default(), &serde_json::from_value(machine)?).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn delete_machine(&self, name: &str) -> Result<()> {
+        self.machines.delete(name, &DeleteParams::background()).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn machine(&self, name: &str) -> Result<DynamicObject> {
+        self.machines.get(name).await.with_context(|| format!("reading machine {name}"))
+    }
+
+    pub(crate) async fn machine_names(&self) -> Result<Vec<String>> {
+        let machines = self.machines.list(&ListParams::default()).await?;
+        let mut names: Vec<String> =
+            machines.items.into_iter().filter_map(|machine| machine.metadata.name).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    pub(crate) async fn status(&self, pool: &str) -> Result<Value> {
+        Ok(self.pools.get(pool).await?.data["status"].clone())
+    }
+
+    /// Waits until exactly these machines exist.
+    pub(crate) async fn until_machines(&self, expected: &[&str]) -> Result<()> {
+        let begin = Instant::now();
+        loop {
+            let names = self.machine_names().await?;
+            if names == expected {
+                return Ok(());
+            }
+            if begin.elapsed() > DEADLINE {
+                bail!("there are {names:?} and not {expected:?} after {DEADLINE:?}");
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until the status of a pool satisfies `done`.
+    pub(crate) async fn until_status(
+        &self,
+        pool: &str,
+        what: &str,
+        done: impl Fn(&Value) -> bool,
+    ) -> Result<()> {
+        let begin = Instant::now();
+        loop {
+            let status = self.status(pool).await?;
+            if done(&status) {
+                return Ok(());
+            }
+            if begin.elapsed() > DEADLINE {
+                bail!("{what} does not hold after {DEADLINE:?}: {status}");
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until this many machines exist and all of them are ready.
+    pub(crate) async fn until_settled(&self, pool: &str, replicas: usize) -> Result<()> {
+        let counts =
+            move |status: &Value| status["replicas"] == replicas && status["readyReplicas"] == replicas;
+        self.until_status(pool, &format!("{replicas} ready replicas"), counts).await
+    }
+
+    /// How many requests of this kind were made about machines so far, refused ones included.
+    pub(crate) fn asked(&self, verb: &str) -> Result<usize> {
+        let (entries, _) = self.cluster.audit(AuditMark::default())?;
+        let such = |entry: &&AuditEntry| entry.resource == "toymachines" && entry.verb == verb;
+        Ok(entries.iter().filter(such).count())
+    }
+
+    /// The requests about toys during `time`, those of the leader and of whoever starts machines. Watches apart, which
+    /// show in the log when they end.
+    pub(crate) async fn requests_during(&self, time: Duration) -> Result<Vec<String>> {
+        let mark = self.cluster.audit_mark();
+        tokio::time::sleep(time).await;
+        let (entries, _) = self.cluster.audit(mark)?;
+        let toys = |entry: &&AuditEntry| entry.group == "toy.vmpool.dev" && entry.verb != "watch";
+        Ok(entries.iter().filter(toys).map(ToString::to_string).collect())
+    }
+}
+
+/// Leads as the controller's own process does, on the second platform.
+async fn lead_toys(client: kube::Client, env: Env, stop: CancellationToken) {
+    let config = LeaseConfig::new(NAMESPACE, "toy-controller", "second-platform");
+    let mut candidate = Candidate::new(client.clone(), config, env.clone());
+    let Some(leadership) = candidate.acquire(&stop).await else { return };
+    let surroundings = Surroundings {
+        env: env.clone(),
+        client,
+        namespace: None,
+        instance: "second-platform".to_owned(),
+        settings: Settings::default(),
+    };
+    lead::<Toy>(surroundings, leadership.fence.clone(), Vitals::new(&env), stop).await;
+    leadership.release().await.expect("the lease can be given back");
+}
+
+/// Plays the machine controller: a machine that shall run is ready soon after it was made.
+async fn start_machines(machines: Api<DynamicObject>) {
+    use futures::TryStreamExt as _;
+    use kube::runtime::{WatchStreamExt as _, watcher};
+    let ready = json!({ "status": { "conditions": [{ "type": "Ready", "status": "True" }] } });
+    let events = watcher(machines.clone(), watcher::Config::default()).default_backoff().touched_objects();
+    let started = events.try_for_each(|machine| {
+        let (machines, ready) = (machines.clone(), ready.clone());
+        async move {
+            let runs = machine.data["spec"]["runStrategy"] == "Always" && machine.data["status"].is_null();
+            if let (true, Some(name)) = (runs, machine.metadata.name) {
+                // It may be gone by now.
+                let _ = machines.patch_status(&name, &PatchParams::default(), &Patch::Merge(&ready)).await;
+            }
+            Ok(())
+        }
+    });
+    if let Err(error) = started.await {
+        eprintln!("nobody starts machines any more: {error}");
+    }
+}
