@@ -67,7 +67,8 @@ impl Reason {
         }
     }
 
-    fn is_warning(self) -> bool {
+    /// Whether the event is a warning rather than a normal one.
+    pub fn is_warning(self) -> bool {
         matches!(self, Self::FailedCreate | Self::FailedDelete | Self::FailedDisk | Self::FailedRepair)
     }
 }

@@ -67,6 +67,7 @@ async fn a_lost_answer_to_a_delete_makes_nobody_else_leave() {
     });
     world.scale(2);
     world.calm().await;
+    assert_eq!(count(&world.take_writes(), Verb::Delete, "virtualmachines"), 1, "it counts as leaving");
     world.server.release();
     world.calm().await;
     assert_eq!(world.machines().len(), 2);

@@ -70,6 +70,16 @@ async fn a_repair_that_met_a_short_lease_is_tried_again_soon() {
 }
 
 #[tokio::test]
+async fn a_successor_in_a_settled_world_writes_nothing() {
+    let mut world = World::with_pool(2).await;
+    world.kill_leader().await;
+    world.lead();
+    world.calm().await;
+    let writes = world.take_writes();
+    assert!(writes.is_empty(), "{writes:?}");
+}
+
+#[tokio::test]
 async fn a_successor_of_a_killed_leader_neither_repeats_nor_forgets() {
     let mut world = World::new();
     world.settings.writes_in_flight = 2;

@@ -1,0 +1,258 @@
+//! The pages under docs/ and the README speak of what exists, and of all of it: flags, gates, conditions, events, labels,
+//! fields, probes, log messages, manifests and links. No cluster is needed.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that cannot go on fails its test")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use clap::CommandFactory;
+use rstest::rstest;
+use vmpool_controller::Reason;
+use vmpool_controller::options::Options;
+use vmpool_e2e::cluster::workspace_root;
+use vmpool_engine::condition;
+use vmpool_engine::pacing::FailureReason;
+
+const POOLS: &str = "docs/pools.md";
+const OPERATIONS: &str = "docs/operations.md";
+
+/// All variants of an enum. One that is not listed does not compile.
+macro_rules! all {
+    ($type:ident: $($variant:ident),+ $(,)?) => {{
+        let _ = |value: $type| match value { $($type::$variant)|+ => {} };
+        [$($type::$variant),+]
+    }};
+}
+
+fn read(path: &str) -> String {
+    let path = workspace_root().join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The cells of the table whose first column has this title, without the heading.
+fn table(page: &str, title: &str) -> Vec<Vec<String>> {
+    let text = read(page);
+    let head = format!("| {title} |");
+    let cells =
+        |line: &str| line.trim().trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
+    let rows: Vec<Vec<String>> = text
+        .lines()
+        .skip_while(|line| !line.starts_with(&head))
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .map(cells)
+        .collect();
+    assert!(!rows.is_empty(), "{page} has no table with a first column {title:?}");
+    rows
+}
+
+/// What stands between backticks.
+fn code(text: &str) -> Vec<String> {
+    text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// Fails with what only one side has.
+fn same<T: Ord + std::fmt::Debug>(
+    page: &str,
+    documented: impl IntoIterator<Item = T>,
+    existing: impl IntoIterator<Item = T>,
+) {
+    let documented: BTreeSet<T> = documented.into_iter().collect();
+    let existing: BTreeSet<T> = existing.into_iter().collect();
+    let stale: Vec<_> = documented.difference(&existing).collect();
+    let missing: Vec<_> = existing.difference(&documented).collect();
+    assert!(
+        stale.is_empty() && missing.is_empty(),
+        "{page}\n  speaks of what does not exist: {stale:#?}\n  is silent about: {missing:#?}"
+    );
+}
+
+/// The words in the first column of a table.
+fn first_column(page: &str, title: &str) -> BTreeSet<String> {
+    table(page, title).iter().flat_map(|row| code(&row[0])).collect()
+}
+
+/// `pub const NAME: &str = "value"` in a source file. The public constants of a module cannot be listed otherwise.
+fn constants(path: &str) -> BTreeSet<String> {
+    let text = read(path);
+    let declared =
+        text.lines().filter(|line| line.trim().starts_with("pub const ") && line.contains(": &str ="));
+    let values: BTreeSet<String> =
+        declared.filter_map(|line| line.split('"').nth(1).map(str::to_owned)).collect();
+    assert!(!values.is_empty(), "no constants in {path}");
+    values
+}
+
+#[test]
+fn every_flag_is_documented_with_its_variable_and_its_default() {
+    let documented = table(OPERATIONS, "Flag")
+        .into_iter()
+        .map(|row| (code(&row[0]).concat(), code(&row[1]).concat(), code(&row[2]).concat()));
+    let command = Options::command();
+    let existing = command.get_arguments().map(|flag| {
+        let default = flag.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+        let variable = flag.get_env().unwrap().to_string_lossy().into_owned();
+        (format!("--{}", flag.get_long().unwrap()), variable, default)
+    });
+    same(OPERATIONS, documented, existing);
+}
+
+#[test]
+fn every_feature_gate_is_documented() {
+    let documented = table(OPERATIONS, "Gate")
+        .into_iter()
+        .map(|row| (code(&row[0]).concat(), row[1].clone(), row[2].clone()));
+    let existing = vmpool_feature_gates::KNOWN
+        .iter()
+        .map(|gate| (gate.name.to_owned(), gate.stage.to_string(), gate.default.to_string()));
+    same(OPERATIONS, documented, existing);
+}
+
+#[test]
+fn every_condition_and_reason_is_documented() {
+    let rows: BTreeSet<(String, String)> = table(POOLS, "Type")
+        .iter()
+        .flat_map(|row| code(&row[2]).into_iter().map(|reason| (code(&row[0]).concat(), reason)))
+        .collect();
+    let types = condition::OWN.map(str::to_owned);
+    same(POOLS, rows.iter().map(|(kind, _)| kind.clone()), types.clone());
+
+    let (failures, others): (BTreeSet<_>, BTreeSet<_>) =
+        rows.into_iter().partition(|(kind, _)| kind == condition::REPLICA_FAILURE);
+    let words = all!(FailureReason: FailedCreate, FailedDelete, DiskFailure, FailedRepair);
+    let words = words.map(|reason| reason.as_str().to_owned());
+    same(POOLS, failures.into_iter().map(|(_, reason)| reason), words);
+    let mut reasons = constants("controller/engine/src/condition.rs");
+    reasons.retain(|word| !types.contains(word));
+    same(POOLS, others.into_iter().map(|(_, reason)| reason), reasons);
+}
+
+#[test]
+fn every_event_is_documented_with_its_type() {
+    let documented = table(POOLS, "Reason").into_iter().map(|row| (code(&row[0]).concat(), row[1].clone()));
+    let reasons = all!(Reason: SuccessfulCreate, FailedCreate, SuccessfulDelete, FailedDelete, DiskCreated, FailedDisk,
+        FailedRepair);
+    let kind = |reason: Reason| if reason.is_warning() { "Warning" } else { "Normal" };
+    let existing = reasons.map(|reason| (reason.as_str().to_owned(), kind(reason).to_owned()));
+    same(POOLS, documented, existing);
+}
+
+#[test]
+fn every_label_and_annotation_is_documented() {
+    let documented = first_column(POOLS, "Key").into_iter().map(|key| format!("{}{key}", vmpool_api::PREFIX));
+    let mut existing = constants("api/src/ext/keys.rs");
+    existing.remove(vmpool_api::PREFIX);
+    same(POOLS, documented, existing);
+}
+
+#[test]
+fn every_field_of_the_status_is_documented() {
+    let definition = read("api/crds/virtualmachinepools.virtualization.deckhouse.io.yaml");
+    let definition: serde_json::Value = serde_yaml_ng::from_str(&definition).unwrap();
+    let fields = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties";
+    let existing = definition.pointer(fields).unwrap().as_object().unwrap().keys().cloned();
+    same(POOLS, first_column(POOLS, "Field"), existing);
+}
+
+#[test]
+fn every_health_check_is_documented() {
+    let documented =
+        table(OPERATIONS, "Check").into_iter().map(|row| (code(&row[0]).concat(), code(&row[1]).concat()));
+    let source = read("controller/src/run.rs");
+    let existing = [("/livez", "health.live(\""), ("/readyz", "health.ready(\"")]
+        .into_iter()
+        .flat_map(|(endpoint, call)| source.split(call).skip(1).map(move |rest| (endpoint, rest)))
+        .map(|(endpoint, rest)| (rest.split('"').next().unwrap().to_owned(), endpoint.to_owned()));
+    same(OPERATIONS, documented, existing);
+}
+
+#[test]
+fn every_log_message_to_be_alerted_on_can_be_logged() {
+    let sources: String = ["controller/src", "runtime/src"]
+        .iter()
+        .flat_map(|folder| files(&workspace_root().join(folder), "rs"))
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .collect();
+    for message in first_column(OPERATIONS, "Message") {
+        assert!(sources.contains(&format!("\"{message}\"")), "nothing logs {message:?}");
+    }
+}
+
+#[test]
+fn every_pool_that_is_shown_is_an_example() {
+    // A scenario applies the examples to a real API server.
+    let examples: Vec<String> = files(&workspace_root().join("docs/examples"), "yaml")
+        .iter()
+        .map(|path| std::fs::read_to_string(path).unwrap().trim().to_owned())
+        .collect();
+    let mut shown = 0;
+    for page in pages() {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for block in text.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap().trim()) {
+            if block.contains("\nkind: VirtualMachinePool\n") {
+                shown += 1;
+                assert!(examples.iter().any(|example| example == block), "{}:\n{block}", page.display());
+            }
+        }
+    }
+    assert!(shown >= 2, "only {shown} pools are shown");
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut broken = Vec::new();
+    for page in pages() {
+        // Patterns in code look like links.
+        let prose: String = std::fs::read_to_string(&page).unwrap().split('`').step_by(2).collect();
+        for target in prose.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if !target.contains("://") && !leads_somewhere(&page, target) {
+                broken.push(format!("{}: {target}", page.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
+}
+
+fn leads_somewhere(page: &Path, target: &str) -> bool {
+    let (file, anchor) = target.split_once('#').map_or((target, None), |(file, anchor)| (file, Some(anchor)));
+    let file = if file.is_empty() { page.to_owned() } else { page.parent().unwrap().join(file) };
+    let Some(anchor) = anchor else { return file.exists() };
+    std::fs::read_to_string(file)
+        .is_ok_and(|text| text.lines().filter(|line| line.starts_with('#')).any(|line| slug(line) == anchor))
+}
+
+/// The anchor that a heading gets: lower case, dashes for spaces, without punctuation.
+fn slug(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+    text.chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, '-' | '_')).collect()
+}
+
+#[rstest]
+#[case("## What it may do", "what-it-may-do")]
+#[case("### `kubectl get`, and more", "kubectl-get-and-more")]
+fn a_heading_has_an_anchor(#[case] heading: &str, #[case] anchor: &str) {
+    assert_eq!(slug(heading), anchor);
+}
+
+/// Every page that is written by hand or generated for people.
+fn pages() -> Vec<PathBuf> {
+    let root = workspace_root();
+    let mut pages = files(&root.join("docs"), "md");
+    pages.extend(["README.md", "CONTRIBUTING.md", "charts/vmpool/README.md"].map(|page| root.join(page)));
+    pages
+}
+
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path, extension));
+        } else if path.extension().is_some_and(|found| found == extension) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
