@@ -26,7 +26,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Build the Go programs that tests and demo run, into target/tools/<module>/bin
+    /// Build the Go programs that tests and demo run, into target/tools/MODULE/bin
     Tools {
         /// Which programs to build
         #[arg(value_enum, default_value_t = Selection::All)]

@@ -48,7 +48,7 @@ impl LogArgs {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Health")]
 pub struct HealthArgs {
-    /// Where to serve /livez, /readyz and /metrics; port 0 takes a free one and logs it
+    /// Where to serve /livez and /readyz; port 0 takes a free one and logs it
     #[arg(long, env = "VMPOOL_HEALTH_ADDRESS", value_name = "IP:PORT", default_value = "0.0.0.0:8080")]
     pub health_address: SocketAddr,
 }
@@ -66,7 +66,7 @@ pub struct ClientArgs {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Leader election")]
 pub struct LeaseArgs {
-    /// Namespace of the Lease; without it that of the kubeconfig's context or of the pod
+    /// Namespace of the Lease; without it the namespace that is served alone, or that of the kubeconfig or pod
     #[arg(long, env = "VMPOOL_LEASE_NAMESPACE", value_name = "NAMESPACE")]
     pub lease_namespace: Option<String>,
 

@@ -103,7 +103,7 @@ fn progressing(observed: &Observed<'_>, members: usize, live: usize) -> Wanted {
         format!("creating replicas: {members} of {desired} exist")
     } else if observed.pool.removal == Removal::Explicit && live > desired {
         format!(
-            "{live} live replicas exceed replicas: {desired}, and under scaleDownPolicy Explicit none leaves by \
+            "{live} live replicas exceed replicas: {desired}, and in a pool with explicit removal none leaves by \
              itself: remove surplus machines by name, or raise replicas to {live}"
         )
     } else if live <= desired {

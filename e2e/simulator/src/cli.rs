@@ -7,7 +7,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 /// Plays the virtual machine and disk controllers of the platform: machines that start, stop, crash and move
 /// without a hypervisor, for tests and demos.
 ///
-/// Every flag can be given as an environment variable VMPOOL_SIM_<FLAG>. Durations are written as in Go
+/// Every flag can be given as an environment variable VMPOOL_SIM_FLAG. Durations are written as in Go
 /// ("200ms", "1m30s"); "never" is one too.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "vmpool-simulator", version)]
