@@ -7,8 +7,9 @@ SHELL := /bin/sh
 
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 XTASK := $(TARGET_DIR)/debug/xtask
+PLAYGROUND := $(TARGET_DIR)/debug/playground
 
-# The programs of the demo, and of nothing else: the demo should not have to compile the generators and all tests.
+# The programs of demo and playground, and of nothing else: they should not have to compile the generators and all tests.
 DEMO_PACKAGES := --package vmpool-controller --package vmpool-simulator --package vmpool-e2e
 
 .PHONY: help
@@ -17,12 +18,39 @@ help: ## List the targets
 
 .PHONY: demo
 demo: xtask ## Watch a pool live on a real control plane; ONCE=1 runs the story once and ends
-	@echo "==> The control plane: etcd, kube-apiserver, kube-controller-manager, kubectl (minutes the first time, kept in $(TARGET_DIR)/tools)"
-	@$(XTASK) tools control-plane
+	@echo "==> The control plane: etcd, kube-apiserver, kube-controller-manager, kubectl, helm (minutes the first time, kept in $(TARGET_DIR)/tools)"
+	@$(XTASK) tools
 	@echo "==> The controller, the platform simulator and the demo"
 	cargo build --locked $(DEMO_PACKAGES) --bins
 	@echo "==> The demo"
 	@$(TARGET_DIR)/debug/demo
+
+.PHONY: bench
+bench: xtask ## Measure speed, cost and quiet; MEMBERS=10000, POOLS=100, FAILOVER=1, HELP=1 for all variables
+	@echo "==> The control plane: etcd, kube-apiserver, kube-controller-manager, helm (minutes the first time, kept in $(TARGET_DIR)/tools)"
+	@$(XTASK) tools
+	@echo "==> The controller, the platform simulator and the benchmark, optimized"
+	cargo build --locked --release --package vmpool-controller --package vmpool-simulator
+	cargo build --locked --release --package vmpool-e2e --bin bench
+	@echo "==> The benchmark"
+	@$(TARGET_DIR)/release/bench $(if $(HELP),--help)
+
+.PHONY: up
+up: xtask ## Leave the demo's programs running in the background, to play with; docs/playground.md is a tour
+	@echo "==> Control plane and helm (minutes the first time, kept in $(TARGET_DIR)/tools)"
+	@$(XTASK) tools
+	@echo "==> The controller, the platform simulator and the playground"
+	cargo build --locked $(DEMO_PACKAGES) --bins
+	@echo "==> The playground"
+	@$(PLAYGROUND) up
+
+.PHONY: down
+down: ## Stop what make up started, and remove its directory
+	@if [ -x $(PLAYGROUND) ]; then $(PLAYGROUND) down; else echo "Nothing is up."; fi
+
+.PHONY: status
+status: ## Say whether the playground is up, and which processes it has
+	@if [ -x $(PLAYGROUND) ]; then $(PLAYGROUND) status; else echo "Nothing is up."; fi
 
 .PHONY: test
 test: xtask ## Run all that CI runs: format, lints, docs, generated files, chart, and every test

@@ -20,6 +20,7 @@ use vmpool_engine::{Action, Disk, Memory, ObjectId, Replica};
 
 use crate::context::{Context, PoolEntry, collection};
 use crate::events::{Happening, Reason};
+use crate::metrics::WriteKind;
 use crate::platform::{Platform, Stored};
 use crate::watch::version;
 use crate::write::WriteError;
@@ -31,6 +32,8 @@ pub(crate) struct Applied {
     pub(crate) happenings: Vec<Happening>,
     /// The world was not as planned for: plan again at once.
     pub(crate) outdated: bool,
+    /// A write failed.
+    pub(crate) failed: bool,
     /// The lease ends too soon for any further write.
     pub(crate) fenced: bool,
 }
@@ -127,6 +130,8 @@ async fn run_stage<P: Platform>(
         _ if applied.fenced => {}
         Some((failure, retry_after)) => {
             tracing::warn!(reason = failure.reason.as_str(), message = failure.message, "a write failed");
+            context.metrics.writes.batch_failed(failure.reason);
+            applied.failed = true;
             pacing.failed(failure, uptime, retry_after, jitter(context));
         }
         None if complete => pacing.succeeded(),
@@ -174,7 +179,7 @@ async fn perform<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, action:
 
 async fn delete<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, member: &ObjectId) -> Outcome {
     let path = collection::<P::Machine>(&pool.facts.namespace);
-    match context.writer.delete(path, member).await {
+    match context.writer.delete(WriteKind::DeleteMachine, path, member).await {
         Ok(()) => Outcome::Deleted(member.clone()),
         // Not there, or another object by now: the one that should leave is gone.
         Err(error) if error.is_gone() || error.is_conflict() => Outcome::Deleted(member.clone()),
@@ -196,7 +201,8 @@ async fn open<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, block: Blo
     let mut patch = P::record(block);
     patch["metadata"]["uid"] = json!(pool.facts.id.uid.as_str());
     patch["metadata"]["resourceVersion"] = json!(pool.object.meta().resource_version);
-    match context.writer.patch::<Value, _>(path, &pool.facts.id.name, None, &Patch::Merge(&patch)).await {
+    let (writer, name, patch) = (&context.writer, &pool.facts.id.name, Patch::Merge(&patch));
+    match writer.patch::<Value, _>(WriteKind::PatchPool, path, name, None, &patch).await {
         Ok(_) => Outcome::Opened,
         Err(error) if error.is_gone() || error.is_conflict() => Outcome::Outdated,
         Err(error) => {

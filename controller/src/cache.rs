@@ -174,6 +174,11 @@ impl<T: Cached> Cache<T> {
         self.inner.read().listed.is_some()
     }
 
+    /// How many objects there are.
+    pub(crate) fn len(&self) -> usize {
+        self.inner.read().objects.values().map(HashMap::len).sum()
+    }
+
     /// Everything with this key.
     pub(crate) fn by_key(&self, key: &Key) -> Vec<Arc<T>> {
         let inner = self.inner.read();

@@ -13,6 +13,7 @@ use vmpool_runtime::Env;
 
 use crate::cache::{Cache, Cached, Key};
 use crate::events::{Events, Subject};
+use crate::metrics::{Census, Metrics};
 use crate::platform::{Platform, Stored};
 use crate::queue::Queue;
 use crate::write::Writer;
@@ -79,6 +80,8 @@ pub(crate) struct Context<P: Platform> {
     pub(crate) disks: Arc<Cache<Disk>>,
     pub(crate) states: Mutex<HashMap<Uid, PoolState>>,
     pub(crate) settings: Settings,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) census: Census,
 }
 
 /// Bounds of the work.

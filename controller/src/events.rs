@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use vmpool_engine::ObjectId;
 use vmpool_runtime::Env;
 
+use crate::metrics::WriteKind;
 use crate::write::Writer;
 
 /// Events of one reason and pass that stand alone.
@@ -187,8 +188,9 @@ impl Sender {
             series.count += 1;
             series.last = uptime;
             let patch = json!({ "series": { "count": series.count, "lastObservedTime": time } });
+            let patch = Patch::Merge(&patch);
             let patched: Result<Value, _> =
-                self.writer.patch(path.clone(), &series.event, None, &Patch::Merge(&patch)).await;
+                self.writer.patch(WriteKind::Event, path.clone(), &series.event, None, &patch).await;
             match patched {
                 Err(error) if error.is_gone() => {}
                 other => return other.map(|_| ()),
@@ -214,7 +216,7 @@ impl Sender {
                 "uid": subject.id.uid.as_str(),
             },
         });
-        let _: Value = self.writer.create(path, &event).await?;
+        let _: Value = self.writer.create(WriteKind::Event, path, &event).await?;
         self.series.insert(key, Series { event: name, count: 1, last: uptime });
         Ok(())
     }

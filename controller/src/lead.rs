@@ -17,6 +17,7 @@ use vmpool_runtime::lease::Fence;
 use crate::cache::{Concerned, Key};
 use crate::context::{Context, PoolEntry, Settings};
 use crate::events::Events;
+use crate::metrics::{Census, Live, Metrics, PassResult, WatchResource};
 use crate::platform::{Platform, Stored};
 use crate::queue::{Again, Queue};
 use crate::reconcile::reconcile;
@@ -41,6 +42,8 @@ pub struct Surroundings {
     pub instance: String,
     /// Bounds of the work.
     pub settings: Settings,
+    /// Where to count. It belongs to this instance.
+    pub metrics: Arc<Metrics>,
 }
 
 /// Shows to the outside how the leader is doing.
@@ -111,12 +114,18 @@ pub async fn lead<P: Platform>(
     vitals: Vitals,
     stop: CancellationToken,
 ) {
-    let Surroundings { env, client, namespace, instance, settings } = surroundings;
-    let writer =
-        Writer::new(client.clone(), env.clone(), fence, settings.writes_in_flight, settings.request_deadline);
+    let Surroundings { env, client, namespace, instance, settings, metrics } = surroundings;
+    let writer = Writer::new(
+        client.clone(),
+        env.clone(),
+        fence,
+        settings.writes_in_flight,
+        settings.request_deadline,
+        metrics.writes.clone(),
+    );
     let (events, send_events) = Events::new(writer.clone(), env.clone(), instance);
     let context = Arc::new(Context::<P> {
-        queue: Queue::new(env.clone(), settings.debounce),
+        queue: Queue::new(env.clone(), settings.debounce, metrics.queue.clone()),
         env: env.clone(),
         client,
         writer,
@@ -126,6 +135,12 @@ pub async fn lead<P: Platform>(
         disks: Arc::default(),
         states: Mutex::new(HashMap::new()),
         settings,
+        metrics: metrics.clone(),
+        census: Census::default(),
+    });
+    let _counted = metrics.leading({
+        let context = Arc::downgrade(&context);
+        move || context.upgrade().map(|context| live(&context))
     });
     let mut tasks = vec![env.spawn("events", send_events)];
     tasks.extend(watches(&context, namespace.as_deref()));
@@ -148,6 +163,15 @@ pub async fn lead<P: Platform>(
     drop(tasks);
 }
 
+fn live<P: Platform>(context: &Context<P>) -> Live {
+    let cached = WatchResource::ALL.iter().map(|resource| match resource {
+        WatchResource::Pools => context.pools.len(),
+        WatchResource::Machines => context.machines.len(),
+        WatchResource::Disks => context.disks.len(),
+    });
+    Live::new(context.queue.state(), context.census.totals(), cached)
+}
+
 fn is_synced<P: Platform>(context: &Context<P>) -> bool {
     context.pools.is_synced() && context.machines.is_synced() && (!P::HAS_DISKS || context.disks.is_synced())
 }
@@ -163,7 +187,7 @@ fn watches<P: Platform>(
     context: &Arc<Context<P>>,
     namespace: Option<&str>,
 ) -> Vec<vmpool_runtime::env::Task> {
-    let Context { env, client, .. } = &**context;
+    let Context { env, client, metrics, .. } = &**context;
     let waker = || {
         let context = context.clone();
         move |concerned: Concerned| wake(&context, &concerned)
@@ -171,6 +195,7 @@ fn watches<P: Platform>(
     let pools = watch::<P::Pool, PoolEntry<P>>(
         api(client, namespace),
         env.clone(),
+        (metrics.clone(), WatchResource::Pools),
         context.pools.clone(),
         PoolEntry::read,
         waker(),
@@ -178,6 +203,7 @@ fn watches<P: Platform>(
     let machines = watch::<P::Machine, Replica>(
         api(client, namespace),
         env.clone(),
+        (metrics.clone(), WatchResource::Machines),
         context.machines.clone(),
         |machine| P::read_machine(&machine),
         waker(),
@@ -188,6 +214,7 @@ fn watches<P: Platform>(
         let disks = watch::<P::Disk, Disk>(
             api(client, namespace),
             env.clone(),
+            (metrics.clone(), WatchResource::Disks),
             context.disks.clone(),
             |disk| P::read_disk(&disk),
             move |concerned| wake_for_disk(&context, &concerned),
@@ -237,6 +264,7 @@ async fn work<P: Platform>(context: Arc<Context<P>>, heartbeat: Heartbeat, stop:
             futures::future::Either::Right(_) => return,
         };
         let again = AssertUnwindSafe(reconcile(&context, &uid)).catch_unwind().await.unwrap_or_else(|_| {
+            context.metrics.passes.ended(PassResult::Panicked);
             tracing::error!(uid = uid.as_str(), "a pass panicked; the pool is tried again later");
             Again::After(AFTER_PANIC)
         });

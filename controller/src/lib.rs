@@ -16,6 +16,7 @@ mod cache;
 mod context;
 mod events;
 mod lead;
+pub mod metrics;
 mod observe;
 pub mod options;
 pub mod platform;

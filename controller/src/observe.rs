@@ -11,6 +11,7 @@ use vmpool_engine::{Disk, Memory, Pool, Replica};
 
 use crate::cache::{Cached, Key};
 use crate::context::{Context, Names, PoolEntry, ReadError};
+use crate::metrics::LedgerResource;
 use crate::platform::{Platform, Stored};
 use crate::watch::version;
 
@@ -49,6 +50,14 @@ impl Snapshot {
         }
     }
 
+    /// How many members there are, and how many of them are terminating.
+    pub(crate) fn members(&self, pool: &Pool) -> (usize, usize) {
+        let members = self.machines.iter().filter(|machine| machine.owner.as_ref() == Some(&pool.id.uid));
+        members.fold((0, 0), |(all, terminating), machine| {
+            (all + 1, terminating + usize::from(machine.terminating))
+        })
+    }
+
     /// The snapshot in the engine's hands.
     pub(crate) fn observed<'a, P: Platform>(
         self,
@@ -74,9 +83,17 @@ pub(crate) async fn settle_overdue<P: Platform>(
     memory: &mut Memory,
 ) -> Result<(), ReadError> {
     let namespace = &*pool.facts.namespace;
-    settle::<_, P::Machine, _>(context, namespace, &mut memory.machines, P::read_machine).await?;
+    settle::<_, P::Machine, _>(
+        context,
+        namespace,
+        &mut memory.machines,
+        P::read_machine,
+        LedgerResource::Machines,
+    )
+    .await?;
     if P::HAS_DISKS {
-        settle::<_, P::Disk, _>(context, namespace, &mut memory.disks, P::read_disk).await?;
+        settle::<_, P::Disk, _>(context, namespace, &mut memory.disks, P::read_disk, LedgerResource::Disks)
+            .await?;
     }
     Ok(())
 }
@@ -86,6 +103,7 @@ async fn settle<P: Platform, K: Stored, T: Fact + Cached>(
     namespace: &str,
     ledger: &mut Ledger<T>,
     read: fn(&K) -> T,
+    resource: LedgerResource,
 ) -> Result<(), ReadError> {
     for name in ledger.overdue(context.env.uptime()) {
         let live = context.get_live::<K>(namespace, &name).await?;
@@ -93,6 +111,7 @@ async fn settle<P: Platform, K: Stored, T: Fact + Cached>(
         tracing::warn!(name = &*name, found, "the cache has not shown a write for long: read it live");
         let live = live.map(|object| Seen { facts: Arc::new(read(&object)), version: version(&object) });
         ledger.resolve(&name, live, context.env.uptime());
+        context.metrics.settled_live(resource);
     }
     Ok(())
 }

@@ -8,6 +8,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use vmpool_runtime::Env;
 
+use crate::metrics::{QueueMetrics, QueueState};
+
 /// A queue of keys with due times. The first wake-up after a quiet time is served at once; those that follow within
 /// the debounce become one.
 pub(crate) struct Queue<K> {
@@ -15,6 +17,7 @@ pub(crate) struct Queue<K> {
     debounce: Duration,
     state: Mutex<State<K>>,
     changed: Notify,
+    metrics: QueueMetrics,
 }
 
 struct State<K> {
@@ -32,9 +35,9 @@ struct Slot {
 }
 
 impl<K: Clone + Eq + Hash + Ord> Queue<K> {
-    pub(crate) fn new(env: Env, debounce: Duration) -> Self {
+    pub(crate) fn new(env: Env, debounce: Duration, metrics: QueueMetrics) -> Self {
         let state = Mutex::new(State { slots: HashMap::new(), due: BTreeSet::new() });
-        Self { env, debounce, state, changed: Notify::new() }
+        Self { env, debounce, state, changed: Notify::new(), metrics }
     }
 
     /// Something about `key` changed.
@@ -49,8 +52,10 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         let slot = state.slots.entry(key.clone()).or_default();
         let due = (now + delay).max(slot.earliest);
         if slot.due.is_some_and(|sooner| sooner <= due) {
+            self.metrics.merged.inc();
             return;
         }
+        self.metrics.queued.inc();
         let old = slot.due.replace(due);
         if slot.running {
             return;
@@ -71,6 +76,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
                 match state.due.first().cloned() {
                     Some((due, key)) if due <= now => {
                         state.due.pop_first();
+                        self.metrics.waited(now.saturating_sub(due));
                         let slot = state.slots.entry(key.clone()).or_default();
                         slot.due = None;
                         slot.running = true;
@@ -113,6 +119,15 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
             }
             None => slot.due = None,
         }
+    }
+
+    /// What it holds now.
+    pub(crate) fn state(&self) -> QueueState {
+        let now = self.env.uptime();
+        let state = self.state.lock();
+        let due = state.due.iter().take_while(|(due, _)| *due <= now).count();
+        let running = state.slots.values().filter(|slot| slot.running).count();
+        QueueState { due, delayed: state.due.len() - due, running }
     }
 
     /// Forgets `key`, if nothing is due.

@@ -6,8 +6,9 @@ use std::time::Duration;
 use tracing::Instrument;
 use vmpool_engine::{Plan, Uid, plan, status};
 
-use crate::apply::apply;
+use crate::apply::{Applied, apply};
 use crate::context::{Context, Names, PoolEntry, PoolState};
+use crate::metrics::{Laps, PassResult, PoolFacts, Stage};
 use crate::observe::{Snapshot, settle_overdue};
 use crate::platform::Platform;
 use crate::queue::Again;
@@ -26,6 +27,8 @@ pub(crate) async fn reconcile<P: Platform>(context: &Context<P>, uid: &Uid) -> A
     let Some(pool) = context.pool(uid) else {
         // The garbage collector takes its machines; nothing of it is remembered for a pool that may come after it.
         context.states.lock().remove(uid);
+        context.census.forget(uid);
+        context.metrics.passes.ended(PassResult::Gone);
         return Again::Never;
     };
     let facts = &pool.facts;
@@ -36,39 +39,68 @@ pub(crate) async fn reconcile<P: Platform>(context: &Context<P>, uid: &Uid) -> A
         generation = facts.generation
     );
     let mut state = context.states.lock().remove(uid).unwrap_or_default();
-    let again = pass(context, pool.clone(), &mut state).instrument(span).await;
+    let mut laps = Laps::begin(&context.env);
+    let Ended { result, again } = pass(context, pool.clone(), &mut state, &mut laps).instrument(span).await;
     context.states.lock().insert(uid.clone(), state);
+    context.metrics.passes.ended(result);
+    context.metrics.passes.took(&laps);
+    if again.is_some() {
+        context.metrics.queue.requeued.inc();
+    }
     Again::After(again.unwrap_or(context.settings.resync))
+}
+
+/// How a pass ended.
+struct Ended {
+    result: PassResult,
+    /// When it wants the next one, if before the resync.
+    again: Option<Duration>,
+}
+
+impl Ended {
+    fn early(result: PassResult, again: Option<Duration>) -> Self {
+        Self { result, again }
+    }
 }
 
 async fn pass<P: Platform>(
     context: &Context<P>,
     cached: Arc<PoolEntry<P>>,
     state: &mut PoolState,
-) -> Option<Duration> {
+    laps: &mut Laps,
+) -> Ended {
     if let Err(error) = settle_overdue(context, &cached, &mut state.memory).await {
         let error = vmpool_runtime::telemetry::with_causes(&error);
         tracing::warn!(error, "reading live what the cache does not show");
-        return Some(AFTER_FAILED_READ);
+        laps.lap(&context.env, Stage::Observe);
+        return Ended::early(PassResult::Unread, Some(AFTER_FAILED_READ));
     }
     state.memory.meet(&cached.facts);
 
     // Machines and disks are read before the pool is: whoever sees a machine gone also sees the pool that let it go.
     let snapshot = Snapshot::take(context, &cached.facts, &mut state.memory);
+    laps.lap(&context.env, Stage::Observe);
     let (mut plan, snapshot) = decide(context, &cached, snapshot, state);
+    laps.lap(&context.env, Stage::Plan);
     let mut pool = cached;
     let mut snapshot = snapshot;
     if plan.rests_on_the_count() {
-        match read_live(context, &pool).await {
+        let live = read_live(context, &pool).await;
+        laps.lap(&context.env, Stage::Observe);
+        match live {
             Ok(Some(live)) => pool = Arc::new(live),
-            Ok(None) => return Some(AFTER_SURPRISE),
-            Err(again) => return Some(again),
+            Ok(None) => return Ended::early(PassResult::Gone, Some(AFTER_SURPRISE)),
+            Err(again) => return Ended::early(PassResult::Unread, Some(again)),
         }
         state.memory.meet(&pool.facts);
         (plan, snapshot) = decide(context, &pool, snapshot, state);
+        laps.lap(&context.env, Stage::Plan);
     }
+    let uid = &pool.facts.id.uid;
     if pool.facts.deleting {
-        return None;
+        let (members, terminating) = snapshot.members(&pool.facts);
+        context.census.record(uid, PoolFacts::deleting(members, terminating, &state.memory));
+        return Ended::early(PassResult::Gone, None);
     }
 
     let Plan { actions, again, waits, wants } = plan;
@@ -77,26 +109,40 @@ async fn pass<P: Platform>(
     }
     let acted = !actions.is_empty();
     let applied = apply(context, &pool, actions, &mut state.memory).await;
+    let result = match &applied {
+        Applied { fenced: true, .. } => PassResult::Fenced,
+        Applied { failed: true, .. } => PassResult::Failed,
+        Applied { outdated: true, .. } => PassResult::Outdated,
+        _ if acted => PassResult::Acted,
+        _ => PassResult::Idle,
+    };
     if acted {
+        laps.lap(&context.env, Stage::Apply);
         // The status tells of the writes of this pass, not of the world before them.
         snapshot = Snapshot::take(context, &pool.facts, &mut state.memory);
     }
     state.memory.keep_wanted(wants);
+    // A plan that wanted to go on at once knew nothing of a failure: the pause after it says when.
+    let again = again.filter(|_| !matches!(result, PassResult::Fenced | PassResult::Failed));
     let surprised =
         if applied.fenced { Some(AFTER_FENCE) } else { applied.outdated.then_some(AFTER_SURPRISE) };
 
+    let (_, terminating) = snapshot.members(&pool.facts);
     let status = {
         let names = Names { context, namespace: &pool.facts.namespace };
         let observed = snapshot.observed(&pool.facts, &state.memory, &names);
         status(&observed, state.memory.failure())
     };
+    let facts = PoolFacts::served(&pool.facts, &status, terminating, &state.memory);
+    context.census.record(uid, facts);
     let unwritten = report(context, &pool, status, applied, state).await;
+    laps.lap(&context.env, Stage::Report);
 
     let uptime = context.env.uptime();
     let memory = &state.memory;
     let pauses = [&memory.creating, &memory.removing, &memory.repairing];
     let paused = pauses.into_iter().filter_map(|pacing| pacing.width(uptime).err());
-    paused.chain(again).chain(surprised).chain(unwritten).min()
+    Ended { result, again: paused.chain(again).chain(surprised).chain(unwritten).min() }
 }
 
 fn decide<P: Platform>(

@@ -8,6 +8,7 @@ use vmpool_engine::Status;
 
 use crate::apply::Applied;
 use crate::context::{Context, PoolEntry, PoolState, collection};
+use crate::metrics::WriteKind;
 use crate::platform::Platform;
 use crate::write::WriteError;
 
@@ -70,5 +71,6 @@ async fn publish<P: Platform>(
     let operations = serde_json::from_value(operations).map_err(|error| WriteError::Invalid(error.into()))?;
     let path = collection::<P::Pool>(&pool.facts.namespace);
     let patch = Patch::<()>::Json(operations);
-    context.writer.patch(path, &pool.facts.id.name, Some("status"), &patch).await.map(PoolEntry::read)
+    let (writer, name) = (&context.writer, &pool.facts.id.name);
+    writer.patch(WriteKind::PatchStatus, path, name, Some("status"), &patch).await.map(PoolEntry::read)
 }

@@ -11,6 +11,7 @@ use vmpool_runtime::health::{Health, HealthError, Server};
 use vmpool_runtime::lease::{Candidate, LeaseConfig};
 
 use crate::lead::{Surroundings, Vitals, lead};
+use crate::metrics::{Metrics, Tenure};
 use crate::options::{Options, OptionsError};
 use crate::platform::Dvp;
 
@@ -44,6 +45,11 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     let gates = options.gates()?;
     let settings = options.settings()?;
     let health = Health::new();
+    let metrics = Metrics::new(&env);
+    health.metrics({
+        let metrics = metrics.clone();
+        move || metrics.page()
+    });
     let server = Server::bind(options.health.health_address).await?;
 
     if !gates.enabled(Feature::VirtualMachinePool) {
@@ -51,9 +57,10 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
         return Ok(server.run(health, stop).await?);
     }
 
-    let client = vmpool_runtime::client::connect(
+    let client = vmpool_runtime::client::connect_through(
         &options.client,
         concat!("vmpool-controller/", env!("CARGO_PKG_VERSION")),
+        &metrics.api.layer::<Dvp>(),
     )
     .await?;
     let namespace = options.watch_namespace.clone();
@@ -65,11 +72,13 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
         namespace,
         instance: lease.identity.clone(),
         settings,
+        metrics: metrics.clone(),
     };
 
     let vitals = Vitals::new(&env);
     let mut candidate = Candidate::new(client, lease.clone(), env.clone());
     let contact = candidate.health();
+    metrics.follow_lease(contact.clone());
     health.live("workers", {
         let vitals = vitals.clone();
         move || vitals.working(STUCK)
@@ -108,6 +117,8 @@ async fn serve(
     );
     while let Some(leadership) = candidate.acquire(&stop).await {
         tracing::info!("leading");
+        let metrics = surroundings.metrics.clone();
+        metrics.tenure(Tenure::Acquired);
         let leading =
             lead::<Dvp>(surroundings.clone(), leadership.fence.clone(), vitals.clone(), stop.clone());
         let lost = leadership.lost();
@@ -117,10 +128,14 @@ async fn serve(
                 if let Err(error) = leadership.release().await {
                     tracing::warn!(%error, "the lease was not given back; it ends by itself");
                 }
+                metrics.tenure(Tenure::Released);
                 tracing::info!("stopped leading");
             }
             // What is under way is dropped with the future: its answers no longer matter.
-            futures::future::Either::Right(((), _)) => tracing::error!("lost the lease: back to standby"),
+            futures::future::Either::Right(((), _)) => {
+                metrics.tenure(Tenure::Lost);
+                tracing::error!("lost the lease: back to standby");
+            }
         }
     }
 }

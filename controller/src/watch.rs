@@ -10,6 +10,7 @@ use vmpool_engine::ledger::Seen;
 use vmpool_runtime::Env;
 
 use crate::cache::{Cache, Cached, Concerned, Located};
+use crate::metrics::{Metrics, WatchResource};
 use crate::platform::Stored;
 
 /// How long one watch request lasts, in seconds. kube notices a silently dropped connection five seconds later.
@@ -25,6 +26,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 pub(crate) async fn watch<K: Stored, T: Cached>(
     api: Api<K>,
     env: Env,
+    (metrics, resource): (Arc<Metrics>, WatchResource),
     cache: Arc<Cache<T>>,
     read: fn(K) -> T,
     wake: impl Fn(Concerned) + Send,
@@ -38,6 +40,7 @@ pub(crate) async fn watch<K: Stored, T: Cached>(
         let event = match event {
             Ok(event) => event,
             Err(error) => {
+                metrics.watch_broke_off(resource);
                 let error = vmpool_runtime::telemetry::with_causes(&error);
                 tracing::warn!(resource = what, error, ?pause, "the watch broke off");
                 env.sleep(pause).await;
@@ -47,7 +50,10 @@ pub(crate) async fn watch<K: Stored, T: Cached>(
         };
         pause = FIRST_PAUSE;
         match event {
-            Event::Init => cache.begin_list(env.uptime()),
+            Event::Init => {
+                metrics.list_begins(resource);
+                cache.begin_list(env.uptime());
+            }
             Event::InitApply(object) => cache.listed(locate(object, read)),
             Event::InitDone => wake(cache.end_list()),
             Event::Apply(object) => wake(cache.applied(locate(object, read))),

@@ -20,6 +20,8 @@ use vmpool_engine::ObjectId;
 use vmpool_runtime::Env;
 use vmpool_runtime::lease::Fence;
 
+use crate::metrics::{WriteKind, WriteMetrics};
+
 /// Why a write did not bring back what was asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
@@ -76,23 +78,36 @@ pub struct Writer {
     permits: Arc<Semaphore>,
     deadline: Duration,
     field_manager: String,
+    metrics: WriteMetrics,
 }
 
 impl Writer {
     /// A writer with at most `in_flight` requests at a time, each of which is given up after `deadline`.
-    pub fn new(client: Client, env: Env, fence: Fence, in_flight: usize, deadline: Duration) -> Self {
+    pub fn new(
+        client: Client,
+        env: Env,
+        fence: Fence,
+        in_flight: usize,
+        deadline: Duration,
+        metrics: WriteMetrics,
+    ) -> Self {
         let permits = Arc::new(Semaphore::new(in_flight));
-        Self { client, env, fence, permits, deadline, field_manager: "vmpool-controller".to_owned() }
+        Self { client, env, fence, permits, deadline, field_manager: "vmpool-controller".to_owned(), metrics }
     }
 
     /// Creates an object below `path`.
     ///
     /// # Errors
     /// See [`WriteError`].
-    pub async fn create<T: DeserializeOwned>(&self, path: String, object: &Value) -> Result<T, WriteError> {
+    pub async fn create<T: DeserializeOwned>(
+        &self,
+        kind: WriteKind,
+        path: String,
+        object: &Value,
+    ) -> Result<T, WriteError> {
         let params = PostParams { field_manager: Some(self.field_manager.clone()), ..PostParams::default() };
         let body = serde_json::to_vec(object).map_err(|error| WriteError::Invalid(error.into()))?;
-        self.send(Path::new(path).create(&params, body)).await
+        self.send(kind, Path::new(path).create(&params, body)).await
     }
 
     /// Patches an object, or its `subresource`.
@@ -101,6 +116,7 @@ impl Writer {
     /// See [`WriteError`].
     pub async fn patch<T: DeserializeOwned, P: Serialize + std::fmt::Debug>(
         &self,
+        kind: WriteKind,
         path: String,
         name: &str,
         subresource: Option<&str>,
@@ -109,24 +125,35 @@ impl Writer {
         let params =
             PatchParams { field_manager: Some(self.field_manager.clone()), ..PatchParams::default() };
         let path = Path::new(path);
-        self.send(match subresource {
+        let request = match subresource {
             Some(subresource) => path.patch_subresource(subresource, name, &params, patch),
             None => path.patch(name, &params, patch),
-        })
-        .await
+        };
+        self.send(kind, request).await
     }
 
     /// Deletes the object with this name *and* UID, in the background.
     ///
     /// # Errors
     /// See [`WriteError`].
-    pub async fn delete(&self, path: String, object: &ObjectId) -> Result<(), WriteError> {
+    pub async fn delete(&self, kind: WriteKind, path: String, object: &ObjectId) -> Result<(), WriteError> {
         let uid = Some(object.uid.as_str().to_owned());
         let params = DeleteParams::background().preconditions(Preconditions { uid, resource_version: None });
-        self.send::<serde::de::IgnoredAny>(Path::new(path).delete(&object.name, &params)).await.map(|_| ())
+        let request = Path::new(path).delete(&object.name, &params);
+        self.send::<serde::de::IgnoredAny>(kind, request).await.map(|_| ())
     }
 
     async fn send<T: DeserializeOwned>(
+        &self,
+        kind: WriteKind,
+        request: Result<Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<T, WriteError> {
+        let result = self.exchange(request).await;
+        self.metrics.ended(kind, &result);
+        result
+    }
+
+    async fn exchange<T: DeserializeOwned>(
         &self,
         request: Result<Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, WriteError> {

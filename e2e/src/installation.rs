@@ -17,7 +17,8 @@ pub const CLASS: &str = "generic";
 
 /// Options of a cluster with our CRDs and nothing else.
 pub fn cluster_options(name: &str) -> Options {
-    Options { name: name.to_owned(), manifests: vec![workspace_root().join("api/crds")], keep: false }
+    let manifests = vec![workspace_root().join("api/crds")];
+    Options { name: name.to_owned(), manifests, ..Options::default() }
 }
 
 /// A cluster on which pools live. Controllers are started apart, by those who want one.
@@ -45,9 +46,8 @@ impl Installation {
     /// manifests meet.
     pub async fn onto(cluster: Arc<Cluster>) -> Result<Self> {
         let installed: Result<_> = async {
-            let accounts = Accounts::install(&cluster).await?;
+            let accounts = install_without_simulator(&cluster).await?;
             let simulator = Simulator::start(&cluster).await?;
-            apply(&cluster.admin(), &platform_objects(), None).await?;
             Ok((accounts, simulator))
         }
         .await;
@@ -89,6 +89,16 @@ impl Installation {
             Err(_shared) => Ok(()),
         }
     }
+}
+
+/// Installs roles, image and class, on a cluster whose machines stay as they were created: nobody plays the platform.
+///
+/// # Errors
+/// As [`Installation::onto`].
+pub async fn install_without_simulator(cluster: &Cluster) -> Result<Accounts> {
+    let accounts = Accounts::install(cluster).await?;
+    apply(&cluster.admin(), &platform_objects(), None).await?;
+    Ok(accounts)
 }
 
 /// What a platform's administrator provides.

@@ -9,10 +9,13 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory;
 use rstest::rstest;
 use vmpool_controller::Reason;
+use vmpool_controller::metrics::Metrics;
 use vmpool_controller::options::Options;
 use vmpool_e2e::cluster::workspace_root;
 use vmpool_engine::condition;
 use vmpool_engine::pacing::FailureReason;
+use vmpool_runtime::Env;
+use vmpool_runtime::metrics::Kind;
 
 const POOLS: &str = "docs/pools.md";
 const OPERATIONS: &str = "docs/operations.md";
@@ -177,6 +180,48 @@ fn every_log_message_to_be_alerted_on_can_be_logged() {
     for message in first_column(OPERATIONS, "Message") {
         assert!(sources.contains(&format!("\"{message}\"")), "nothing logs {message:?}");
     }
+}
+
+#[test]
+fn the_page_about_metrics_is_the_one_that_the_code_makes() {
+    let same = read("docs/metrics.md") == vmpool_controller::metrics::reference::page();
+    assert!(same, "docs/metrics.md is out of date: run `cargo xtask generate`");
+}
+
+#[test]
+fn every_metric_that_is_spoken_of_exists() {
+    let metrics = Metrics::new(&Env::system());
+    let mut exist: BTreeSet<String> = BTreeSet::new();
+    for metric in metrics.catalogue() {
+        if metric.kind == Kind::Histogram {
+            exist.extend(["_bucket", "_sum", "_count"].map(|part| format!("{}{part}", metric.name)));
+        }
+        exist.insert(metric.name.to_owned());
+    }
+    // The labels in front of a brace, too: a panel with a misspelt one stays empty and says nothing.
+    let labels: BTreeSet<&str> = metrics
+        .catalogue()
+        .iter()
+        .flat_map(|metric| &metric.labels)
+        .map(|label| label.name)
+        .chain(["le"])
+        .collect();
+    let mut spoken_of = 0;
+    for page in [OPERATIONS, "README.md", "charts/vmpool/README.md"] {
+        let text = read(page);
+        for word in text.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_')) {
+            if word.starts_with("vmpool_") && word != "vmpool_controller" {
+                spoken_of += 1;
+                assert!(exist.contains(word), "{page} speaks of {word}, which does not exist");
+            }
+        }
+        for label in text.split('{').skip(1).filter_map(|rest| rest.split_once("=\"")).map(|(label, _)| label)
+        {
+            let word = label.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_');
+            assert!(!word || labels.contains(label), "{page} selects by {label}, which no metric has");
+        }
+    }
+    assert!(spoken_of >= 8, "only {spoken_of} metrics are spoken of");
 }
 
 #[test]

@@ -25,6 +25,7 @@ const REFUSED: &[&str] = &[
     "featureGates.VirtualMachinePool=maybe",
     "watchNamespace=Not_A_Name",
     "image.repository=",
+    "controller.metrics.podMonitor.interval=often",
 ];
 
 /// Lints and renders the chart and applies every rule. Needs helm and the controller, both built.

@@ -32,7 +32,7 @@ enum Command {
         #[arg(value_enum, default_value_t = Selection::All)]
         which: Selection,
     },
-    /// Write everything that is generated from the CRDs
+    /// Write everything that is generated: from the CRDs, and the page about metrics
     Generate {
         /// Only compare, and fail when a generated file is out of date
         #[arg(long)]

@@ -63,7 +63,7 @@ pub(crate) fn built(program: &str) -> Result<PathBuf> {
     let own = std::env::current_exe().context("finding out where this program is")?;
     let path = own.with_file_name(program);
     if !path.is_file() {
-        bail!("{} is missing: run cargo build --bin {program}", path.display());
+        bail!("{} is missing: run cargo build --workspace --bins --examples", path.display());
     }
     Ok(path)
 }

@@ -48,7 +48,7 @@ impl LogArgs {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Health")]
 pub struct HealthArgs {
-    /// Where to serve /livez and /readyz; port 0 takes a free one and logs it
+    /// Where to serve /livez, /readyz and /metrics; port 0 takes a free one and logs it
     #[arg(long, env = "VMPOOL_HEALTH_ADDRESS", value_name = "IP:PORT", default_value = "0.0.0.0:8080")]
     pub health_address: SocketAddr,
 }

@@ -3,10 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use axum::http::HeaderValue;
 use axum::http::header::USER_AGENT;
+use axum::http::{HeaderValue, Request, Response};
+use kube::client::{Body, ClientBuilder, DynBody};
 use kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use tower::util::BoxService;
+use tower::{BoxError, Layer, Service};
 
 use crate::args::ClientArgs;
 
@@ -56,6 +59,28 @@ pub enum ConnectError {
 pub async fn connect(args: &ClientArgs, user_agent: &str) -> Result<Client, ConnectError> {
     let config = configure(args, user_agent).await?;
     Client::try_from(config).map_err(|source| ConnectError::Client(Box::new(source)))
+}
+
+/// What sends the requests of a client.
+pub type Transport = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
+
+/// As [`connect`], with a layer through which every request passes: those of watches and of the lease, too.
+///
+/// # Errors
+/// [`ConnectError`].
+pub async fn connect_through<L>(
+    args: &ClientArgs,
+    user_agent: &str,
+    layer: &L,
+) -> Result<Client, ConnectError>
+where
+    L: Layer<Transport>,
+    L::Service: Service<Request<Body>, Response = Response<Box<DynBody>>, Error = BoxError> + Send + 'static,
+    <L::Service as Service<Request<Body>>>::Future: Send + 'static,
+{
+    let config = configure(args, user_agent).await?;
+    let builder = ClientBuilder::try_from(config).map_err(|source| ConnectError::Client(Box::new(source)))?;
+    Ok(builder.with_layer(layer).build())
 }
 
 /// The configuration behind [`connect`], for those who put layers of their own around the client.

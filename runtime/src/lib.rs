@@ -17,6 +17,7 @@ pub mod duration;
 pub mod env;
 pub mod health;
 pub mod lease;
+pub mod metrics;
 pub mod shutdown;
 pub mod telemetry;
 pub mod testing;

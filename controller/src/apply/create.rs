@@ -9,6 +9,7 @@ use vmpool_engine::{Disk, Memory, ObjectId, Replica};
 use super::{Step, machine_failure, seen};
 use crate::context::{Context, PoolEntry, collection};
 use crate::events::{Happening, Reason};
+use crate::metrics::WriteKind;
 use crate::platform::Platform;
 use crate::write::WriteError;
 
@@ -54,7 +55,8 @@ pub(super) async fn unit<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>,
 async fn machine<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, draft: &Draft) -> Machine {
     let namespace = &*pool.facts.namespace;
     let body = P::machine(&pool.object, draft);
-    match context.writer.create::<P::Machine>(collection::<P::Machine>(namespace), &body).await {
+    let path = collection::<P::Machine>(namespace);
+    match context.writer.create::<P::Machine>(WriteKind::CreateMachine, path, &body).await {
         Ok(machine) => Machine::Exists(seen(&machine, P::read_machine)),
         Err(error) if error.is_already_exists() => {
             match context.get_live::<P::Machine>(namespace, &draft.name).await {
@@ -86,7 +88,8 @@ pub(super) async fn disk<P: Platform>(
     let Some(body) = P::disk(&pool.object, member, draft) else {
         return Err(WriteError::Invalid(format!("the pool has no disk template {}", draft.template).into()));
     };
-    match context.writer.create::<P::Disk>(collection::<P::Disk>(namespace), &body).await {
+    let path = collection::<P::Disk>(namespace);
+    match context.writer.create::<P::Disk>(WriteKind::CreateDisk, path, &body).await {
         Ok(disk) => Ok(seen(&disk, P::read_disk)),
         Err(error) if error.is_already_exists() => {
             match context.get_live::<P::Disk>(namespace, &draft.name).await {

@@ -9,6 +9,7 @@ use vmpool_engine::model::DiskDraft;
 use super::{Outcome, create, seen};
 use crate::context::{Context, PoolEntry, collection};
 use crate::events::{Happening, Reason};
+use crate::metrics::WriteKind;
 use crate::platform::Platform;
 use crate::write::WriteError;
 
@@ -99,7 +100,11 @@ async fn send<P: Platform>(
     reason: Reason,
 ) -> Outcome {
     let path = collection::<P::Machine>(&pool.facts.namespace);
-    match context.writer.patch::<P::Machine, _>(path, &machine.name, None, patch).await {
+    match context
+        .writer
+        .patch::<P::Machine, _>(WriteKind::PatchMachine, path, &machine.name, None, patch)
+        .await
+    {
         Ok(machine) => Outcome::Machine(seen(&machine, P::read_machine)),
         Err(error) if error.is_gone() || error.is_conflict() => Outcome::Outdated,
         Err(error) => failed(machine, reason, error),

@@ -3,6 +3,7 @@ use vmpool_runtime::env::Task;
 use vmpool_runtime::testing::{ManualClock, env, unfenced};
 
 use super::*;
+use crate::metrics::WriteMetrics;
 use crate::testing::{Fault, NAMESPACE, Server, Verb};
 
 fn happening(reason: Reason, number: usize, note: &str) -> Happening {
@@ -84,7 +85,14 @@ impl World {
         let clock = ManualClock::new();
         let env = env(&clock, 3);
         let server = Server::new(&env);
-        let writer = Writer::new(server.client(), env.clone(), unfenced(), 1, Duration::from_secs(8));
+        let writer = Writer::new(
+            server.client(),
+            env.clone(),
+            unfenced(),
+            1,
+            Duration::from_secs(8),
+            WriteMetrics::detached(),
+        );
         let (events, send) = Events::new(writer, env.clone(), "vmpool-controller-7d9".to_owned());
         Self { clock, server, events, _sender: env.spawn("events", send) }
     }

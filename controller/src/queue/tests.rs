@@ -9,6 +9,10 @@ use super::*;
 const DEBOUNCE: Duration = Duration::from_millis(100);
 const LONG: Duration = Duration::from_mins(10);
 
+fn metrics(env: &Env) -> QueueMetrics {
+    crate::metrics::Metrics::new(env).queue.clone()
+}
+
 /// A queue whose passes take no time, or end when the test says so.
 struct World {
     clock: ManualClock,
@@ -22,7 +26,7 @@ impl World {
     fn new() -> Self {
         let clock = ManualClock::new();
         let env = env(&clock, 0);
-        let queue = Arc::new(Queue::new(env.clone(), DEBOUNCE));
+        let queue = Arc::new(Queue::new(env.clone(), DEBOUNCE, metrics(&env)));
         Self { clock, env, queue, begun: Arc::default(), workers: Vec::new() }
     }
 

@@ -15,11 +15,12 @@ use kube::Client;
 use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tower::BoxError;
+use tower::{BoxError, Layer};
 use vmpool_runtime::Env;
 
 use super::requests::{Call, Verb};
 use super::store::{Answer, Change, Key, Store};
+use crate::metrics::RequestLayer;
 
 pub(crate) use super::store::refusal;
 
@@ -78,6 +79,13 @@ impl Server {
         let server = self.clone();
         let service = tower::service_fn(move |request| server.clone().serve(request).boxed());
         Client::new(service, super::NAMESPACE)
+    }
+
+    /// A client of this server whose requests pass through `layer`.
+    pub(crate) fn client_through(&self, layer: &RequestLayer) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request| server.clone().serve(request).boxed());
+        Client::new(layer.layer(service), super::NAMESPACE)
     }
 
     async fn serve(self, request: Request<Body>) -> Result<Response<ServerBody>, BoxError> {

@@ -1,5 +1,6 @@
 //! A leader on a server in memory.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -13,6 +14,7 @@ use super::requests::Call;
 use super::server::Server;
 use crate::context::Settings;
 use crate::lead::{Surroundings, Vitals, lead};
+use crate::metrics::Metrics;
 use crate::platform::Dvp;
 
 /// Where everything happens.
@@ -52,6 +54,7 @@ pub(crate) struct World {
     pub(crate) fence: Fence,
     pub(crate) settings: Settings,
     pub(crate) vitals: Vitals,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) stop: CancellationToken,
     leader: Option<Task>,
 }
@@ -63,6 +66,7 @@ impl World {
         Self {
             server: Server::new(&env),
             vitals: Vitals::new(&env),
+            metrics: Metrics::new(&env),
             env,
             clock,
             fence: unfenced(),
@@ -88,10 +92,11 @@ impl World {
     pub(crate) fn lead(&mut self) {
         let surroundings = Surroundings {
             env: self.env.clone(),
-            client: self.server.client(),
+            client: self.server.client_through(&self.metrics.api.layer::<Dvp>()),
             namespace: None,
             instance: "test".to_owned(),
             settings: self.settings,
+            metrics: self.metrics.clone(),
         };
         let leading = lead::<Dvp>(surroundings, self.fence.clone(), self.vitals.clone(), self.stop.clone());
         self.leader = Some(self.env.spawn("leader", leading));

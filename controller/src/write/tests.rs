@@ -25,11 +25,18 @@ impl World {
     }
 
     fn writer(&self, in_flight: usize) -> Writer {
-        Writer::new(self.server.client(), self.env.clone(), self.fence.clone(), in_flight, DEADLINE)
+        Writer::new(
+            self.server.client(),
+            self.env.clone(),
+            self.fence.clone(),
+            in_flight,
+            DEADLINE,
+            WriteMetrics::detached(),
+        )
     }
 
     async fn create(&self) -> Result<Value, WriteError> {
-        self.writer(1).create(MACHINES.to_owned(), &machine("web-1")).await
+        self.writer(1).create(WriteKind::CreateMachine, MACHINES.to_owned(), &machine("web-1")).await
     }
 
     /// What the next create is answered.
@@ -122,7 +129,7 @@ async fn an_answer_that_cannot_be_read_is_a_lost_one() {
     world.server.intercept(move |_| Fault::Refuse(garbage.clone()));
     let path = MACHINES.to_owned();
     let result: Result<std::collections::BTreeMap<String, Value>, _> =
-        world.writer(1).create(path, &machine("web-1")).await;
+        world.writer(1).create(WriteKind::CreateMachine, path, &machine("web-1")).await;
     assert!(matches!(result, Err(WriteError::Lost(_))), "{result:?}");
 }
 
@@ -181,8 +188,8 @@ async fn the_lease_is_asked_after_the_wait_for_a_place() {
     let writer = world.writer(1);
     let (first, second) = (machine("web-1"), machine("web-2"));
     let (first, second) = futures::join!(
-        writer.create::<Value>(MACHINES.to_owned(), &first),
-        writer.create::<Value>(MACHINES.to_owned(), &second),
+        writer.create::<Value>(WriteKind::CreateMachine, MACHINES.to_owned(), &first),
+        writer.create::<Value>(WriteKind::CreateMachine, MACHINES.to_owned(), &second),
     );
     assert!(first.is_ok());
     assert!(matches!(second, Err(WriteError::Fenced)), "{second:?}");
@@ -193,7 +200,9 @@ async fn writes_in_flight_are_bounded() {
     let world = World::new();
     let writer = world.writer(3);
     let machines: Vec<Value> = (0..12).map(|number| machine(&format!("web-{number}"))).collect();
-    let creates = machines.iter().map(|machine| writer.create::<Value>(MACHINES.to_owned(), machine));
+    let creates = machines
+        .iter()
+        .map(|machine| writer.create::<Value>(WriteKind::CreateMachine, MACHINES.to_owned(), machine));
     assert!(join_all(creates).await.iter().all(Result::is_ok));
     assert_eq!(world.server.most_in_flight(), 3);
 }
@@ -204,7 +213,8 @@ async fn a_place_is_free_again_after_a_failure() {
     world.server.intercept(|_| Fault::Unreachable);
     let writer = world.writer(1);
     for _ in 0..3 {
-        let result = writer.create::<Value>(MACHINES.to_owned(), &machine("web-1")).await;
+        let result =
+            writer.create::<Value>(WriteKind::CreateMachine, MACHINES.to_owned(), &machine("web-1")).await;
         assert!(matches!(result, Err(WriteError::Lost(_))));
     }
 }
@@ -216,13 +226,13 @@ async fn a_delete_names_the_uid_and_leaves_what_has_another() {
     let uid = created["metadata"]["uid"].as_str().unwrap();
     let writer = world.writer(1);
     let other = ObjectId::new("web-1", "another");
-    let error = writer.delete(MACHINES.to_owned(), &other).await.unwrap_err();
+    let error = writer.delete(WriteKind::DeleteMachine, MACHINES.to_owned(), &other).await.unwrap_err();
     assert!(error.is_conflict());
     assert!(world.server.get("virtualmachines", "web-1").is_some());
     let same = ObjectId::new("web-1", uid);
-    writer.delete(MACHINES.to_owned(), &same).await.unwrap();
+    writer.delete(WriteKind::DeleteMachine, MACHINES.to_owned(), &same).await.unwrap();
     assert!(world.server.get("virtualmachines", "web-1").is_none());
-    assert!(writer.delete(MACHINES.to_owned(), &same).await.unwrap_err().is_gone());
+    assert!(writer.delete(WriteKind::DeleteMachine, MACHINES.to_owned(), &same).await.unwrap_err().is_gone());
     let deletes: Vec<Call> =
         world.server.take_log().into_iter().filter(|call| call.verb == Verb::Delete).collect();
     assert_eq!(deletes.len(), 3);
@@ -238,9 +248,11 @@ async fn a_patch_reaches_the_subresource_that_is_named() {
     let patch = Patch::Merge(json!({ "spec": { "a": 1 }, "status": { "b": 2 } }));
     let both = |object: &Value| (object["spec"]["a"].clone(), object["status"]["b"].clone());
     let path = MACHINES.to_owned();
-    let object: Value = writer.patch(path.clone(), "web-1", None, &patch).await.unwrap();
+    let object: Value =
+        writer.patch(WriteKind::PatchMachine, path.clone(), "web-1", None, &patch).await.unwrap();
     assert_eq!(both(&object), (json!(1), Value::Null));
-    let object: Value = writer.patch(path, "web-1", Some("status"), &patch).await.unwrap();
+    let object: Value =
+        writer.patch(WriteKind::PatchMachine, path, "web-1", Some("status"), &patch).await.unwrap();
     assert_eq!(both(&object), (json!(1), json!(2)));
     let log = world.server.take_log();
     assert!(log[1..].iter().all(|call| call.query.contains("fieldManager=vmpool-controller")), "{log:?}");

@@ -11,8 +11,8 @@ use kube::{Api, Client, Config};
 use super::Cluster;
 use crate::error::{Error, Result};
 
-/// Longer than any run, so that no program needs another token.
-const TOKEN_SECONDS: i64 = 24 * 60 * 60;
+/// Longer than any run, and than a playground that somebody forgot, so that no program needs another token.
+const TOKEN_SECONDS: i64 = 90 * 24 * 60 * 60;
 
 /// A client that uses a kubeconfig and repeats nothing by itself.
 ///

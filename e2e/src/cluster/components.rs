@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use super::AuditLog;
 use super::pki::Pki;
 use super::tools::Tools;
 
@@ -87,7 +88,13 @@ pub(super) fn write_audit_policy(directory: &Path) -> std::io::Result<()> {
 
 /// kube-apiserver, ready for aggregation: the front-proxy certificate proves to an aggregated API server that
 /// the user's name in the headers comes from here.
-pub(super) fn api_server(tools: &Tools, directory: &Path, pki: &Pki, ports: Ports) -> Command {
+pub(super) fn api_server(
+    tools: &Tools,
+    directory: &Path,
+    pki: &Pki,
+    ports: Ports,
+    audit: AuditLog,
+) -> Command {
     let mut command = Command::new(&tools.api_server);
     command
         .arg(format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd))
@@ -111,12 +118,15 @@ pub(super) fn api_server(tools: &Tools, directory: &Path, pki: &Pki, ports: Port
         .arg("--requestheader-extra-headers-prefix=X-Remote-Extra-")
         .arg(path("--proxy-client-cert-file", &pki.certificate("front-proxy-client")))
         .arg(path("--proxy-client-key-file", &pki.key("front-proxy-client")))
-        .arg(path("--audit-policy-file", &directory.join("audit-policy.yaml")))
-        .arg(path("--audit-log-path", &directory.join(super::AUDIT_LOG)))
-        // In MiB, and beyond what a run writes: a rotated log would lose the marks that readers hold.
-        .arg("--audit-log-maxsize=16384")
         // A graceful stop otherwise waits up to a minute for watches that nobody ends.
         .args(["--shutdown-delay-duration=0s", "--shutdown-watch-termination-grace-period=1s"]);
+    if audit == AuditLog::Written {
+        command
+            .arg(path("--audit-policy-file", &directory.join("audit-policy.yaml")))
+            .arg(path("--audit-log-path", &directory.join(super::AUDIT_LOG)))
+            // In MiB, and beyond what a run writes: a rotated log would lose the marks that readers hold.
+            .arg("--audit-log-maxsize=16384");
+    }
     command
 }
 

@@ -20,6 +20,17 @@ pub(super) fn create(name: &str) -> Result<PathBuf> {
     create_in(&parent, name)
 }
 
+/// Makes the directory that was asked for, empty.
+///
+/// # Errors
+/// [`Error::File`].
+pub(super) fn create_at(path: &Path) -> Result<PathBuf> {
+    // An attempt that lost a port leaves its logs.
+    let _ = std::fs::remove_dir_all(path);
+    std::fs::create_dir_all(path).map_err(Error::file("creating", path))?;
+    Ok(path.to_owned())
+}
+
 fn create_in(parent: &Path, name: &str) -> Result<PathBuf> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = if name.is_empty() { "cluster" } else { name };

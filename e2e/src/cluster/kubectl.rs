@@ -1,5 +1,6 @@
 //! The user's own tool.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -11,6 +12,11 @@ use crate::process;
 const DEADLINE: Duration = Duration::from_mins(2);
 
 impl Cluster {
+    /// The kubectl that has the API server's own version.
+    pub fn kubectl_program(&self) -> &Path {
+        &self.tools.kubectl
+    }
+
     /// Runs kubectl as the administrator and returns what it printed.
     ///
     /// # Errors

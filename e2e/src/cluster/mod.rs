@@ -36,7 +36,7 @@ pub use manifests::{apply, documents, documents_in};
 pub use metrics::{RequestCounts, RequestKey};
 pub use ports::{free as free_ports, was_taken as port_was_taken};
 pub use server::Restart;
-pub use tools::{target_directory, workspace_root};
+pub use tools::{check as check_tools, target_directory, workspace_root};
 
 pub(crate) use tools::helm;
 
@@ -44,6 +44,16 @@ use self::pki::Pki;
 use self::tools::Tools;
 use crate::error::{Error, Result};
 use crate::process::Process;
+
+/// Whether [`Cluster::audit`] has anything to tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AuditLog {
+    /// Every request of ours is in it.
+    #[default]
+    Written,
+    /// There is none, so that requests cost what they cost elsewhere: for measurements.
+    Off,
+}
 
 /// Name of the audit log in the cluster's directory.
 const AUDIT_LOG: &str = "audit.log";
@@ -67,6 +77,11 @@ pub struct Options {
     pub manifests: Vec<PathBuf>,
     /// Keep the directory with logs and data after a success, too.
     pub keep: bool,
+    /// Whether the API server writes down who asked for what.
+    pub audit: AuditLog,
+    /// The cluster's directory, which is emptied first; by default a new one below `target/e2e`, which a later
+    /// cluster clears away if it was left there for a day.
+    pub directory: Option<PathBuf>,
 }
 
 /// A running control plane. Dropping it stops every part of it at once.
@@ -77,6 +92,7 @@ pub struct Cluster {
     tools: Tools,
     pki: Pki,
     ports: components::Ports,
+    audit: AuditLog,
     admin: Client,
     admin_kubeconfig: PathBuf,
     /// Counts the files of kubeconfigs and the like.
@@ -111,7 +127,10 @@ impl Cluster {
 
     async fn start_once(options: &Options, tools: &Tools) -> Result<Self> {
         let begin = Instant::now();
-        let directory = directory::create(&options.name)?;
+        let directory = match &options.directory {
+            Some(directory) => directory::create_at(directory)?,
+            None => directory::create(&options.name)?,
+        };
         let pki = Pki::create(&directory.join("pki"))?;
         components::write_audit_policy(&directory).map_err(Error::file("writing", &directory))?;
         let [etcd_port, etcd_peer, api_server] = free_ports()?;
@@ -127,6 +146,7 @@ impl Cluster {
             tools: tools.clone(),
             pki,
             ports,
+            audit: options.audit,
             admin,
             admin_kubeconfig,
             serial: AtomicU32::new(0),
@@ -192,6 +212,21 @@ impl Cluster {
     pub async fn apply_path(&self, path: &Path, namespace: Option<&str>) -> Result<()> {
         let objects = documents_in(path)?;
         apply(&self.admin, &objects, namespace).await
+    }
+
+    /// Whether every part still runs.
+    ///
+    /// # Errors
+    /// [`Error::Exited`] with the end of the log of the first part that ended by itself.
+    pub fn check(&self) -> Result<()> {
+        for slot in [&self.etcd, &self.api_server, &self.controller_manager] {
+            if let Some(part) = &*slot.lock()
+                && let Some(status) = part.exit_status()
+            {
+                return Err(part.exited(status));
+            }
+        }
+        Ok(())
     }
 
     /// Stops everything in the right order and removes the directory, unless it shall be kept.

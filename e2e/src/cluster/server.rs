@@ -41,7 +41,7 @@ impl Cluster {
 
     /// Starts the API server and waits for its readiness.
     pub(super) async fn start_api_server(&self) -> Result<()> {
-        let command = components::api_server(&self.tools, &self.directory, &self.pki, self.ports);
+        let command = components::api_server(&self.tools, &self.directory, &self.pki, self.ports, self.audit);
         let server = Process::spawn("kube-apiserver", command, self.directory.join("kube-apiserver.log"))?;
         *self.api_server.lock() = Some(server);
         let begin = Instant::now();

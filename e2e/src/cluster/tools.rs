@@ -59,6 +59,14 @@ pub(crate) fn helm() -> Result<PathBuf> {
     if path.is_file() { Ok(path) } else { Err(Error::MissingTool { tool: "helm", directory }) }
 }
 
+/// Whether everything that [`super::Cluster::start`] and the chart need was built.
+///
+/// # Errors
+/// [`Error::MissingTool`] for the first program that is not there.
+pub fn check() -> Result<()> {
+    Tools::find().and_then(|_tools| helm()).map(drop)
+}
+
 /// The root of the workspace that this crate was built in.
 pub fn workspace_root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or_else(|| Path::new("."))

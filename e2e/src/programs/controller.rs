@@ -12,10 +12,10 @@ use crate::error::Result;
 use crate::process::Process;
 
 /// Name of its package and binary.
-const PROGRAM: &str = "vmpool-controller";
+pub(super) const PROGRAM: &str = "vmpool-controller";
 
 /// Names another binary.
-const VARIABLE: &str = "VMPOOL_CONTROLLER";
+pub(super) const VARIABLE: &str = "VMPOOL_CONTROLLER";
 
 /// How long it may take until it is live.
 const START_DEADLINE: Duration = Duration::from_secs(30);
@@ -29,11 +29,14 @@ const POLL: Duration = Duration::from_millis(20);
 /// How often somebody else may take the port that we just picked.
 const PORT_ATTEMPTS: usize = 3;
 
-/// How a controller is run. Every one is restricted to a namespace, so that scenarios do not disturb each other.
+/// How a controller is run. In scenarios every one is restricted to a namespace, so that they do not disturb each
+/// other.
 #[derive(Debug, Clone)]
 pub struct ControllerOptions {
-    /// The namespace that it watches and has its lease in.
+    /// The namespace that it has its lease in.
     pub namespace: String,
+    /// The namespace whose pools it serves; `None` for all of them.
+    pub watch_namespace: Option<String>,
     /// Its name in the lease and in its log's file name.
     pub identity: String,
     /// How long its lease lasts.
@@ -47,13 +50,20 @@ pub struct ControllerOptions {
 impl ControllerOptions {
     /// The lease of 15 s that the chart has, renewed every 3 s.
     pub fn new(namespace: impl Into<String>, identity: impl Into<String>) -> Self {
+        let namespace = namespace.into();
         Self {
-            namespace: namespace.into(),
+            watch_namespace: Some(namespace.clone()),
+            namespace,
             identity: identity.into(),
             lease_duration: Duration::from_secs(15),
             renew_interval: Duration::from_secs(3),
             extra: Vec::new(),
         }
+    }
+
+    /// As the chart runs it: for the pools of all namespaces, with its lease in [`SYSTEM_NAMESPACE`].
+    pub fn everywhere(identity: impl Into<String>) -> Self {
+        Self { watch_namespace: None, ..Self::new(SYSTEM_NAMESPACE, identity) }
     }
 
     /// Name of the lease that it competes for.
@@ -112,11 +122,12 @@ impl Controller {
 
     async fn run_once(&self) -> Result<()> {
         let [health_port] = free_ports()?;
-        let ControllerOptions { namespace, identity, lease_duration, renew_interval, extra } = &self.options;
+        let ControllerOptions { namespace, watch_namespace, identity, lease_duration, renew_interval, extra } =
+            &self.options;
         let mut command = Command::new(&self.program);
         command
             .arg(format!("--kubeconfig={}", self.kubeconfig.display()))
-            .arg(format!("--watch-namespace={namespace}"))
+            .args(watch_namespace.as_ref().map(|watched| format!("--watch-namespace={watched}")))
             .arg(format!("--lease-namespace={namespace}"))
             .arg(format!("--lease-name={}", ControllerOptions::LEASE))
             .arg(format!("--lease-duration={}ms", lease_duration.as_millis()))

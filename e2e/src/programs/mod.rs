@@ -13,6 +13,16 @@ pub use simulator::Simulator;
 
 use crate::error::{Error, Result};
 
+/// Whether our own programs were built.
+///
+/// # Errors
+/// [`Error::MissingProgram`] for the first one that is not there.
+pub fn check() -> Result<()> {
+    find(controller::PROGRAM, controller::VARIABLE)
+        .and_then(|_controller| find(simulator::PROGRAM, simulator::VARIABLE))
+        .map(drop)
+}
+
 /// Finds a program of ours: where `variable` says, else beside the running test's own directory.
 fn find(program: &'static str, variable: &'static str) -> Result<PathBuf> {
     let path = match std::env::var_os(variable) {

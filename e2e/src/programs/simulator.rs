@@ -9,10 +9,10 @@ use crate::error::Result;
 use crate::process::Process;
 
 /// Name of its package and binary.
-const PROGRAM: &str = "vmpool-simulator";
+pub(super) const PROGRAM: &str = "vmpool-simulator";
 
 /// Names another binary.
-const VARIABLE: &str = "VMPOOL_SIMULATOR";
+pub(super) const VARIABLE: &str = "VMPOOL_SIMULATOR";
 
 /// Name of its account.
 const ACCOUNT: &str = "vmpool-simulator";
@@ -82,6 +82,11 @@ impl Simulator {
     /// [`crate::Error::Exited`].
     pub fn check(&self) -> Result<()> {
         self.process.exit_status().map_or(Ok(()), |status| Err(self.process.exited(status)))
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
     }
 
     /// Kills it at once.

@@ -8,6 +8,7 @@ mod failures;
 mod foreigners;
 mod gates;
 mod members;
+mod metrics;
 mod refusals;
 mod requests;
 mod scaling;

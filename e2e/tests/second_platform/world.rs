@@ -7,6 +7,7 @@ use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use vmpool_controller::metrics::Metrics;
 use vmpool_controller::{Settings, Surroundings, Vitals, lead};
 use vmpool_e2e::cluster::{AuditEntry, AuditMark, Cluster, Options, workspace_root};
 use vmpool_runtime::Env;
@@ -37,7 +38,8 @@ impl World {
     pub(crate) async fn start() -> Result<Self> {
         let manifests = vec![workspace_root().join("e2e/tests/second_platform/crds")];
         let cluster =
-            Cluster::start(Options { name: "second-platform".to_owned(), manifests, keep: false }).await?;
+            Cluster::start(Options { name: "second-platform".to_owned(), manifests, ..Options::default() })
+                .await?;
         let client = cluster.admin();
         let api = |kind: &str, plural: &str| {
             let gvk = GroupVersionKind::gvk("toy.vmpool.dev", "v1", kind);
@@ -180,6 +182,7 @@ async fn lead_toys(client: kube::Client, env: Env, stop: CancellationToken) {
         namespace: None,
         instance: "second-platform".to_owned(),
         settings: Settings::default(),
+        metrics: Metrics::new(&env),
     };
     lead::<Toy>(surroundings, leadership.fence.clone(), Vitals::new(&env), stop).await;
     leadership.release().await.expect("the lease can be given back");

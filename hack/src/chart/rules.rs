@@ -37,6 +37,7 @@ const EDITOR: &[(&str, &str)] = &[
 /// Everything that is wrong with a rendered variant.
 pub(super) fn violations(variant: &Variant, objects: &[Value]) -> Vec<String> {
     let mut found = unexpected_objects(variant, objects);
+    found.extend(objects.iter().filter_map(|object| monitor(object, objects)));
     for object in objects {
         let name = id(object);
         let mut broken = match text(object, "kind") {
@@ -170,6 +171,28 @@ fn pod(pod: &Value) -> Vec<String> {
     }
     must(list(pod, "containers").len() == 1, "does not have one container");
     found
+}
+
+/// That a monitor finds the pods and a port that they have.
+fn monitor(monitor: &Value, objects: &[Value]) -> Option<String> {
+    if text(monitor, "kind") != "PodMonitor" {
+        return None;
+    }
+    let pods: Vec<&Value> = objects
+        .iter()
+        .filter(|object| text(object, "kind") == "Deployment")
+        .map(|deployment| at(deployment, "spec.template"))
+        .collect();
+    let selector = at(monitor, "spec.selector.matchLabels").as_mapping()?;
+    let endpoint = at(monitor, "spec.podMetricsEndpoints.0");
+    let serves = |pod: &&Value| {
+        selector.iter().all(|(key, value)| at(pod, "metadata.labels").get(key) == Some(value))
+            && list(pod, "spec.containers.0.ports")
+                .iter()
+                .any(|port| text(port, "name") == text(endpoint, "port"))
+    };
+    let fits = !selector.is_empty() && text(endpoint, "path") == "/metrics" && pods.iter().any(serves);
+    (!fits).then(|| format!("{} does not find the metrics of the pods", id(monitor)))
 }
 
 fn definition(definition: &Value) -> Vec<String> {

@@ -125,3 +125,24 @@ fn a_value_that_the_readme_does_not_list_is_found() {
     let values: Value = serde_yaml_ng::from_str("{a: {b: 1, c: {}}, d: {e: 2}}").unwrap();
     assert_eq!(undocumented(&values, "| `a.b` |\n| `d` |"), ["the README does not list a.c"]);
 }
+
+#[rstest]
+#[case::as_it_should_be("", "", true)]
+#[case::another_port("port: health", "port: metrics", false)]
+#[case::another_path("path: /metrics", "path: /", false)]
+#[case::other_pods("app: vmpool", "app: other", false)]
+#[case::all_pods("{app: vmpool}", "{}", false)]
+fn a_monitor_must_find_the_pods(#[case] sound: &str, #[case] rotten: &str, #[case] finds: bool) {
+    const MONITOR: &str = r"
+kind: PodMonitor
+metadata: {name: vmpool-controller, namespace: vmpool-system}
+spec: {selector: {matchLabels: {app: vmpool}}, podMetricsEndpoints: [{port: health, path: /metrics}]}
+";
+    const DEPLOYMENT: &str = r"
+kind: Deployment
+metadata: {name: vmpool-controller}
+spec: {template: {metadata: {labels: {app: vmpool}}, spec: {containers: [{ports: [{name: health}]}]}}}
+";
+    let found = broken(&format!("{}\n---\n{DEPLOYMENT}", MONITOR.replace(sound, rotten)));
+    assert_eq!(!found.iter().any(|line| line.contains("does not find the metrics")), finds, "{found:?}");
+}

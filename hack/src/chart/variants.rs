@@ -17,6 +17,8 @@ pub(super) struct Variant {
     pub(super) scope: Scope,
     /// How many controllers there are.
     copies: Copies,
+    /// Whether Prometheus is told of them.
+    monitor: Monitor,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -43,6 +45,12 @@ enum Copies {
     Several,
 }
 
+#[derive(Debug, PartialEq, Eq)]
+enum Monitor {
+    Untold,
+    Told,
+}
+
 impl Variant {
     /// The release's name.
     pub(super) const RELEASE: &'static str = "vmpool";
@@ -56,6 +64,7 @@ impl Variant {
         definition: Definition::Ours,
         scope: Scope::Cluster,
         copies: Copies::Several,
+        monitor: Monitor::Untold,
     };
 
     /// The objects that this variant consists of, as `Kind/name`.
@@ -78,6 +87,9 @@ impl Variant {
         }
         if self.copies == Copies::Several {
             ids.insert("PodDisruptionBudget/vmpool-controller");
+        }
+        if self.monitor == Monitor::Told {
+            ids.insert("PodMonitor/vmpool-controller");
         }
         ids
     }
@@ -121,8 +133,12 @@ pub(super) const VARIANTS: &[Variant] = &[
             "controller.priorityClassName=system-cluster-critical",
             "controller.log.level=info\\,vmpool_controller=debug",
             "featureGates.AllAlpha=true",
+            "controller.metrics.podMonitor.enabled=true",
+            "controller.metrics.podMonitor.labels.release=prometheus",
+            "controller.metrics.podMonitor.interval=30s",
         ],
         copies: Copies::One,
+        monitor: Monitor::Told,
         ..Variant::DEFAULT
     },
 ];

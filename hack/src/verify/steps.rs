@@ -5,8 +5,9 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::chart;
+use crate::generate;
 use crate::tools::{self, Selection};
-use crate::workspace::{Workspace, built, succeed};
+use crate::workspace::{Workspace, succeed};
 
 /// One check.
 #[derive(Debug)]
@@ -97,7 +98,7 @@ pub(super) const STEPS: &[Step] = &[
         name: "generated",
         command: "cargo xtask generate --check",
         needs: &["build"],
-        run: |_| run(Command::new(built("vmpool-codegen")?).arg("--check")),
+        run: |workspace| generate::check_with_built(workspace).map(|()| Outcome::Passed),
     },
     Step {
         name: "chart",

@@ -34,8 +34,13 @@ impl LeaseHealth {
 
     /// Whether this process leads now.
     pub fn is_leader(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// How long this process may still lead if no renewal succeeds; zero if it does not lead.
+    pub fn remaining(&self) -> Duration {
         let fence = self.state.lock().fence.clone();
-        fence.is_some_and(|fence| !fence.remaining().is_zero())
+        fence.map_or(Duration::ZERO, |fence| fence.remaining())
     }
 
     /// Who held the Lease when it was last seen; `None` if nobody did.

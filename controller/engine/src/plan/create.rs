@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::disks::{Disks, disk_name};
 use super::{Action, Observed, Plan, Stage, Wait, blocker};
@@ -37,6 +38,10 @@ pub(super) fn plan(observed: &Observed<'_>, disks: Disks, plan: &mut Plan) {
         Err(left) => return plan.pause(Stage::Create, left),
     };
     let fresh = missing.min(width.saturating_sub(repeat.len()));
+    if fresh < missing {
+        // The rest comes with the next pass, which nobody has to wake.
+        plan.look_again(Duration::ZERO);
+    }
     let numbers = match observed.pool.naming {
         Naming::Scattered => scattered(observed, plan, fresh, missing),
         Naming::Ordinal => ordinal(observed, fresh),

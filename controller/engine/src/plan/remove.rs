@@ -2,6 +2,7 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Action, DeleteReason, Observed, Plan, Stage};
 use crate::model::{Activity, Removal, Replica};
@@ -23,10 +24,22 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
         Ok(width) => width,
         Err(left) => return plan.pause(Stage::Remove, left),
     };
-    live.sort_by(|a, b| leaving_order(removal, a, b));
-    plan.actions.extend(live.into_iter().take(victims.min(width)).map(|member: &Arc<Replica>| {
-        Action::Delete { member: member.id.clone(), reason: DeleteReason::Surplus }
-    }));
+    if width < victims {
+        // The rest comes with the next pass, which nobody has to wake.
+        plan.look_again(Duration::ZERO);
+    }
+    let count = victims.min(width);
+    let order = |a: &&Arc<Replica>, b: &&Arc<Replica>| leaving_order(removal, a, b);
+    // Most members stay, in whatever order: only the others are sorted, so that the pass stays linear.
+    if count < live.len() {
+        live.select_nth_unstable_by(count, order);
+        live.truncate(count);
+    }
+    live.sort_unstable_by(order);
+    plan.actions.extend(
+        live.into_iter()
+            .map(|member| Action::Delete { member: member.id.clone(), reason: DeleteReason::Surplus }),
+    );
 }
 
 /// Who comes before whom. Readiness decides only between machines of the same age, and the name between twins, so

@@ -38,6 +38,8 @@ fn creates_what_is_missing(#[case] world: World, #[case] expected: usize) {
     let plan = world.plan();
     assert_eq!(created(&plan).len(), expected);
     assert_eq!(plan.wants.create, expected > 0);
+    let rest = world.pool.desired.saturating_sub(world.machines.len()) > FULL_WIDTH;
+    assert_eq!(plan.again, rest.then_some(std::time::Duration::ZERO), "what does not fit follows at once");
 }
 
 #[test]

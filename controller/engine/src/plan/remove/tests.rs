@@ -96,6 +96,7 @@ fn a_delete_names_the_uid_that_was_seen() {
 fn one_pass_deletes_no_more_than_a_full_batch() {
     let plan = World::desiring(0).members(FULL_WIDTH as u64 + 1).plan();
     assert_eq!(deleted(&plan).len(), FULL_WIDTH);
+    assert_eq!(plan.again, Some(Duration::ZERO), "the rest follows at once");
 }
 
 #[test]

@@ -1,0 +1,181 @@
+//! Pools of any size and what exists around them, made from public types alone: shared by the benchmark and by the
+//! test that guards the growth of the cost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use vmpool_engine::model::{Activity, DiskRef, DiskTemplate, Lifetime, Naming, Published, Removal};
+use vmpool_engine::numbers::{Block, MIN_BLOCK, Namer};
+use vmpool_engine::plan::Taken;
+use vmpool_engine::revision::RevisionId;
+use vmpool_engine::{Disk, Memory, ObjectId, Observed, Plan, Pool, Replica, Status, Uid, plan, status};
+
+const POOL_UID: &str = "6b1e3f0a-5d8c-4f7e-9a21-3c4d5e6f7081";
+
+/// By how many machines a pool grows or shrinks.
+pub(crate) const STEP: usize = 10;
+
+/// One disk of so many is missing.
+pub(crate) const ONE_IN: usize = 100;
+
+/// What there is to do in a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Case {
+    /// Nothing: every machine runs, and so many are wanted.
+    Settled,
+    /// [`STEP`] machines are missing.
+    Grow,
+    /// [`STEP`] machines are too many.
+    Shrink,
+    /// One disk of [`ONE_IN`] is missing.
+    LostDisks,
+}
+
+impl Case {
+    /// All of them.
+    pub(crate) const ALL: [Self; 4] = [Self::Settled, Self::Grow, Self::Shrink, Self::LostDisks];
+
+    /// How it is called in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Settled => "nothing to do",
+            Self::Grow => "grow by 10",
+            Self::Shrink => "shrink by 10",
+            Self::LostDisks => "1 % of disks lost",
+        }
+    }
+
+    /// How many writes a pass over so many machines plans.
+    fn writes(self, machines: usize) -> usize {
+        match self {
+            Self::Settled => 0,
+            Self::Grow | Self::Shrink => STEP,
+            Self::LostDisks => machines / ONE_IN,
+        }
+    }
+}
+
+/// A pool with one disk per machine, and all of it running.
+pub(crate) struct World {
+    pool: Pool,
+    machines: Vec<Arc<Replica>>,
+    disks: BTreeMap<Arc<str>, Arc<Disk>>,
+    memory: Memory,
+    names: BTreeSet<Arc<str>>,
+}
+
+impl World {
+    /// A pool of `count` machines in which `case` is to be done.
+    ///
+    /// # Panics
+    /// If a pass over it does not plan exactly the writes of the case: then it would measure something else.
+    pub(crate) fn new(count: usize, case: Case) -> Self {
+        let namer = Namer::new(&"web".into(), &Uid::from(POOL_UID));
+        let numbers = u64::try_from(count).expect("a pool of a benchmark");
+        let machines: Vec<_> =
+            (0..numbers).map(|number| Arc::new(machine(&namer.name(number), number))).collect();
+        let owned = |machine: &Arc<Replica>| {
+            let disk = &machine.disks[0].disk;
+            (disk.clone(), Arc::new(disk_of(machine, disk)))
+        };
+        let lost = |index: usize| case == Case::LostDisks && index.is_multiple_of(ONE_IN);
+        let disks =
+            machines.iter().enumerate().filter(|(index, _)| !lost(*index)).map(|(_, machine)| owned(machine));
+        let desired = match case {
+            Case::Grow => count + STEP,
+            Case::Shrink => count - STEP,
+            Case::Settled | Case::LostDisks => count,
+        };
+        let disks = disks.collect();
+        let names = machines.iter().map(|machine| machine.id.name.clone()).collect();
+        let pool = pool(desired, Block { first: 0, end: numbers + MIN_BLOCK });
+        let mut memory = Memory { next_number: numbers, ..Memory::default() };
+        memory.meet(&pool);
+        let mut world = Self { pool, machines, disks, memory, names };
+        // A pool that lives has a status; comparing with it is part of the cost.
+        let published = status(&world.observed(), None);
+        world.pool.published =
+            Published { conditions: published.conditions, summary: Some(published.summary) };
+        let (planned, _) = pass(&world.observed());
+        assert_eq!(planned.actions.len(), case.writes(count), "{case:?} over {count} machines");
+        world
+    }
+
+    /// What a pass may know.
+    pub(crate) fn observed(&self) -> Observed<'_> {
+        Observed {
+            now: Timestamp::from_second(1_900_000_000).expect("in range"),
+            uptime: Duration::from_secs(1000),
+            pool: &self.pool,
+            machines: self.machines.clone(),
+            disks: self.disks.clone().into_iter().collect(),
+            unanswered: Vec::new(),
+            memory: &self.memory,
+            taken: self,
+        }
+    }
+}
+
+impl Taken for World {
+    fn machine(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
+    fn disk(&self, name: &str) -> bool {
+        self.disks.contains_key(name)
+    }
+}
+
+/// The engine's part of one pass.
+pub(crate) fn pass(observed: &Observed<'_>) -> (Plan, Status) {
+    (plan(observed), status(observed, observed.memory.failure()))
+}
+
+fn pool(desired: usize, block: Block) -> Pool {
+    Pool {
+        id: ObjectId::new("web", POOL_UID),
+        namespace: "team".into(),
+        generation: 1,
+        deleting: false,
+        desired,
+        removal: Removal::NewestFirst,
+        naming: Naming::Scattered,
+        revision: RevisionId::from("5d8c4f7e9a"),
+        disks: vec![DiskTemplate { name: "root".into(), lifetime: Lifetime::Machine }],
+        block: Some(block),
+        published: Published::default(),
+        flaws: Vec::new(),
+    }
+}
+
+fn machine(name: &str, number: u64) -> Replica {
+    /// A batch of creates gets the same second.
+    const PER_SECOND: u64 = 100;
+    let second = 1_800_000_000 + i64::try_from(number / PER_SECOND).expect("small");
+    Replica {
+        id: ObjectId::new(name, &format!("3c4d5e6f-{number:012}")),
+        created: Timestamp::from_second(second).expect("in range"),
+        terminating: false,
+        owner: Some(Uid::from(POOL_UID)),
+        pool_uid_label: Some(Uid::from(POOL_UID)),
+        pool_label: Some("web".into()),
+        revision: Some(RevisionId::from("5d8c4f7e9a")),
+        activity: Activity::Running,
+        restart_pending: false,
+        disks: vec![DiskRef {
+            template: Some("root".into()),
+            disk: format!("{name}-root").into(),
+            position: 0,
+        }],
+    }
+}
+
+fn disk_of(machine: &Replica, name: &str) -> Disk {
+    Disk {
+        id: ObjectId::new(name, &format!("disk-{}", machine.id.uid)),
+        terminating: false,
+        owner: Some(machine.id.clone()),
+        pool_uid_label: Some(Uid::from(POOL_UID)),
+    }
+}

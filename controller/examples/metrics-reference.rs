@@ -1,0 +1,5 @@
+//! Prints docs/metrics.md. `cargo xtask generate` calls it.
+
+fn main() {
+    print!("{}", vmpool_controller::metrics::reference::page());
+}

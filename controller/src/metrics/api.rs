@@ -1,0 +1,193 @@
+//! Requests to the API server, counted where they leave: reads, writes, watches and the lease alike.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{Method, Request, Response, StatusCode};
+use kube::Resource as _;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use tower::{Layer, Service};
+use vmpool_runtime::Env;
+use vmpool_runtime::metrics::Registry;
+
+use super::labels::{DurationLabels, RequestLabels};
+use super::words::{Code, Resource, Verb};
+use crate::platform::Platform;
+
+/// From what a good API server on the same machine takes to the deadline of a request.
+const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 8.0];
+
+/// What is known about requests.
+#[derive(Clone, Debug)]
+pub struct ApiMetrics {
+    env: Env,
+    requests: Family<RequestLabels, Counter>,
+    durations: Family<DurationLabels, Histogram>,
+}
+
+impl ApiMetrics {
+    pub(super) fn new(registry: &mut Registry, env: &Env) -> Self {
+        Self {
+            env: env.clone(),
+            requests: registry.register(
+                "vmpool_api_requests_total",
+                "requests",
+                "Requests sent to the API server. What was not sent, because the lease ended too soon, is in vmpool_writes_total",
+                Family::default(),
+            ),
+            durations: registry.register(
+                "vmpool_api_request_duration_seconds",
+                "seconds",
+                "Time from a request until its answer began. Requests without an answer and watches are left out",
+                Family::new_with_constructor(histogram as fn() -> Histogram),
+            ),
+        }
+    }
+
+    /// The layer that counts the requests of a client, which knows the resources of one platform.
+    pub fn layer<P: Platform>(&self) -> RequestLayer {
+        let plurals = [
+            (P::Pool::plural(&()), Resource::Pools),
+            (P::Machine::plural(&()), Resource::Machines),
+            (P::Disk::plural(&()), Resource::Disks),
+        ];
+        RequestLayer { metrics: self.clone(), plurals: Arc::new(plurals) }
+    }
+}
+
+fn histogram() -> Histogram {
+    Histogram::new(BUCKETS)
+}
+
+/// Counts the requests that pass through it.
+#[derive(Clone, Debug)]
+pub struct RequestLayer {
+    metrics: ApiMetrics,
+    plurals: Arc<[(Cow<'static, str>, Resource); 3]>,
+}
+
+impl<S> Layer<S> for RequestLayer {
+    type Service = Counted<S>;
+
+    fn layer(&self, inner: S) -> Counted<S> {
+        Counted { inner, layer: self.clone() }
+    }
+}
+
+/// A service whose requests are counted.
+#[derive(Clone, Debug)]
+pub struct Counted<S> {
+    inner: S,
+    layer: RequestLayer,
+}
+
+impl<S, A, B> Service<Request<A>> for Counted<S>
+where
+    S: Service<Request<A>, Response = Response<B>>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<A>) -> Self::Future {
+        let exchange = self.layer.begin(&request);
+        let answer = self.inner.call(request);
+        async move {
+            let answer = answer.await;
+            if let Ok(response) = &answer {
+                exchange.answered(response.status());
+            }
+            answer
+        }
+        .boxed()
+    }
+}
+
+impl RequestLayer {
+    fn begin<A>(&self, request: &Request<A>) -> Exchange {
+        let (verb, resource) = classify(&*self.plurals, request.method(), request.uri());
+        let metrics = self.metrics.clone();
+        Exchange { begun: metrics.env.uptime(), metrics, verb, resource, code: Code::Lost }
+    }
+}
+
+/// One request under way. It counts when it ends, however it does: an answer that nobody waits for any more is lost.
+struct Exchange {
+    metrics: ApiMetrics,
+    begun: Duration,
+    verb: Verb,
+    resource: Resource,
+    code: Code,
+}
+
+impl Exchange {
+    fn answered(mut self, status: StatusCode) {
+        self.code = Code::Status(status.as_u16());
+        if self.verb != Verb::Watch {
+            let took = self.metrics.env.uptime().saturating_sub(self.begun);
+            let labels = DurationLabels { verb: self.verb, resource: self.resource };
+            self.metrics.durations.get_or_create(&labels).observe(took.as_secs_f64());
+        }
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        let labels = RequestLabels { verb: self.verb, resource: self.resource, code: self.code };
+        self.metrics.requests.get_or_create(&labels).inc();
+    }
+}
+
+/// What a request asks for. Paths are those of the API: `/apis/GROUP/VERSION/[namespaces/NAMESPACE/]PLURAL[/NAME[/SUB]]`,
+/// and `/api/VERSION/...` for the core group.
+fn classify(plurals: &[(Cow<'static, str>, Resource)], method: &Method, uri: &http::Uri) -> (Verb, Resource) {
+    let mut path = uri.path().trim_start_matches('/').split('/');
+    let prefix = if path.next() == Some("apis") { 2 } else { 1 };
+    let mut path = path.skip(prefix);
+    let mut plural = path.next();
+    // A namespace itself is never asked for.
+    if plural == Some("namespaces") {
+        plural = path.nth(1);
+    }
+    let (name, subresource) = (path.next(), path.next());
+    let resource = match plural {
+        Some("events") => Resource::Events,
+        Some("leases") => Resource::Leases,
+        Some(plural) => plurals
+            .iter()
+            .find(|(known, _)| known == plural)
+            .map_or(Resource::Other, |(_, resource)| *resource),
+        None => Resource::Other,
+    };
+    let resource = match (resource, subresource) {
+        (resource, None) => resource,
+        (Resource::Pools, Some("status")) => Resource::PoolStatus,
+        (_, Some(_)) => Resource::Other,
+    };
+    let verb = match *method {
+        Method::POST => Verb::Create,
+        Method::PUT => Verb::Update,
+        Method::PATCH => Verb::Patch,
+        Method::DELETE => Verb::Delete,
+        _ if name.is_some() => Verb::Get,
+        _ if uri.query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true")) => {
+            Verb::Watch
+        }
+        _ => Verb::List,
+    };
+    (verb, resource)
+}
+
+#[cfg(test)]
+mod tests;

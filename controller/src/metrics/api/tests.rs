@@ -1,0 +1,106 @@
+use rstest::rstest;
+
+use super::*;
+use crate::platform::Dvp;
+use crate::testing::{Fault, Server};
+use vmpool_runtime::testing::{ManualClock, env};
+
+const GROUP: &str = "/apis/virtualization.deckhouse.io/v1alpha2";
+
+fn plurals() -> Vec<(Cow<'static, str>, Resource)> {
+    let metrics = ApiMetrics::new(&mut Registry::new(), &env(&ManualClock::new(), 0));
+    metrics.layer::<Dvp>().plurals.to_vec()
+}
+
+#[rstest]
+#[case::a_pool(Method::GET, "/namespaces/a/virtualmachinepools/web", Verb::Get, Resource::Pools)]
+#[case::a_status(
+    Method::PATCH,
+    "/namespaces/a/virtualmachinepools/web/status?x=1",
+    Verb::Patch,
+    Resource::PoolStatus
+)]
+#[case::a_new_machine(
+    Method::POST,
+    "/namespaces/a/virtualmachines?fieldManager=x",
+    Verb::Create,
+    Resource::Machines
+)]
+#[case::all_machines(Method::GET, "/virtualmachines?limit=500", Verb::List, Resource::Machines)]
+#[case::those_of_a_namespace(Method::GET, "/namespaces/a/virtualmachines", Verb::List, Resource::Machines)]
+#[case::changes(Method::GET, "/virtualdisks?&watch=true&resourceVersion=7", Verb::Watch, Resource::Disks)]
+#[case::a_deletion(Method::DELETE, "/namespaces/a/virtualmachines/x", Verb::Delete, Resource::Machines)]
+#[case::another_subresource(
+    Method::PUT,
+    "/namespaces/a/virtualmachines/x/status",
+    Verb::Update,
+    Resource::Other
+)]
+#[case::an_unknown_resource(Method::GET, "/namespaces/a/virtualimages/x", Verb::Get, Resource::Other)]
+#[case::a_pool_that_is_called_like_a_resource(
+    Method::GET,
+    "/namespaces/virtualdisks/virtualmachinepools/events",
+    Verb::Get,
+    Resource::Pools
+)]
+fn a_request_is_known_by_its_path(
+    #[case] method: Method,
+    #[case] path: &str,
+    #[case] verb: Verb,
+    #[case] resource: Resource,
+) {
+    let uri = format!("{GROUP}{path}").parse().unwrap();
+    assert_eq!(classify(&plurals(), &method, &uri), (verb, resource));
+}
+
+#[rstest]
+#[case("/apis/coordination.k8s.io/v1/namespaces/a/leases/x", Verb::Get, Resource::Leases)]
+#[case("/apis/events.k8s.io/v1/namespaces/a/events", Verb::List, Resource::Events)]
+#[case("/api/v1/namespaces/a/events", Verb::List, Resource::Events)]
+#[case("/version", Verb::List, Resource::Other)]
+fn other_groups_are_known_too(#[case] path: &str, #[case] verb: Verb, #[case] resource: Resource) {
+    assert_eq!(classify(&plurals(), &Method::GET, &path.parse().unwrap()), (verb, resource));
+}
+
+/// Reads a pool that is not there, while the server does `fault` to it, and gives up after a second.
+async fn counted(fault: impl Fn() -> Fault + Send + 'static) -> (u64, u64) {
+    let clock = ManualClock::new();
+    let env = env(&clock, 0);
+    let metrics = ApiMetrics::new(&mut Registry::new(), &env);
+    let server = Server::new(&env);
+    server.intercept(move |_| fault());
+    let client = server.client_through(&metrics.layer::<Dvp>());
+    let path = format!("{GROUP}/namespaces/a/virtualmachinepools/web");
+    let asking = env.clone().spawn("asking", {
+        let env = env.clone();
+        async move {
+            let request = Request::get(path).body(Vec::new()).unwrap();
+            let _ = env.timeout(Duration::from_secs(1), client.request_text(request)).await;
+        }
+    });
+    clock.settle().await;
+    clock.advance(Duration::from_secs(2)).await;
+    asking.join().await.unwrap();
+    let of = |code| {
+        metrics
+            .requests
+            .get_or_create(&RequestLabels { verb: Verb::Get, resource: Resource::Pools, code })
+            .get()
+    };
+    (of(Code::Status(404)), of(Code::Lost))
+}
+
+#[tokio::test]
+async fn an_answer_counts_by_its_code_whatever_it_says() {
+    assert_eq!(counted(|| Fault::None).await, (1, 0));
+}
+
+#[tokio::test]
+async fn a_broken_connection_is_a_lost_answer() {
+    assert_eq!(counted(|| Fault::Unreachable).await, (0, 1));
+}
+
+#[tokio::test]
+async fn a_request_that_is_given_up_is_a_lost_answer() {
+    assert_eq!(counted(|| Fault::Slow(Duration::from_mins(1))).await, (0, 1));
+}

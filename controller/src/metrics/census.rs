@@ -1,0 +1,178 @@
+//! Pools, members and ledgers, as the last pass over each pool left them, summed up when somebody asks.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use vmpool_engine::ledger::{Fact, Ledger};
+use vmpool_engine::{Memory, Pool, Status, Uid, condition};
+use vmpool_runtime::Env;
+use vmpool_runtime::metrics::{FloatGauge, Registry};
+
+use super::labels::{LedgerLabels, MemberLabels, PoolLabels, each};
+use super::words::{LedgerResource, MemberState, PoolState};
+
+/// What one pass leaves behind.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolFacts {
+    state: PoolState,
+    members: [usize; MemberState::ALL.len()],
+    ledger: [usize; LedgerResource::ALL.len()],
+    /// Uptime of the oldest entry.
+    oldest: Option<Duration>,
+}
+
+impl PoolFacts {
+    /// A pool that is served. `terminating` counts members.
+    pub(crate) fn served(pool: &Pool, status: &Status, terminating: usize, memory: &Memory) -> Self {
+        let summary = &status.summary;
+        let failing = status
+            .conditions
+            .iter()
+            .any(|condition| condition.kind == condition::REPLICA_FAILURE && condition.status == "True");
+        let state = if failing {
+            PoolState::Failing
+        } else if summary.replicas != pool.desired {
+            PoolState::Progressing
+        } else if summary.ready < pool.desired {
+            PoolState::Unready
+        } else {
+            PoolState::Ready
+        };
+        let members = MemberState::ALL.iter().map(|state| match state {
+            MemberState::Desired => pool.desired,
+            MemberState::Replicas => summary.replicas,
+            MemberState::Ready => summary.ready,
+            MemberState::Updated => summary.updated,
+            MemberState::RestartPending => summary.restart_pending,
+            MemberState::Terminating => terminating,
+        });
+        Self::new(state, members, memory)
+    }
+
+    /// A pool on its way out: nobody wants or serves its members any more.
+    pub(crate) fn deleting(replicas: usize, terminating: usize, memory: &Memory) -> Self {
+        let members = MemberState::ALL.iter().map(|state| match state {
+            MemberState::Replicas => replicas,
+            MemberState::Terminating => terminating,
+            _ => 0,
+        });
+        Self::new(PoolState::Deleting, members, memory)
+    }
+
+    fn new(state: PoolState, counted: impl Iterator<Item = usize>, memory: &Memory) -> Self {
+        let mut members = [0; MemberState::ALL.len()];
+        members.iter_mut().zip(counted).for_each(|(place, count)| *place = count);
+        let (machines, disks) = (extent(&memory.machines), extent(&memory.disks));
+        let oldest = [machines.1, disks.1].into_iter().flatten().min();
+        Self { state, members, ledger: [machines.0, disks.0], oldest }
+    }
+}
+
+fn extent<T: Fact>(ledger: &Ledger<T>) -> (usize, Option<Duration>) {
+    (ledger.len(), ledger.oldest())
+}
+
+/// All pools of one leader.
+#[derive(Debug, Default)]
+pub(crate) struct Census(Mutex<HashMap<Uid, PoolFacts>>);
+
+/// The sums over all pools.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pools: [usize; PoolState::ALL.len()],
+    members: [usize; MemberState::ALL.len()],
+    ledger: [usize; LedgerResource::ALL.len()],
+    oldest: Option<Duration>,
+}
+
+impl Census {
+    /// A pass over a pool left this behind.
+    pub(crate) fn record(&self, uid: &Uid, facts: PoolFacts) {
+        let mut all = self.0.lock();
+        match all.get_mut(uid) {
+            Some(place) => *place = facts,
+            None => drop(all.insert(uid.clone(), facts)),
+        }
+    }
+
+    /// A pool is gone.
+    pub(crate) fn forget(&self, uid: &Uid) {
+        self.0.lock().remove(uid);
+    }
+
+    /// The sums as they are now.
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for facts in self.0.lock().values() {
+            totals.pools[facts.state as usize] += 1;
+            totals.members.iter_mut().zip(facts.members).for_each(|(sum, count)| *sum += count);
+            totals.ledger.iter_mut().zip(facts.ledger).for_each(|(sum, count)| *sum += count);
+            totals.oldest = [totals.oldest, facts.oldest].into_iter().flatten().min();
+        }
+        totals
+    }
+}
+
+/// The gauges that show the sums.
+#[derive(Debug)]
+pub(super) struct CensusGauges {
+    env: Env,
+    pools: Family<PoolLabels, Gauge>,
+    members: Family<MemberLabels, Gauge>,
+    ledger: Family<LedgerLabels, Gauge>,
+    oldest: FloatGauge,
+}
+
+impl CensusGauges {
+    pub(super) fn new(registry: &mut Registry, env: &Env) -> Self {
+        Self {
+            env: env.clone(),
+            pools: registry.register(
+                "vmpool_pools",
+                "pools",
+                "Pools by state; each counts once, in the last of these states that applies. Pools that had no pass yet are left out",
+                each(PoolState::ALL.iter().map(|&state| PoolLabels { state })),
+            ),
+            members: registry.register(
+                "vmpool_members",
+                "machines",
+                "Members of all pools together. The states overlap: ready members are replicas, too",
+                each(MemberState::ALL.iter().map(|&state| MemberLabels { state })),
+            ),
+            ledger: registry.register(
+                "vmpool_ledger_entries",
+                "entries",
+                "Own writes that the cache did not show yet when the last pass of their pool ended",
+                each(LedgerResource::ALL.iter().map(|&resource| LedgerLabels { resource })),
+            ),
+            oldest: registry.register(
+                "vmpool_ledger_oldest_entry_age_seconds",
+                "seconds",
+                "Age of the oldest of these writes; 0 if there is none. From 30 on it is settled by a live read",
+                FloatGauge::default(),
+            ),
+        }
+    }
+
+    pub(super) fn show(&self, totals: &Totals) {
+        for (&state, count) in PoolState::ALL.iter().zip(totals.pools) {
+            self.pools.get_or_create(&PoolLabels { state }).set(gauge(count));
+        }
+        for (&state, count) in MemberState::ALL.iter().zip(totals.members) {
+            self.members.get_or_create(&MemberLabels { state }).set(gauge(count));
+        }
+        for (&resource, count) in LedgerResource::ALL.iter().zip(totals.ledger) {
+            self.ledger.get_or_create(&LedgerLabels { resource }).set(gauge(count));
+        }
+        let age = totals.oldest.map(|oldest| self.env.uptime().saturating_sub(oldest));
+        self.oldest.set(age.unwrap_or_default().as_secs_f64());
+    }
+}
+
+/// A count as a gauge takes it.
+pub(super) fn gauge(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

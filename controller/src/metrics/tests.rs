@@ -1,0 +1,235 @@
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::json;
+use vmpool_runtime::metrics::Kind;
+use vmpool_runtime::testing::{ManualClock, env};
+
+use super::words::Failed;
+use super::{Metrics, Tenure, reference};
+use crate::testing::{Fault, Verb, World, pool, refusal};
+
+/// The value of one series of a page; its name with its labels as they stand there.
+fn value(page: &str, series: &str) -> u64 {
+    text(page, series).parse().unwrap()
+}
+
+/// The same of a metric in seconds.
+fn seconds(page: &str, series: &str) -> f64 {
+    text(page, series).parse().unwrap()
+}
+
+fn text<'a>(page: &'a str, series: &str) -> &'a str {
+    let value = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    value.unwrap_or_else(|| panic!("no {series} in\n{page}"))
+}
+
+/// Names and labels of all series.
+fn series(page: &str) -> BTreeSet<String> {
+    let lines = page.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect()
+}
+
+#[test]
+fn every_metric_has_a_name_that_says_kind_and_unit() {
+    let metrics = Metrics::new(&env(&ManualClock::new(), 0));
+    let mut names = BTreeSet::new();
+    for metric in metrics.catalogue() {
+        let name = metric.name;
+        assert!(names.insert(name), "{name} is registered twice");
+        assert!(name.starts_with("vmpool_") || name.starts_with("process_"), "{name}");
+        assert_eq!(name.ends_with("_total"), metric.kind == Kind::Counter, "{name}");
+        let stem = name.trim_end_matches("_total");
+        for unit in ["seconds", "bytes"] {
+            assert_eq!(stem.ends_with(&format!("_{unit}")), metric.unit == unit, "{name} in {}", metric.unit);
+        }
+        assert!(!metric.help.ends_with('.') && metric.help.starts_with(char::is_uppercase), "{name}");
+        assert!(reference::section(metric).is_some(), "{name} is in no section of the reference");
+    }
+}
+
+#[test]
+fn every_metric_is_on_the_page_and_in_the_reference() {
+    let metrics = Metrics::new(&env(&ManualClock::new(), 0));
+    let (page, reference) = (metrics.page(), reference::page());
+    for metric in metrics.catalogue() {
+        // Requests and their durations have no series before the first request.
+        let stem = metric.name.trim_end_matches(metric.kind.suffix());
+        let unknown_beforehand = metric.name.starts_with("vmpool_api_");
+        assert!(unknown_beforehand || page.contains(&format!("# TYPE {stem} ")), "{stem}\n{page}");
+        assert!(reference.contains(&format!("| `{}` | {} |", metric.name, metric.kind)), "{}", metric.name);
+    }
+}
+
+#[test]
+fn series_that_can_be_known_are_there_from_the_beginning() {
+    let page = Metrics::new(&env(&ManualClock::new(), 0)).page();
+    for series in [
+        r#"vmpool_writes_total{kind="create_machine",outcome="fenced"}"#,
+        r#"vmpool_failures_total{reason="DiskFailure"}"#,
+        r#"vmpool_passes_total{result="panicked"}"#,
+        r#"vmpool_workqueue_adds_total{outcome="merged"}"#,
+        r#"vmpool_pools{state="failing"}"#,
+        r#"vmpool_watch_restarts_total{resource="disks"}"#,
+        r#"vmpool_pass_stage_duration_seconds_count{stage="apply"}"#,
+        "vmpool_leader",
+    ] {
+        assert_eq!(value(&page, series), 0, "{series}");
+    }
+}
+
+#[test]
+fn the_failures_are_the_words_of_the_condition() {
+    // A reason that is missing here does not compile.
+    use vmpool_engine::pacing::FailureReason as R;
+    let words: BTreeSet<&str> = Failed::ALL.iter().map(|failed| failed.0.as_str()).collect();
+    for reason in [R::FailedCreate, R::FailedDelete, R::DiskFailure, R::FailedRepair] {
+        match reason {
+            R::FailedCreate | R::FailedDelete | R::DiskFailure | R::FailedRepair => {}
+        }
+        assert!(words.contains(reason.as_str()));
+    }
+}
+
+#[test]
+fn changes_of_leadership_are_counted() {
+    let metrics = Metrics::new(&env(&ManualClock::new(), 0));
+    metrics.tenure(Tenure::Acquired);
+    metrics.tenure(Tenure::Lost);
+    metrics.tenure(Tenure::Acquired);
+    let page = metrics.page();
+    let counted = |event| value(&page, &format!("vmpool_lease_transitions_total{{event=\"{event}\"}}"));
+    assert_eq!([counted("acquired"), counted("released"), counted("lost")], [2, 0, 1]);
+}
+
+#[tokio::test]
+async fn a_settled_pool_shows_what_it_cost_and_costs_no_more() {
+    let world = World::with_pool(3).await;
+    let page = world.metrics.page();
+    let writes = |page: &str, kind: &str| {
+        value(page, &format!("vmpool_writes_total{{kind=\"{kind}\",outcome=\"done\"}}"))
+    };
+    assert_eq!([writes(&page, "create_machine"), writes(&page, "create_disk")], [3, 3]);
+    assert_eq!(writes(&page, "patch_pool"), 1);
+    for (name, count) in [
+        (r#"vmpool_api_requests_total{verb="create",resource="machines",code="201"}"#, 3),
+        (r#"vmpool_api_requests_total{verb="create",resource="disks",code="201"}"#, 3),
+        (r#"vmpool_api_requests_total{verb="list",resource="machines",code="200"}"#, 1),
+        (r#"vmpool_api_requests_total{verb="watch",resource="pools",code="200"}"#, 1),
+        (r#"vmpool_api_request_duration_seconds_count{verb="create",resource="machines"}"#, 3),
+        (r#"vmpool_watch_lists_total{resource="disks"}"#, 1),
+        (r#"vmpool_pools{state="ready"}"#, 1),
+        (r#"vmpool_members{state="desired"}"#, 3),
+        (r#"vmpool_members{state="ready"}"#, 3),
+        (r#"vmpool_members{state="terminating"}"#, 0),
+        (r#"vmpool_ledger_entries{resource="machines"}"#, 0),
+        (r#"vmpool_cache_objects{resource="machines"}"#, 3),
+        ("vmpool_workqueue_delayed", 1),
+        ("vmpool_workqueue_depth", 0),
+    ] {
+        assert_eq!(value(&page, name), count, "{name}");
+    }
+    assert!(value(&page, r#"vmpool_passes_total{result="acted"}"#) >= 1);
+
+    world.advance(Duration::from_mins(11)).await;
+    let later = world.metrics.page();
+    for line in page.lines().filter(|line| {
+        line.starts_with("vmpool_writes_total") || line.starts_with("vmpool_api_requests_total")
+    }) {
+        assert!(later.lines().any(|other| other == line), "{line} changed in a settled world");
+    }
+    let idle = |page: &str| value(page, r#"vmpool_passes_total{result="idle"}"#);
+    assert!(idle(&later) > idle(&page), "nothing was looked at");
+}
+
+#[tokio::test]
+async fn the_number_of_series_does_not_depend_on_the_number_of_pools() {
+    async fn series_with(pools: usize) -> BTreeSet<String> {
+        let mut world = World::new();
+        for number in 0..pools {
+            world.server.create("virtualmachinepools", pool(&format!("web{number}"), 2));
+        }
+        world.lead();
+        world.calm().await;
+        world.run_machines();
+        world.calm().await;
+        let page = world.metrics.page();
+        assert_eq!(
+            value(&page, r#"vmpool_members{state="ready"}"#),
+            value(&page, r#"vmpool_members{state="desired"}"#)
+        );
+        assert_eq!(value(&page, r#"vmpool_pools{state="ready"}"#), pools as u64);
+        assert!(!page.contains("web"), "a label names a pool:\n{page}");
+        series(&page)
+    }
+    let (few, many) = (series_with(1).await, series_with(50).await);
+    let new: Vec<_> = many.difference(&few).collect();
+    assert!(new.is_empty(), "fifty pools have more series than one: {new:#?}");
+    assert!(few.len() < 600, "{} series", few.len());
+}
+
+#[tokio::test]
+async fn a_refused_create_shows_in_the_pool_the_writes_and_the_failures() {
+    let world = World::with_pool(1).await;
+    let answer = refusal(StatusCode::FORBIDDEN, "Forbidden", "exceeded quota");
+    world.server.intercept(move |call| {
+        if call.is(Verb::Create, "virtualmachines") { Fault::Refuse(answer.clone()) } else { Fault::None }
+    });
+    world.scale(2);
+    world.calm().await;
+    let page = world.metrics.page();
+    let refused = value(&page, r#"vmpool_writes_total{kind="create_machine",outcome="refused"}"#);
+    assert!(refused >= 2, "it is tried again");
+    assert_eq!(value(&page, r#"vmpool_failures_total{reason="FailedCreate"}"#), refused);
+    assert_eq!(value(&page, r#"vmpool_passes_total{result="failed"}"#), refused);
+    assert_eq!(value(&page, r#"vmpool_pools{state="failing"}"#), 1);
+    assert_eq!(
+        value(&page, r#"vmpool_api_requests_total{verb="create",resource="machines",code="403"}"#),
+        refused
+    );
+    assert!(value(&page, "vmpool_workqueue_requeues_total") >= refused);
+}
+
+#[tokio::test]
+async fn a_write_that_the_cache_does_not_show_ages_and_is_settled_live() {
+    let world = World::with_pool(1).await;
+    world.server.hold("virtualmachines");
+    world.scale(2);
+    world.calm().await;
+    let page = world.metrics.page();
+    assert_eq!(value(&page, r#"vmpool_ledger_entries{resource="machines"}"#), 1);
+    let age = seconds(&page, "vmpool_ledger_oldest_entry_age_seconds");
+    assert!((1.0..=6.0).contains(&age), "{age}");
+    // The pool is looked at when something about it happens.
+    world.advance(Duration::from_secs(31)).await;
+    world
+        .server
+        .edit("virtualmachinepools", "web", |pool| pool["spec"]["scaleDownPolicy"] = json!("OldestFirst"));
+    world.calm().await;
+    let page = world.metrics.page();
+    assert_eq!(value(&page, r#"vmpool_ledger_overdue_total{resource="machines"}"#), 1);
+    world.server.release();
+    world.calm().await;
+    let page = world.metrics.page();
+    assert_eq!(value(&page, r#"vmpool_ledger_entries{resource="machines"}"#), 0);
+    assert!(seconds(&page, "vmpool_ledger_oldest_entry_age_seconds") < 0.001);
+}
+
+#[tokio::test]
+async fn a_leader_that_is_gone_leaves_no_pools_behind() {
+    let mut world = World::with_pool(2).await;
+    assert_eq!(value(&world.metrics.page(), r#"vmpool_pools{state="ready"}"#), 1);
+    world.kill_leader().await;
+    let page = world.metrics.page();
+    for name in [
+        r#"vmpool_pools{state="ready"}"#,
+        r#"vmpool_members{state="ready"}"#,
+        r#"vmpool_cache_objects{resource="machines"}"#,
+        "vmpool_workqueue_delayed",
+    ] {
+        assert_eq!(value(&page, name), 0, "{name}");
+    }
+    let created = value(&page, r#"vmpool_writes_total{kind="create_machine",outcome="done"}"#);
+    assert_eq!(created, 2, "counters stay");
+}

@@ -1,0 +1,59 @@
+//! What the controller wrote, and what it could not.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use vmpool_engine::pacing::FailureReason;
+use vmpool_runtime::metrics::Registry;
+
+use super::labels::{FailureLabels, WriteLabels, each};
+use super::words::{Failed, WriteKind, WriteOutcome};
+use crate::write::WriteError;
+
+/// Counters of writes. Clones count together.
+#[derive(Clone, Debug)]
+pub struct WriteMetrics {
+    writes: Family<WriteLabels, Counter>,
+    failures: Family<FailureLabels, Counter>,
+}
+
+impl WriteMetrics {
+    pub(super) fn new(registry: &mut Registry) -> Self {
+        let pairs = WriteKind::ALL
+            .iter()
+            .flat_map(|&kind| WriteOutcome::ALL.iter().map(move |&outcome| WriteLabels { kind, outcome }));
+        Self {
+            writes: registry.register(
+                "vmpool_writes_total",
+                "writes",
+                "Writes that the controller wanted, by what came of them. A create that finds its object there already is refused; a status or a deletion that meets a change is, too",
+                each(pairs),
+            ),
+            failures: registry.register(
+                "vmpool_failures_total",
+                "failures",
+                "Batches of writes that failed, by the word that the condition ReplicaFailure shows. The next attempt waits up to a minute",
+                each(Failed::ALL.into_iter().map(|reason| FailureLabels { reason })),
+            ),
+        }
+    }
+
+    /// Counters that belong to no page, for those who write outside of a controller.
+    pub fn detached() -> Self {
+        Self::new(&mut Registry::new())
+    }
+
+    pub(crate) fn ended<T>(&self, kind: WriteKind, result: &Result<T, WriteError>) {
+        let outcome = match result {
+            Ok(_) => WriteOutcome::Done,
+            Err(WriteError::Refused { .. }) => WriteOutcome::Refused,
+            Err(WriteError::Lost(_)) => WriteOutcome::Lost,
+            Err(WriteError::Fenced) => WriteOutcome::Fenced,
+            Err(WriteError::Invalid(_)) => WriteOutcome::Invalid,
+        };
+        self.writes.get_or_create(&WriteLabels { kind, outcome }).inc();
+    }
+
+    pub(crate) fn batch_failed(&self, reason: FailureReason) {
+        self.failures.get_or_create(&FailureLabels { reason: Failed(reason) }).inc();
+    }
+}

@@ -1,0 +1,66 @@
+//! How long until all members are ready, with a platform that starts them.
+
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use futures::StreamExt;
+use kube::runtime::{WatchStreamExt, watcher};
+use vmpool_e2e::object::Object;
+use vmpool_e2e::programs::Simulator;
+
+use crate::lab::{Lab, POOL, patience, seconds};
+use crate::report::Report;
+
+const NAMESPACE: &str = "converge";
+
+/// How many members become ready between two lines of progress.
+const PROGRESS: i64 = 1000;
+
+/// Measures it in a namespace of its own, with a controller of its own.
+pub(crate) async fn measure(lab: &Lab, members: usize, report: &mut Report) -> anyhow::Result<()> {
+    lab.step(&format!("with the simulator on, 0 -> {members} ready"));
+    let simulator = Simulator::start(lab.cluster()).await?;
+    lab.namespace(NAMESPACE).await?;
+    let controller = lab.controller(NAMESPACE, "first").await?;
+    lab.pool(NAMESPACE, POOL, 0).await?;
+    lab.quiet().await?;
+    let begin = Instant::now();
+    lab.scale(NAMESPACE, POOL, members).await?;
+    let deadline = patience(members);
+    let ready = tokio::time::timeout(deadline, until_ready(lab, members));
+    let converged = Lab::with_log(&controller, async {
+        ready.await.with_context(|| format!("not all {members} ready after {deadline:?}"))?
+    })
+    .await?;
+    simulator.check()?;
+    let seconds = seconds(begin, converged);
+    Lab::note(&format!("all ready after {seconds:.2} s"));
+    report.add("converged_seconds", seconds, "s");
+    Ok(())
+}
+
+/// Waits until the pool says that all are ready.
+async fn until_ready(lab: &Lab, members: usize) -> anyhow::Result<Instant> {
+    let members = i64::try_from(members)?;
+    let pools = watcher(lab.pools(NAMESPACE), watcher::Config::default()).default_backoff();
+    let mut pools = std::pin::pin!(pools.applied_objects());
+    let mut told = 0;
+    while let Some(pool) = pools.next().await {
+        let pool = match pool {
+            Ok(pool) => Object::try_from(pool)?,
+            Err(error) => {
+                tracing::warn!(%error, "the watch of pools broke");
+                continue;
+            }
+        };
+        let ready = pool.number("/status/readyReplicas").unwrap_or_default();
+        if ready == members {
+            return Ok(Instant::now());
+        }
+        if ready >= told + PROGRESS {
+            Lab::note(&format!("{ready} of {members} ready"));
+            told = ready;
+        }
+    }
+    bail!("the watch of pools ended")
+}

@@ -1,0 +1,222 @@
+//! One big pool: the bare client and the controller in turn.
+
+use std::time::Instant;
+
+use serde_json::json;
+use vmpool_e2e::cluster::RequestCounts;
+use vmpool_e2e::object::Kind;
+use vmpool_e2e::programs::Controller;
+
+use crate::bare::{self, Bare};
+use crate::lab::{Lab, POOL, is_write_of_controller, of_pools, seconds};
+use crate::options::Options;
+use crate::report::{Limit, Report};
+use crate::usage::{self, Machine, Memory};
+use crate::{converge, failover};
+
+/// The controller's way from 0 to all members.
+#[derive(Debug)]
+struct Up {
+    /// From the scale request until the last object was seen.
+    seconds: f64,
+    /// The share of the processors' time without work meanwhile.
+    idle: f64,
+    /// The controller's processor time until the last object was seen.
+    cpu_seconds: f64,
+    /// The same until nothing was asked for any more.
+    cpu_seconds_until_quiet: f64,
+    /// All requests meanwhile.
+    requests: RequestCounts,
+    /// Once nothing was asked for any more.
+    memory: Memory,
+}
+
+/// The controller's way back to 0.
+#[derive(Debug)]
+struct Down {
+    /// From the scale request until the last machine was seen to go.
+    seconds: f64,
+    /// The same for the last disk, which the garbage collector removes.
+    disks_seconds: f64,
+}
+
+/// Measures everything and reports it.
+pub(crate) async fn measure(lab: &Lab, options: &Options, report: &mut Report) -> anyhow::Result<()> {
+    let (members, rounds) = (options.members(), options.rounds());
+    report.add("members", as_f64(members), "");
+    report.detail("disks", json!(options.disks));
+    lab.step("warming up the bare client");
+    let mut bare = Bare::start(lab, "bare").await?;
+    let (mut raw, mut ups, mut downs) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 1..=rounds {
+        lab.step(&format!(
+            "round {round} of {rounds}: the bare client creates and deletes {members} members"
+        ));
+        raw.extend(bare.measure(lab, members).await?);
+
+        let namespace = format!("round-{round}");
+        lab.step(&format!("round {round} of {rounds}: the controller, 0 -> {members}"));
+        lab.namespace(&namespace).await?;
+        let mut controller = lab.controller(&namespace, "first").await?;
+        lab.warm_up(&namespace).await?;
+        ups.push(Lab::with_log(&controller, up(lab, &controller, &namespace, members)).await?);
+        if round == rounds {
+            lab.step(&format!("watching the settled state for {:?}", options.settle));
+            let requests = settled(lab, options).await?;
+            let nothing = Some(Limit::AtMost(0.0));
+            report.demand("settled_requests", whole(requests.total()), "", nothing, nothing);
+            report.detail("settled_requests", json!(lines(&requests)));
+            if options.failover {
+                controller = failover::measure(lab, controller, &namespace, members, report).await?;
+            }
+        }
+        lab.step(&format!("round {round} of {rounds}: the controller, {members} -> 0"));
+        downs.push(Lab::with_log(&controller, down(lab, &namespace, members)).await?);
+        controller.stop().await?;
+    }
+    // Once more behind the controller: what the machine's mood changed meanwhile must not count for either side.
+    lab.step(&format!("the bare client creates and deletes {members} members"));
+    raw.extend(bare.measure(lab, members).await?);
+    figures(options, &raw, &ups, &downs, report);
+    if !options.skip_convergence {
+        converge::measure(lab, members, report).await?;
+    }
+    Ok(())
+}
+
+async fn up(lab: &Lab, controller: &Controller, namespace: &str, members: usize) -> anyhow::Result<Up> {
+    lab.pool(namespace, POOL, 0).await?;
+    let (mut last, objects) = lab.tally_of_last(namespace, members).await?;
+    let requests = lab.quiet().await?;
+    let pid = pid(controller)?;
+    let (cpu, machine) = (usage::cpu(pid)?, Machine::now()?);
+
+    let begin = Instant::now();
+    lab.scale(namespace, POOL, members).await?;
+    let end = last.reach(objects).await?;
+
+    let idle = Machine::now()?.idle_since(machine);
+    let cpu_seconds = (usage::cpu(pid)? - cpu).as_secs_f64();
+    let requests = lab.quiet().await?.since(&requests);
+    let up = Up {
+        seconds: seconds(begin, end),
+        idle,
+        cpu_seconds,
+        cpu_seconds_until_quiet: (usage::cpu(pid)? - cpu).as_secs_f64(),
+        requests,
+        memory: usage::memory(pid)?,
+    };
+    Lab::note(&format!(
+        "all exist after {:.2} s, idle {:.0}%; CPU {:.2} s, {:.2} s until quiet; RSS {:.1} MiB, peak {:.1} MiB",
+        up.seconds,
+        up.idle * 100.0,
+        up.cpu_seconds,
+        up.cpu_seconds_until_quiet,
+        up.memory.now,
+        up.memory.peak,
+    ));
+    Ok(up)
+}
+
+async fn settled(lab: &Lab, options: &Options) -> anyhow::Result<RequestCounts> {
+    let before = lab.cluster().metrics().await?;
+    tokio::time::sleep(options.settle).await;
+    let requests = lab.cluster().metrics().await?.since(&before).only(of_pools);
+    Lab::note(&format!("{} requests besides watches and leases", requests.total()));
+    Ok(requests)
+}
+
+async fn down(lab: &Lab, namespace: &str, members: usize) -> anyhow::Result<Down> {
+    let mut machines = lab.tally(Kind::Machine, namespace).await?;
+    let mut disks = lab.tally(Kind::Disk, namespace).await?;
+    machines.reach(members).await?;
+    let begin = Instant::now();
+    lab.scale(namespace, POOL, 0).await?;
+    let machines = seconds(begin, machines.reach(0).await?);
+    let down = Down { seconds: machines, disks_seconds: seconds(begin, disks.reach(0).await?) };
+    lab.quiet().await?;
+    Lab::note(&format!(
+        "machines gone after {:.2} s, disks (garbage collector) after {:.2} s",
+        down.seconds, down.disks_seconds
+    ));
+    Ok(down)
+}
+
+fn figures(options: &Options, raw: &[bare::Run], ups: &[Up], downs: &[Down], report: &mut Report) {
+    let members = as_f64(options.members());
+    let small = options.members() <= 1000;
+    let raw_seconds = least(raw.iter().map(|run| run.create_seconds));
+    let ours_seconds = least(ups.iter().map(|up| up.seconds));
+    let mean = |value: fn(&Up) -> f64| ups.iter().map(value).sum::<f64>() / as_f64(ups.len());
+    let worst = |value: fn(&Up) -> f64| ups.iter().map(value).fold(0.0, f64::max);
+    let bar = |limit| Some(limit);
+
+    report.add("raw_seconds", raw_seconds, "s");
+    report.add("ours_seconds", ours_seconds, "s");
+    let ratio = Limit::AtLeast(if small { 0.85 } else { 0.8 });
+    report.demand("rate_ratio", raw_seconds / ours_seconds, "", bar(ratio), bar(Limit::AtLeast(0.95)));
+    report.add("ours_objects_per_second", members * as_f64(1 + options.disks) / ours_seconds, "1/s");
+
+    let writes =
+        ups.iter().map(|up| up.requests.only(is_write_of_controller).total()).max().unwrap_or_default();
+    let allowed = Limit::AtMost(as_f64(1 + options.disks) + 0.05);
+    report.demand("writes_per_member", whole(writes) / members, "", bar(allowed), bar(allowed));
+    let cpu = mean(|up| up.cpu_seconds_until_quiet) * 1000.0 / members;
+    report.demand("cpu_seconds_per_1000", cpu, "s", bar(Limit::AtMost(1.2)), bar(Limit::AtMost(1.0)));
+    let (rss_bar, rss_goal) = match options.members() {
+        ..=1_000 => (bar(Limit::AtMost(32.0)), bar(Limit::AtMost(20.0))),
+        ..=10_000 => (bar(Limit::AtMost(96.0)), bar(Limit::AtMost(64.0))),
+        _ => (None, None),
+    };
+    report.demand("rss_mib", worst(|up| up.memory.now), "MiB", rss_bar, rss_goal);
+    report.add("peak_rss_mib", worst(|up| up.memory.peak), "MiB");
+    report.add("scale_down_seconds", least(downs.iter().map(|down| down.seconds)), "s");
+    report.add("raw_scale_down_seconds", least(raw.iter().map(|run| run.delete_seconds)), "s");
+    report.add("disks_gone_seconds", least(downs.iter().map(|down| down.disks_seconds)), "s");
+
+    let raw: Vec<_> = raw
+        .iter()
+        .map(|run| {
+            json!({
+                "in_flight": run.width, "seconds": run.create_seconds,
+                "delete_seconds": run.delete_seconds, "idle_share": run.idle,
+            })
+        })
+        .collect();
+    report.detail("raw", json!(raw));
+    let ours: Vec<_> = ups
+        .iter()
+        .map(|up| {
+            json!({
+                "seconds": up.seconds, "idle_share": up.idle, "cpu_seconds": up.cpu_seconds,
+                "cpu_seconds_until_quiet": up.cpu_seconds_until_quiet, "rss_mib": up.memory.now,
+                "peak_rss_mib": up.memory.peak, "requests": lines(&up.requests.only(of_pools)),
+            })
+        })
+        .collect();
+    report.detail("ours", json!(ours));
+}
+
+/// The process id of a controller that should run.
+pub(crate) fn pid(controller: &Controller) -> anyhow::Result<u32> {
+    controller.pid().ok_or_else(|| anyhow::anyhow!("the controller does not run"))
+}
+
+/// The counters, one line each.
+pub(crate) fn lines(requests: &RequestCounts) -> Vec<String> {
+    requests.iter().map(|(key, count)| format!("{count} {key}")).collect()
+}
+
+fn least(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(f64::INFINITY, f64::min)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "no count of a run comes near 2^53")]
+pub(crate) fn as_f64(count: usize) -> f64 {
+    count as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "no count of a run comes near 2^53")]
+pub(crate) fn whole(count: u64) -> f64 {
+    count as f64
+}

@@ -1,0 +1,120 @@
+//! The figures, as JSON for programs and as a table for people.
+
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+#[cfg(test)]
+mod tests;
+
+/// What a figure should be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Limit {
+    /// Not less.
+    AtLeast(f64),
+    /// Not more.
+    AtMost(f64),
+}
+
+impl Limit {
+    fn holds(self, value: f64) -> bool {
+        match self {
+            Self::AtLeast(limit) => value >= limit,
+            Self::AtMost(limit) => value <= limit,
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtLeast(limit) => f.pad(&format!(">= {limit}")),
+            Self::AtMost(limit) => f.pad(&format!("<= {limit}")),
+        }
+    }
+}
+
+/// One measured number.
+#[derive(Debug, Clone, PartialEq)]
+struct Figure {
+    key: &'static str,
+    value: f64,
+    unit: &'static str,
+    bar: Option<Limit>,
+    goal: Option<Limit>,
+}
+
+/// All figures of a run, in the order in which they were measured, and what is too long for a table.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Report {
+    figures: Vec<Figure>,
+    details: Map<String, Value>,
+}
+
+impl Report {
+    /// A figure that nothing is demanded of.
+    pub(crate) fn add(&mut self, key: &'static str, value: f64, unit: &'static str) {
+        self.figures.push(Figure { key, value, unit, bar: None, goal: None });
+    }
+
+    /// A figure with a first bar, and the goal beyond it.
+    pub(crate) fn demand(
+        &mut self,
+        key: &'static str,
+        value: f64,
+        unit: &'static str,
+        bar: Option<Limit>,
+        goal: Option<Limit>,
+    ) {
+        self.figures.push(Figure { key, value, unit, bar, goal });
+    }
+
+    /// Something for the JSON only.
+    pub(crate) fn detail(&mut self, key: &str, value: Value) {
+        self.details.insert(key.to_owned(), value);
+    }
+
+    /// How many figures miss their first bar.
+    pub(crate) fn missed(&self) -> usize {
+        self.figures.iter().filter(|figure| figure.bar.is_some_and(|bar| !bar.holds(figure.value))).count()
+    }
+
+    /// One flat object: every figure under its name, and `details`.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut object: Map<String, Value> =
+            self.figures.iter().map(|figure| (figure.key.to_owned(), number(figure.value))).collect();
+        object.insert("details".to_owned(), Value::Object(self.details.clone()));
+        Value::Object(object)
+    }
+}
+
+/// Four decimals are more than any figure is good for; a whole number is written as one.
+fn number(value: f64) -> Value {
+    let rounded = (value * 1e4).round() / 1e4;
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "figures are far below 2^53, and only whole ones are written so"
+    )]
+    if rounded.fract() == 0.0 { json!(rounded as i64) } else { json!(rounded) }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  {:<32} {:>12} {:<10} {:>10} {:>10}", "figure", "value", "unit", "first bar", "goal")?;
+        for Figure { key, value, unit, bar, goal } in &self.figures {
+            let text = |limit: &Option<Limit>| limit.map_or_else(String::new, |limit| limit.to_string());
+            let verdict = match (bar, goal) {
+                (Some(bar), _) if !bar.holds(*value) => "MISSED",
+                (_, Some(goal)) if goal.holds(*value) => "goal",
+                (Some(_), _) => "ok",
+                (None, Some(_)) => "below goal",
+                (None, None) => "",
+            };
+            let value = number(*value).to_string();
+            let (bar, goal) = (text(bar), text(goal));
+            let line = format!("  {key:<32} {value:>12} {unit:<10} {bar:>10} {goal:>10}  {verdict}");
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,28 @@
+use super::*;
+
+#[test]
+fn a_name_with_brackets_and_spaces_does_not_shift_the_fields() {
+    let stat = "4711 (a (b) 9 9) S 1 4711 4711 0 -1 4194560 2914 0 0 0 123 45 0 0 20 0 3 0 9 0 0";
+    assert_eq!(ticks_of_process(stat).unwrap(), 168);
+}
+
+#[test]
+fn memory_is_in_mib() {
+    let status = "Name:\tx\nVmPeak:\t 9 kB\nVmHWM:\t   20480 kB\nVmRSS:\t   10240 kB\n";
+    let memory = memory_of(status).unwrap();
+    assert!((memory.now - 10.0).abs() < 1e-9 && (memory.peak - 20.0).abs() < 1e-9, "{memory:?}");
+}
+
+#[test]
+fn waiting_for_the_disk_is_idle() {
+    let before = machine("cpu  10 0 10 100 0 0 0 0 5 0\ncpu0 1").unwrap();
+    let after = machine("cpu  20 0 20 160 20 0 0 0 9 0\ncpu0 1").unwrap();
+    assert!((after.idle_since(before) - 0.8).abs() < 1e-9);
+}
+
+#[test]
+fn the_own_process_is_found() {
+    let own = std::process::id();
+    assert!(memory(own).unwrap().now > 0.5);
+    cpu(own).unwrap();
+}

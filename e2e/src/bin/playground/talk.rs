@@ -1,0 +1,76 @@
+//! What the commands print.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use jiff::Timestamp;
+
+use super::place::{Place, Ready};
+use super::supervisor::PROGRESS;
+
+/// `println!` for a reader who may have gone: `make up | head` is no reason to fail.
+macro_rules! say {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($words)*);
+    }};
+}
+pub(crate) use say;
+
+/// Says how to reach it and what to try.
+pub(crate) fn what_to_try(place: &Place, ready: &Ready) {
+    let tools = ready.kubectl.parent().unwrap_or(Path::new("."));
+    say!(
+        "
+  export KUBECONFIG={}
+  export PATH={}:$PATH
+
+What to try:
+
+  kubectl apply -f docs/examples/quickstart.yaml
+  kubectl get vmpool,vm,vd
+  kubectl scale vmpool quickstart --replicas=10
+  kubectl annotate vm --all simulator.vmpool.dev/flap-phase=2
+
+docs/playground.md has nastier things. Logs are in {}. `make down` ends it.",
+        place.kubeconfig().display(),
+        tools.display(),
+        place.cluster().display(),
+    );
+}
+
+/// To the second, without what nobody reads.
+pub(crate) fn time(when: Timestamp) -> String {
+    when.strftime("%F %T UTC").to_string()
+}
+
+/// Sets somebody else's words off from ours.
+pub(crate) fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("  | {line}")).collect::<Vec<_>>().join("\n")
+}
+
+/// The supervisor's progress, line by line as it comes.
+pub(crate) struct Progress {
+    log: Option<BufReader<std::fs::File>>,
+    line: String,
+}
+
+impl Progress {
+    /// From the beginning of the log.
+    pub(crate) fn of(place: &Place) -> Self {
+        let log = std::fs::File::open(place.log()).ok().map(BufReader::new);
+        Self { log, line: String::new() }
+    }
+
+    /// Repeats the lines that came since the last call.
+    pub(crate) fn show(&mut self) {
+        let Some(log) = &mut self.log else { return };
+        // A line that is still being written stays for the next time.
+        while log.read_line(&mut self.line).is_ok_and(|read| read > 0) && self.line.ends_with('\n') {
+            if self.line.starts_with(PROGRESS) {
+                say!("{}", self.line.trim_end());
+            }
+            self.line.clear();
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What the operating system says about this process. Known on Linux; elsewhere it stays zero.
+
+use super::{FloatCounter, Registry};
+use prometheus_client::metrics::gauge::Gauge;
+
+/// Memory and processor time of this process, under the names that every Prometheus client library uses, so that
+/// dashboards of processes show it, too.
+#[derive(Clone, Debug)]
+pub struct ProcessMetrics {
+    cpu: FloatCounter,
+    resident: Gauge,
+}
+
+impl ProcessMetrics {
+    /// Registers them.
+    pub fn new(registry: &mut Registry) -> Self {
+        Self {
+            cpu: registry.register(
+                "process_cpu_seconds_total",
+                "seconds",
+                "Processor time of this process, user and system",
+                FloatCounter::default(),
+            ),
+            resident: registry.register(
+                "process_resident_memory_bytes",
+                "bytes",
+                "Resident memory of this process",
+                Gauge::default(),
+            ),
+        }
+    }
+
+    /// Asks the system again. To be called before the metrics are encoded.
+    pub fn refresh(&self) {
+        if let Some(bytes) = read("/proc/self/statm").as_deref().and_then(resident_pages) {
+            let bytes = bytes.saturating_mul(rustix::param::page_size() as u64);
+            self.resident.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        }
+        if let Some(ticks) = read("/proc/self/stat").as_deref().and_then(cpu_ticks) {
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "ticks of hundredths stay below 2^53 for a million years"
+            )]
+            let seconds = ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
+            self.cpu.inner().store(seconds.to_bits(), std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+}
+
+fn read(path: &str) -> Option<String> {
+    std::fs::read_to_string(path).ok()
+}
+
+/// The second number of `statm`.
+fn resident_pages(statm: &str) -> Option<u64> {
+    statm.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// `utime` and `stime` of `stat`, the 14th and 15th fields. The second field is the program's name in parentheses and
+/// may hold anything, spaces and parentheses too.
+fn cpu_ticks(stat: &str) -> Option<u64> {
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    Some(next()? + next()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_spaces_and_parentheses_does_not_shift_the_fields() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 250 31 5 6 20 0 1 0 99 1000 200";
+        assert_eq!(cpu_ticks(stat), Some(281));
+        assert_eq!(cpu_ticks("nonsense"), None);
+    }
+
+    #[test]
+    fn resident_memory_is_the_second_number() {
+        assert_eq!(resident_pages("5000 1234 300 1 0 2 0\n"), Some(1234));
+        assert_eq!(resident_pages("5000"), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn this_very_process_uses_memory_and_time() {
+        let process = ProcessMetrics::new(&mut Registry::new());
+        let busy: u64 = (0..20_000_000_u64).fold(1, |sum, i| std::hint::black_box(sum ^ i));
+        std::hint::black_box(busy);
+        process.refresh();
+        assert!(process.resident.get() > 100_000, "{}", process.resident.get());
+        assert!(process.cpu.get() > 0.0);
+    }
+}
