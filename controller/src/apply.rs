@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::Draft;
 use vmpool_engine::numbers::Block;
-use vmpool_engine::pacing::{Failure, Pacing};
+use vmpool_engine::pacing::{Failure, FailureReason, Pacing};
 use vmpool_engine::plan::Stage;
 use vmpool_engine::{Action, Disk, Memory, ObjectId, Replica};
 
 use crate::context::{Context, PoolEntry, collection};
-use crate::events::{Happening, Reason};
+use crate::events::{Happening, Reason, shorten};
 use crate::metrics::WriteKind;
 use crate::platform::{Platform, Stored};
 use crate::watch::version;
@@ -48,8 +48,10 @@ enum Outcome {
     Machine(Seen<Replica>),
     /// A disk was created, or found to exist.
     Disk(Seen<Disk>, Option<Happening>),
-    /// A machine is being deleted, or is gone.
+    /// A machine is being deleted.
     Deleted(ObjectId),
+    /// A machine that should leave was gone already.
+    Gone(ObjectId),
     /// It is unknown whether the machine is being deleted.
     MaybeDeleted(ObjectId, WriteError),
     /// A block is open.
@@ -99,6 +101,7 @@ async fn run_stage<P: Platform>(
     let stop = AtomicBool::new(false);
     let mut complete = true;
     let mut failure: Option<(Failure, Option<Duration>)> = None;
+    let mut disks_refused = false;
     {
         let stop = &stop;
         let mut outcomes = stream::iter(batch)
@@ -115,16 +118,20 @@ async fn run_stage<P: Platform>(
             applied.happenings.extend(step.happenings);
             applied.outdated |= step.outdated;
             complete &= step.done;
+            if matches!(stage, Stage::Repair | Stage::Remove) && (step.done || step.error.is_some()) {
+                memory.note(action.object(), step.error.is_some());
+            }
             if let Some(error) = step.error {
                 stop.store(true, Ordering::Relaxed);
                 applied.fenced |= matches!(error, WriteError::Fenced);
                 let message = applied.happenings.last().map(|last| last.note.clone()).unwrap_or_default();
-                failure = Some((Failure { reason: action.failure_reason(), message }, error.retry_after()));
+                let reason = step.reason.unwrap_or_else(|| action.failure_reason());
+                disks_refused |= stage == Stage::Create && reason == FailureReason::DiskFailure;
+                failure = Some((Failure { reason, message: shorten(message) }, error.retry_after()));
             }
         }
     }
     let uptime = context.env.uptime();
-    let pacing = pacing(memory, stage);
     match failure {
         // A superseded leader did not fail: it is over.
         _ if applied.fenced => {}
@@ -132,9 +139,13 @@ async fn run_stage<P: Platform>(
             tracing::warn!(reason = failure.reason.as_str(), message = failure.message, "a write failed");
             context.metrics.writes.batch_failed(failure.reason);
             applied.failed = true;
-            pacing.failed(failure, uptime, retry_after, jitter(context));
+            // The machines that lack a disk now are repaired next: not all of them at once.
+            if disks_refused {
+                memory.repairing.failed(failure.clone(), uptime, retry_after, jitter(context));
+            }
+            pacing(memory, stage).failed(failure, uptime, retry_after, jitter(context));
         }
-        None if complete => pacing.succeeded(),
+        None if complete => pacing(memory, stage).succeeded(),
         None => {}
     }
     complete
@@ -182,7 +193,7 @@ async fn delete<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, member: 
     match context.writer.delete(WriteKind::DeleteMachine, path, member).await {
         Ok(()) => Outcome::Deleted(member.clone()),
         // Not there, or another object by now: the one that should leave is gone.
-        Err(error) if error.is_gone() || error.is_conflict() => Outcome::Deleted(member.clone()),
+        Err(error) if error.is_gone() || error.is_conflict() => Outcome::Gone(member.clone()),
         Err(error @ WriteError::Lost(_)) => Outcome::MaybeDeleted(member.clone(), error),
         Err(error) => Outcome::Failed(not_deleted(member, &error), error),
     }
@@ -224,6 +235,8 @@ struct Step {
     /// Plan again at once.
     outdated: bool,
     error: Option<WriteError>,
+    /// What failed, if it is not what the action is named after.
+    reason: Option<FailureReason>,
 }
 
 impl Step {
@@ -234,7 +247,17 @@ impl Step {
         Self { outdated: true, ..Self::default() }
     }
     fn failed(happening: Happening, error: WriteError) -> Self {
-        Self { happenings: vec![happening], error: Some(error), ..Self::default() }
+        let mut step = Self::default();
+        step.fail(happening, error);
+        step
+    }
+    /// A write that was never sent because the lease ends is nothing to tell the owner of the pool.
+    fn fail(&mut self, happening: Happening, error: WriteError) {
+        if !matches!(error, WriteError::Fenced) {
+            self.happenings.push(happening);
+        }
+        self.done = false;
+        self.error = Some(error);
     }
 }
 
@@ -266,9 +289,13 @@ fn learn<P: Platform>(
                 note: format!("deleted machine {id}"),
             }))
         }
+        Outcome::Gone(id) => {
+            forget_live(context, pool, memory, &id, uptime);
+            Step::done(None)
+        }
         // It must not be counted as staying, or somebody else would leave instead.
         Outcome::MaybeDeleted(id, error) => {
-            forget_live(context, pool, memory, &id, uptime);
+            memory.unsure_of(&id.uid, uptime);
             Step::failed(not_deleted(&id, &error), error)
         }
         Outcome::Unit(unit) => unit.learn(memory, uptime),

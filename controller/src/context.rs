@@ -64,6 +64,8 @@ impl<P: Platform> Cached for PoolEntry<P> {
 #[derive(Default)]
 pub(crate) struct PoolState {
     pub(crate) memory: Memory,
+    /// Passes in a row that met another world than they had planned for.
+    pub(crate) surprises: u32,
     /// Uptime of the last write of the status.
     pub(crate) status_written: Option<Duration>,
 }

@@ -25,6 +25,8 @@ const LONGEST_NOTE: usize = 1000;
 const BACKLOG: usize = 1000;
 /// An event repeated within this time continues the series.
 const SERIES: Duration = Duration::from_mins(10);
+/// Series that are remembered; the one that was quiet for longest makes room for a new one.
+const MOST_SERIES: usize = 1000;
 
 /// Why something is told. The words are those of the documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -142,25 +144,31 @@ fn condense(happenings: Vec<Happening>) -> Vec<(Reason, String)> {
         rest.into_iter()
             .map(|(reason, names)| (reason, format!("and {} more: {}", names.len(), names.join(", ")))),
     );
-    for (_, note) in &mut notes {
-        if note.len() > LONGEST_NOTE {
-            let mut end = LONGEST_NOTE - 4;
-            while !note.is_char_boundary(end) {
-                end -= 1;
-            }
-            note.truncate(end);
-            note.push_str(" ...");
+    notes.into_iter().map(|(reason, note)| (reason, shorten(note))).collect()
+}
+
+/// `text`, cut between two characters to what the API takes as a note.
+pub(crate) fn shorten(mut text: String) -> String {
+    if text.len() > LONGEST_NOTE {
+        let mut end = LONGEST_NOTE - 4;
+        while !text.is_char_boundary(end) {
+            end -= 1;
         }
+        text.truncate(end);
+        text.push_str(" ...");
     }
-    notes
+    text
 }
 
 struct Sender {
     writer: Writer,
     env: Env,
     instance: String,
-    series: HashMap<(ObjectId, Reason, String), Series>,
+    series: HashMap<SeriesKey, Series>,
 }
+
+/// The pool, and what is repeated about it.
+type SeriesKey = (ObjectId, Reason, String);
 
 struct Series {
     event: String,
@@ -217,8 +225,21 @@ impl Sender {
             },
         });
         let _: Value = self.writer.create(WriteKind::Event, path, &event).await?;
-        self.series.insert(key, Series { event: name, count: 1, last: uptime });
+        // What went well names its object and does not repeat.
+        if reason.is_warning() {
+            self.remember(key, Series { event: name, count: 1, last: uptime });
+        }
         Ok(())
+    }
+
+    fn remember(&mut self, key: SeriesKey, series: Series) {
+        if self.series.len() >= MOST_SERIES {
+            let quietest = self.series.iter().min_by_key(|(_, series)| series.last);
+            if let Some(quietest) = quietest.map(|(key, _)| key.clone()) {
+                self.series.remove(&quietest);
+            }
+        }
+        self.series.insert(key, series);
     }
 }
 

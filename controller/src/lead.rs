@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use futures::future::{Either, select, select_all};
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use vmpool_engine::{Disk, Replica, Uid};
 use vmpool_runtime::Env;
+use vmpool_runtime::env::Task;
 use vmpool_runtime::health::Heartbeat;
 use vmpool_runtime::lease::Fence;
 
@@ -104,7 +106,8 @@ impl Drop for Leading {
     }
 }
 
-/// Serves all pools of one platform until `stop`; passes that have begun are finished.
+/// Serves all pools of one platform until `stop`; passes that have begun are finished. Ends likewise, with an error in
+/// the log, if one of its own watches ends: whoever leads next starts with caches that are alive.
 ///
 /// Whoever calls it holds the lease behind `fence`, and drops the future when the lease is lost. The caches are filled
 /// anew: what a standby has watched may lack the last writes of its predecessor.
@@ -142,6 +145,8 @@ pub async fn lead<P: Platform>(
         let context = Arc::downgrade(&context);
         move || context.upgrade().map(|context| live(&context))
     });
+    // Its own end is nobody else's.
+    let stop = stop.child_token();
     let mut tasks = vec![env.spawn("events", send_events)];
     tasks.extend(watches(&context, namespace.as_deref()));
     let synced = {
@@ -155,12 +160,27 @@ pub async fn lead<P: Platform>(
         .into_iter()
         .map(|heartbeat| env.spawn("worker", work(context.clone(), heartbeat, stop.clone())))
         .collect();
-    for worker in workers {
-        if let Err(error) = worker.join().await {
-            tracing::error!(%error, "a worker ended");
+    oversee(workers, tasks, &stop).await;
+}
+
+/// Waits for the workers. What they rest on, `tasks`, runs for ever; when one of them ends before the workers do, the
+/// caches stand still from then on, so the workers are told to `stop` after the passes that have begun.
+pub(crate) async fn oversee(workers: Vec<Task>, tasks: Vec<Task>, stop: &CancellationToken) {
+    let workers = async {
+        for worker in workers {
+            if let Err(error) = worker.join().await {
+                tracing::error!(%error, "a worker ended");
+            }
         }
+    };
+    let tasks = select_all(tasks.into_iter().map(|task| Box::pin(task.join())));
+    futures::pin_mut!(workers);
+    if let Either::Right(((ended, ..), workers)) = select(workers, tasks).await {
+        let error = ended.err().map(|error| error.to_string());
+        tracing::error!(error, "a watch or the sender of events ended: this leadership ends too");
+        stop.cancel();
+        workers.await;
     }
-    drop(tasks);
 }
 
 fn live<P: Platform>(context: &Context<P>) -> Live {
@@ -183,10 +203,7 @@ fn api<K: Stored>(client: &Client, namespace: Option<&str>) -> Api<K> {
     }
 }
 
-fn watches<P: Platform>(
-    context: &Arc<Context<P>>,
-    namespace: Option<&str>,
-) -> Vec<vmpool_runtime::env::Task> {
+fn watches<P: Platform>(context: &Arc<Context<P>>, namespace: Option<&str>) -> Vec<Task> {
     let Context { env, client, metrics, .. } = &**context;
     let waker = || {
         let context = context.clone();
@@ -249,7 +266,7 @@ async fn work<P: Platform>(context: Arc<Context<P>>, heartbeat: Heartbeat, stop:
     while !is_synced(&context) {
         heartbeat.beat();
         let pause = context.env.sleep(Duration::from_millis(20));
-        futures::future::select(pause, std::pin::pin!(stop.cancelled())).await;
+        select(pause, std::pin::pin!(stop.cancelled())).await;
         if stop.is_cancelled() {
             return;
         }
@@ -258,10 +275,10 @@ async fn work<P: Platform>(context: Arc<Context<P>>, heartbeat: Heartbeat, stop:
         heartbeat.beat();
         let next = context.env.timeout(PULSE, context.queue.next());
         let next = std::pin::pin!(next);
-        let uid: Uid = match futures::future::select(next, std::pin::pin!(stop.cancelled())).await {
-            futures::future::Either::Left((Ok(uid), _)) => uid,
-            futures::future::Either::Left((Err(_), _)) => continue,
-            futures::future::Either::Right(_) => return,
+        let uid: Uid = match select(next, std::pin::pin!(stop.cancelled())).await {
+            Either::Left((Ok(uid), _)) => uid,
+            Either::Left((Err(_), _)) => continue,
+            Either::Right(_) => return,
         };
         let again = AssertUnwindSafe(reconcile(&context, &uid)).catch_unwind().await.unwrap_or_else(|_| {
             context.metrics.passes.ended(PassResult::Panicked);

@@ -15,6 +15,9 @@ use crate::metrics::LedgerResource;
 use crate::platform::{Platform, Stored};
 use crate::watch::version;
 
+/// Most entries of one ledger that one pass settles by live reads, so that a pass stays short.
+pub(crate) const MOST_SETTLED: usize = 32;
+
 /// What the caches and the ledger say, read once.
 pub(crate) struct Snapshot {
     now: Timestamp,
@@ -76,23 +79,23 @@ impl Snapshot {
     }
 }
 
-/// Settles by live reads what the caches have not shown for too long.
+/// Settles by live reads what the caches have not shown for too long; what is more than a pass may read is left to
+/// another one, soon.
 pub(crate) async fn settle_overdue<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     memory: &mut Memory,
 ) -> Result<(), ReadError> {
-    let namespace = &*pool.facts.namespace;
     settle::<_, P::Machine, _>(
         context,
-        namespace,
+        pool,
         &mut memory.machines,
         P::read_machine,
         LedgerResource::Machines,
     )
     .await?;
     if P::HAS_DISKS {
-        settle::<_, P::Disk, _>(context, namespace, &mut memory.disks, P::read_disk, LedgerResource::Disks)
+        settle::<_, P::Disk, _>(context, pool, &mut memory.disks, P::read_disk, LedgerResource::Disks)
             .await?;
     }
     Ok(())
@@ -100,13 +103,17 @@ pub(crate) async fn settle_overdue<P: Platform>(
 
 async fn settle<P: Platform, K: Stored, T: Fact + Cached>(
     context: &Context<P>,
-    namespace: &str,
+    pool: &PoolEntry<P>,
     ledger: &mut Ledger<T>,
     read: fn(&K) -> T,
     resource: LedgerResource,
 ) -> Result<(), ReadError> {
-    for name in ledger.overdue(context.env.uptime()) {
-        let live = context.get_live::<K>(namespace, &name).await?;
+    let overdue = ledger.overdue(context.env.uptime());
+    if overdue.len() > MOST_SETTLED {
+        context.queue.wake(&pool.facts.id.uid);
+    }
+    for name in overdue.into_iter().take(MOST_SETTLED) {
+        let live = context.get_live::<K>(&pool.facts.namespace, &name).await?;
         let found = live.is_some();
         tracing::warn!(name = &*name, found, "the cache has not shown a write for long: read it live");
         let live = live.map(|object| Seen { facts: Arc::new(read(&object)), version: version(&object) });

@@ -18,6 +18,8 @@ use crate::report::report;
 const AFTER_FAILED_READ: Duration = Duration::from_secs(1);
 /// When to come back after the world turned out to be another one: time for the watch to show it.
 const AFTER_SURPRISE: Duration = Duration::from_millis(50);
+/// The same after many surprises in a row.
+const AFTER_MANY_SURPRISES: Duration = Duration::from_secs(5);
 /// When to come back after the lease was too short for a write: it is renewed, or this leader is over.
 const AFTER_FENCE: Duration = Duration::from_secs(1);
 
@@ -89,7 +91,7 @@ async fn pass<P: Platform>(
         laps.lap(&context.env, Stage::Observe);
         match live {
             Ok(Some(live)) => pool = Arc::new(live),
-            Ok(None) => return Ended::early(PassResult::Gone, Some(AFTER_SURPRISE)),
+            Ok(None) => return Ended::early(PassResult::Gone, Some(after_surprise(state))),
             Err(again) => return Ended::early(PassResult::Unread, Some(again)),
         }
         state.memory.meet(&pool.facts);
@@ -103,10 +105,11 @@ async fn pass<P: Platform>(
         return Ended::early(PassResult::Gone, None);
     }
 
-    let Plan { actions, again, waits, wants } = plan;
+    let Plan { actions, again, waits, wants, complaint } = plan;
     for wait in &waits {
         tracing::debug!(%wait, "postponed");
     }
+    state.memory.keep_wanted(wants);
     let acted = !actions.is_empty();
     let applied = apply(context, &pool, actions, &mut state.memory).await;
     let result = match &applied {
@@ -121,17 +124,22 @@ async fn pass<P: Platform>(
         // The status tells of the writes of this pass, not of the world before them.
         snapshot = Snapshot::take(context, &pool.facts, &mut state.memory);
     }
-    state.memory.keep_wanted(wants);
     // A plan that wanted to go on at once knew nothing of a failure: the pause after it says when.
     let again = again.filter(|_| !matches!(result, PassResult::Fenced | PassResult::Failed));
-    let surprised =
-        if applied.fenced { Some(AFTER_FENCE) } else { applied.outdated.then_some(AFTER_SURPRISE) };
+    let surprised = match (applied.fenced, applied.outdated) {
+        (true, _) => Some(AFTER_FENCE),
+        (false, true) => Some(after_surprise(state)),
+        (false, false) => {
+            state.surprises = 0;
+            None
+        }
+    };
 
     let (_, terminating) = snapshot.members(&pool.facts);
     let status = {
         let names = Names { context, namespace: &pool.facts.namespace };
         let observed = snapshot.observed(&pool.facts, &state.memory, &names);
-        status(&observed, state.memory.failure())
+        status(&observed, state.memory.failure().or(complaint.as_ref()))
     };
     let facts = PoolFacts::served(&pool.facts, &status, terminating, &state.memory);
     context.census.record(uid, facts);
@@ -142,7 +150,15 @@ async fn pass<P: Platform>(
     let memory = &state.memory;
     let pauses = [&memory.creating, &memory.removing, &memory.repairing];
     let paused = pauses.into_iter().filter_map(|pacing| pacing.width(uptime).err());
-    Ended { result, again: paused.chain(again).chain(surprised).chain(unwritten).min() }
+    let overdue = memory.machines.due_in(uptime).into_iter().chain(memory.disks.due_in(uptime));
+    Ended { result, again: paused.chain(overdue).chain(again).chain(surprised).chain(unwritten).min() }
+}
+
+/// The watch may be stalled: whoever is surprised again and again asks less and less often.
+fn after_surprise(state: &mut PoolState) -> Duration {
+    let pause = AFTER_SURPRISE.saturating_mul(1 << state.surprises.min(16)).min(AFTER_MANY_SURPRISES);
+    state.surprises += 1;
+    pause
 }
 
 fn decide<P: Platform>(

@@ -60,6 +60,11 @@ impl WriteError {
         matches!(self, Self::Refused { status, .. } if status.code == 409 && status.reason == "Conflict")
     }
 
+    /// Whether the object that the write would make is not a valid one, or a test in a JSON patch failed.
+    pub fn is_unprocessable(&self) -> bool {
+        matches!(self, Self::Refused { status, .. } if status.code == 422)
+    }
+
     /// How long the server asks to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

@@ -22,6 +22,8 @@ pub const INSUFFICIENT_READY_REPLICAS: &str = "InsufficientReadyReplicas";
 pub const REPLICAS_PROGRESSING: &str = "ReplicasProgressing";
 /// `Synced` is True.
 pub const POOL_SYNCED: &str = "PoolSynced";
+/// `Synced` is False: every live member that lags has the current template and waits for a restart.
+pub const RESTART_PENDING_APPROVAL: &str = "RestartPendingApproval";
 /// `Synced` is False: a live member was made from another template and keeps it until it is recreated.
 pub const RECREATION_REQUIRED: &str = "RecreationRequired";
 

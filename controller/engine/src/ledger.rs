@@ -242,18 +242,17 @@ impl<T: Fact> Ledger<T> {
             .collect()
     }
 
+    /// Time until the first entry is overdue: when to look again although nothing may happen until then.
+    pub fn due_in(&self, uptime: Duration) -> Option<Duration> {
+        self.entries.values().map(|(entry, at)| (*at + entry.limit()).saturating_sub(uptime)).min()
+    }
+
     /// Names whose entry must be settled by a live read: answered writes past [`SAFETY_AGE`], and lost answers past
     /// [`REQUEST_TIMEOUT`] that nobody repeated.
     pub fn overdue(&self, uptime: Duration) -> Vec<Arc<str>> {
         self.entries
             .iter()
-            .filter(|(_, (entry, at))| {
-                let limit = match entry {
-                    Entry::Unknown { .. } => REQUEST_TIMEOUT,
-                    _ => SAFETY_AGE,
-                };
-                uptime.saturating_sub(*at) >= limit
-            })
+            .filter(|(_, (entry, at))| uptime.saturating_sub(*at) >= entry.limit())
             .map(|(name, _)| name.clone())
             .collect()
     }
@@ -304,6 +303,14 @@ impl<T: Fact> Ledger<T> {
 }
 
 impl<T: Fact> Entry<T> {
+    /// Age at which a live read must settle it.
+    fn limit(&self) -> Duration {
+        match self {
+            Self::Unknown { .. } => REQUEST_TIMEOUT,
+            _ => SAFETY_AGE,
+        }
+    }
+
     fn uid(&self) -> Option<&Uid> {
         match self {
             Self::Unknown { .. } => None,

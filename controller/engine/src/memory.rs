@@ -1,7 +1,11 @@
 //! What the controller remembers of one pool from one pass to the next. All of it may be lost at any moment.
 
-use crate::ledger::Ledger;
-use crate::model::{Disk, Pool, Replica};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ledger::{Ledger, REQUEST_TIMEOUT};
+use crate::model::{Disk, Pool, Replica, Uid};
 use crate::pacing::{Failure, Pacing};
 use crate::plan::Wants;
 use crate::status::Status;
@@ -23,6 +27,10 @@ pub struct Memory {
     pub repairing: Pacing,
     /// The generation that the paces belong to.
     pub generation: i64,
+    /// Machines whose deletion got no answer, and when: it may still be carried out.
+    unsure: BTreeMap<Uid, Duration>,
+    /// Names of objects whose last write was refused: they let others go first.
+    refused: BTreeSet<Arc<str>>,
     /// The last status that was written, and what the server made of it.
     pub last_status: Option<(Status, crate::model::Published)>,
 }
@@ -37,7 +45,35 @@ impl Memory {
             self.creating.reset();
             self.removing.reset();
             self.repairing.reset();
+            self.refused.clear();
         }
+    }
+
+    /// Records a deletion that got no answer. As long as it may be carried out, this machine and no other is the
+    /// one that leaves: the same deletion is asked for again, which can do no harm.
+    pub fn unsure_of(&mut self, machine: &Uid, uptime: Duration) {
+        self.unsure.retain(|_, since| uptime.saturating_sub(*since) < REQUEST_TIMEOUT);
+        self.unsure.insert(machine.clone(), uptime);
+    }
+
+    /// Whether a deletion of this machine got no answer and may still be carried out.
+    pub fn is_unsure_of(&self, machine: &Uid, uptime: Duration) -> bool {
+        self.unsure.get(machine).is_some_and(|since| uptime.saturating_sub(*since) < REQUEST_TIMEOUT)
+    }
+
+    /// Records whether the last write on the object of this name was refused.
+    pub fn note(&mut self, name: &Arc<str>, refused: bool) {
+        if refused {
+            self.refused.insert(name.clone());
+        } else {
+            self.refused.remove(name);
+        }
+    }
+
+    /// Whether the last write on the object of this name was refused. Such a one is tried after all others, so that it
+    /// holds nobody up.
+    pub fn was_refused(&self, name: &str) -> bool {
+        self.refused.contains(name)
     }
 
     /// Forgets failures of what is not wanted any more.

@@ -51,7 +51,8 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
     if members.len() != pool.desired {
         wanted.push(progressing(observed, members.len(), live.len()));
     }
-    let blocked = (members.len() < pool.desired).then(|| blocker(pool)).flatten();
+    let matters = members.len() < pool.desired || !pool.flaws.is_empty();
+    let blocked = matters.then(|| blocker(pool)).flatten();
     if let Some(failure) = blocked.as_ref().or(failure) {
         wanted.push(Wanted {
             kind: condition::REPLICA_FAILURE,
@@ -84,7 +85,13 @@ fn synced(summary: &Summary, live: usize) -> Wanted {
     Wanted {
         kind: condition::SYNCED,
         holds,
-        reason: if holds { condition::POOL_SYNCED } else { condition::RECREATION_REQUIRED },
+        reason: if holds {
+            condition::POOL_SYNCED
+        } else if summary.updated + summary.restart_pending == live {
+            condition::RESTART_PENDING_APPROVAL
+        } else {
+            condition::RECREATION_REQUIRED
+        },
         message: if holds {
             String::new()
         } else {

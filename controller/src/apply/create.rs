@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::{DiskDraft, Draft};
+use vmpool_engine::pacing::FailureReason;
 use vmpool_engine::{Disk, Memory, ObjectId, Replica};
 
 use super::{Step, machine_failure, seen};
@@ -153,9 +154,8 @@ impl Unit {
                     memory.disks.written(disk, uptime);
                 }
                 Err(error) => {
-                    step.happenings.push(disk_failure(&draft, &error));
-                    step.done = false;
-                    step.error = Some(error);
+                    step.fail(disk_failure(&draft, &error), error);
+                    step.reason = Some(FailureReason::DiskFailure);
                 }
             }
         }

@@ -45,9 +45,33 @@ pub(super) async fn repoint<P: Platform>(
     let operations = P::repoint(&live, position, from, to);
     match serde_json::from_value(operations) {
         Ok(operations) => {
-            send(context, pool, machine, &Patch::<()>::Json(operations), Reason::FailedDisk).await
+            let patch = Patch::<()>::Json(operations);
+            match send(context, pool, machine, &patch, Reason::FailedDisk).await {
+                Outcome::Failed(_, error) if error.is_unprocessable() => {
+                    refused(context, pool, machine, &live, error).await
+                }
+                outcome => outcome,
+            }
         }
         Err(error) => failed(machine, Reason::FailedDisk, WriteError::Invalid(error.into())),
+    }
+}
+
+/// A test in the patch failed if the machine changed since it was read as `old`. If it did not, the patch itself is
+/// refused: trying again at once would not end.
+async fn refused<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+    old: &P::Machine,
+    error: WriteError,
+) -> Outcome {
+    match live(context, pool, machine).await {
+        Ok(new) if new.meta().resource_version == old.meta().resource_version => {
+            failed(machine, Reason::FailedDisk, error)
+        }
+        Ok(_) => Outcome::Outdated,
+        Err(outcome) => outcome,
     }
 }
 

@@ -198,3 +198,27 @@ async fn an_event_that_cannot_be_stored_stops_nothing() {
     let log = world.server.take_log();
     assert_eq!(log.iter().filter(|call| call.is(Verb::Create, "events")).count(), 2, "nothing is sent twice");
 }
+
+#[tokio::test]
+async fn what_went_well_is_no_series() {
+    let world = World::new();
+    for _ in 0..2 {
+        world.tell(Reason::SuccessfulCreate, "created machine web-1").await;
+    }
+    assert_eq!(world.server.all("events").len(), 2);
+}
+
+#[tokio::test]
+async fn the_series_that_was_quiet_for_longest_makes_room() {
+    let world = World::new();
+    for number in 0..=MOST_SERIES {
+        world.tell(Reason::FailedCreate, &format!("failure {number}")).await;
+        world.clock.advance(Duration::from_millis(1)).await;
+    }
+    let events = || world.server.all("events").len();
+    assert_eq!(events(), MOST_SERIES + 1);
+    world.tell(Reason::FailedCreate, "failure 1").await;
+    assert_eq!(events(), MOST_SERIES + 1, "still a series");
+    world.tell(Reason::FailedCreate, "failure 0").await;
+    assert_eq!(events(), MOST_SERIES + 2, "forgotten");
+}

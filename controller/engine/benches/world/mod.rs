@@ -91,7 +91,8 @@ impl World {
         let disks = disks.collect();
         let names = machines.iter().map(|machine| machine.id.name.clone()).collect();
         let pool = pool(desired, Block { first: 0, end: numbers + MIN_BLOCK });
-        let mut memory = Memory { next_number: numbers, ..Memory::default() };
+        let mut memory = Memory::default();
+        memory.next_number = numbers;
         memory.meet(&pool);
         let mut world = Self { pool, machines, disks, memory, names };
         // A pool that lives has a status; comparing with it is part of the cost.

@@ -253,3 +253,15 @@ fn disks_are_remembered_like_machines() {
         ledger.get("web-a-root").is_some_and(|disk| disk.is_terminating() && disk.id().name == disk.id.name)
     );
 }
+
+#[test]
+fn tells_when_its_first_entry_is_due() {
+    let mut ledger = Ledger::default();
+    assert_eq!(ledger.due_in(Duration::ZERO), None);
+    let replica = crate::testing::member("web-a", 1);
+    ledger.written(Seen { facts: Arc::new(replica), version: 5 }, Duration::from_secs(10));
+    ledger.unanswered(&"web-b".into(), 7, Duration::from_secs(1));
+    assert_eq!(ledger.due_in(Duration::from_secs(20)), Some(Duration::from_secs(20)));
+    assert_eq!(ledger.due_in(Duration::from_secs(40)), Some(Duration::ZERO));
+    assert_eq!(ledger.overdue(Duration::from_secs(40)), [Arc::from("web-a")]);
+}

@@ -9,6 +9,7 @@ use super::{Action, Observed, Plan, Stage, Wait, blocker};
 use crate::ledger::{REQUEST_TIMEOUT, Unanswered};
 use crate::model::{DiskDraft, Draft, Lifetime, Naming};
 use crate::numbers::{Block, MIN_BLOCK, Namer};
+use crate::pacing::FULL_WIDTH;
 
 pub(super) fn plan(observed: &Observed<'_>, disks: Disks, plan: &mut Plan) {
     let members = observed.members().count();
@@ -82,7 +83,8 @@ fn scattered(observed: &Observed<'_>, plan: &mut Plan, fresh: usize, missing: us
     if observed.pool.block.is_none_or(|block| past > block.end) {
         // Lost answers stay inside the open block: a late one must still meet its own name.
         let first = observed.unanswered.iter().map(|lost| lost.number).fold(next, u64::min);
-        let size = u64::try_from(missing).unwrap_or(u64::MAX).max(MIN_BLOCK);
+        // As small as a batch allows: a successor may use the names of the open block again.
+        let size = u64::try_from(missing.min(FULL_WIDTH)).unwrap_or(u64::MAX).max(MIN_BLOCK);
         let end = past.max(next.saturating_add(size));
         plan.actions.push(Action::OpenBlock { block: Block { first, end } });
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::{Action, Observed, Plan, Stage, Wait};
 use crate::model::{DiskDraft, DiskRef, Lifetime, Replica};
+use crate::pacing::FailureReason;
 
 /// Whether the plan gives all members the disks that they lack.
 #[derive(Clone, Copy)]
@@ -26,7 +27,12 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) -> Disks {
         for disk in &member.disks {
             match repair(observed, member, disk) {
                 Some(Ok(action)) => repairs.push(action),
-                Some(Err(wait)) => plan.waits.push(wait),
+                Some(Err(wait)) => {
+                    if let Wait::Owner(message) = &wait {
+                        plan.complain(FailureReason::DiskFailure, message);
+                    }
+                    plan.waits.push(wait);
+                }
                 None => {}
             }
         }
@@ -34,6 +40,7 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) -> Disks {
     if repairs.is_empty() {
         return Disks::Complete;
     }
+    repairs.sort_by_key(|action| observed.memory.was_refused(action.object()));
     plan.wants.repair = true;
     match observed.memory.repairing.width(observed.uptime) {
         Ok(width) => {
@@ -50,16 +57,22 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) -> Disks {
 
 fn repair(observed: &Observed<'_>, member: &Replica, disk: &DiskRef) -> Option<Result<Action, Wait>> {
     let template = disk.template.as_ref()?;
-    let own = observed
-        .pool
-        .disks
-        .iter()
-        .any(|known| known.name == *template && known.lifetime == Lifetime::Machine);
-    if !own {
+    let existing = observed.disks.get(&disk.disk);
+    let Some(known) = observed.pool.disks.iter().find(|known| known.name == *template) else {
+        // What exists stays until its machine goes; what was never made cannot be made any more.
+        return existing.is_none().then(|| {
+            Err(Wait::Owner(format!(
+                "machine {} refers to disk {}, which does not exist, and the pool has no disk template {template} to \
+                 make it from: restore the template, or delete the machine",
+                member.id, disk.disk
+            )))
+        });
+    };
+    if known.lifetime != Lifetime::Machine {
         return None;
     }
     let draft = |name| DiskDraft { name, template: template.clone() };
-    let Some(existing) = observed.disks.get(&disk.disk) else {
+    let Some(existing) = existing else {
         return Some(Ok(Action::CreateDisk { member: member.id.clone(), disk: draft(disk.disk.clone()) }));
     };
     match &existing.owner {
@@ -67,6 +80,14 @@ fn repair(observed: &Observed<'_>, member: &Replica, disk: &DiskRef) -> Option<R
         // Owned by a machine of the same name that is gone: the garbage collector is about to take it.
         Some(owner) if owner.name == member.id.name => {
             Some(Err(Wait::DyingDisk { member: member.id.clone(), disk: disk.disk.clone() }))
+        }
+        // It was the machine's, as our label says: whoever took the owner away did not mean to take the data.
+        None if existing.pool_uid_label.as_ref() == Some(&observed.pool.id.uid) => {
+            Some(Err(Wait::Owner(format!(
+                "disk {} of machine {} has lost its owner reference and is left as it is: give it back, or delete \
+                 the machine",
+                disk.disk, member.id
+            ))))
         }
         _ => Some(Ok(Action::Repoint {
             member: member.id.clone(),

@@ -6,7 +6,7 @@ use crate::numbers::Namer;
 
 pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     let namer = Namer::new(&observed.pool.id.name, &observed.pool.id.uid);
-    let repairs: Vec<Action> = observed
+    let mut repairs: Vec<Action> = observed
         .machines
         .iter()
         .filter(|machine| !machine.terminating)
@@ -15,6 +15,7 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     if repairs.is_empty() {
         return;
     }
+    repairs.sort_by_key(|action| observed.memory.was_refused(action.object()));
     plan.wants.repair = true;
     match observed.memory.repairing.width(observed.uptime) {
         Ok(width) => plan.actions.extend(repairs.into_iter().take(width)),

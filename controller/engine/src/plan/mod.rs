@@ -141,6 +141,20 @@ impl Action {
         }
     }
 
+    /// Name of the object that it writes.
+    pub fn object(&self) -> &Arc<str> {
+        static POOL: std::sync::LazyLock<Arc<str>> = std::sync::LazyLock::new(|| Arc::from(""));
+        match self {
+            Self::Relabel { member } | Self::Repoint { member, .. } | Self::Delete { member, .. } => {
+                &member.name
+            }
+            Self::Release { machine } => &machine.name,
+            Self::CreateDisk { disk, .. } => &disk.name,
+            Self::Create { draft } => &draft.name,
+            Self::OpenBlock { .. } => &POOL,
+        }
+    }
+
     /// What it means when it fails.
     pub fn failure_reason(&self) -> FailureReason {
         match self {
@@ -213,6 +227,8 @@ pub struct Plan {
     pub waits: Vec<Wait>,
     /// What the plan is after.
     pub wants: Wants,
+    /// What only the owner can put right; the first of it.
+    pub complaint: Option<Failure>,
 }
 
 impl Plan {
@@ -222,6 +238,10 @@ impl Plan {
         self.actions.iter().any(|action| {
             matches!(action, Action::Create { .. } | Action::Delete { .. } | Action::OpenBlock { .. })
         })
+    }
+
+    fn complain(&mut self, reason: FailureReason, message: &str) {
+        self.complaint.get_or_insert_with(|| Failure { reason, message: message.to_owned() });
     }
 
     fn look_again(&mut self, after: Duration) {

@@ -28,16 +28,22 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
         // The rest comes with the next pass, which nobody has to wake.
         plan.look_again(Duration::ZERO);
     }
-    let count = victims.min(width);
-    let order = |a: &&Arc<Replica>, b: &&Arc<Replica>| leaving_order(removal, a, b);
+    // Whose deletion may be under way already leaves before anybody else does.
+    let sure = |member: &Replica| !observed.memory.is_unsure_of(&member.id.uid, observed.uptime);
+    let order = |a: &&Arc<Replica>, b: &&Arc<Replica>| {
+        sure(a).cmp(&sure(b)).then_with(|| leaving_order(removal, a, b))
+    };
     // Most members stay, in whatever order: only the others are sorted, so that the pass stays linear.
-    if count < live.len() {
-        live.select_nth_unstable_by(count, order);
-        live.truncate(count);
+    if victims < live.len() {
+        live.select_nth_unstable_by(victims, order);
+        live.truncate(victims);
     }
     live.sort_unstable_by(order);
+    // Who leaves is settled. One whose deletion was refused lets the others go first, or it would hold them up for ever.
+    live.sort_by_key(|member| observed.memory.was_refused(&member.id.name));
     plan.actions.extend(
         live.into_iter()
+            .take(width)
             .map(|member| Action::Delete { member: member.id.clone(), reason: DeleteReason::Surplus }),
     );
 }

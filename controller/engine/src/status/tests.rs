@@ -83,7 +83,14 @@ const RECREATE: &str = "live replicas have the current template; the others keep
 )]
 #[case::one_waits_for_its_restart(
     World::desiring(2).members(2).edit(&name(0), |member| member.restart_pending = true),
-    format!("False RecreationRequired: 1 of 2 {RECREATE}")
+    format!("False RestartPendingApproval: 1 of 2 {RECREATE}")
+)]
+#[case::one_waits_and_one_is_older(
+    World::desiring(2)
+        .members(2)
+        .edit(&name(0), |member| member.restart_pending = true)
+        .edit(&name(1), |member| member.revision = None),
+    format!("False RecreationRequired: 0 of 2 {RECREATE}")
 )]
 #[case::an_older_one_is_leaving(
     terminating(World::desiring(2).members(2), [0]).edit(&name(0), |member| member.revision = None),

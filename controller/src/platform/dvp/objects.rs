@@ -1,7 +1,12 @@
 //! The parts of DVP's objects that are read.
+//!
+//! Whatever a foreign schema lets through is decoded: one object that a list cannot be decoded with would hide all the
+//! others. What is missing or of another type takes its default here; [`super::read`] says what that means.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
-use serde::Deserialize;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::platform::slim_metadata;
@@ -12,55 +17,79 @@ pub struct PoolObject {
     /// Object metadata.
     #[serde(deserialize_with = "slim_metadata")]
     pub metadata: ObjectMeta,
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) spec: PoolSpec,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) status: PoolStatus,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub(super) struct PoolSpec {
-    pub(super) replicas: Option<i64>,
-    pub(super) scale_down_policy: String,
+    /// Raw, since a count that cannot be read is another thing than none.
+    pub(super) replicas: Value,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) scale_down_policy: Option<String>,
+    #[serde(deserialize_with = "lenient")]
     pub(super) virtual_machine_template: MachineTemplate,
-    #[serde(default)]
+    #[serde(deserialize_with = "lenient_list")]
     pub(super) virtual_disk_templates: Vec<DiskTemplate>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct MachineTemplate {
-    #[serde(default)]
     pub(super) metadata: Value,
-    #[serde(default)]
     pub(super) spec: Value,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct DiskTemplate {
+    #[serde(deserialize_with = "lenient")]
     pub(super) name: String,
-    #[serde(default)]
-    pub(super) reclaim: Option<Reclaim>,
-    #[serde(default)]
+    /// Raw, since a policy that cannot be read is another thing than none.
+    pub(super) reclaim: Value,
     pub(super) spec: Value,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Reclaim {
-    pub(super) on_scale_down: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct PoolStatus {
+    #[serde(deserialize_with = "lenient")]
     pub(super) observed_generation: Option<i64>,
+    #[serde(deserialize_with = "lenient")]
     pub(super) replicas: Option<usize>,
+    #[serde(deserialize_with = "lenient")]
     pub(super) ready_replicas: Option<usize>,
+    #[serde(deserialize_with = "lenient")]
     pub(super) updated_replicas: Option<usize>,
+    #[serde(deserialize_with = "lenient")]
     pub(super) restart_pending_replicas: Option<usize>,
+    #[serde(deserialize_with = "lenient")]
     pub(super) desired_template_hash: Option<String>,
+    #[serde(deserialize_with = "lenient")]
     pub(super) selector: Option<String>,
-    pub(super) conditions: Vec<Condition>,
+    #[serde(deserialize_with = "lenient_list")]
+    pub(super) conditions: Vec<PoolCondition>,
+}
+
+/// A condition of a pool, which may be somebody else's and lack what the standard type requires.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PoolCondition {
+    #[serde(rename = "type", deserialize_with = "lenient")]
+    pub(super) kind: String,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) status: String,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) reason: String,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) message: String,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) last_transition_time: Option<Timestamp>,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) observed_generation: Option<i64>,
 }
 
 /// A VirtualMachine, as far as a pool reads it.
@@ -69,36 +98,45 @@ pub struct MachineObject {
     /// Object metadata.
     #[serde(deserialize_with = "slim_metadata")]
     pub metadata: ObjectMeta,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) spec: MachineSpec,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     pub(super) status: MachineStatus,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct MachineSpec {
+    /// One that cannot be read keeps its place: positions count.
+    #[serde(deserialize_with = "lenient_list")]
     pub(super) block_device_refs: Vec<DeviceRef>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct DeviceRef {
+    #[serde(deserialize_with = "lenient")]
     pub(super) kind: String,
+    #[serde(deserialize_with = "lenient")]
     pub(super) name: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct MachineStatus {
+    #[serde(deserialize_with = "lenient")]
     pub(super) phase: String,
+    #[serde(deserialize_with = "lenient_list")]
     pub(super) conditions: Vec<MachineCondition>,
 }
 
 /// Only what is read: DVP's conditions may lack fields that the standard type requires.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct MachineCondition {
-    #[serde(rename = "type")]
+    #[serde(rename = "type", deserialize_with = "lenient")]
     pub(super) kind: String,
+    #[serde(deserialize_with = "lenient")]
     pub(super) status: String,
 }
 
@@ -108,6 +146,23 @@ pub struct DiskObject {
     /// Object metadata.
     #[serde(deserialize_with = "slim_metadata")]
     pub metadata: ObjectMeta,
+}
+
+/// What is of another type is as good as missing.
+fn lenient<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Value::deserialize(deserializer).map(or_default)
+}
+
+/// The same for every element on its own.
+fn lenient_list<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    let list: Vec<Value> = lenient(deserializer)?;
+    Ok(list.into_iter().map(or_default).collect())
+}
+
+fn or_default<T: DeserializeOwned + Default>(value: Value) -> T {
+    serde_json::from_value(value).unwrap_or_default()
 }
 
 crate::stored!(

@@ -1,6 +1,6 @@
 //! From DVP's objects to the engine's words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -15,8 +15,9 @@ use vmpool_engine::revision::RevisionId;
 use vmpool_engine::status::Summary;
 use vmpool_engine::{Disk, Pool, Replica};
 
-use super::objects::{DiskObject, MachineObject, MachineTemplate, PoolObject, PoolStatus};
+use super::objects::{DiskObject, MachineObject, MachineTemplate, PoolObject, PoolSpec, PoolStatus};
 use super::selector;
+use crate::events::shorten;
 use crate::platform::controller_of;
 
 /// The schema's defaults of the machine spec: a template that spells one out is the same as one that does not,
@@ -37,20 +38,30 @@ pub(super) fn pool(object: &PoolObject) -> Pool {
     let mut flaws = Vec::new();
     let id = id(&object.metadata);
     let spec = &object.spec;
-    let removal = match spec.scale_down_policy.as_str() {
-        "NewestFirst" => Removal::NewestFirst,
-        "OldestFirst" => Removal::OldestFirst,
-        "Explicit" => Removal::Explicit,
-        other => {
+    let removal = match spec.scale_down_policy.as_deref() {
+        Some("NewestFirst") => Removal::NewestFirst,
+        Some("OldestFirst") => Removal::OldestFirst,
+        Some("Explicit") => Removal::Explicit,
+        Some(other) => {
             flaws.push(format!("scaleDownPolicy {other:?} is unknown, so nothing is removed"));
             Removal::Explicit
         }
+        None => {
+            flaws.push("scaleDownPolicy is missing, so nothing is removed".to_owned());
+            Removal::Explicit
+        }
     };
-    // Without a count that can be read, the count that exists is the one that harms nobody.
-    let desired = usize::try_from(spec.replicas.unwrap_or(0)).unwrap_or_else(|_| {
-        flaws.push(format!("replicas {} is not a count", spec.replicas.unwrap_or(0)));
-        0
-    });
+    // A count that cannot be read is a flaw, so the zero in its place removes nobody.
+    let desired = match &spec.replicas {
+        Value::Null => 0,
+        count => count.as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_else(|| {
+            flaws.push(format!("replicas {count} is not a count"));
+            0
+        }),
+    };
+    flaws.extend(template_flaws(spec));
+    // They become a message of the status, and quote what may be of any length.
+    let flaws: Vec<String> = flaws.into_iter().map(shorten).collect();
     let block = annotation(&object.metadata, annotations::NAMES).and_then(|text| {
         text.parse().inspect_err(|error| tracing::warn!(%error, "ignoring the block of names")).ok()
     });
@@ -58,12 +69,13 @@ pub(super) fn pool(object: &PoolObject) -> Pool {
         .virtual_disk_templates
         .iter()
         .map(|template| {
-            let policy = template.reclaim.as_ref().and_then(|reclaim| reclaim.on_scale_down.as_deref());
-            let lifetime = match policy {
-                None | Some("Delete") => Lifetime::Machine,
-                // A policy that we do not know must not cost anybody a disk.
-                Some(_) => Lifetime::Pool,
+            let policy = match &template.reclaim {
+                Value::Object(reclaim) => reclaim.get("onScaleDown").unwrap_or(&Value::Null),
+                other => other,
             };
+            // A policy that we do not know must not cost anybody a disk.
+            let lifetime =
+                if policy.is_null() || policy == "Delete" { Lifetime::Machine } else { Lifetime::Pool };
             DiskTemplate { name: template.name.as_str().into(), lifetime }
         })
         .collect();
@@ -81,6 +93,38 @@ pub(super) fn pool(object: &PoolObject) -> Pool {
         flaws,
         id,
     }
+}
+
+/// What no machine can be made of. A schema with the rules of ours lets none of it through.
+fn template_flaws(spec: &PoolSpec) -> Vec<String> {
+    let template = &spec.virtual_machine_template.spec;
+    if !template.is_object() {
+        return vec!["virtualMachineTemplate.spec is missing".to_owned()];
+    }
+    let mut flaws = Vec::new();
+    if template["osType"] == "Legacy" {
+        flaws.push("osType Legacy cannot be provisioned, so its machines would all be the same".to_owned());
+    }
+    let mut unused: BTreeSet<&str> = BTreeSet::new();
+    for disk in &spec.virtual_disk_templates {
+        if disk.name.is_empty() {
+            flaws.push("a disk template has no name".to_owned());
+        } else if !unused.insert(&disk.name) {
+            flaws.push(format!("two disk templates are called {}", disk.name));
+        }
+    }
+    let known = unused.clone();
+    let devices = template["blockDeviceRefs"].as_array().into_iter().flatten();
+    for device in devices.filter(|device| device["kind"] == "VirtualDisk") {
+        let name = device["name"].as_str().unwrap_or_default();
+        if !known.contains(name) {
+            flaws.push(format!("VirtualDisk {name:?} of the machine template is no disk template"));
+        } else if !unused.remove(name) {
+            flaws.push(format!("the machine template names disk template {name} twice"));
+        }
+    }
+    flaws.extend(unused.iter().map(|name| format!("the machine template does not use disk template {name}")));
+    flaws
 }
 
 fn revision(template: &MachineTemplate) -> RevisionId {
@@ -111,12 +155,14 @@ fn published(status: &PoolStatus, pool: &ObjectId) -> Published {
     let conditions = status
         .conditions
         .iter()
+        // Nobody can have meant one without a type.
+        .filter(|condition| !condition.kind.is_empty())
         .map(|condition| Condition {
-            kind: condition.type_.clone(),
+            kind: condition.kind.clone(),
             status: condition.status.clone(),
             reason: condition.reason.clone(),
             message: condition.message.clone(),
-            last_transition: condition.last_transition_time.0,
+            last_transition: condition.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH),
             observed_generation: condition.observed_generation,
         })
         .collect();
@@ -131,7 +177,7 @@ pub(super) fn machine(object: &MachineObject) -> Replica {
         .block_device_refs
         .iter()
         .enumerate()
-        .filter(|(_, device)| device.kind == "VirtualDisk")
+        .filter(|(_, device)| device.kind == "VirtualDisk" && !device.name.is_empty())
         .map(|(position, device)| DiskRef {
             template: filled
                 .iter()

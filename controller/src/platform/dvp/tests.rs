@@ -424,3 +424,95 @@ fn a_stored_object_keeps_what_is_read_and_nothing_that_is_large() {
     assert!(machine.metadata.owner_references.is_some() && machine.metadata.annotations.is_some());
     assert!(Dvp::read_machine(&machine).terminating);
 }
+
+#[rstest]
+#[case::no_policy("/spec/scaleDownPolicy", Value::Null, "scaleDownPolicy")]
+#[case::a_policy_of_another_type("/spec/scaleDownPolicy", json!({}), "scaleDownPolicy")]
+#[case::a_count_of_another_type("/spec/replicas", json!("four"), "four")]
+#[case::no_template("/spec/virtualMachineTemplate", Value::Null, "virtualMachineTemplate")]
+#[case::a_template_of_another_type("/spec/virtualMachineTemplate", json!("small"), "virtualMachineTemplate")]
+#[case::no_spec("/spec", Value::Null, "scaleDownPolicy")]
+#[case::a_disk_template_without_a_name("/spec/virtualDiskTemplates/0/name", Value::Null, "no name")]
+#[case::a_guest_without_provisioning("/spec/virtualMachineTemplate/spec/osType", json!("Legacy"), "Legacy")]
+#[case::a_disk_that_nobody_uses("/spec/virtualMachineTemplate/spec/blockDeviceRefs/2/kind", json!("VirtualImage"), "layers")]
+#[case::a_disk_of_somebody_else("/spec/virtualMachineTemplate/spec/blockDeviceRefs/2/name", json!("data"), "data")]
+#[case::a_disk_twice("/spec/virtualMachineTemplate/spec/blockDeviceRefs/2/name", json!("boot"), "boot twice")]
+#[case::two_disk_templates_of_one_name("/spec/virtualDiskTemplates/1/name", json!("boot"), "are called boot")]
+fn a_pool_that_no_schema_of_ours_would_let_through_has_a_flaw(
+    #[case] path: &str,
+    #[case] value: Value,
+    #[case] word: &str,
+) {
+    let pool = facts(|pool| match pool.pointer_mut(path) {
+        Some(place) => *place = value,
+        None => set(pool, path, value),
+    });
+    assert_eq!(pool.removal, Removal::Explicit);
+    assert!(pool.flaws.iter().any(|flaw| flaw.contains(word)), "{:?}", pool.flaws);
+}
+
+#[test]
+fn a_flaw_is_short_enough_for_a_status() {
+    let pool = facts(|pool| pool["spec"]["scaleDownPolicy"] = json!("x".repeat(100_000)));
+    assert!(pool.flaws[0].len() <= 1000, "{}", pool.flaws[0].len());
+}
+
+#[rstest]
+#[case::of_another_type(json!({ "reclaim": { "onScaleDown": 1 } }), Lifetime::Pool)]
+#[case::no_object(json!({ "reclaim": ["Retain"] }), Lifetime::Pool)]
+#[case::empty(json!({ "reclaim": {} }), Lifetime::Machine)]
+#[case::null(json!({ "reclaim": null }), Lifetime::Machine)]
+fn a_policy_that_cannot_be_read_costs_no_disk(#[case] edit: Value, #[case] lifetime: Lifetime) {
+    let pool = facts(|pool| pool["spec"]["virtualDiskTemplates"][0]["reclaim"] = edit["reclaim"].clone());
+    assert_eq!(pool.disks[0].lifetime, lifetime);
+}
+
+#[test]
+fn a_status_by_somebody_else_is_read_as_far_as_it_goes() {
+    let published = facts(|pool| {
+        pool["status"] = json!({
+            "replicas": -1,
+            "readyReplicas": "two",
+            "selector": null,
+            "conditions": [
+                { "type": "Theirs", "status": "True" },
+                { "status": "True" },
+                "odd",
+                { "type": "Dated", "status": "False", "reason": "R", "message": "M",
+                    "lastTransitionTime": "2026-01-02T03:04:05Z", "observedGeneration": 2 },
+            ],
+        });
+    })
+    .published;
+    assert_eq!(published.summary, None);
+    let kinds: Vec<&str> = published.conditions.iter().map(|condition| &*condition.kind).collect();
+    assert_eq!(kinds, ["Theirs", "Dated"]);
+    let dated = &published.conditions[1];
+    assert_eq!((&*dated.reason, &*dated.message, dated.observed_generation), ("R", "M", Some(2)));
+    assert_eq!(dated.last_transition.to_string(), "2026-01-02T03:04:05Z");
+}
+
+#[test]
+fn a_device_that_cannot_be_read_keeps_its_place() {
+    let machine = machine_with(|machine| {
+        machine["spec"]["blockDeviceRefs"] = json!([
+            { "kind": "VirtualDisk" }, { "name": "lost" }, 7, null, { "kind": "VirtualDisk", "name": "builders-7xk2d-boot" },
+        ]);
+    });
+    let disks: Vec<_> = machine.disks.iter().map(|disk| (&*disk.disk, disk.position)).collect();
+    assert_eq!(disks, [("builders-7xk2d-boot", 4)]);
+}
+
+#[rstest]
+#[case::nulls(json!({ "spec": null, "status": null }))]
+#[case::other_types(json!({ "spec": 1, "status": [] }))]
+#[case::other_types_inside(json!({ "spec": { "blockDeviceRefs": {} }, "status": { "phase": 1, "conditions": [1, {}] } }))]
+fn a_machine_that_makes_no_sense_is_a_machine_that_does_not_run(#[case] body: Value) {
+    let machine = machine_with(|machine| {
+        for key in ["spec", "status"] {
+            machine[key] = body[key].clone();
+        }
+    });
+    assert_eq!((machine.activity, machine.disks.len()), (Activity::NotRunning, 0));
+    assert_eq!(machine.owner, Some("9b1c0d4e".into()), "it is a member all the same");
+}

@@ -1,10 +1,15 @@
 //! Requests that are refused, lost or late.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use http::StatusCode;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::{SECOND, assert_units_are_complete, count};
-use crate::testing::{Fault, Verb, World, pool, refusal};
+use crate::observe::MOST_SETTLED;
+use crate::testing::{Call, Fault, Verb, World, pool, refusal};
 
 #[tokio::test]
 async fn a_lost_answer_to_a_create_ends_with_exactly_the_desired_number() {
@@ -67,10 +72,57 @@ async fn a_lost_answer_to_a_delete_makes_nobody_else_leave() {
     });
     world.scale(2);
     world.calm().await;
-    assert_eq!(count(&world.take_writes(), Verb::Delete, "virtualmachines"), 1, "it counts as leaving");
+    let deletes: Vec<String> = deleted(&world.take_writes());
+    assert_eq!(deletes.len(), 2, "it is asked for again");
+    assert_eq!(deletes[0], deletes[1], "and of nobody else");
     world.server.release();
     world.calm().await;
     assert_eq!(world.machines().len(), 2);
+}
+
+fn deleted(writes: &[Call]) -> Vec<String> {
+    let deletes = writes.iter().filter(|call| call.is(Verb::Delete, "virtualmachines"));
+    deletes.map(|call| call.name.clone()).collect()
+}
+
+#[tokio::test]
+async fn a_delete_that_never_arrived_is_asked_for_again_although_nothing_happens() {
+    let world = World::with_pool(3).await;
+    let mut lost = 4;
+    world.server.intercept(move |call| {
+        if call.verb == Verb::Delete && lost > 0 {
+            lost -= 1;
+            return Fault::Unreachable;
+        }
+        Fault::None
+    });
+    world.scale(2);
+    world.advance(SECOND).await;
+    assert_eq!(world.condition("ReplicaFailure").unwrap()["reason"], "FailedDelete", "it shows meanwhile");
+    world.advance(SECOND * 10).await;
+    let deletes = deleted(&world.take_writes());
+    assert!(deletes.iter().all(|name| *name == deletes[0]), "{deletes:?}");
+    assert_eq!(world.machines().len(), 2);
+    assert!(world.condition("ReplicaFailure").is_none());
+}
+
+#[tokio::test]
+async fn a_machine_that_may_not_be_deleted_does_not_hold_up_the_others() {
+    let world = World::with_pool(20).await;
+    let protected = world.machines()[7]["metadata"]["name"].as_str().unwrap().to_owned();
+    let name = protected.clone();
+    world.server.intercept(move |call| {
+        if call.is(Verb::Delete, "virtualmachines") && *call.name == *name {
+            return Fault::Refuse(refusal(StatusCode::FORBIDDEN, "Forbidden", "protected"));
+        }
+        Fault::None
+    });
+    world.scale(0);
+    world.advance(SECOND * 60).await;
+    let left = world.machines();
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0]["metadata"]["name"], protected);
+    assert_eq!(world.condition("ReplicaFailure").unwrap()["reason"], "FailedDelete");
 }
 
 #[tokio::test]
@@ -168,4 +220,101 @@ async fn writes_in_flight_are_bounded_over_all_pools() {
     world.advance(SECOND * 10).await;
     assert_eq!(world.machines().len(), 30);
     assert_eq!(world.server.most_in_flight(), 5);
+}
+
+#[tokio::test]
+async fn refused_disks_of_new_machines_are_a_failure_of_disks() {
+    let mut world = World::new();
+    world.server.intercept(|call| {
+        if call.is(Verb::Create, "virtualdisks") {
+            return Fault::Refuse(refusal(StatusCode::FORBIDDEN, "Forbidden", "no storage left"));
+        }
+        Fault::None
+    });
+    world.server.create("virtualmachinepools", pool("web", 20));
+    world.lead();
+    world.advance(SECOND / 5).await;
+    let failure = world.condition("ReplicaFailure").unwrap();
+    assert_eq!(failure["reason"], "DiskFailure", "{failure}");
+    let (begun, tries) = (world.machines().len(), count(&world.take_writes(), Verb::Create, "virtualdisks"));
+    assert!(begun > 4 && tries <= begun, "no repair before the pause: {tries} of {begun}");
+    world.advance(SECOND).await;
+    let repairs = count(&world.take_writes(), Verb::Create, "virtualdisks");
+    assert!((1..=4).contains(&repairs), "one by one: {repairs}");
+    world.server.behave();
+    world.advance(SECOND * 65).await;
+    world.calm().await;
+    assert_units_are_complete(&world);
+    assert_eq!(world.machines().len(), 20);
+}
+
+#[tokio::test]
+async fn a_machine_that_was_gone_already_is_not_told_of_as_deleted() {
+    let world = World::with_pool(2).await;
+    let deletions = |world: &World| {
+        world.server.all("events").iter().filter(|event| event["reason"] == "SuccessfulDelete").count()
+    };
+    let server = world.server.clone();
+    world.server.intercept(move |call| {
+        if call.is(Verb::Delete, "virtualmachines") {
+            let (server, name) = (server.clone(), call.name.clone());
+            return Fault::After(Box::new(move || server.delete("virtualmachines", &name)));
+        }
+        Fault::None
+    });
+    world.scale(1);
+    world.calm().await;
+    assert_eq!((world.machines().len(), deletions(&world)), (1, 0));
+    world.server.behave();
+    world.scale(0);
+    world.calm().await;
+    assert_eq!((world.machines().len(), deletions(&world)), (0, 1));
+}
+
+#[tokio::test]
+async fn a_long_refusal_is_cut_in_the_condition() {
+    let mut world = World::new();
+    world.server.intercept(|call| {
+        if call.is(Verb::Create, "virtualmachines") {
+            return Fault::Refuse(refusal(
+                StatusCode::FORBIDDEN,
+                "Forbidden",
+                &"no \u{20ac} ".repeat(10_000),
+            ));
+        }
+        Fault::None
+    });
+    world.server.create("virtualmachinepools", pool("web", 1));
+    world.lead();
+    world.calm().await;
+    let failure = world.condition("ReplicaFailure").unwrap();
+    let message = failure["message"].as_str().unwrap();
+    assert!((900..=1000).contains(&message.len()), "{}", message.len());
+}
+
+#[tokio::test]
+async fn many_overdue_entries_are_settled_in_portions_and_all_of_them() {
+    let mut world = World::new();
+    world.server.hold("virtualmachines");
+    world.server.create("virtualmachinepools", pool("web", MOST_SETTLED * 2));
+    world.lead();
+    world.calm().await;
+    assert_eq!(world.machines().len(), MOST_SETTLED * 2);
+    // By the passes that have ended before.
+    let reads = Arc::new(Mutex::new(BTreeMap::<String, usize>::new()));
+    world.server.intercept({
+        let (reads, metrics) = (reads.clone(), world.metrics.clone());
+        move |call| {
+            if call.is(Verb::Get, "virtualmachines") {
+                let page = metrics.page();
+                let ended = page.lines().filter(|line| line.starts_with("vmpool_passes_total")).collect();
+                *reads.lock().entry(ended).or_default() += 1;
+            }
+            Fault::None
+        }
+    });
+    world.advance(SECOND * 40).await;
+    let reads = reads.lock();
+    assert_eq!(reads.values().sum::<usize>(), MOST_SETTLED * 2, "{reads:?}");
+    assert!(reads.values().all(|portion| *portion <= MOST_SETTLED), "{reads:?}");
 }

@@ -3,10 +3,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use vmpool_engine::numbers::Namer;
 use vmpool_runtime::testing::{end, fence_for};
 
 use super::{SECOND, assert_units_are_complete, count};
+use crate::lead::oversee;
 use crate::testing::{Call, Fault, NAMESPACE, Verb, World, machine_names, pool};
 
 #[tokio::test]
@@ -195,4 +197,40 @@ async fn a_leader_that_lost_the_lease_leaves_no_stuck_workers_behind() {
     world.advance(SECOND * 60).await;
     assert_eq!(world.vitals.working(SECOND * 30), Ok(()), "nobody works, so nobody can be stuck");
     assert_eq!(world.vitals.synced(), Ok(()));
+}
+
+#[tokio::test]
+async fn a_leader_whose_watch_ended_stops_after_the_passes_that_have_begun() {
+    let world = World::new();
+    let (env, stop) = (world.env.clone(), CancellationToken::new());
+    let passes = {
+        let (env, stop) = (env.clone(), stop.clone());
+        async move {
+            stop.cancelled().await;
+            env.sleep(SECOND).await;
+        }
+    };
+    let watch = async { panic!("the watch breaks") };
+    let workers = vec![env.spawn("worker", passes)];
+    let tasks = vec![env.spawn("events", std::future::pending()), env.spawn("watch", watch)];
+    let overseen = env.spawn("leader", async move { oversee(workers, tasks, &stop).await });
+    world.clock.settle().await;
+    assert!(!overseen.is_finished(), "a pass is under way");
+    world.advance(SECOND * 2).await;
+    assert!(overseen.is_finished());
+}
+
+#[tokio::test]
+async fn a_write_that_the_lease_was_too_short_for_is_nothing_to_tell() {
+    let mut world = World::new();
+    world.fence = fence_for(&world.env, SECOND * 60);
+    world.settings.request_deadline = SECOND * 120;
+    world.server.create("virtualmachinepools", pool("web", 1));
+    world.lead();
+    world.calm().await;
+    let page = world.metrics.page();
+    let none =
+        |kind: &str| page.contains(&format!("vmpool_writes_total{{kind=\"{kind}\",outcome=\"fenced\"}} 0\n"));
+    assert!(!none("patch_pool"), "{page}");
+    assert!(none("event"), "{page}");
 }

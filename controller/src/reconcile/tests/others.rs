@@ -1,10 +1,11 @@
 //! Somebody else acts at the same time: on the pool, on its members, on names that it wants.
 
+use http::StatusCode;
 use serde_json::{Value, json};
 use vmpool_engine::numbers::Namer;
 
 use super::{assert_units_are_complete, count};
-use crate::testing::{Fault, NAMESPACE, Verb, World, machine_names, pool};
+use crate::testing::{Call, Fault, NAMESPACE, Server, Verb, World, machine_names, pool, refusal};
 
 #[tokio::test]
 async fn before_it_creates_it_asks_for_the_count_that_is_wanted_now() {
@@ -51,6 +52,65 @@ async fn a_pool_of_the_same_name_that_came_after_is_another_pool() {
     assert_eq!(new.len(), 1);
     assert!(!machine_names(&old).contains(&machine_names(&new)[0]));
     assert_units_are_complete(&world);
+}
+
+/// A leader that must point the only machine of `web` to another disk, since somebody else has the name. `meddle` is done
+/// before the first patch arrives.
+async fn repointing(mut meddle: impl FnMut(&Server, &Call) -> Fault + Send + 'static) -> World {
+    let mut world = World::new();
+    let written = world.server.create("virtualmachinepools", pool("web", 1));
+    let uid = written["metadata"]["uid"].as_str().unwrap();
+    let foreign = format!("{}-root", Namer::new(&"web".into(), &uid.into()).name(0));
+    let body = json!({ "metadata": { "name": foreign, "namespace": NAMESPACE }, "spec": {} });
+    let (server, mut waits) = (world.server.clone(), true);
+    world.server.hold("virtualdisks");
+    world.server.intercept(move |call| {
+        if call.is(Verb::Create, "virtualmachines") && std::mem::take(&mut waits) {
+            let (server, body) = (server.clone(), body.clone());
+            return Fault::After(Box::new(move || drop(server.create("virtualdisks", body))));
+        }
+        if call.is(Verb::JsonPatch, "virtualmachines") { meddle(&server, call) } else { Fault::None }
+    });
+    world.lead();
+    world.calm().await;
+    world.server.release();
+    world.calm().await;
+    world
+}
+
+#[tokio::test]
+async fn a_machine_that_changed_while_it_was_repointed_is_looked_at_again() {
+    let mut first = true;
+    let world = repointing(move |server, call| {
+        if !std::mem::take(&mut first) {
+            return Fault::None;
+        }
+        let (server, name) = (server.clone(), call.name.clone());
+        Fault::After(Box::new(move || {
+            server.edit("virtualmachines", &name, |machine| {
+                let map = "vmpool.virtualization.deckhouse.io/disks";
+                let spaced = machine["metadata"]["annotations"][map].as_str().unwrap().replace(':', ": ");
+                machine["metadata"]["annotations"][map] = json!(spaced);
+            });
+        }))
+    })
+    .await;
+    let device = world.machines()[0]["spec"]["blockDeviceRefs"][0]["name"].clone();
+    assert!(device.as_str().unwrap().ends_with("-root-2"), "{device}");
+    let page = world.metrics.page();
+    assert!(page.contains("vmpool_writes_total{kind=\"patch_machine\",outcome=\"refused\"} 1\n"), "{page}");
+    assert!(page.contains("vmpool_failures_total{reason=\"DiskFailure\"} 0\n"), "{page}");
+}
+
+#[tokio::test]
+async fn a_repointing_that_is_refused_for_itself_is_a_failure_and_paced() {
+    let world = repointing(|_, _| {
+        Fault::Refuse(refusal(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", "blockDeviceRefs: no"))
+    })
+    .await;
+    let patches = count(&world.take_writes(), Verb::JsonPatch, "virtualmachines");
+    assert!((2..=6).contains(&patches), "{patches}");
+    assert_eq!(world.condition("ReplicaFailure").unwrap()["reason"], "DiskFailure");
 }
 
 #[tokio::test]

@@ -23,7 +23,7 @@ use vmpool_engine::model::{DiskDraft, Draft};
 use vmpool_engine::numbers::Namer;
 
 use crate::lab::{Lab, POOL, seconds};
-use crate::usage::Machine;
+use crate::load::{Load, Snapshot};
 
 /// The numbers of requests in flight that are tried.
 const WIDTHS: [usize; 2] = [8, 32];
@@ -46,7 +46,7 @@ struct Metadata {
 }
 
 /// One measurement.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Run {
     /// Requests in flight.
     pub(crate) width: usize,
@@ -54,8 +54,8 @@ pub(crate) struct Run {
     pub(crate) create_seconds: f64,
     /// From the first request until the last machine was seen to go.
     pub(crate) delete_seconds: f64,
-    /// The share of the processors' time without work while creating.
-    pub(crate) idle: f64,
+    /// Who used the processors while creating.
+    pub(crate) load: Load,
 }
 
 /// The bare client, with a pool that owns what it creates.
@@ -89,10 +89,8 @@ impl Bare {
         for width in WIDTHS {
             let run = self.once(lab, members, width).await?;
             Lab::note(&format!(
-                "{width:>2} in flight: created in {:.2} s, deleted in {:.2} s, idle {:.0}%",
-                run.create_seconds,
-                run.delete_seconds,
-                run.idle * 100.0,
+                "{width:>2} in flight: created in {:.2} s ({}), deleted in {:.2} s",
+                run.create_seconds, run.load, run.delete_seconds,
             ));
             runs.push(run);
         }
@@ -104,14 +102,15 @@ impl Bare {
         let drafts = self.inner.drafts(self.next, members);
         self.next += members;
 
-        let (begin, before) = (Instant::now(), Machine::now()?);
+        let before = Snapshot::now()?;
+        let begin = Instant::now();
         let machines = side_by_side(width, drafts, {
             let inner = self.inner.clone();
             move |draft| unit(inner.clone(), draft)
         })
         .await?;
         let create_seconds = seconds(begin, last.reach(objects).await?);
-        let idle = Machine::now()?.idle_since(before);
+        let load = Snapshot::now()?.since(&before);
         lab.quiet().await?;
 
         let mut left = lab.tally(Kind::Machine, self.inner.namespace).await?;
@@ -125,7 +124,7 @@ impl Bare {
         // The disks go with their machines.
         last.reach(0).await?;
         lab.quiet().await?;
-        Ok(Run { width, create_seconds, delete_seconds, idle })
+        Ok(Run { width, create_seconds, delete_seconds, load })
     }
 }
 

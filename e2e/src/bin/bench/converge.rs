@@ -35,7 +35,7 @@ pub(crate) async fn measure(lab: &Lab, members: usize, report: &mut Report) -> a
     simulator.check()?;
     let seconds = seconds(begin, converged);
     Lab::note(&format!("all ready after {seconds:.2} s"));
-    report.add("converged_seconds", seconds, "s");
+    report.add("converged_seconds", seconds);
     Ok(())
 }
 

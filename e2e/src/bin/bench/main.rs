@@ -1,9 +1,11 @@
 //! The benchmark: how fast, how cheap, how quiet. `bench --help` lists its variables, docs/benchmarks.md its figures.
 
 mod bare;
+mod catalogue;
 mod converge;
 mod failover;
 mod lab;
+mod load;
 mod many;
 mod one;
 mod options;

@@ -44,13 +44,13 @@ pub(crate) async fn measure(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let members = options.members();
-    report.add("pools", as_f64(pools), "");
-    report.add("members", as_f64(members), "each");
+    report.add("pools", as_f64(pools));
+    report.add("members_per_pool", as_f64(members));
     lab.step(&format!("filling {pools} pools of {members} members"));
     lab.namespace(NAMESPACE).await?;
     let controller = lab.controller(NAMESPACE, "first").await?;
     let filled = Lab::with_log(&controller, fill(lab, pools, members)).await?;
-    report.add("fill_seconds", filled, "s");
+    report.add("fill_seconds", filled);
     let requests = lab.quiet().await?;
     Lab::note(&format!("all exist after {filled:.2} s"));
 
@@ -64,20 +64,20 @@ pub(crate) async fn measure(
     let changes = Changes::new(lab, NAMESPACE, targets, tracking.clone());
     let late = Lab::with_log(&controller, drive(changes, options, &tracking)).await?;
     drain(&tracking).await;
-    let cpu_share = (usage::cpu(pid)? - cpu).as_secs_f64() / begin.elapsed().as_secs_f64();
+    let cpu_share = (usage::cpu(pid)? - cpu) / begin.elapsed().as_secs_f64();
     let requests = lab.cluster().metrics().await?.since(&requests);
     let memory = usage::memory(pid)?;
 
     latencies(&tracking.lock(), options, report)?;
     refusals(&requests, report);
-    report.add("late_changes", whole(late), "");
-    report.add("cpu_share", cpu_share, "cores");
-    report.add("rss_mib", memory.now, "MiB");
-    report.add("peak_rss_mib", memory.peak, "MiB");
+    report.add("late_changes", whole(late));
+    report.add("controller_cpu_share", cpu_share);
+    report.add("controller_rss_mib", memory.now);
+    report.add("controller_peak_rss_mib", memory.peak);
     let statuses = requests.only(|key| {
         is_write_of_controller(key) && key.resource == Kind::Pool.plural() && key.subresource == "status"
     });
-    report.add("status_writes", whole(statuses.total()), "");
+    report.add("status_writes", whole(statuses.total()));
     report.detail("requests", json!(lines(&requests.only(of_pools))));
     controller.stop().await?;
     Ok(())
@@ -191,24 +191,24 @@ fn latencies(
     if all.is_empty() {
         bail!("no change has shown in any status");
     }
-    report.add("changes_per_second", f64::from(options.rate), "1/s");
-    report.add("changes_shown", as_f64(all.len()), "");
+    report.add("changes_per_second", f64::from(options.rate));
+    report.add("changes_shown", as_f64(all.len()));
     let second = Some(Limit::AtMost(1.0));
-    report.demand("p99_seconds", quantile(&mut all, 0.99).as_secs_f64(), "s", second, None);
-    report.add("p50_seconds", quantile(&mut all, 0.5).as_secs_f64(), "s");
-    report.add("max_seconds", quantile(&mut all, 1.0).as_secs_f64(), "s");
-    report.add("machine_p99_seconds", quantile(&mut machines, 0.99).as_secs_f64(), "s");
-    report.add("scale_p99_seconds", quantile(&mut scales, 0.99).as_secs_f64(), "s");
+    report.demand("p99_seconds", quantile(&mut all, 0.99).as_secs_f64(), second, None);
+    report.add("p50_seconds", quantile(&mut all, 0.5).as_secs_f64());
+    report.add("max_seconds", quantile(&mut all, 1.0).as_secs_f64());
+    report.add("machine_p99_seconds", quantile(&mut machines, 0.99).as_secs_f64());
+    report.add("scale_p99_seconds", quantile(&mut scales, 0.99).as_secs_f64());
     let starved = tracking.values().filter(|pool| pool.is_starved()).count();
     let nothing = Some(Limit::AtMost(0.0));
-    report.demand("starved_pools", as_f64(starved), "", nothing, nothing);
+    report.demand("starved_pools", as_f64(starved), nothing, nothing);
     Ok(())
 }
 
 fn refusals(requests: &RequestCounts, report: &mut Report) {
     let nothing = Some(Limit::AtMost(0.0));
     let too_many = requests.only(|key| key.code == 429).total();
-    report.demand("too_many_requests", whole(too_many), "", nothing, nothing);
+    report.demand("too_many_requests", whole(too_many), nothing, nothing);
     let refused = requests.only(|key| of_pools(key) && !key.is_success()).total();
-    report.add("refused_requests", whole(refused), "");
+    report.add("refused_requests", whole(refused));
 }

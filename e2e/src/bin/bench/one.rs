@@ -1,5 +1,7 @@
 //! One big pool: the bare client and the controller in turn.
 
+mod figures;
+
 use std::time::Instant;
 
 use serde_json::json;
@@ -7,11 +9,12 @@ use vmpool_e2e::cluster::RequestCounts;
 use vmpool_e2e::object::Kind;
 use vmpool_e2e::programs::Controller;
 
-use crate::bare::{self, Bare};
-use crate::lab::{Lab, POOL, is_write_of_controller, of_pools, seconds};
+use crate::bare::Bare;
+use crate::lab::{Lab, POOL, of_pools, seconds};
+use crate::load::{Load, Snapshot};
 use crate::options::Options;
 use crate::report::{Limit, Report};
-use crate::usage::{self, Machine, Memory};
+use crate::usage::{self, Memory};
 use crate::{converge, failover};
 
 /// The controller's way from 0 to all members.
@@ -19,8 +22,8 @@ use crate::{converge, failover};
 struct Up {
     /// From the scale request until the last object was seen.
     seconds: f64,
-    /// The share of the processors' time without work meanwhile.
-    idle: f64,
+    /// Who used the processors meanwhile.
+    load: Load,
     /// The controller's processor time until the last object was seen.
     cpu_seconds: f64,
     /// The same until nothing was asked for any more.
@@ -43,7 +46,7 @@ struct Down {
 /// Measures everything and reports it.
 pub(crate) async fn measure(lab: &Lab, options: &Options, report: &mut Report) -> anyhow::Result<()> {
     let (members, rounds) = (options.members(), options.rounds());
-    report.add("members", as_f64(members), "");
+    report.add("members", as_f64(members));
     report.detail("disks", json!(options.disks));
     lab.step("warming up the bare client");
     let mut bare = Bare::start(lab, "bare").await?;
@@ -64,7 +67,7 @@ pub(crate) async fn measure(lab: &Lab, options: &Options, report: &mut Report) -
             lab.step(&format!("watching the settled state for {:?}", options.settle));
             let requests = settled(lab, options).await?;
             let nothing = Some(Limit::AtMost(0.0));
-            report.demand("settled_requests", whole(requests.total()), "", nothing, nothing);
+            report.demand("settled_requests", whole(requests.total()), nothing, nothing);
             report.detail("settled_requests", json!(lines(&requests)));
             if options.failover {
                 controller = failover::measure(lab, controller, &namespace, members, report).await?;
@@ -77,7 +80,7 @@ pub(crate) async fn measure(lab: &Lab, options: &Options, report: &mut Report) -
     // Once more behind the controller: what the machine's mood changed meanwhile must not count for either side.
     lab.step(&format!("the bare client creates and deletes {members} members"));
     raw.extend(bare.measure(lab, members).await?);
-    figures(options, &raw, &ups, &downs, report);
+    figures::add(options, &raw, &ups, &downs, report);
     if !options.skip_convergence {
         converge::measure(lab, members, report).await?;
     }
@@ -89,31 +92,26 @@ async fn up(lab: &Lab, controller: &Controller, namespace: &str, members: usize)
     let (mut last, objects) = lab.tally_of_last(namespace, members).await?;
     let requests = lab.quiet().await?;
     let pid = pid(controller)?;
-    let (cpu, machine) = (usage::cpu(pid)?, Machine::now()?);
+    let (cpu, before) = (usage::cpu(pid)?, Snapshot::now()?);
 
     let begin = Instant::now();
     lab.scale(namespace, POOL, members).await?;
     let end = last.reach(objects).await?;
 
-    let idle = Machine::now()?.idle_since(machine);
-    let cpu_seconds = (usage::cpu(pid)? - cpu).as_secs_f64();
+    let load = Snapshot::now()?.since(&before);
+    let cpu_seconds = usage::cpu(pid)? - cpu;
     let requests = lab.quiet().await?.since(&requests);
     let up = Up {
         seconds: seconds(begin, end),
-        idle,
+        load,
         cpu_seconds,
-        cpu_seconds_until_quiet: (usage::cpu(pid)? - cpu).as_secs_f64(),
+        cpu_seconds_until_quiet: usage::cpu(pid)? - cpu,
         requests,
         memory: usage::memory(pid)?,
     };
     Lab::note(&format!(
-        "all exist after {:.2} s, idle {:.0}%; CPU {:.2} s, {:.2} s until quiet; RSS {:.1} MiB, peak {:.1} MiB",
-        up.seconds,
-        up.idle * 100.0,
-        up.cpu_seconds,
-        up.cpu_seconds_until_quiet,
-        up.memory.now,
-        up.memory.peak,
+        "all exist after {:.2} s ({}); the controller: CPU {:.2} s, {:.2} s until quiet, RSS {:.1} MiB, peak {:.1} MiB",
+        up.seconds, up.load, up.cpu_seconds, up.cpu_seconds_until_quiet, up.memory.now, up.memory.peak,
     ));
     Ok(up)
 }
@@ -142,61 +140,6 @@ async fn down(lab: &Lab, namespace: &str, members: usize) -> anyhow::Result<Down
     Ok(down)
 }
 
-fn figures(options: &Options, raw: &[bare::Run], ups: &[Up], downs: &[Down], report: &mut Report) {
-    let members = as_f64(options.members());
-    let small = options.members() <= 1000;
-    let raw_seconds = least(raw.iter().map(|run| run.create_seconds));
-    let ours_seconds = least(ups.iter().map(|up| up.seconds));
-    let mean = |value: fn(&Up) -> f64| ups.iter().map(value).sum::<f64>() / as_f64(ups.len());
-    let worst = |value: fn(&Up) -> f64| ups.iter().map(value).fold(0.0, f64::max);
-    let bar = |limit| Some(limit);
-
-    report.add("raw_seconds", raw_seconds, "s");
-    report.add("ours_seconds", ours_seconds, "s");
-    let ratio = Limit::AtLeast(if small { 0.85 } else { 0.8 });
-    report.demand("rate_ratio", raw_seconds / ours_seconds, "", bar(ratio), bar(Limit::AtLeast(0.95)));
-    report.add("ours_objects_per_second", members * as_f64(1 + options.disks) / ours_seconds, "1/s");
-
-    let writes =
-        ups.iter().map(|up| up.requests.only(is_write_of_controller).total()).max().unwrap_or_default();
-    let allowed = Limit::AtMost(as_f64(1 + options.disks) + 0.05);
-    report.demand("writes_per_member", whole(writes) / members, "", bar(allowed), bar(allowed));
-    let cpu = mean(|up| up.cpu_seconds_until_quiet) * 1000.0 / members;
-    report.demand("cpu_seconds_per_1000", cpu, "s", bar(Limit::AtMost(1.2)), bar(Limit::AtMost(1.0)));
-    let (rss_bar, rss_goal) = match options.members() {
-        ..=1_000 => (bar(Limit::AtMost(32.0)), bar(Limit::AtMost(20.0))),
-        ..=10_000 => (bar(Limit::AtMost(96.0)), bar(Limit::AtMost(64.0))),
-        _ => (None, None),
-    };
-    report.demand("rss_mib", worst(|up| up.memory.now), "MiB", rss_bar, rss_goal);
-    report.add("peak_rss_mib", worst(|up| up.memory.peak), "MiB");
-    report.add("scale_down_seconds", least(downs.iter().map(|down| down.seconds)), "s");
-    report.add("raw_scale_down_seconds", least(raw.iter().map(|run| run.delete_seconds)), "s");
-    report.add("disks_gone_seconds", least(downs.iter().map(|down| down.disks_seconds)), "s");
-
-    let raw: Vec<_> = raw
-        .iter()
-        .map(|run| {
-            json!({
-                "in_flight": run.width, "seconds": run.create_seconds,
-                "delete_seconds": run.delete_seconds, "idle_share": run.idle,
-            })
-        })
-        .collect();
-    report.detail("raw", json!(raw));
-    let ours: Vec<_> = ups
-        .iter()
-        .map(|up| {
-            json!({
-                "seconds": up.seconds, "idle_share": up.idle, "cpu_seconds": up.cpu_seconds,
-                "cpu_seconds_until_quiet": up.cpu_seconds_until_quiet, "rss_mib": up.memory.now,
-                "peak_rss_mib": up.memory.peak, "requests": lines(&up.requests.only(of_pools)),
-            })
-        })
-        .collect();
-    report.detail("ours", json!(ours));
-}
-
 /// The process id of a controller that should run.
 pub(crate) fn pid(controller: &Controller) -> anyhow::Result<u32> {
     controller.pid().ok_or_else(|| anyhow::anyhow!("the controller does not run"))
@@ -205,10 +148,6 @@ pub(crate) fn pid(controller: &Controller) -> anyhow::Result<u32> {
 /// The counters, one line each.
 pub(crate) fn lines(requests: &RequestCounts) -> Vec<String> {
     requests.iter().map(|(key, count)| format!("{count} {key}")).collect()
-}
-
-fn least(values: impl Iterator<Item = f64>) -> f64 {
-    values.fold(f64::INFINITY, f64::min)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "no count of a run comes near 2^53")]

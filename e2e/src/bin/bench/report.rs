@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
+use crate::catalogue::{self, Entry};
+
 #[cfg(test)]
 mod tests;
 
@@ -37,9 +39,8 @@ impl fmt::Display for Limit {
 /// One measured number.
 #[derive(Debug, Clone, PartialEq)]
 struct Figure {
-    key: &'static str,
+    entry: &'static Entry,
     value: f64,
-    unit: &'static str,
     bar: Option<Limit>,
     goal: Option<Limit>,
 }
@@ -53,20 +54,14 @@ pub(crate) struct Report {
 
 impl Report {
     /// A figure that nothing is demanded of.
-    pub(crate) fn add(&mut self, key: &'static str, value: f64, unit: &'static str) {
-        self.figures.push(Figure { key, value, unit, bar: None, goal: None });
+    pub(crate) fn add(&mut self, key: &str, value: f64) {
+        self.demand(key, value, None, None);
     }
 
     /// A figure with a first bar, and the goal beyond it.
-    pub(crate) fn demand(
-        &mut self,
-        key: &'static str,
-        value: f64,
-        unit: &'static str,
-        bar: Option<Limit>,
-        goal: Option<Limit>,
-    ) {
-        self.figures.push(Figure { key, value, unit, bar, goal });
+    pub(crate) fn demand(&mut self, key: &str, value: f64, bar: Option<Limit>, goal: Option<Limit>) {
+        let entry = catalogue::find(key).expect("every figure is in the catalogue");
+        self.figures.push(Figure { entry, value, bar, goal });
     }
 
     /// Something for the JSON only.
@@ -82,7 +77,7 @@ impl Report {
     /// One flat object: every figure under its name, and `details`.
     pub(crate) fn to_json(&self) -> Value {
         let mut object: Map<String, Value> =
-            self.figures.iter().map(|figure| (figure.key.to_owned(), number(figure.value))).collect();
+            self.figures.iter().map(|figure| (figure.entry.key.to_owned(), number(figure.value))).collect();
         object.insert("details".to_owned(), Value::Object(self.details.clone()));
         Value::Object(object)
     }
@@ -101,7 +96,7 @@ fn number(value: f64) -> Value {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "  {:<32} {:>12} {:<10} {:>10} {:>10}", "figure", "value", "unit", "first bar", "goal")?;
-        for Figure { key, value, unit, bar, goal } in &self.figures {
+        for Figure { entry: Entry { key, unit, .. }, value, bar, goal } in &self.figures {
             let text = |limit: &Option<Limit>| limit.map_or_else(String::new, |limit| limit.to_string());
             let verdict = match (bar, goal) {
                 (Some(bar), _) if !bar.holds(*value) => "MISSED",

@@ -1,8 +1,8 @@
-//! What a process, and the whole machine, have used: read from `/proc`.
+//! What a process has used: read from `/proc`.
 
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 
 #[cfg(test)]
 mod tests;
@@ -18,10 +18,12 @@ pub(crate) struct Memory {
 
 /// User and system time of all threads of a process, those that ended included.
 ///
+/// Unit of the result: seconds.
+///
 /// # Errors
 /// If there is no such process, or no `/proc`.
-pub(crate) fn cpu(pid: u32) -> anyhow::Result<Duration> {
-    ticks_of_process(&read(&format!("/proc/{pid}/stat"))?).map(ticks)
+pub(crate) fn cpu(pid: u32) -> anyhow::Result<f64> {
+    ticks_of_process(&read(&format!("/proc/{pid}/stat"))?).map(|count| ticks(count).as_secs_f64())
 }
 
 /// Resident memory of a process.
@@ -32,41 +34,19 @@ pub(crate) fn memory(pid: u32) -> anyhow::Result<Memory> {
     memory_of(&read(&format!("/proc/{pid}/status"))?)
 }
 
-/// What all processors did since the machine started.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Machine {
-    idle: u64,
-    total: u64,
-}
-
-impl Machine {
-    /// Now.
-    ///
-    /// # Errors
-    /// As [`cpu`].
-    pub(crate) fn now() -> anyhow::Result<Self> {
-        machine(&read("/proc/stat")?)
-    }
-
-    /// The share of all processors' time since `earlier` in which there was nothing to do, from 0 to 1.
-    #[expect(clippy::cast_precision_loss, reason = "ticks of a machine's uptime are far below 2^53")]
-    pub(crate) fn idle_since(self, earlier: Self) -> f64 {
-        let total = self.total.saturating_sub(earlier.total).max(1);
-        self.idle.saturating_sub(earlier.idle) as f64 / total as f64
-    }
-}
-
-fn read(path: &str) -> anyhow::Result<String> {
+/// Reads a file of `/proc`.
+pub(crate) fn read(path: &str) -> anyhow::Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("reading {path}"))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "ticks of a process are far below 2^53")]
-fn ticks(count: u64) -> Duration {
+/// The time that so many clock ticks are.
+#[expect(clippy::cast_precision_loss, reason = "ticks since the machine started are far below 2^53")]
+pub(crate) fn ticks(count: u64) -> Duration {
     Duration::from_secs_f64(count as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// `utime` and `stime` of `/proc/PID/stat`. The name of the program, in brackets, may hold anything.
-fn ticks_of_process(stat: &str) -> anyhow::Result<u64> {
+/// Clock ticks of a process: `utime` and `stime` of `/proc/PID/stat`. The name of the program, in brackets, may hold anything.
+pub(crate) fn ticks_of_process(stat: &str) -> anyhow::Result<u64> {
     let (_, fields) = stat.rsplit_once(')').context("a stat line names its program")?;
     let field = |index: usize| -> anyhow::Result<u64> {
         let text = fields.split_ascii_whitespace().nth(index).context("a stat line has more fields")?;
@@ -83,13 +63,4 @@ fn memory_of(status: &str) -> anyhow::Result<Memory> {
         Ok(kib / 1024.0)
     };
     Ok(Memory { now: field("VmRSS:")?, peak: field("VmHWM:")? })
-}
-
-/// The first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal; guests are in user already.
-fn machine(stat: &str) -> anyhow::Result<Machine> {
-    let line =
-        stat.lines().next().and_then(|line| line.strip_prefix("cpu ")).context("no line of processors")?;
-    let fields: Vec<u64> = line.split_ascii_whitespace().take(8).flat_map(str::parse).collect();
-    let [_, _, _, idle, waiting, ..] = fields[..] else { bail!("the line of processors is too short") };
-    Ok(Machine { idle: idle + waiting, total: fields.iter().sum() })
 }

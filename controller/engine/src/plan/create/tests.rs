@@ -72,7 +72,8 @@ fn a_draft_carries_every_choice() {
 #[case::a_block_with_room_stays_open(World::desiring(3).block(0, 64), None)]
 #[case::the_last_number_of_a_block_may_be_used(World::desiring(4).members(3).block(0, 4), None)]
 #[case::past_the_end_a_new_block_is_opened(World::desiring(5).members(3).block(0, 4), Some((3, 67)))]
-#[case::a_block_holds_all_that_is_missing(World::desiring(2000), Some((0, 2000)))]
+#[case::a_block_holds_a_whole_batch(World::desiring(400), Some((0, 400)))]
+#[case::a_block_holds_no_more_than_a_batch(World::desiring(2_000_000_000), Some((0, 500)))]
 #[case::a_successor_continues_in_the_open_block(World::desiring(3).block(64, 128), None)]
 #[case::nothing_to_create_opens_nothing(World::desiring(3).members(3).block(0, 3), None)]
 #[case::a_lost_answer_stays_inside_the_open_block(

@@ -41,7 +41,7 @@ fn owned_by(owner: Option<ObjectId>) -> impl FnOnce(Option<Disk>) -> Option<Disk
 #[case::a_disk_that_came_otherwise_is_not_ours_to_create(
     world(|_| None).edit("web-a", |member| member.disks[0].template = None), None
 )]
-#[case::a_template_that_is_gone_makes_no_disk(world(|_| None).pool(|pool| pool.disks.clear()), None)]
+#[case::a_template_that_is_gone_leaves_its_disks(world(|disk| disk).pool(|pool| pool.disks.clear()), None)]
 #[case::a_disk_that_the_pool_keeps_is_not_created_for_a_machine(
     world(|_| None).pool(|pool| pool.disks[0].lifetime = Lifetime::Pool), None
 )]
@@ -70,9 +70,44 @@ fn a_foreign_disk_makes_the_member_use_another_name(
     #[case] taken: &[&str],
     #[case] fresh: &str,
 ) {
-    let world = taken.iter().fold(world(owned_by(owner)), |world, name| world.taken(name));
+    let foreign = |disk: Option<Disk>| disk.map(|disk| Disk { owner, pool_uid_label: None, ..disk });
+    let world = taken.iter().fold(world(foreign), |world, name| world.taken(name));
     let repoint = Action::Repoint { member: member(), position: 0, from: DISK.into(), to: draft(fresh) };
     assert_eq!(world.plan().actions, [repoint]);
+}
+
+#[test]
+fn a_disk_that_lost_its_owner_keeps_its_data_and_its_machine() {
+    let plan = world(owned_by(None)).plan();
+    assert_eq!(plan.actions, []);
+    let complaint = plan.complaint.expect("the owner must hear of it");
+    assert_eq!(complaint.reason, FailureReason::DiskFailure);
+    assert!(complaint.message.contains(DISK) && complaint.message.contains("owner"), "{}", complaint.message);
+}
+
+#[test]
+fn a_disk_that_cannot_be_made_any_more_is_told() {
+    let plan = world(|_| None).pool(|pool| pool.disks.clear()).plan();
+    assert_eq!(plan.actions, []);
+    let complaint = plan.complaint.expect("the owner must hear of it");
+    assert!(
+        complaint.message.contains(DISK) && complaint.message.contains("template"),
+        "{}",
+        complaint.message
+    );
+}
+
+#[test]
+fn a_disk_that_was_refused_lets_the_others_go_first() {
+    let none = |_| None;
+    let lost = |world: World| world.disk("web-a-root", none).disk("web-b-root", none);
+    let mut world = lost(World::desiring(2).member("web-a", 1).member("web-b", 1));
+    let first = |world: &World| world.plan().actions[0].object().clone();
+    assert_eq!(&*first(&world), "web-a-root");
+    world.memory.note(&"web-a-root".into(), true);
+    assert_eq!(&*first(&world), "web-b-root");
+    world.memory.note(&"web-a-root".into(), false);
+    assert_eq!(&*first(&world), "web-a-root");
 }
 
 #[test]

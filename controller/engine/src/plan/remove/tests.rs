@@ -100,6 +100,39 @@ fn one_pass_deletes_no_more_than_a_full_batch() {
 }
 
 #[test]
+fn a_member_whose_deletion_was_refused_does_not_hold_up_the_others() {
+    let mut world = World::desiring(0).members(3);
+    let first = |world: &World| deleted(&world.plan())[0].to_owned();
+    let protected = first(&world);
+    world.memory.note(&protected.as_str().into(), true);
+    let next = first(&world);
+    assert_ne!(next, protected);
+    assert_eq!(deleted(&world.plan()).last(), Some(&protected.as_str()), "it is tried too, at last");
+    // Only among those who leave: nobody takes the place of a protected one.
+    let victim = first(&World::desiring(2).members(3));
+    let mut world = World::desiring(2).members(3);
+    world.memory.note(&victim.as_str().into(), true);
+    assert_eq!(deleted(&world.plan()), [victim]);
+}
+
+#[test]
+fn while_a_deletion_got_no_answer_nobody_else_leaves() {
+    let mut world = World::desiring(2).members(3);
+    let victim = deleted(&world.plan())[0].to_owned();
+    let other = world.machines.iter().find(|machine| *machine.id.name != *victim).expect("three").clone();
+    world.memory.unsure_of(&other.id.uid, world.uptime);
+    assert_eq!(deleted(&world.plan()), [&*other.id.name], "the same deletion is asked for again");
+    assert!(world.plan().wants.remove, "and its failure stays to be seen");
+    // Somebody who is wanted again is left alone, whatever became of the deletion.
+    world.pool.desired = 3;
+    assert_eq!(deleted(&world.plan()), [""; 0]);
+    // When it cannot be carried out any more, it counts like everybody else.
+    world.pool.desired = 2;
+    world.uptime += crate::ledger::REQUEST_TIMEOUT;
+    assert_eq!(deleted(&world.plan()), [victim]);
+}
+
+#[test]
 fn after_a_failure_removal_pauses_and_then_tries_one() {
     let cause = Failure { reason: FailureReason::FailedDelete, message: "denied".into() };
     let mut world = World::desiring(0).members(3);

@@ -2,10 +2,10 @@ use super::*;
 
 fn report() -> Report {
     let mut report = Report::default();
-    report.add("members", 1000.0, "");
-    report.demand("rate_ratio", 0.9, "", Some(Limit::AtLeast(0.85)), Some(Limit::AtLeast(0.95)));
-    report.demand("rss_mib", 33.25, "MiB", Some(Limit::AtMost(32.0)), Some(Limit::AtMost(20.0)));
-    report.demand("settled_requests", 0.0, "", Some(Limit::AtMost(0.0)), Some(Limit::AtMost(0.0)));
+    report.add("members", 1000.0);
+    report.demand("rate_ratio", 0.9, Some(Limit::AtLeast(0.85)), Some(Limit::AtLeast(0.95)));
+    report.demand("rss_mib", 33.25, Some(Limit::AtMost(32.0)), Some(Limit::AtMost(20.0)));
+    report.demand("settled_requests", 0.0, Some(Limit::AtMost(0.0)), Some(Limit::AtMost(0.0)));
     report.detail("raw", json!([1, 2]));
     report
 }

@@ -14,13 +14,6 @@ fn memory_is_in_mib() {
 }
 
 #[test]
-fn waiting_for_the_disk_is_idle() {
-    let before = machine("cpu  10 0 10 100 0 0 0 0 5 0\ncpu0 1").unwrap();
-    let after = machine("cpu  20 0 20 160 20 0 0 0 9 0\ncpu0 1").unwrap();
-    assert!((after.idle_since(before) - 0.8).abs() < 1e-9);
-}
-
-#[test]
 fn the_own_process_is_found() {
     let own = std::process::id();
     assert!(memory(own).unwrap().now > 0.5);

@@ -1,0 +1,122 @@
+//! Who used the processors during a measurement: this program and those it started, others, nobody.
+//!
+//! Wall time on a machine with other work to do says little; the processor time of our own programs still does.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+
+use crate::usage::{read, ticks, ticks_of_process};
+
+#[cfg(test)]
+mod tests;
+
+/// The counters at one moment, in clock ticks.
+#[derive(Debug, Clone)]
+pub(crate) struct Snapshot {
+    machine: Machine,
+    /// This program and its children, by name.
+    family: BTreeMap<String, u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Machine {
+    idle: u64,
+    total: u64,
+}
+
+/// What happened between two moments.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Load {
+    /// The share of all processors' time in which there was nothing to do, from 0 to 1.
+    pub(crate) idle: f64,
+    /// The share that programs outside the benchmark took.
+    pub(crate) foreign: f64,
+    /// Processor time of the benchmark's programs, by name (of which the kernel keeps 15 characters).
+    pub(crate) programs: BTreeMap<String, Duration>,
+}
+
+impl Snapshot {
+    /// Now.
+    ///
+    /// # Errors
+    /// Without `/proc`.
+    pub(crate) fn now() -> anyhow::Result<Self> {
+        let own = std::process::id();
+        let mut family: BTreeMap<String, u64> = BTreeMap::new();
+        for entry in std::fs::read_dir("/proc").context("listing /proc")?.flatten() {
+            // Other files of /proc, and processes that end just now.
+            let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+            if let Some((name, ticks)) = member(&stat, own) {
+                *family.entry(name).or_default() += ticks;
+            }
+        }
+        Ok(Self { machine: machine(&read("/proc/stat")?)?, family })
+    }
+
+    /// What happened since `earlier`.
+    #[expect(clippy::cast_precision_loss, reason = "ticks since the machine started are far below 2^53")]
+    pub(crate) fn since(&self, earlier: &Self) -> Load {
+        let total = self.machine.total.saturating_sub(earlier.machine.total).max(1);
+        let idle = self.machine.idle.saturating_sub(earlier.machine.idle);
+        let used: BTreeMap<String, u64> = self
+            .family
+            .iter()
+            .map(|(name, &ticks)| {
+                let before = earlier.family.get(name).copied().unwrap_or_default();
+                (name.clone(), ticks.saturating_sub(before))
+            })
+            .filter(|&(_, ticks)| ticks > 0)
+            .collect();
+        let foreign = total.saturating_sub(idle).saturating_sub(used.values().sum());
+        Load {
+            idle: idle as f64 / total as f64,
+            foreign: foreign as f64 / total as f64,
+            programs: used.into_iter().map(|(name, count)| (name, ticks(count))).collect(),
+        }
+    }
+}
+
+impl Load {
+    /// Seconds of all of the benchmark's programs together.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.programs.values().sum::<Duration>().as_secs_f64()
+    }
+
+    /// For the JSON.
+    pub(crate) fn to_json(&self) -> Value {
+        let programs: BTreeMap<&str, f64> =
+            self.programs.iter().map(|(name, time)| (name.as_str(), time.as_secs_f64())).collect();
+        json!({ "idle_share": self.idle, "foreign_share": self.foreign, "cpu_seconds_by_program": programs })
+    }
+}
+
+impl std::fmt::Display for Load {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CPU of all {:.2} s, idle {:.0}%", self.seconds(), self.idle * 100.0)?;
+        write!(f, ", foreign {:.0}%", self.foreign * 100.0)
+    }
+}
+
+/// Name and ticks of a process, if it is `own` or a child of it.
+fn member(stat: &str, own: u32) -> Option<(String, u64)> {
+    let (id, rest) = stat.split_once(" (")?;
+    let (name, fields) = rest.rsplit_once(") ")?;
+    let parent = fields.split_ascii_whitespace().nth(1)?;
+    let own = own.to_string();
+    if id != own && parent != own {
+        return None;
+    }
+    Some((name.to_owned(), ticks_of_process(stat).ok()?))
+}
+
+/// The first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal; guests are in user already.
+fn machine(stat: &str) -> anyhow::Result<Machine> {
+    let line =
+        stat.lines().next().and_then(|line| line.strip_prefix("cpu ")).context("no line of processors")?;
+    let fields: Vec<u64> = line.split_ascii_whitespace().take(8).flat_map(str::parse).collect();
+    let [_, _, _, idle, waiting, ..] = fields[..] else { bail!("the line of processors is too short") };
+    Ok(Machine { idle: idle + waiting, total: fields.iter().sum() })
+}
