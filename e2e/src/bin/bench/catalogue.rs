@@ -100,9 +100,9 @@ pub(crate) const ONE: &[Entry] = &[
     ),
     entry("cold_start_peak_rss_mib", "MiB", "The most it ever was: the first lists are in it."),
     entry(
-        "pass_ms_per_1000",
+        "plan_ms_per_1000",
         "ms",
-        "That controller's mean time to observe and plan, over all its passes, per 1000 members.",
+        "That controller's mean time to plan, over all its passes, per 1000 members. Flat, if a pass is linear.",
     ),
     entry(
         "failover_seconds",

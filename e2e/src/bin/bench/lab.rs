@@ -201,10 +201,9 @@ impl Lab {
             .with_context(|| format!("the controller's log ends with:\n{}", controller.log_tail(10)))
     }
 
-    /// Keeps the logs of everything, and says where.
+    /// Keeps the logs of everything; where, is said when the control plane stops.
     pub(crate) fn keep_logs(&self) {
         self.cluster.keep_directory();
-        eprintln!("logs are kept in {}", self.cluster.directory().display());
     }
 
     /// Stops the control plane.
