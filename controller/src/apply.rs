@@ -12,7 +12,6 @@ use kube::Resource;
 use kube::api::Patch;
 use serde_json::{Value, json};
 use vmpool_engine::ledger::Seen;
-use vmpool_engine::model::Draft;
 use vmpool_engine::numbers::Block;
 use vmpool_engine::pacing::{Failure, FailureReason, Pacing};
 use vmpool_engine::plan::Stage;
@@ -293,7 +292,7 @@ fn learn<P: Platform>(
             forget_live(context, pool, memory, &id, uptime);
             Step::done(None)
         }
-        // It must not be counted as staying, or somebody else would leave instead.
+        // Until that is certain the plan lets nobody else leave instead.
         Outcome::MaybeDeleted(id, error) => {
             memory.unsure_of(&id.uid, uptime);
             Step::failed(not_deleted(&id, &error), error)
@@ -317,12 +316,4 @@ fn forget_live<P: Platform>(
 
 fn seen<K: Stored, T>(object: &K, read: fn(&K) -> T) -> Seen<T> {
     Seen { facts: Arc::new(read(object)), version: version(object) }
-}
-
-fn machine_failure(draft: &Draft, error: &WriteError) -> Happening {
-    Happening {
-        reason: Reason::FailedCreate,
-        name: draft.name.to_string(),
-        note: format!("creating machine {}: {error}", draft.name),
-    }
 }

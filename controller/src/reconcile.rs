@@ -82,10 +82,9 @@ async fn pass<P: Platform>(
     // Machines and disks are read before the pool is: whoever sees a machine gone also sees the pool that let it go.
     let snapshot = Snapshot::take(context, &cached.facts, &mut state.memory);
     laps.lap(&context.env, Stage::Observe);
-    let (mut plan, snapshot) = decide(context, &cached, snapshot, state);
+    let (mut plan, mut snapshot) = decide(context, &cached, snapshot, state);
     laps.lap(&context.env, Stage::Plan);
     let mut pool = cached;
-    let mut snapshot = snapshot;
     if plan.rests_on_the_count() {
         let live = read_live(context, &pool).await;
         laps.lap(&context.env, Stage::Observe);

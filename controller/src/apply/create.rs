@@ -7,7 +7,7 @@ use vmpool_engine::model::{DiskDraft, Draft};
 use vmpool_engine::pacing::FailureReason;
 use vmpool_engine::{Disk, Memory, ObjectId, Replica};
 
-use super::{Step, machine_failure, seen};
+use super::{Step, seen};
 use crate::context::{Context, PoolEntry, collection};
 use crate::events::{Happening, Reason};
 use crate::metrics::WriteKind;
@@ -100,6 +100,14 @@ pub(super) async fn disk<P: Platform>(
             }
         }
         Err(error) => Err(error),
+    }
+}
+
+fn machine_failure(draft: &Draft, error: &WriteError) -> Happening {
+    Happening {
+        reason: Reason::FailedCreate,
+        name: draft.name.to_string(),
+        note: format!("creating machine {}: {error}", draft.name),
     }
 }
 

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::disks::{Disks, disk_name};
-use super::{Action, Observed, Plan, Stage, Wait, blocker};
+use super::disks::disk_name;
+use super::{Action, Observed, Plan, Repairs, Stage, Wait, blocker};
 use crate::ledger::{REQUEST_TIMEOUT, Unanswered};
 use crate::model::{DiskDraft, Draft, Lifetime, Naming};
 use crate::numbers::{Block, MIN_BLOCK, Namer};
 use crate::pacing::FULL_WIDTH;
 
-pub(super) fn plan(observed: &Observed<'_>, disks: Disks, plan: &mut Plan) {
+pub(super) fn plan(observed: &Observed<'_>, disks: Repairs, plan: &mut Plan) {
     let members = observed.members().count();
     let (repeat, unwanted) = split_lost_answers(observed, members);
     for lost in unwanted {
@@ -30,9 +30,9 @@ pub(super) fn plan(observed: &Observed<'_>, disks: Disks, plan: &mut Plan) {
     }
     // A machine and its disks are one unit: what members lack comes before further members.
     match disks {
-        Disks::Complete => {}
-        Disks::Truncated => return,
-        Disks::Paused(left) => return plan.pause(Stage::Create, left),
+        Repairs::Complete => {}
+        Repairs::Truncated => return,
+        Repairs::Paused(left) => return plan.pause(Stage::Create, left),
     }
     let width = match observed.memory.creating.width(observed.uptime) {
         Ok(width) => width,

@@ -4,24 +4,13 @@
 //! to find.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::{Action, Observed, Plan, Stage, Wait};
+use super::{Action, Observed, Plan, Repairs, Wait};
 use crate::model::{DiskDraft, DiskRef, Lifetime, Replica};
 use crate::pacing::FailureReason;
 
-/// Whether the plan gives all members the disks that they lack.
-#[derive(Clone, Copy)]
-pub(super) enum Disks {
-    /// It does.
-    Complete,
-    /// Some are left to the next pass.
-    Truncated,
-    /// None may be created for so long.
-    Paused(Duration),
-}
-
-pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) -> Disks {
+/// Returns whether the plan gives all members the disks that they lack.
+pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) -> Repairs {
     let mut repairs = Vec::new();
     for member in observed.members().filter(|member| !member.terminating) {
         for disk in &member.disks {
@@ -37,22 +26,7 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) -> Disks {
             }
         }
     }
-    if repairs.is_empty() {
-        return Disks::Complete;
-    }
-    repairs.sort_by_key(|action| observed.memory.was_refused(action.object()));
-    plan.wants.repair = true;
-    match observed.memory.repairing.width(observed.uptime) {
-        Ok(width) => {
-            let outcome = if repairs.len() > width { Disks::Truncated } else { Disks::Complete };
-            plan.actions.extend(repairs.into_iter().take(width));
-            outcome
-        }
-        Err(left) => {
-            plan.pause(Stage::Repair, left);
-            Disks::Paused(left)
-        }
-    }
+    plan.repair(observed, repairs)
 }
 
 fn repair(observed: &Observed<'_>, member: &Replica, disk: &DiskRef) -> Option<Result<Action, Wait>> {

@@ -1,26 +1,19 @@
 //! Markers that members lost, and markers that a machine kept after it was released.
 
-use super::{Action, Observed, Plan, Stage};
+use super::{Action, Observed, Plan};
 use crate::model::{Naming, Pool, Replica};
 use crate::numbers::Namer;
 
 pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     let namer = Namer::new(&observed.pool.id.name, &observed.pool.id.uid);
-    let mut repairs: Vec<Action> = observed
+    let repairs: Vec<Action> = observed
         .machines
         .iter()
         .filter(|machine| !machine.terminating)
         .filter_map(|machine| repair(observed.pool, &namer, machine))
         .collect();
-    if repairs.is_empty() {
-        return;
-    }
-    repairs.sort_by_key(|action| observed.memory.was_refused(action.object()));
-    plan.wants.repair = true;
-    match observed.memory.repairing.width(observed.uptime) {
-        Ok(width) => plan.actions.extend(repairs.into_iter().take(width)),
-        Err(left) => plan.pause(Stage::Repair, left),
-    }
+    // Who fails here holds up no growth: lost markers are no reason to make no machines.
+    plan.repair(observed, repairs);
 }
 
 fn repair(pool: &Pool, namer: &Namer, machine: &Replica) -> Option<Action> {

@@ -231,6 +231,17 @@ pub struct Plan {
     pub complaint: Option<Failure>,
 }
 
+/// How much of the wanted repairs a plan does.
+#[derive(Clone, Copy)]
+enum Repairs {
+    /// All of them.
+    Complete,
+    /// The rest is left to the next pass.
+    Truncated,
+    /// None may be tried for so long.
+    Paused(Duration),
+}
+
 impl Plan {
     /// Whether the pool must be read live, and planned for again, before anything is written: the snapshot of the
     /// machines may be newer than the cached pool.
@@ -238,6 +249,26 @@ impl Plan {
         self.actions.iter().any(|action| {
             matches!(action, Action::Create { .. } | Action::Delete { .. } | Action::OpenBlock { .. })
         })
+    }
+
+    /// Plans what the pace of repairs allows of `repairs`; those that were refused come after all others.
+    fn repair(&mut self, observed: &Observed<'_>, mut repairs: Vec<Action>) -> Repairs {
+        if repairs.is_empty() {
+            return Repairs::Complete;
+        }
+        self.wants.repair = true;
+        repairs.sort_by_key(|action| observed.memory.was_refused(action.object()));
+        match observed.memory.repairing.width(observed.uptime) {
+            Ok(width) => {
+                let outcome = if repairs.len() > width { Repairs::Truncated } else { Repairs::Complete };
+                self.actions.extend(repairs.into_iter().take(width));
+                outcome
+            }
+            Err(left) => {
+                self.pause(Stage::Repair, left);
+                Repairs::Paused(left)
+            }
+        }
     }
 
     fn complain(&mut self, reason: FailureReason, message: &str) {

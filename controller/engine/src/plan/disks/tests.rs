@@ -2,6 +2,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::model::{Disk, DiskTemplate, ObjectId, Uid};
+use crate::plan::Stage;
 use crate::testing::{World, name, own_disk};
 
 const DISK: &str = "web-a-root";
