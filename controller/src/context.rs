@@ -66,6 +66,8 @@ pub(crate) struct PoolState {
     pub(crate) memory: Memory,
     /// Passes in a row that met another world than they had planned for.
     pub(crate) surprises: u32,
+    /// What the last pass computed for, waits apart.
+    pub(crate) effort: Duration,
     /// Uptime of the last write of the status.
     pub(crate) status_written: Option<Duration>,
 }
@@ -107,7 +109,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             workers: 4,
-            writes_in_flight: 32,
+            writes_in_flight: 64,
             request_deadline: Duration::from_secs(8),
             debounce: Duration::from_millis(100),
             status_interval: Duration::from_secs(1),

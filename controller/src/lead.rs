@@ -280,12 +280,13 @@ async fn work<P: Platform>(context: Arc<Context<P>>, heartbeat: Heartbeat, stop:
             Either::Left((Err(_), _)) => continue,
             Either::Right(_) => return,
         };
-        let again = AssertUnwindSafe(reconcile(&context, &uid)).catch_unwind().await.unwrap_or_else(|_| {
-            context.metrics.passes.ended(PassResult::Panicked);
-            tracing::error!(uid = uid.as_str(), "a pass panicked; the pool is tried again later");
-            Again::After(AFTER_PANIC)
-        });
-        context.queue.done(&uid, again);
+        let (again, effort) =
+            AssertUnwindSafe(reconcile(&context, &uid)).catch_unwind().await.unwrap_or_else(|_| {
+                context.metrics.passes.ended(PassResult::Panicked);
+                tracing::error!(uid = uid.as_str(), "a pass panicked; the pool is tried again later");
+                (Again::After(AFTER_PANIC), Duration::ZERO)
+            });
+        context.queue.done(&uid, again, effort);
         if again == Again::Never {
             context.queue.forget(&uid);
         }

@@ -31,7 +31,7 @@ pub struct Options {
     pub workers: usize,
 
     /// Writes to the API server that may be under way at a time, over all pools.
-    #[arg(long, env = "VMPOOL_MAX_IN_FLIGHT_WRITES", default_value_t = 32, value_name = "COUNT")]
+    #[arg(long, env = "VMPOOL_MAX_IN_FLIGHT_WRITES", default_value_t = 64, value_name = "COUNT")]
     pub max_in_flight_writes: usize,
 
     /// Give a request up after this time; its effect is then found out. Must be shorter than the lease stays valid

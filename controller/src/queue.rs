@@ -10,6 +10,13 @@ use vmpool_runtime::Env;
 
 use crate::metrics::{QueueMetrics, QueueState};
 
+/// Passes over one key take at most one part in so many of a processor: the larger a pool, the more events one pass
+/// answers.
+const SHARE: u32 = 50;
+
+/// No pool rests longer than this, however large it is.
+const LONGEST_REST: Duration = Duration::from_millis(500);
+
 /// A queue of keys with due times. The first wake-up after a quiet time is served at once; those that follow within
 /// the debounce become one.
 pub(crate) struct Queue<K> {
@@ -98,13 +105,14 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         }
     }
 
-    /// The pass over `key` ended. `again` is when it wants the next one; a wake-up that came meanwhile counts too.
-    pub(crate) fn done(&self, key: &K, again: Again) {
+    /// The pass over `key` ended, after computing for `effort`, waits apart. `again` is when it wants the next one; a
+    /// wake-up that came meanwhile counts too.
+    pub(crate) fn done(&self, key: &K, again: Again, effort: Duration) {
         let now = self.env.uptime();
         let mut state = self.state.lock();
         let Some(slot) = state.slots.get_mut(key) else { return };
         slot.running = false;
-        slot.earliest = now + self.debounce;
+        slot.earliest = now + effort.saturating_mul(SHARE).min(LONGEST_REST).max(self.debounce);
         let wanted = match again {
             Again::Never => None,
             // What the pass itself asks for is not an event to be debounced.

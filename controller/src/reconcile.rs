@@ -24,14 +24,14 @@ const AFTER_MANY_SURPRISES: Duration = Duration::from_secs(5);
 const AFTER_FENCE: Duration = Duration::from_secs(1);
 
 /// One pass over the pool with this UID. Level-triggered: it starts from the world as it is and never asks why it was
-/// woken.
-pub(crate) async fn reconcile<P: Platform>(context: &Context<P>, uid: &Uid) -> Again {
+/// woken. Returns when it wants the next one, and for how long it computed.
+pub(crate) async fn reconcile<P: Platform>(context: &Context<P>, uid: &Uid) -> (Again, Duration) {
     let Some(pool) = context.pool(uid) else {
         // The garbage collector takes its machines; nothing of it is remembered for a pool that may come after it.
         context.states.lock().remove(uid);
         context.census.forget(uid);
         context.metrics.passes.ended(PassResult::Gone);
-        return Again::Never;
+        return (Again::Never, Duration::ZERO);
     };
     let facts = &pool.facts;
     let span = tracing::info_span!(
@@ -41,15 +41,17 @@ pub(crate) async fn reconcile<P: Platform>(context: &Context<P>, uid: &Uid) -> A
         generation = facts.generation
     );
     let mut state = context.states.lock().remove(uid).unwrap_or_default();
+    state.effort = Duration::ZERO;
     let mut laps = Laps::begin(&context.env);
     let Ended { result, again } = pass(context, pool.clone(), &mut state, &mut laps).instrument(span).await;
+    let effort = state.effort;
     context.states.lock().insert(uid.clone(), state);
     context.metrics.passes.ended(result);
     context.metrics.passes.took(&laps);
     if again.is_some() {
         context.metrics.queue.requeued.inc();
     }
-    Again::After(again.unwrap_or(context.settings.resync))
+    (Again::After(again.unwrap_or(context.settings.resync)), effort)
 }
 
 /// How a pass ended.
@@ -78,12 +80,13 @@ async fn pass<P: Platform>(
         return Ended::early(PassResult::Unread, Some(AFTER_FAILED_READ));
     }
     state.memory.meet(&cached.facts);
+    laps.lap(&context.env, Stage::Observe);
 
     // Machines and disks are read before the pool is: whoever sees a machine gone also sees the pool that let it go.
     let snapshot = Snapshot::take(context, &cached.facts, &mut state.memory);
-    laps.lap(&context.env, Stage::Observe);
+    state.effort += laps.lap(&context.env, Stage::Observe);
     let (mut plan, mut snapshot) = decide(context, &cached, snapshot, state);
-    laps.lap(&context.env, Stage::Plan);
+    state.effort += laps.lap(&context.env, Stage::Plan);
     let mut pool = cached;
     if plan.rests_on_the_count() {
         let live = read_live(context, &pool).await;

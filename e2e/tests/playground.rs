@@ -57,12 +57,16 @@ impl Playground {
         text(&output.stderr)
     }
 
-    /// The process that `status` lists under this name.
-    fn pid(&self, name: &str) -> Pid {
+    /// The process that `status` lists under this name, unless it lists it as ended.
+    fn listed(&self, name: &str) -> Option<Pid> {
         let status = self.succeeds("status");
         let line = status.lines().find(|line| line.trim_start().starts_with(name));
         let word = line.and_then(|line| line.split_whitespace().last());
-        pid(word.unwrap_or_else(|| panic!("no {name} in\n{status}")))
+        Pid::from_raw(word.unwrap_or_else(|| panic!("no {name} in\n{status}")).parse().ok()?)
+    }
+
+    fn pid(&self, name: &str) -> Pid {
+        self.listed(name).unwrap_or_else(|| panic!("{name} has ended"))
     }
 
     /// All processes that have the directory in their command line.
@@ -88,6 +92,10 @@ impl Playground {
 
 impl Drop for Playground {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.directory().join("supervisor.log"));
+            eprintln!("the supervisor's log:\n{}", log.unwrap_or_else(|error| error.to_string()));
+        }
         let _ = self.run("down");
     }
 }
@@ -114,10 +122,6 @@ impl Drop for Bystander {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn pid(word: &str) -> Pid {
-    Pid::from_raw(word.parse().unwrap()).unwrap()
 }
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -177,7 +181,9 @@ fn it_stays_up_until_it_is_taken_down_and_the_tour_shows_what_it_promises() {
     for name in ["controller-0", "simulator"] {
         let killed = playground.pid(name);
         kill_process(killed, Signal::KILL).unwrap();
-        until(&format!("{name} runs again"), || playground.pid(name) != killed);
+        until(&format!("{name} runs again"), || {
+            playground.listed(name).is_some_and(|running| running != killed)
+        });
     }
 
     let said = playground.succeeds("down");

@@ -7,6 +7,7 @@
 mod hygiene;
 mod packages;
 mod report;
+mod runner;
 mod steps;
 #[cfg(test)]
 mod tests;

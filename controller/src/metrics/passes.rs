@@ -130,10 +130,11 @@ impl Laps {
         Self { begun: now, last: now, times: [None; Stage::ALL.len()] }
     }
 
-    /// What happened since the last lap was this stage.
-    pub(crate) fn lap(&mut self, env: &Env, stage: Stage) {
+    /// What happened since the last lap was this stage. Returns how long it took.
+    pub(crate) fn lap(&mut self, env: &Env, stage: Stage) -> Duration {
         let now = env.uptime();
         let time = now.saturating_sub(std::mem::replace(&mut self.last, now));
         *self.times[stage as usize].get_or_insert_default() += time;
+        time
     }
 }

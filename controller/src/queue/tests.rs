@@ -39,7 +39,7 @@ impl World {
                 let key = queue.next().await;
                 begun.lock().push((key, env.uptime().saturating_sub(start)));
                 env.sleep(time).await;
-                queue.done(&key, again);
+                queue.done(&key, again, Duration::ZERO);
             }
         }));
         self
@@ -197,7 +197,7 @@ async fn nothing_is_kept_of_a_key_that_is_done_for_good() {
     assert_eq!(world.queue.next().await, 1);
     world.queue.forget(&1);
     assert_eq!(world.queue.state.lock().slots.len(), 1, "it runs still");
-    world.queue.done(&1, Again::Never);
+    world.queue.done(&1, Again::Never, Duration::ZERO);
     world.queue.forget(&1);
     assert!(world.queue.state.lock().slots.is_empty());
     assert!(world.queue.state.lock().due.is_empty());
@@ -209,9 +209,27 @@ async fn a_key_that_was_woken_meanwhile_is_not_forgotten() {
     world.queue.wake(&1);
     assert_eq!(world.queue.next().await, 1);
     world.queue.wake(&1);
-    world.queue.done(&1, Again::Never);
+    world.queue.done(&1, Again::Never, Duration::ZERO);
     world.queue.forget(&1);
     let world = world.worker(Duration::ZERO, Again::Never);
     world.pass(100).await;
     assert_eq!(world.begun(), [(1, 100)]);
+}
+
+#[rstest]
+#[case::small(1, 100)]
+#[case::large(6, 300)]
+#[case::huge(600, 500)]
+#[tokio::test]
+async fn a_pool_that_takes_long_to_think_about_rests_longer(#[case] effort: u64, #[case] rest: u64) {
+    let world = World::new();
+    world.queue.wake(&1);
+    assert_eq!(world.queue.next().await, 1);
+    world.queue.done(&1, Again::Never, Duration::from_millis(effort));
+    world.queue.wake(&1);
+    let world = world.worker(Duration::ZERO, Again::Never);
+    world.pass(rest - 1).await;
+    assert_eq!(world.begun(), []);
+    world.pass(1).await;
+    assert_eq!(world.begun().len(), 1);
 }

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use super::runner;
 use crate::chart;
 use crate::generate;
 use crate::tools::{self, Selection};
@@ -110,7 +111,10 @@ pub(super) const STEPS: &[Step] = &[
         name: "tests",
         command: "cargo test --workspace --no-fail-fast",
         needs: &["tools", "build"],
-        run: |workspace| cargo(workspace, &["test", "--workspace", "--no-fail-fast"]),
+        run: |workspace| {
+            runner::run(workspace.cargo().args(["test", "--workspace", "--no-fail-fast"]))?;
+            Ok(Outcome::Passed)
+        },
     },
 ];
 

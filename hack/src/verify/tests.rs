@@ -1,10 +1,12 @@
 use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 use rstest::rstest;
 
 use super::hygiene::{Module, declared, ignored, modules, rust_files};
 use super::report::Report;
+use super::runner::{self, Failures};
 use super::steps::STEPS;
 use super::walls::breaches;
 
@@ -117,4 +119,24 @@ fn the_engine_depends_on_nothing_that_waits(
     #[case] found: usize,
 ) {
     assert_eq!(breaches(&engine_with(&[(name, kind)])).len(), found);
+}
+
+#[test]
+fn what_failed_tests_said_is_picked_out() {
+    let mut failures = Failures::default();
+    let said = "running 2 tests\ntest a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\nwhy\n\nfailures:\n    b\n\n\
+                test result: FAILED. 1 passed; 1 failed\n\nrunning 1 test\ntest c ... ok\n\ntest result: ok. 1 passed\n";
+    for line in said.split_inclusive('\n') {
+        failures.read(line);
+    }
+    let expected = "failures:\n\n---- b stdout ----\nwhy\n\nfailures:\n    b\n\ntest result: FAILED. 1 passed; 1 failed\n";
+    assert_eq!(failures.told, expected);
+}
+
+#[test]
+fn a_failed_test_run_is_a_failure() {
+    let run = |script: &str| runner::run(Command::new("sh").args(["-c", script]));
+    run("echo failures:; exit 0").unwrap();
+    let error = run("printf 'test a ... FAILED'; exit 101").unwrap_err();
+    assert!(error.to_string().contains("101"), "{error}");
 }

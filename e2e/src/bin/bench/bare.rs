@@ -26,7 +26,7 @@ use crate::lab::{Lab, POOL, seconds};
 use crate::load::{Load, Snapshot};
 
 /// The numbers of requests in flight that are tried.
-const WIDTHS: [usize; 2] = [8, 32];
+pub(crate) const WIDTHS: [usize; 2] = [8, 32];
 
 /// Field manager of the objects, as long as the controller's.
 const MANAGER: &str = "vmpool-bareclient";

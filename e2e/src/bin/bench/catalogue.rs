@@ -24,12 +24,12 @@ pub(crate) const ONE: &[Entry] = &[
     entry(
         "raw_seconds",
         "s",
-        "The bare client: from its first request until the last object exists. The best of all its runs.",
+        "The bare client: from its first request until the last object exists. The median of its runs with 8 or with 32 in flight, whichever is less.",
     ),
     entry(
         "ours_seconds",
         "s",
-        "The controller: from the scale request until the last object exists. The best of all rounds.",
+        "The controller: from the scale request until the last object exists. The median of all rounds.",
     ),
     entry(
         "rate_ratio",
@@ -39,7 +39,7 @@ pub(crate) const ONE: &[Entry] = &[
     entry(
         "cost_ratio",
         "",
-        "The same ratio of processor time, of all programs together, the least of each side. It hardly depends on what else the machine does.",
+        "The same ratio of processor time, of all programs together. It hardly depends on what else the machine does.",
     ),
     entry(
         "foreign_share",
@@ -76,17 +76,17 @@ pub(crate) const ONE: &[Entry] = &[
     entry(
         "scale_down_seconds",
         "s",
-        "The controller: from the scale request to 0 until the last machine is gone. The best round.",
+        "The controller: from the scale request to 0 until the last machine is gone. The median of all rounds.",
     ),
     entry(
         "raw_scale_down_seconds",
         "s",
-        "The bare client: from its first delete until the last machine is gone. The best of all its runs.",
+        "The bare client: from its first delete until the last machine is gone. The median of its runs with 8 or with 32 in flight, whichever is less.",
     ),
     entry(
         "disks_gone_seconds",
         "s",
-        "Until the last disk is gone, too, which is the garbage collector's work. The best round.",
+        "Until the last disk is gone, too, which is the garbage collector's work. The median of all rounds.",
     ),
     entry(
         "cold_start_seconds",

@@ -82,7 +82,7 @@ impl Options {
 
     /// Rounds of one big pool.
     pub(crate) fn rounds(&self) -> usize {
-        self.rounds.unwrap_or(if self.members() > 2000 { 1 } else { 3 })
+        self.rounds.unwrap_or(if self.members() > 2000 { 1 } else { 5 })
     }
 
     /// Further flags for the controller.

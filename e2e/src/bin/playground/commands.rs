@@ -19,6 +19,9 @@ const START_PATIENCE: Duration = Duration::from_mins(5);
 /// How long an orderly stop may take: a quarter of a minute for each part that does not listen.
 const STOP_PATIENCE: Duration = Duration::from_secs(90);
 
+/// How long an API server that does not answer may be busy rather than broken: a slow disk makes it unready for a moment.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+
 /// How long the kernel may take to carry out a SIGKILL.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -165,6 +168,16 @@ fn until_ready(place: &Place, mut supervisor: Option<Child>) -> anyhow::Result<R
 
 /// Whether the API server answers; the simulator and the controllers are the supervisor's concern.
 fn answers(place: &Place, ready: &Ready) -> Result<(), String> {
+    let begin = Instant::now();
+    loop {
+        match answers_now(place, ready) {
+            Err(_) if begin.elapsed() < ANSWER_PATIENCE => std::thread::sleep(POLL),
+            result => return result,
+        }
+    }
+}
+
+fn answers_now(place: &Place, ready: &Ready) -> Result<(), String> {
     let output = Command::new(&ready.kubectl)
         .arg(format!("--kubeconfig={}", place.kubeconfig().display()))
         .args(["--request-timeout=10s", "get", "--raw", "/readyz"])
