@@ -1,25 +1,24 @@
 //! Every write of a pass. It decides nothing: it carries out what the plan says, and tells the memory what came of it.
 
 mod create;
+mod delete;
+mod pool;
 mod repair;
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use kube::Resource;
-use kube::api::Patch;
-use serde_json::{Value, json};
 use vmpool_engine::ledger::Seen;
-use vmpool_engine::numbers::Block;
 use vmpool_engine::pacing::{Failure, FailureReason, Pacing};
-use vmpool_engine::plan::Stage;
-use vmpool_engine::{Action, Disk, Memory, ObjectId, Replica};
+use vmpool_engine::plan::{DeleteReason, Stage};
+use vmpool_engine::{Action, Disk, Memory, ObjectId, Replica, Uid};
 
-use crate::context::{Context, PoolEntry, collection};
+use crate::context::{Context, PoolEntry};
 use crate::events::{Happening, Reason, shorten};
-use crate::metrics::WriteKind;
+use crate::observe::Snapshot;
 use crate::platform::{Platform, Stored};
 use crate::watch::version;
 use crate::write::WriteError;
@@ -48,13 +47,17 @@ enum Outcome {
     /// A disk was created, or found to exist.
     Disk(Seen<Disk>, Option<Happening>),
     /// A machine is being deleted.
-    Deleted(ObjectId),
+    Deleted(ObjectId, DeleteReason),
     /// A machine that should leave was gone already.
     Gone(ObjectId),
+    /// A machine that should leave is not what was planned for.
+    Changed(Seen<Replica>),
     /// It is unknown whether the machine is being deleted.
     MaybeDeleted(ObjectId, WriteError),
     /// A block is open.
     Opened,
+    /// Entries left the record of named machines.
+    Settled(pool::Settled),
     /// What it was about changed meanwhile.
     Outdated,
     /// It failed.
@@ -69,23 +72,34 @@ enum Outcome {
 pub(crate) async fn apply<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
+    snapshot: &Snapshot,
     actions: Vec<Action>,
     memory: &mut Memory,
 ) -> Applied {
     let mut applied = Applied::default();
+    let versions = snapshot.versions(context, &pool.facts, memory, &surplus(&actions));
     let mut failed = Vec::new();
-    for stage in [Stage::Repair, Stage::Remove, Stage::OpenBlock, Stage::Create] {
+    for stage in [Stage::Repair, Stage::Remove, Stage::OpenBlock, Stage::Create, Stage::Settle] {
         let batch: Vec<Action> = actions.iter().filter(|action| action.stage() == stage).cloned().collect();
         let rests_on = [Stage::Repair, Stage::OpenBlock];
         let blocked = stage == Stage::Create && rests_on.iter().any(|stage| failed.contains(stage));
         if batch.is_empty() || blocked || applied.fenced {
             continue;
         }
-        if !run_stage(context, pool, stage, batch, memory, &mut applied).await {
+        if !run_stage(context, pool, stage, batch, &versions, memory, &mut applied).await {
             failed.push(stage);
         }
     }
     applied
+}
+
+/// The machines that leave for the count alone.
+fn surplus(actions: &[Action]) -> HashSet<Uid> {
+    let leaving = actions.iter().filter_map(|action| match action {
+        Action::Delete { member, reason: DeleteReason::Surplus } => Some(member.uid.clone()),
+        _ => None,
+    });
+    leaving.collect()
 }
 
 /// Returns whether all of it went through.
@@ -94,6 +108,7 @@ async fn run_stage<P: Platform>(
     pool: &PoolEntry<P>,
     stage: Stage,
     batch: Vec<Action>,
+    versions: &HashMap<Uid, u64>,
     memory: &mut Memory,
     applied: &mut Applied,
 ) -> bool {
@@ -108,7 +123,7 @@ async fn run_stage<P: Platform>(
                 if stop.load(Ordering::Relaxed) || !is_current(context, pool) {
                     return (action, Outcome::Skipped);
                 }
-                let outcome = perform(context, pool, &action).await;
+                let outcome = perform(context, pool, versions, &action).await;
                 (action, outcome)
             })
             .buffer_unordered(context.settings.writes_in_flight);
@@ -155,6 +170,7 @@ fn pacing(memory: &mut Memory, stage: Stage) -> &mut Pacing {
         Stage::Repair => &mut memory.repairing,
         Stage::Remove => &mut memory.removing,
         Stage::OpenBlock | Stage::Create => &mut memory.creating,
+        Stage::Settle => &mut memory.recording,
     }
 }
 
@@ -173,7 +189,12 @@ fn is_current<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>) -> bool {
     })
 }
 
-async fn perform<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, action: &Action) -> Outcome {
+async fn perform<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    versions: &HashMap<Uid, u64>,
+    action: &Action,
+) -> Outcome {
     match action {
         Action::Relabel { member } => repair::patch(context, pool, member, P::mark(&pool.object)).await,
         Action::Release { machine } => repair::patch(context, pool, machine, P::unmark()).await,
@@ -181,47 +202,13 @@ async fn perform<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, action:
         Action::Repoint { member, position, from, to } => {
             repair::repoint(context, pool, member, *position, from, to).await
         }
-        Action::Delete { member, reason: _ } => delete(context, pool, member).await,
-        Action::OpenBlock { block } => open(context, pool, *block).await,
-        Action::Create { draft } => Outcome::Unit(create::unit(context, pool, draft).await),
-    }
-}
-
-async fn delete<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, member: &ObjectId) -> Outcome {
-    let path = collection::<P::Machine>(&pool.facts.namespace);
-    match context.writer.delete(WriteKind::DeleteMachine, path, member).await {
-        Ok(()) => Outcome::Deleted(member.clone()),
-        // Not there, or another object by now: the one that should leave is gone.
-        Err(error) if error.is_gone() || error.is_conflict() => Outcome::Gone(member.clone()),
-        Err(error @ WriteError::Lost(_)) => Outcome::MaybeDeleted(member.clone(), error),
-        Err(error) => Outcome::Failed(not_deleted(member, &error), error),
-    }
-}
-
-fn not_deleted(member: &ObjectId, error: &WriteError) -> Happening {
-    Happening {
-        reason: Reason::FailedDelete,
-        name: member.name.to_string(),
-        note: format!("deleting machine {member}: {error}"),
-    }
-}
-
-async fn open<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, block: Block) -> Outcome {
-    let path = collection::<P::Pool>(&pool.facts.namespace);
-    let mut patch = P::record(block);
-    patch["metadata"]["uid"] = json!(pool.facts.id.uid.as_str());
-    patch["metadata"]["resourceVersion"] = json!(pool.object.meta().resource_version);
-    let (writer, name, patch) = (&context.writer, &pool.facts.id.name, Patch::Merge(&patch));
-    match writer.patch::<Value, _>(WriteKind::PatchPool, path, name, None, &patch).await {
-        Ok(_) => Outcome::Opened,
-        Err(error) if error.is_gone() || error.is_conflict() => Outcome::Outdated,
-        Err(error) => {
-            let note = format!("recording machine numbers {block} on the pool: {error}");
-            Outcome::Failed(
-                Happening { reason: Reason::FailedCreate, name: pool.facts.id.name.to_string(), note },
-                error,
-            )
+        Action::Delete { member, reason: DeleteReason::Named } => delete::named(context, pool, member).await,
+        Action::Delete { member, reason: DeleteReason::Surplus } => {
+            delete::surplus(context, pool, member, versions.get(&member.uid).copied()).await
         }
+        Action::OpenBlock { block } => pool::open(context, pool, *block).await,
+        Action::Create { draft } => Outcome::Unit(create::unit(context, pool, draft).await),
+        Action::Settle { gone, expired } => pool::settle(context, pool, gone, expired).await,
     }
 }
 
@@ -275,17 +262,26 @@ fn learn<P: Platform>(
             memory.machines.written(seen, uptime);
             Step::done(None)
         }
+        Outcome::Changed(seen) => {
+            memory.machines.written(seen, uptime);
+            Step::outdated()
+        }
         Outcome::Disk(seen, happening) => {
             memory.disks.written(seen, uptime);
             Step::done(happening)
         }
-        Outcome::Deleted(id) => {
+        Outcome::Deleted(id, reason) => {
             forget_live(context, pool, memory, &id, uptime);
-            tracing::info!(machine = &*id.name, machine_uid = id.uid.as_str(), "deleted a machine");
+            tracing::info!(machine = &*id.name, machine_uid = id.uid.as_str(), ?reason, "deleted a machine");
+            context.metrics.removals.deleted(reason);
+            let why = match reason {
+                DeleteReason::Surplus => "",
+                DeleteReason::Named => ", which was named to be removed",
+            };
             Step::done(Some(Happening {
                 reason: Reason::SuccessfulDelete,
                 name: id.name.to_string(),
-                note: format!("deleted machine {id}"),
+                note: format!("deleted machine {id}{why}"),
             }))
         }
         Outcome::Gone(id) => {
@@ -295,9 +291,10 @@ fn learn<P: Platform>(
         // Until that is certain the plan lets nobody else leave instead.
         Outcome::MaybeDeleted(id, error) => {
             memory.unsure_of(&id.uid, uptime);
-            Step::failed(not_deleted(&id, &error), error)
+            Step::failed(delete::failure(&id, &error), error)
         }
         Outcome::Unit(unit) => unit.learn(memory, uptime),
+        Outcome::Settled(settled) => settled.learn(&context.metrics, memory, uptime),
         Outcome::Failed(happening, error) => Step::failed(happening, error),
     }
 }

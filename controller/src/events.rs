@@ -43,8 +43,10 @@ pub enum Reason {
     DiskCreated,
     /// Creating a disk, or pointing a machine to it, failed.
     FailedDisk,
-    /// Writing back markers failed.
+    /// Writing back markers, or the record of named machines, failed.
     FailedRepair,
+    /// A removal by name was begun and not carried out.
+    ReservationExpired,
 }
 
 impl Reason {
@@ -58,6 +60,7 @@ impl Reason {
             Self::DiskCreated => "DiskCreated",
             Self::FailedDisk => "FailedDisk",
             Self::FailedRepair => "FailedRepair",
+            Self::ReservationExpired => "ReservationExpired",
         }
     }
 
@@ -67,12 +70,20 @@ impl Reason {
             Self::SuccessfulDelete | Self::FailedDelete => "Delete",
             Self::DiskCreated | Self::FailedDisk => "Disk",
             Self::FailedRepair => "Repair",
+            Self::ReservationExpired => "Remove",
         }
     }
 
     /// Whether the event is a warning rather than a normal one.
     pub fn is_warning(self) -> bool {
-        matches!(self, Self::FailedCreate | Self::FailedDelete | Self::FailedDisk | Self::FailedRepair)
+        matches!(
+            self,
+            Self::FailedCreate
+                | Self::FailedDelete
+                | Self::FailedDisk
+                | Self::FailedRepair
+                | Self::ReservationExpired
+        )
     }
 }
 

@@ -1,13 +1,13 @@
 //! Every read of a pass.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use vmpool_engine::ledger::{Fact, Ledger, Seen, Unanswered};
 use vmpool_engine::plan::Observed;
-use vmpool_engine::{Disk, Memory, Pool, Replica};
+use vmpool_engine::{Disk, Memory, Pool, Replica, Uid};
 
 use crate::cache::{Cached, Key};
 use crate::context::{Context, Names, PoolEntry, ReadError};
@@ -51,6 +51,32 @@ impl Snapshot {
             disks,
             unanswered: memory.machines.lost_answers(),
         }
+    }
+
+    /// The versions of the machines with these UIDs, of those that are still known as the pass saw them.
+    ///
+    /// Whoever acts on such a version acts on what was planned for: the server refuses it once the machine is another.
+    pub(crate) fn versions<P: Platform>(
+        &self,
+        context: &Context<P>,
+        pool: &Pool,
+        memory: &Memory,
+        wanted: &HashSet<Uid>,
+    ) -> HashMap<Uid, u64> {
+        if wanted.is_empty() {
+            return HashMap::new();
+        }
+        let planned = self.machines.iter().filter(|machine| wanted.contains(&machine.id.uid));
+        planned
+            .filter_map(|planned| {
+                let name = &planned.id.name;
+                let known = memory.machines.written_as(name);
+                let known = known.or_else(|| context.machines.get(&pool.namespace, name))?;
+                // A change that is no fact leaves the facts as they are.
+                let same = Arc::ptr_eq(&known.facts, planned) || known.facts == *planned;
+                same.then(|| (planned.id.uid.clone(), known.version))
+            })
+            .collect()
     }
 
     /// How many members there are, and how many of them are terminating.

@@ -79,7 +79,7 @@ async fn pass<P: Platform>(
         laps.lap(&context.env, Stage::Observe);
         return Ended::early(PassResult::Unread, Some(AFTER_FAILED_READ));
     }
-    state.memory.meet(&cached.facts);
+    state.memory.meet(&cached.facts, context.env.uptime());
     laps.lap(&context.env, Stage::Observe);
 
     // Machines and disks are read before the pool is: whoever sees a machine gone also sees the pool that let it go.
@@ -96,14 +96,14 @@ async fn pass<P: Platform>(
             Ok(None) => return Ended::early(PassResult::Gone, Some(after_surprise(state))),
             Err(again) => return Ended::early(PassResult::Unread, Some(again)),
         }
-        state.memory.meet(&pool.facts);
+        state.memory.meet(&pool.facts, context.env.uptime());
         (plan, snapshot) = decide(context, &pool, snapshot, state);
         laps.lap(&context.env, Stage::Plan);
     }
     let uid = &pool.facts.id.uid;
     if pool.facts.deleting {
         let (members, terminating) = snapshot.members(&pool.facts);
-        context.census.record(uid, PoolFacts::deleting(members, terminating, &state.memory));
+        context.census.record(uid, PoolFacts::deleting(&pool.facts, members, terminating, &state.memory));
         return Ended::early(PassResult::Gone, None);
     }
 
@@ -113,7 +113,7 @@ async fn pass<P: Platform>(
     }
     state.memory.keep_wanted(wants);
     let acted = !actions.is_empty();
-    let applied = apply(context, &pool, actions, &mut state.memory).await;
+    let applied = apply(context, &pool, &snapshot, actions, &mut state.memory).await;
     let result = match &applied {
         Applied { fenced: true, .. } => PassResult::Fenced,
         Applied { failed: true, .. } => PassResult::Failed,
@@ -150,7 +150,7 @@ async fn pass<P: Platform>(
 
     let uptime = context.env.uptime();
     let memory = &state.memory;
-    let pauses = [&memory.creating, &memory.removing, &memory.repairing];
+    let pauses = [&memory.creating, &memory.removing, &memory.repairing, &memory.recording];
     let paused = pauses.into_iter().filter_map(|pacing| pacing.width(uptime).err());
     let overdue = memory.machines.due_in(uptime).into_iter().chain(memory.disks.due_in(uptime));
     Ended { result, again: paused.chain(overdue).chain(again).chain(surprised).chain(unwritten).min() }

@@ -137,13 +137,22 @@ impl Writer {
         self.send(kind, request).await
     }
 
-    /// Deletes the object with this name *and* UID, in the background.
+    /// Deletes the object with this name *and* UID, in the background; at this version only, if there is one.
     ///
     /// # Errors
     /// See [`WriteError`].
-    pub async fn delete(&self, kind: WriteKind, path: String, object: &ObjectId) -> Result<(), WriteError> {
-        let uid = Some(object.uid.as_str().to_owned());
-        let params = DeleteParams::background().preconditions(Preconditions { uid, resource_version: None });
+    pub async fn delete(
+        &self,
+        kind: WriteKind,
+        path: String,
+        object: &ObjectId,
+        version: Option<u64>,
+    ) -> Result<(), WriteError> {
+        let preconditions = Preconditions {
+            uid: Some(object.uid.as_str().to_owned()),
+            resource_version: version.map(|version| version.to_string()),
+        };
+        let params = DeleteParams::background().preconditions(preconditions);
         let request = Path::new(path).delete(&object.name, &params);
         self.send::<serde::de::IgnoredAny>(kind, request).await.map(|_| ())
     }

@@ -1,4 +1,4 @@
-//! What all scenarios of one test binary share: a runtime and a cluster.
+//! What all scenarios of one test binary share: a runtime, a cluster, and another one that is guarded.
 //!
 //! The runtime belongs to nobody's test: the watches, connections and pumps of the shared cluster would die with
 //! the runtime of the test that happened to come first. Statics are never dropped, so the shared cluster is torn
@@ -13,13 +13,14 @@ use tracing_subscriber::EnvFilter;
 
 use crate::cluster::Cluster;
 use crate::error::{Error, Result, chain};
-use crate::installation::{Installation, cluster_options};
+use crate::installation::{GuardOptions, Installation, cluster_options};
 
 /// A part of the shared cluster: started once, its failure told to everybody who asks.
 type Shared<T> = OnceCell<std::result::Result<Arc<T>, String>>;
 
 static CLUSTER: Shared<Cluster> = OnceCell::const_new();
 static INSTALLATION: Shared<Installation> = OnceCell::const_new();
+static GUARDED: Shared<Installation> = OnceCell::const_new();
 
 /// The runtime of the harness. It lives as long as the process.
 ///
@@ -63,6 +64,20 @@ pub async fn installation() -> Result<Arc<Installation>> {
     shared(&INSTALLATION, async || Installation::onto(cluster().await?).await).await
 }
 
+/// Another shared control plane, with the chart's accounts, the simulator, the webhook and the aggregated API.
+///
+/// It is not the first one, so that the controller is also seen without the webhook that guards its pools.
+///
+/// # Errors
+/// [`Error::SharedCluster`] if something of it did not start, to everybody who asks.
+pub async fn guarded() -> Result<Arc<Installation>> {
+    let start = async || {
+        tear_down_at_exit();
+        Installation::start("guarded", Some(GuardOptions::default())).await
+    };
+    shared(&GUARDED, start).await
+}
+
 async fn shared<T>(cell: &Shared<T>, start: impl AsyncFnOnce() -> Result<T>) -> Result<Arc<T>> {
     let started = cell.get_or_init(async || start().await.map(Arc::new).map_err(|error| chain(&error))).await;
     started.clone().map_err(|reason| Error::SharedCluster { reason })
@@ -86,12 +101,19 @@ fn tear_down_at_exit() {
         if let Some(Ok(installation)) = INSTALLATION.get() {
             installation.tear_down();
         }
+        if let Some(Ok(guarded)) = GUARDED.get() {
+            guarded.tear_down();
+            guarded.cluster().tear_down();
+        }
         if let Some(Ok(cluster)) = CLUSTER.get() {
             cluster.tear_down();
         }
     }
-    // On Linux the children die with the process anyway, and only the directory would stay.
-    if atexit(tear_down) != 0 {
-        tracing::warn!("the directory of the shared cluster will stay");
-    }
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        // On Linux the children die with the process anyway, and only the directory would stay.
+        if atexit(tear_down) != 0 {
+            tracing::warn!("the directory of the shared cluster will stay");
+        }
+    });
 }

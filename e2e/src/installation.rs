@@ -1,13 +1,19 @@
-//! A cluster with everything that pools need: CRDs, the chart's accounts, the simulator, an image and a class.
+//! A cluster with everything that pools need: CRDs, the chart's accounts, the simulator, an image and a class; and on
+//! a guarded one, the webhook and the aggregated API.
+
+mod guard;
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+pub(crate) use guard::until_available;
+pub use guard::{Guard, GuardOptions};
+
 use crate::cluster::{Cluster, Options, apply, workspace_root};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::object::API_VERSION;
-use crate::programs::{Accounts, Simulator};
+use crate::programs::{Accounts, Chart, Simulator};
 
 /// The image that the pools of scenarios boot from, a ClusterVirtualImage.
 pub const IMAGE: &str = "alpine";
@@ -23,23 +29,27 @@ pub fn cluster_options(name: &str) -> Options {
 
 /// A cluster on which pools live. Controllers are started apart, by those who want one.
 pub struct Installation {
-    // Fields are dropped in this order: the simulator goes before the API server that it talks to.
+    // Fields are dropped in this order: programs go before the API server that they talk to.
+    guard: Option<Guard>,
     simulator: Simulator,
     accounts: Accounts,
     cluster: Arc<Cluster>,
 }
 
 impl Installation {
-    /// Starts a cluster of its own and installs everything on it.
+    /// Starts a cluster of its own and installs everything on it; webhook and aggregated API if it shall be guarded.
     ///
     /// # Errors
     /// What [`Cluster::start`] and [`Installation::onto`] say.
-    pub async fn start(name: &str) -> Result<Self> {
-        let cluster = Cluster::start(cluster_options(name)).await?;
-        Self::onto(Arc::new(cluster)).await
+    pub async fn start(name: &str, guard: Option<GuardOptions>) -> Result<Self> {
+        let cluster = Arc::new(Cluster::start(cluster_options(name)).await?);
+        match guard {
+            Some(options) => Self::guarded(cluster, options).await,
+            None => Self::onto(cluster).await,
+        }
     }
 
-    /// Installs everything on a cluster that was started with [`cluster_options`].
+    /// Installs everything but webhook and aggregated API on a cluster that was started with [`cluster_options`].
     ///
     /// # Errors
     /// [`crate::Error::MissingProgram`] and [`crate::Error::MissingTool`] for what was not built, and whatever the
@@ -54,7 +64,27 @@ impl Installation {
         // Whoever fails to install wants the logs.
         let (accounts, simulator) = installed.inspect_err(|_| cluster.keep_directory())?;
         tracing::info!("roles, image, class and simulator are in place");
-        Ok(Self { simulator, accounts, cluster })
+        Ok(Self { guard: None, simulator, accounts, cluster })
+    }
+
+    /// Installs everything on a cluster that was started with [`cluster_options`], as the chart would with the values
+    /// of `options`.
+    ///
+    /// # Errors
+    /// As [`Installation::onto`], and [`crate::Error::Deadline`] if the API server does not reach our programs.
+    pub async fn guarded(cluster: Arc<Cluster>, options: GuardOptions) -> Result<Self> {
+        let installed: Result<_> = async {
+            let chart = Chart::render(&options.values).await?;
+            let accounts = Accounts::of(&chart, &cluster).await?;
+            apply(&cluster.admin(), &platform_objects(), None).await?;
+            let (simulator, guard) =
+                tokio::try_join!(Simulator::start(&cluster), Guard::start(&cluster, &chart, options))?;
+            Ok((accounts, simulator, guard))
+        }
+        .await;
+        let (accounts, simulator, guard) = installed.inspect_err(|_| cluster.keep_directory())?;
+        tracing::info!("roles, image, class, simulator, webhook and aggregated API are in place");
+        Ok(Self { guard: Some(guard), simulator, accounts, cluster })
     }
 
     /// The control plane.
@@ -72,18 +102,48 @@ impl Installation {
         &self.accounts
     }
 
+    /// Webhook and aggregated API.
+    ///
+    /// # Errors
+    /// [`Error::Unexpected`] if this installation has none.
+    pub fn guard(&self) -> Result<&Guard> {
+        self.guard.as_ref().ok_or_else(|| Error::Unexpected {
+            what: "the scenario runs on a guarded installation".to_owned(),
+            last: "it was started without `guarded`".to_owned(),
+        })
+    }
+
+    /// Whether no program that everybody relies on ended by itself.
+    ///
+    /// # Errors
+    /// [`Error::Exited`].
+    pub fn check(&self) -> Result<()> {
+        self.simulator.check()?;
+        self.guard.as_ref().map_or(Ok(()), Guard::check)
+    }
+
+    /// The logs of the programs, by name.
+    pub(crate) fn logs(&self, lines: usize) -> Vec<(String, String)> {
+        let simulator = ("simulator".to_owned(), self.simulator.log_tail(lines));
+        let guard = self.guard.as_ref().map(|guard| guard.logs(lines)).unwrap_or_default();
+        std::iter::once(simulator).chain(guard).collect()
+    }
+
     /// Kills everything but the cluster. For owners that are never dropped.
     pub(crate) fn tear_down(&self) {
+        if let Some(guard) = &self.guard {
+            guard.kill();
+        }
         self.simulator.kill();
     }
 
-    /// Stops the simulator, then the cluster if nobody else uses it.
+    /// Stops our programs, then the cluster if nobody else uses it.
     ///
     /// # Errors
     /// As [`Cluster::stop`].
     pub async fn stop(self) -> Result<()> {
-        let Self { simulator, accounts: _, cluster } = self;
-        drop(simulator);
+        let Self { guard, simulator, accounts: _, cluster } = self;
+        drop((guard, simulator));
         match Arc::try_unwrap(cluster) {
             Ok(cluster) => cluster.stop().await,
             Err(_shared) => Ok(()),

@@ -6,13 +6,16 @@
 //! * [`world`] is the language scenarios are written in;
 //! * [`invariants`] are checked after each step, over what the [`recorder`] saw;
 //! * [`harness`] is what the scenarios of one test binary share;
-//! * [`installation`] is a cluster with CRDs, roles and the platform simulator;
-//! * [`programs`] are our own binaries as processes;
+//! * [`installation`] is a cluster with CRDs, roles and the platform simulator, and if guarded, webhook and aggregated API;
+//! * [`programs`] are our own binaries as processes, and [`choke`] a place on their way to the API server;
+//! * [`autoscaling`] is what autoscalers ask for;
 //! * [`cluster`] is a real control plane as child processes;
 //! * [`process`] are child processes that cannot outlive the harness.
 //!
 //! Progress is told through `tracing`, at level info.
 
+pub mod autoscaling;
+pub mod choke;
 pub mod cluster;
 pub mod error;
 pub mod harness;

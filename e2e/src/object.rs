@@ -21,6 +21,9 @@ pub const POOL_UID_LABEL: &str = "vmpool.virtualization.deckhouse.io/pool-uid";
 /// Label with the revision that is in effect on a machine.
 pub const TEMPLATE_HASH_LABEL: &str = "vmpool.virtualization.deckhouse.io/template-hash";
 
+/// Annotation of a pool with the machines that are removed by name.
+pub const REMOVAL_ANNOTATION: &str = "vmpool.virtualization.deckhouse.io/scale-down-targets";
+
 /// The kinds that scenarios deal with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {

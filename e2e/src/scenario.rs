@@ -7,7 +7,7 @@ use futures::FutureExt;
 
 use crate::error::{Result, chain};
 use crate::harness;
-use crate::installation::Installation;
+use crate::installation::{GuardOptions, Installation};
 use crate::world::World;
 
 /// A scenario that is about to run: on the shared cluster, with one controller, and with a full ending.
@@ -15,6 +15,7 @@ use crate::world::World;
 pub struct Scenario {
     name: &'static str,
     own_cluster: bool,
+    guard: Option<GuardOptions>,
     controllers: usize,
     ending: Ending,
 }
@@ -29,7 +30,7 @@ enum Ending {
 
 /// A scenario of this name, which is a sentence.
 pub fn scenario(name: &'static str) -> Scenario {
-    Scenario { name, own_cluster: false, controllers: 1, ending: Ending::Full }
+    Scenario { name, own_cluster: false, guard: None, controllers: 1, ending: Ending::Full }
 }
 
 impl Scenario {
@@ -37,6 +38,18 @@ impl Scenario {
     pub fn on_its_own_cluster(mut self) -> Self {
         self.own_cluster = true;
         self
+    }
+
+    /// Runs where webhook and aggregated API are at work, as the chart deploys them.
+    pub fn guarded(mut self) -> Self {
+        self.guard = Some(GuardOptions::default());
+        self
+    }
+
+    /// Runs on a cluster of its own, where webhook and aggregated API are at work in another way than by default.
+    pub fn guarded_by(mut self, options: GuardOptions) -> Self {
+        self.guard = Some(options);
+        self.on_its_own_cluster()
     }
 
     /// Starts with another number of controllers than one.
@@ -66,10 +79,12 @@ impl Scenario {
 
     async fn play(self, body: impl AsyncFnOnce(&World) -> anyhow::Result<()>) -> Result<(), String> {
         let begin = |error| format!("scenario `{}` could not begin: {}", self.name, chain(&error));
-        let installation = if self.own_cluster {
-            Installation::start(&self.name.replace(' ', "-")).await.map(Arc::new)
-        } else {
-            harness::installation().await
+        let installation = match self.guard.clone() {
+            guard if self.own_cluster => {
+                Installation::start(&self.name.replace(' ', "-"), guard).await.map(Arc::new)
+            }
+            Some(_default) => harness::guarded().await,
+            None => harness::installation().await,
         };
         let installation = installation.map_err(begin)?;
         let world =

@@ -135,7 +135,7 @@ fn every_condition_and_reason_is_documented() {
 fn every_event_is_documented_with_its_type() {
     let documented = table(POOLS, "Reason").into_iter().map(|row| (code(&row[0]).concat(), row[1].clone()));
     let reasons = all!(Reason: SuccessfulCreate, FailedCreate, SuccessfulDelete, FailedDelete, DiskCreated, FailedDisk,
-        FailedRepair);
+        FailedRepair, ReservationExpired);
     let kind = |reason: Reason| if reason.is_warning() { "Warning" } else { "Normal" };
     let existing = reasons.map(|reason| (reason.as_str().to_owned(), kind(reason).to_owned()));
     same(POOLS, documented, existing);
@@ -225,23 +225,57 @@ fn every_metric_that_is_spoken_of_exists() {
 }
 
 #[test]
-fn every_pool_that_is_shown_is_an_example() {
-    // A scenario applies the examples to a real API server.
-    let examples: Vec<String> = files(&workspace_root().join("docs/examples"), "yaml")
-        .iter()
-        .map(|path| std::fs::read_to_string(path).unwrap().trim().to_owned())
-        .collect();
+fn every_manifest_that_is_shown_is_an_example() {
+    // Scenarios apply the examples to a real API server.
     let mut shown = 0;
-    for page in pages() {
-        let text = std::fs::read_to_string(&page).unwrap();
-        for block in text.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap().trim()) {
-            if block.contains("\nkind: VirtualMachinePool\n") {
-                shown += 1;
-                assert!(examples.iter().any(|example| example == block), "{}:\n{block}", page.display());
+    for (language, mark) in [("yaml", "apiVersion: "), ("json", "\"apiVersion\": ")] {
+        let examples: Vec<String> = files(&workspace_root().join("docs/examples"), language)
+            .iter()
+            .map(|path| std::fs::read_to_string(path).unwrap().trim().to_owned())
+            .collect();
+        for page in pages() {
+            let text = std::fs::read_to_string(&page).unwrap();
+            let blocks =
+                text.split(&format!("```{language}\n")).skip(1).map(str::to_owned).collect::<Vec<_>>();
+            for block in blocks.iter().map(|rest| rest.split("```").next().unwrap().trim()) {
+                if block.lines().any(|line| line.trim_start().starts_with(mark)) {
+                    shown += 1;
+                    assert!(examples.iter().any(|example| example == block), "{}:\n{block}", page.display());
+                }
             }
         }
     }
-    assert!(shown >= 2, "only {shown} pools are shown");
+    assert!(shown >= 8, "only {shown} manifests are shown");
+}
+
+#[test]
+fn every_example_is_spoken_of() {
+    let root = workspace_root().join("docs");
+    let pages: String = pages().iter().map(|page| std::fs::read_to_string(page).unwrap()).collect();
+    for path in ["yaml", "json"].iter().flat_map(|extension| files(&root.join("examples"), extension)) {
+        let name = path.strip_prefix(&root).unwrap().to_str().unwrap();
+        assert!(pages.contains(name), "no page speaks of {name}");
+    }
+}
+
+#[test]
+fn every_autoscaler_that_is_shown_acts_on_a_pool_that_is_shown() {
+    let objects: Vec<serde_json::Value> = files(&workspace_root().join("docs/examples"), "yaml")
+        .iter()
+        .flat_map(|path| vmpool_e2e::cluster::documents_in(path).unwrap())
+        .collect();
+    let is_pool = |object: &serde_json::Value| object["kind"] == "VirtualMachinePool";
+    let mut autoscalers = 0;
+    for target in objects.iter().map(|object| &object["spec"]["scaleTargetRef"]).filter(|it| !it.is_null()) {
+        autoscalers += 1;
+        let pool = objects
+            .iter()
+            .find(|object| is_pool(object) && object["metadata"]["name"] == target["name"])
+            .unwrap_or_else(|| panic!("{target} is no example"));
+        assert_eq!(target["kind"], pool["kind"]);
+        assert_eq!(target["apiVersion"], pool["apiVersion"]);
+    }
+    assert!(autoscalers >= 5, "only {autoscalers} autoscalers");
 }
 
 #[test]

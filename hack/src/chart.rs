@@ -2,38 +2,59 @@
 //!
 //! The rules are in [`rules`], over plain objects; this module only runs helm.
 
+mod alerts;
 mod objects;
+pub(crate) mod readme;
 mod rules;
+mod schema;
 #[cfg(test)]
 mod tests;
 mod variants;
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use serde_yaml_ng::Value;
 
-use self::variants::{VARIANTS, Variant};
+use self::variants::{PROGRAMS, Variant};
 use crate::workspace::{Workspace, built};
 
-/// Values that `values.schema.json` must refuse: a misspelt one, a wrong type, a wrong unit, an empty name.
+/// Values that `values.schema.json` must refuse: misspelt ones, wrong types, wrong units, empty names.
 const REFUSED: &[&str] = &[
     "controller.replica=3",
     "controller.replicas=0",
     "controller.lease.duration=15",
+    "controller.resources.request.cpu=1",
     "featureGates.VirtualMachinePool=maybe",
     "watchNamespace=Not_A_Name",
-    "image.repository=",
-    "controller.metrics.podMonitor.interval=often",
+    "image.registry=",
+    "image.repository=vmpool",
+    "webhook.image.digest=sha256:12",
+    "webhook.timeoutSeconds=31",
+    "webhook.failurePolicy=Ignore",
+    "apiserver.platformGroup=yes",
+    "apiserver.port=443",
+    "clusterFacts.sdn=perhaps",
+    "certificates.mode=None",
+    "certificates.certManager.issuerRef.kind=Issuer",
+    "metrics.monitor=Annotations",
+    "metrics.interval=often",
+    "metrics.prometheusRule.runbookUrl=alerts.md",
+    "podDisruptionBudget.maxUnavailable=0",
 ];
 
-/// Lints and renders the chart and applies every rule. Needs helm and the controller, both built.
+/// Where the programs' metrics are.
+const SOURCES: &[&str] = &["controller/src", "runtime/src", "webhook/src", "apiserver/src"];
+
+/// Lints and renders the chart and applies every rule. Needs helm and the programs, all built.
 ///
 /// # Errors
 /// One error that lists everything that was found.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
-    let help = controller_help()?;
+    let read =
+        |file: &str| fs::read_to_string(workspace.path(file)).with_context(|| format!("reading {file}"));
     let mut found = Vec::new();
     let lint = helm(workspace)
         .args(["lint", "--strict", "--quiet", "charts/vmpool"])
@@ -42,29 +63,33 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     if !lint.status.success() {
         found.push(format!("helm lint: {}", String::from_utf8_lossy(&lint.stdout).trim()));
     }
-    for variant in VARIANTS {
-        match render(workspace, variant.values) {
+    let rule_file: Value = serde_yaml_ng::from_str(&read("charts/vmpool/files/alerts.yaml")?)
+        .context("reading the chart's alerts")?;
+    found.extend(alerts::violations(&rule_file, &read("docs/alerts.md")?, &sources(workspace)?));
+    found.extend(schema::violations(&read("charts/vmpool/values.schema.json")?)?);
+    let help =
+        PROGRAMS.map(|program| Ok((program, help(program)?))).into_iter().collect::<Result<Vec<_>>>()?;
+    for variant in Variant::all() {
+        let broken = match render(workspace, &variant.values) {
             Ok(objects) => {
-                found.extend(
-                    rules::violations(variant, &objects)
-                        .into_iter()
-                        .map(|text| format!("{}: {text}", variant.name)),
-                );
-                found.extend(
-                    rules::unknown_flags(&objects, &help)
-                        .into_iter()
-                        .map(|text| format!("{}: {text}", variant.name)),
-                );
+                let mut broken = rules::violations(&variant, &objects);
+                for rule in objects::of_kind(&objects, "PrometheusRule") {
+                    broken.extend(alerts::rendered(rule, &rule_file));
+                }
+                for (program, help) in &help {
+                    broken.extend(rules::unknown_flags(program, &objects, help));
+                }
+                broken
             }
-            Err(error) => found.push(format!("{}: {error:#}", variant.name)),
-        }
+            Err(error) => vec![format!("{error:#}")],
+        };
+        found.extend(broken.into_iter().map(|text| format!("{}: {text}", variant.name)));
     }
     for value in REFUSED {
-        if render(workspace, &[value]).is_ok() {
+        if render(workspace, &[(*value).to_owned()]).is_ok() {
             found.push(format!("values.schema.json lets {value} pass"));
         }
     }
-    found.extend(undocumented(workspace)?);
     if found.is_empty() {
         return Ok(());
     }
@@ -74,12 +99,12 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     bail!("the chart breaks {} rules", found.len())
 }
 
-/// What the controller says of its flags.
-fn controller_help() -> Result<String> {
-    let output = Command::new(built("vmpool-controller")?)
+/// What a program says of its flags.
+fn help(program: &str) -> Result<String> {
+    let output = Command::new(built(program)?)
         .arg("--help")
         .output()
-        .context("starting the controller")?;
+        .with_context(|| format!("starting {program}"))?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
@@ -89,7 +114,7 @@ fn helm(workspace: &Workspace) -> Command {
     command
 }
 
-fn render(workspace: &Workspace, values: &[&str]) -> Result<Vec<Value>> {
+fn render(workspace: &Workspace, values: &[String]) -> Result<Vec<Value>> {
     let mut command = helm(workspace);
     command.args(["template", Variant::RELEASE, "charts/vmpool", "--namespace", Variant::NAMESPACE]);
     for value in values {
@@ -102,12 +127,24 @@ fn render(workspace: &Workspace, values: &[&str]) -> Result<Vec<Value>> {
     objects::parse(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// Values that the chart's README does not list.
-fn undocumented(workspace: &Workspace) -> Result<Vec<String>> {
-    let read = |file: &str| {
-        let path = workspace.path("charts/vmpool").join(file);
-        fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
-    };
-    let values = serde_yaml_ng::from_str(&read("values.yaml")?).context("reading the chart's values.yaml")?;
-    Ok(rules::undocumented(&values, &read("README.md")?))
+/// The text of everything that may declare a metric.
+fn sources(workspace: &Workspace) -> Result<String> {
+    fn collect(folder: &Path, text: &mut String) -> Result<()> {
+        for entry in fs::read_dir(folder).with_context(|| format!("listing {}", folder.display()))? {
+            let path = entry?.path();
+            if path.is_dir() {
+                collect(&path, text)?;
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                text.push_str(
+                    &fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?,
+                );
+            }
+        }
+        Ok(())
+    }
+    let mut text = String::new();
+    for folder in SOURCES {
+        collect(&workspace.path(folder), &mut text)?;
+    }
+    Ok(text)
 }

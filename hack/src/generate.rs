@@ -5,6 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::chart;
 use crate::workspace::{Workspace, built, succeed};
 
 /// The page about metrics, which the controller itself can print.
@@ -24,7 +25,7 @@ pub(crate) fn run(workspace: &Workspace, check: bool) -> Result<()> {
     let mut cargo = workspace.cargo();
     cargo.args(["run", "--quiet", "--package", "vmpool-controller", "--example", "metrics-reference"]);
     let metrics = metrics(workspace, &mut cargo, check);
-    types.and(metrics)
+    types.and(metrics).and(chart::readme::generate(workspace, check))
 }
 
 /// Compares as [`run`] does, with generators that are built already.
@@ -34,7 +35,7 @@ pub(crate) fn run(workspace: &Workspace, check: bool) -> Result<()> {
 pub(crate) fn check_with_built(workspace: &Workspace) -> Result<()> {
     let types = succeed(Command::new(built("vmpool-codegen")?).arg("--check"));
     let metrics = metrics(workspace, &mut Command::new(built("examples/metrics-reference")?), true);
-    types.and(metrics)
+    types.and(metrics).and(chart::readme::generate(workspace, true))
 }
 
 fn metrics(workspace: &Workspace, generator: &mut Command, check: bool) -> Result<()> {

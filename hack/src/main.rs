@@ -32,7 +32,7 @@ enum Command {
         #[arg(value_enum, default_value_t = Selection::All)]
         which: Selection,
     },
-    /// Write everything that is generated: from the CRDs, and the page about metrics
+    /// Write everything that is generated: from the CRDs, the page about metrics, and the chart's table of values
     Generate {
         /// Only compare, and fail when a generated file is out of date
         #[arg(long)]
@@ -68,6 +68,10 @@ fn run(cli: &Cli) -> Result<()> {
                 "--quiet",
                 "--package",
                 "vmpool-controller",
+                "--package",
+                "vmpool-webhook",
+                "--package",
+                "vmpool-apiserver",
                 "--bins",
             ]))?;
             chart::check(&workspace)

@@ -83,9 +83,10 @@ impl LeaseConfig {
         self.renew_interval.min(Duration::from_secs(1))
     }
 
-    /// How long a candidate waits at most before it looks again, so that a release is noticed fast.
+    /// How long a candidate waits at most before it looks again: a release is noticed after that time at most, and a
+    /// renewal, from which its own wait counts, too.
     fn poll_interval(&self) -> Duration {
-        self.renew_interval.min(Duration::from_millis(1500))
+        self.renew_interval.min(Duration::from_millis(500))
     }
 }
 

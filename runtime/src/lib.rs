@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! args ──> checked configs ──> client, lease::Candidate, health::Server, telemetry::init
+//!                                   │    certificates ──> tls::Identity ──> https::Server
 //!                                   │
 //!                            env::Env (clock, entropy, spawner)
 //! ```
@@ -12,14 +13,17 @@
 //! before or beside any `Env`: signals in [`shutdown`] and the choice of a kubeconfig in [`client`].
 
 pub mod args;
+pub mod certificates;
 pub mod client;
 pub mod duration;
 pub mod env;
 pub mod health;
+pub mod https;
 pub mod lease;
 pub mod metrics;
 pub mod shutdown;
 pub mod telemetry;
 pub mod testing;
+pub mod tls;
 
 pub use env::Env;

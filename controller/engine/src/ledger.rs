@@ -229,6 +229,14 @@ impl<T: Fact> Ledger<T> {
         self.entries.get(name)?.0.facts()
     }
 
+    /// The same with the version, where the server answered with it.
+    pub fn written_as(&self, name: &str) -> Option<Seen<T>> {
+        match &self.entries.get(name)?.0 {
+            Entry::Written(Seen { facts, version }) => Some(Seen { facts: facts.clone(), version: *version }),
+            Entry::Unknown { .. } | Entry::Deleted(_) | Entry::Gone { .. } => None,
+        }
+    }
+
     /// The creates whose answer was lost, in the order of their names.
     pub fn lost_answers(&self) -> Vec<Unanswered> {
         self.entries

@@ -22,8 +22,11 @@
 //! * the managed labels of a member: written back when they are lost;
 //! * the disk map annotation of a member: says which disk fills which template. Without it the member's disks are
 //!   not repaired;
-//! * the block of machine numbers on the pool: without it names may return that a machine of the pool had before.
+//! * the block of machine numbers on the pool: without it names may return that a machine of the pool had before;
+//! * the record of named machines on the pool, which follows the steps of [`removal`]: an accepted entry that nobody
+//!   lowered the count for removes its machine, which is then replaced.
 
+pub mod admission;
 pub mod condition;
 pub mod ledger;
 pub mod memory;
@@ -31,6 +34,7 @@ pub mod model;
 pub mod numbers;
 pub mod pacing;
 pub mod plan;
+pub mod removal;
 pub mod revision;
 pub mod status;
 

@@ -25,10 +25,14 @@ pub struct Memory {
     pub removing: Pacing,
     /// The pace of repairs: disks, pointers to them, labels.
     pub repairing: Pacing,
+    /// The pace of writing the record of named machines.
+    pub recording: Pacing,
     /// The generation that the paces belong to.
     pub generation: i64,
     /// Machines whose deletion got no answer, and when: it may still be carried out.
     unsure: BTreeMap<Uid, Duration>,
+    /// Requests that have reservations, and when they were first seen: the only clock that they are judged by.
+    reservations: BTreeMap<Arc<str>, Duration>,
     /// Names of objects whose last write was refused: they let others go first.
     refused: BTreeSet<Arc<str>>,
     /// The last status that was written, and what the server made of it.
@@ -36,15 +40,23 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Takes note of the pool as it is now: numbers below the open block are used up, and an edit of the spec is a
-    /// reason to try again at once.
-    pub fn meet(&mut self, pool: &Pool) {
+    /// Takes note of the pool as it is now: numbers below the open block are used up, reservations are as old as they
+    /// are known, and an edit of the spec is a reason to try again at once.
+    pub fn meet(&mut self, pool: &Pool, uptime: Duration) {
         self.next_number = self.next_number.max(pool.block.map_or(0, |block| block.first));
+        if !(self.reservations.is_empty() && pool.record.is_empty()) {
+            let requests = pool.record.requests();
+            self.reservations.retain(|request, _| requests.contains(request));
+            for request in requests {
+                self.reservations.entry(request.clone()).or_insert(uptime);
+            }
+        }
         if self.generation != pool.generation {
             self.generation = pool.generation;
             self.creating.reset();
             self.removing.reset();
             self.repairing.reset();
+            self.recording.reset();
             self.refused.clear();
         }
     }
@@ -59,6 +71,11 @@ impl Memory {
     /// Whether a deletion of this machine got no answer and may still be carried out.
     pub fn is_unsure_of(&self, machine: &Uid, uptime: Duration) -> bool {
         self.unsure.get(machine).is_some_and(|since| uptime.saturating_sub(*since) < REQUEST_TIMEOUT)
+    }
+
+    /// How long the reservations of a request are known.
+    pub fn reservation_age(&self, request: &str, uptime: Duration) -> Duration {
+        self.reservations.get(request).map_or(Duration::ZERO, |since| uptime.saturating_sub(*since))
     }
 
     /// Records whether the last write on the object of this name was refused.
@@ -82,6 +99,7 @@ impl Memory {
             (&mut self.creating, wants.create),
             (&mut self.removing, wants.remove),
             (&mut self.repairing, wants.repair),
+            (&mut self.recording, wants.record),
         ] {
             if !wanted && pacing.cause().is_some() {
                 pacing.reset();
@@ -91,7 +109,7 @@ impl Memory {
 
     /// The failure to show, the gravest first.
     pub fn failure(&self) -> Option<&Failure> {
-        [&self.creating, &self.repairing, &self.removing].into_iter().find_map(Pacing::cause)
+        [&self.creating, &self.repairing, &self.removing, &self.recording].into_iter().find_map(Pacing::cause)
     }
 }
 

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use crate::condition::Condition;
 use crate::numbers::Block;
+use crate::removal::Record;
 use crate::revision::RevisionId;
 
 /// The UID of an object: opaque, never reused by the API server.
@@ -126,6 +127,8 @@ pub struct Pool {
     pub disks: Vec<DiskTemplate>,
     /// The block of machine numbers that is open; `None` before the first one.
     pub block: Option<Block>,
+    /// The machines that were named to be removed. Empty if it cannot be read, which is a flaw then.
+    pub record: Record,
     /// The status that was published last.
     pub published: Published,
     /// What could not be read, in words for the owner.

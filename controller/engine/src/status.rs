@@ -1,7 +1,10 @@
 //! The status of a pool: a function of what was observed and of the last failure.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use crate::condition::{self, Condition, Wanted};
-use crate::model::{Activity, Removal};
+use crate::model::{Activity, Removal, Replica, Uid};
 use crate::pacing::Failure;
 use crate::plan::{Observed, blocker};
 use crate::revision::RevisionId;
@@ -37,7 +40,7 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
     let pool = observed.pool;
     let members: Vec<_> = observed.members().collect();
     let live: Vec<_> = members.iter().filter(|member| !member.terminating).collect();
-    let current = |member: &crate::Replica| member.revision.as_ref() == Some(&pool.revision);
+    let current = |member: &Replica| member.revision.as_ref() == Some(&pool.revision);
     let summary = Summary {
         observed_generation: pool.generation,
         replicas: members.len(),
@@ -105,13 +108,19 @@ fn synced(summary: &Summary, live: usize) -> Wanted {
 }
 
 fn progressing(observed: &Observed<'_>, members: usize, live: usize) -> Wanted {
-    let desired = observed.pool.desired;
+    let pool = observed.pool;
+    let desired = pool.desired;
+    let named: BTreeSet<&Uid> = pool.record.accepted().map(|target| &target.uid).collect();
+    let leaving = |member: &&Arc<Replica>| !member.terminating && named.contains(&member.id.uid);
+    let staying = live - observed.members().filter(leaving).count();
     let message = if members < desired {
         format!("creating replicas: {members} of {desired} exist")
-    } else if observed.pool.removal == Removal::Explicit && live > desired {
+    } else if pool.removal == Removal::Explicit && staying > desired {
         format!(
-            "{live} live replicas exceed replicas: {desired}, and in a pool with explicit removal none leaves by \
-             itself: remove surplus machines by name, or raise replicas to {live}"
+            "{staying} live replicas exceed replicas: {desired}, and in a pool with explicit removal none leaves by \
+             itself: remove {} by name, which lowers replicas, and then raise replicas to {desired} again; or raise \
+             replicas to {staying} to keep all",
+            staying - desired
         )
     } else if live <= desired {
         format!("{} of {members} replicas are terminating, {desired} desired", members - live)

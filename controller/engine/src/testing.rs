@@ -12,10 +12,14 @@ use crate::model::{
 use crate::numbers::{Block, Namer};
 use crate::plan::Action;
 use crate::plan::{Observed, Taken};
+use crate::removal::Record;
 use crate::revision::RevisionId;
 use crate::{Memory, Plan};
 
 pub(crate) const POOL_UID: &str = "pool-uid";
+
+/// The uptime of a world that nothing has happened to.
+const UPTIME: Duration = Duration::from_secs(100);
 
 /// A pool with one disk per machine, and what exists around it.
 pub(crate) struct World {
@@ -40,18 +44,19 @@ impl World {
             revision: RevisionId::from("r1"),
             disks: vec![DiskTemplate { name: "root".into(), lifetime: Lifetime::Machine }],
             block: None,
+            record: Record::default(),
             published: Published::default(),
             flaws: Vec::new(),
         };
         let mut memory = Memory::default();
-        memory.meet(&pool);
+        memory.meet(&pool, UPTIME);
         Self {
             pool,
             machines: Vec::new(),
             disks: BTreeMap::new(),
             memory,
             foreign_names: BTreeSet::new(),
-            uptime: Duration::from_secs(100),
+            uptime: UPTIME,
         }
     }
 
@@ -84,7 +89,7 @@ impl World {
     /// Opens a block of numbers.
     pub(crate) fn block(mut self, first: u64, end: u64) -> Self {
         self.pool.block = Some(Block { first, end });
-        self.memory.meet(&self.pool);
+        self.memory.meet(&self.pool, self.uptime);
         self
     }
 
@@ -105,6 +110,22 @@ impl World {
     pub(crate) fn memory(mut self, edit: impl FnOnce(&mut Memory)) -> Self {
         edit(&mut self.memory);
         self
+    }
+
+    /// Lets a request reserve machines, at the world's uptime; they need not exist.
+    pub(crate) fn reserved(mut self, request: &str, names: &[&str]) -> Self {
+        let targets: Vec<ObjectId> = names.iter().map(|name| target(name)).collect();
+        self.pool.record.reserve(request, &targets).expect("there is room");
+        self.memory.meet(&self.pool, self.uptime);
+        self
+    }
+
+    /// Lets a request name machines, and lowers the count by what that says.
+    pub(crate) fn named(self, request: &str, names: &[&str]) -> Self {
+        let mut world = self.reserved(request, names);
+        world.pool.desired -= world.pool.record.accept(request);
+        world.memory.meet(&world.pool, world.uptime);
+        world
     }
 
     /// Lets somebody else have a machine or a disk of this name.
@@ -178,9 +199,14 @@ pub(crate) fn deleted(plan: &Plan) -> Vec<&str> {
         .collect()
 }
 
+/// The id of the machine of this name in a world.
+pub(crate) fn target(name: &str) -> ObjectId {
+    ObjectId::new(name, &format!("uid-of-{name}"))
+}
+
 pub(crate) fn member(name: &str, age: i64) -> Replica {
     Replica {
-        id: ObjectId::new(name, &format!("uid-of-{name}")),
+        id: target(name),
         created: Timestamp::from_second(age).expect("in range"),
         terminating: false,
         owner: Some(Uid::from(POOL_UID)),

@@ -141,6 +141,7 @@ async fn an_event_says_what_kubectl_describe_shows() {
 #[case(Reason::FailedDelete, "Warning")]
 #[case(Reason::FailedDisk, "Warning")]
 #[case(Reason::FailedRepair, "Warning")]
+#[case(Reason::ReservationExpired, "Warning")]
 #[tokio::test]
 async fn failures_are_warnings(#[case] reason: Reason, #[case] kind: &str) {
     let world = World::new();

@@ -11,14 +11,15 @@ use vmpool_engine::{Memory, Pool, Status, Uid, condition};
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::{FloatGauge, Registry};
 
-use super::labels::{LedgerLabels, MemberLabels, PoolLabels, each};
-use super::words::{LedgerResource, MemberState, PoolState};
+use super::labels::{LedgerLabels, MemberLabels, PoolLabels, RemovalLabels, each};
+use super::words::{LedgerResource, MemberState, PoolState, RemovalState};
 
 /// What one pass leaves behind.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolFacts {
     state: PoolState,
     members: [usize; MemberState::ALL.len()],
+    removals: [usize; RemovalState::ALL.len()],
     ledger: [usize; LedgerResource::ALL.len()],
     /// Uptime of the oldest entry.
     oldest: Option<Duration>,
@@ -49,25 +50,26 @@ impl PoolFacts {
             MemberState::RestartPending => summary.restart_pending,
             MemberState::Terminating => terminating,
         });
-        Self::new(state, members, memory)
+        Self::new(state, members, pool, memory)
     }
 
     /// A pool on its way out: nobody wants or serves its members any more.
-    pub(crate) fn deleting(replicas: usize, terminating: usize, memory: &Memory) -> Self {
+    pub(crate) fn deleting(pool: &Pool, replicas: usize, terminating: usize, memory: &Memory) -> Self {
         let members = MemberState::ALL.iter().map(|state| match state {
             MemberState::Replicas => replicas,
             MemberState::Terminating => terminating,
             _ => 0,
         });
-        Self::new(PoolState::Deleting, members, memory)
+        Self::new(PoolState::Deleting, members, pool, memory)
     }
 
-    fn new(state: PoolState, counted: impl Iterator<Item = usize>, memory: &Memory) -> Self {
+    fn new(state: PoolState, counted: impl Iterator<Item = usize>, pool: &Pool, memory: &Memory) -> Self {
         let mut members = [0; MemberState::ALL.len()];
         members.iter_mut().zip(counted).for_each(|(place, count)| *place = count);
         let (machines, disks) = (extent(&memory.machines), extent(&memory.disks));
         let oldest = [machines.1, disks.1].into_iter().flatten().min();
-        Self { state, members, ledger: [machines.0, disks.0], oldest }
+        let removals = [pool.record.reserved().count(), pool.record.accepted().count()];
+        Self { state, members, removals, ledger: [machines.0, disks.0], oldest }
     }
 }
 
@@ -84,6 +86,7 @@ pub(crate) struct Census(Mutex<HashMap<Uid, PoolFacts>>);
 pub(crate) struct Totals {
     pools: [usize; PoolState::ALL.len()],
     members: [usize; MemberState::ALL.len()],
+    removals: [usize; RemovalState::ALL.len()],
     ledger: [usize; LedgerResource::ALL.len()],
     oldest: Option<Duration>,
 }
@@ -109,6 +112,7 @@ impl Census {
         for facts in self.0.lock().values() {
             totals.pools[facts.state as usize] += 1;
             totals.members.iter_mut().zip(facts.members).for_each(|(sum, count)| *sum += count);
+            totals.removals.iter_mut().zip(facts.removals).for_each(|(sum, count)| *sum += count);
             totals.ledger.iter_mut().zip(facts.ledger).for_each(|(sum, count)| *sum += count);
             totals.oldest = [totals.oldest, facts.oldest].into_iter().flatten().min();
         }
@@ -122,6 +126,7 @@ pub(super) struct CensusGauges {
     env: Env,
     pools: Family<PoolLabels, Gauge>,
     members: Family<MemberLabels, Gauge>,
+    removals: Family<RemovalLabels, Gauge>,
     ledger: Family<LedgerLabels, Gauge>,
     oldest: FloatGauge,
 }
@@ -141,6 +146,12 @@ impl CensusGauges {
                 "machines",
                 "Members of all pools together. The states overlap: ready members are replicas, too",
                 each(MemberState::ALL.iter().map(|&state| MemberLabels { state })),
+            ),
+            removals: registry.register(
+                "vmpool_removal_targets",
+                "targets",
+                "Machines that were named to be removed, of all pools together, as the last pass of each pool saw them",
+                each(RemovalState::ALL.iter().map(|&state| RemovalLabels { state })),
             ),
             ledger: registry.register(
                 "vmpool_ledger_entries",
@@ -163,6 +174,9 @@ impl CensusGauges {
         }
         for (&state, count) in MemberState::ALL.iter().zip(totals.members) {
             self.members.get_or_create(&MemberLabels { state }).set(gauge(count));
+        }
+        for (&state, count) in RemovalState::ALL.iter().zip(totals.removals) {
+            self.removals.get_or_create(&RemovalLabels { state }).set(gauge(count));
         }
         for (&resource, count) in LedgerResource::ALL.iter().zip(totals.ledger) {
             self.ledger.get_or_create(&LedgerLabels { resource }).set(gauge(count));

@@ -7,8 +7,8 @@ use prometheus_client::metrics::family::{Family, MetricConstructor};
 use vmpool_runtime::metrics::{Label, Labels, Word};
 
 use super::words::{
-    Code, Failed, LedgerResource, MemberState, PassResult, PoolState, Resource, Stage, Tenure, Verb,
-    WakeOutcome, WatchResource, WriteKind, WriteOutcome,
+    Code, Deletion, Failed, LedgerResource, MemberState, PassResult, PoolState, RemovalState, Resource,
+    SettledOutcome, Stage, Tenure, Verb, WakeOutcome, WatchResource, WriteKind, WriteOutcome,
 };
 
 /// A label set made of words.
@@ -34,6 +34,9 @@ label_set!(StageLabels { stage: Stage });
 label_set!(WakeLabels { outcome: WakeOutcome });
 label_set!(PoolLabels { state: PoolState });
 label_set!(MemberLabels { state: MemberState });
+label_set!(DeletionLabels { reason: Deletion });
+label_set!(RemovalLabels { state: RemovalState });
+label_set!(SettledLabels { outcome: SettledOutcome });
 label_set!(LedgerLabels { resource: LedgerResource });
 label_set!(WatchLabels { resource: WatchResource });
 label_set!(TenureLabels { event: Tenure });

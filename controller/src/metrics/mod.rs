@@ -12,6 +12,7 @@ mod labels;
 mod live;
 mod passes;
 pub mod reference;
+mod removals;
 mod words;
 mod writes;
 
@@ -38,6 +39,7 @@ pub use writes::WriteMetrics;
 
 use labels::{LedgerLabels, TenureLabels, WatchLabels, each};
 use live::LiveGauges;
+use removals::RemovalMetrics;
 
 /// All metrics of one controller.
 #[derive(Debug)]
@@ -50,6 +52,8 @@ pub struct Metrics {
     pub(crate) passes: PassMetrics,
     /// Writes and their failures.
     pub(crate) writes: WriteMetrics,
+    /// Who leaves.
+    pub(crate) removals: RemovalMetrics,
     ledger_overdue: Family<LedgerLabels, Counter>,
     tenures: Family<TenureLabels, Counter>,
     watch_restarts: Family<WatchLabels, Counter>,
@@ -103,6 +107,7 @@ impl Metrics {
             passes: PassMetrics::new(registry),
             api: ApiMetrics::new(registry, env),
             writes: WriteMetrics::new(registry),
+            removals: RemovalMetrics::new(registry),
             ledger_overdue: registry.register(
                 "vmpool_ledger_overdue_total",
                 "entries",

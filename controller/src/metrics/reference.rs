@@ -28,6 +28,7 @@ Histograms come as `NAME_bucket`, `NAME_sum` and `NAME_count`.
 const SECTIONS: &[(&str, &[&str])] = &[
     ("Leadership", &["vmpool_leader", "vmpool_lease_"]),
     ("Pools and machines", &["vmpool_pools", "vmpool_members"]),
+    ("Removal", &["vmpool_deletions_", "vmpool_removal_"]),
     ("Passes and their queue", &["vmpool_passes_", "vmpool_pass_", "vmpool_workqueue_"]),
     ("Requests and writes", &["vmpool_api_", "vmpool_writes_", "vmpool_failures_"]),
     ("Caches and the ledger of own writes", &["vmpool_cache_", "vmpool_watch_", "vmpool_ledger_"]),

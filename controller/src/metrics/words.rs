@@ -113,7 +113,7 @@ words!(
         DeleteMachine => "delete_machine",
         /// A member is repaired, or released.
         PatchMachine => "patch_machine",
-        /// A block of machine numbers is recorded.
+        /// A block of machine numbers is recorded, or settled entries leave the record of named machines.
         PatchPool => "patch_pool",
         /// The status is published.
         PatchStatus => "patch_status",
@@ -219,6 +219,36 @@ words!(
 );
 
 words!(
+    /// Why a machine leaves.
+    pub(crate) Deletion {
+        /// There were more members than desired.
+        Surplus => "surplus",
+        /// Somebody named it.
+        Named => "named",
+    }
+);
+
+words!(
+    /// How far the removal of a named machine has come.
+    pub(crate) RemovalState {
+        /// A request has reserved it: it is not replaced, and not removed yet.
+        Reserved => "reserved",
+        /// It was accepted, and its machine is not known to be gone yet.
+        Accepted => "accepted",
+    }
+);
+
+words!(
+    /// Why a target left the record.
+    pub(crate) SettledOutcome {
+        /// It was accepted, and its machine is gone.
+        Removed => "removed",
+        /// It was only reserved, and nobody accepted it in time.
+        Expired => "expired",
+    }
+);
+
+words!(
     /// What a ledger is about.
     pub(crate) LedgerResource {
         /// Machines.
@@ -282,7 +312,9 @@ impl Word for Failed {
                     reason @ FailureReason::DiskFailure => {
                         (reason.as_str(), "Creating a disk, or pointing a machine to it.")
                     }
-                    reason @ FailureReason::FailedRepair => (reason.as_str(), "Writing back our markers."),
+                    reason @ FailureReason::FailedRepair => {
+                        (reason.as_str(), "Writing back our markers, or the record of named machines.")
+                    }
                 })
                 .collect(),
         )

@@ -22,6 +22,7 @@ use vmpool_engine::model::{Activity, DiskDraft, Draft, Lifetime, Naming};
 use vmpool_engine::numbers::Block;
 use vmpool_engine::pacing::{Failure, FailureReason};
 use vmpool_engine::plan::{Observed, Taken};
+use vmpool_engine::removal::Record;
 use vmpool_engine::{Memory, ObjectId, Pool, Replica, Status};
 
 use super::Platform;
@@ -42,6 +43,7 @@ pub fn all<P: Platform>(pool: &Value) {
     disks_belong_to_their_member::<P>(pool);
     a_repointed_machine_reads_back::<P>(pool);
     a_recorded_block_reads_back::<P>(pool);
+    a_written_record_reads_back::<P>(pool);
     a_published_status_reads_back::<P>(pool);
     the_revision_follows_nothing_but_the_template::<P>(pool);
 }
@@ -213,6 +215,31 @@ pub fn a_recorded_block_reads_back<P: Platform>(pool: &Value) {
         assert_eq!(P::read_pool(&decode(&body)).block, Some(block));
         assert_eq!(body["spec"], pool["spec"]);
     }
+}
+
+/// A record of named machines that was written on the pool is the pool's record, and one without entries leaves
+/// nothing behind.
+///
+/// # Panics
+/// If it is not.
+pub fn a_written_record_reads_back<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    assert!(sample.facts.record.is_empty(), "the sample is a new pool");
+    let mut body = pool.clone();
+    let mut record = Record::default();
+    let targets = [ObjectId::new("a", "uid-a"), ObjectId::new("b", "uid-b")];
+    record.reserve("request", &targets).expect("there is room");
+    json_patch::merge(&mut body, &P::removals(&record));
+    assert_eq!(P::read_pool(&decode(&body)).record, record);
+    record.accept("request");
+    json_patch::merge(&mut body, &P::removals(&record));
+    let read = P::read_pool(&decode(&body));
+    assert_eq!(read.record, record);
+    assert_eq!(read.flaws, sample.facts.flaws);
+    assert_eq!(body["spec"], pool["spec"]);
+    json_patch::merge(&mut body, &P::removals(&Record::default()));
+    let left = body["metadata"]["annotations"].as_object().is_none_or(serde_json::Map::is_empty);
+    assert!(left || body["metadata"] == pool["metadata"], "in {}", body["metadata"]);
 }
 
 /// A published status reads back as it was published, so that it is written only when it differs.

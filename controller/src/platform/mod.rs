@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use vmpool_engine::model::{DiskDraft, Draft, ObjectId};
 use vmpool_engine::numbers::Block;
+use vmpool_engine::removal::Record;
 use vmpool_engine::{Disk, Pool, Replica, Status};
 
 pub use dvp::Dvp;
@@ -88,6 +89,9 @@ pub trait Platform: Send + Sync + 'static {
 
     /// The merge patch that records a block of machine numbers on the pool.
     fn record(block: Block) -> Value;
+
+    /// The merge patch that writes the record of named machines on the pool; one without entries is taken away.
+    fn removals(record: &Record) -> Value;
 
     /// The status object to publish.
     fn status(pool: &Self::Pool, status: &Status) -> Value;

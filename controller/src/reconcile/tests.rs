@@ -2,6 +2,7 @@
 
 mod failures;
 mod leaders;
+mod named;
 mod others;
 
 use std::time::Duration;

@@ -142,7 +142,7 @@ impl Server {
             Verb::Get => store.get(&key),
             Verb::Create => store.create(key, call.body.clone(), now),
             Verb::MergePatch | Verb::JsonPatch => store.patch(&key, call),
-            Verb::Delete => store.delete(&key, &call.body["preconditions"]["uid"], now),
+            Verb::Delete => store.delete(&key, &call.body["preconditions"], now),
             Verb::Watch => unreachable!("a watch has its own answer"),
         };
         state.publish();

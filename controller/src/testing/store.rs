@@ -117,10 +117,12 @@ impl Store {
         (StatusCode::OK, object)
     }
 
-    pub(super) fn delete(&mut self, key: &Key, uid: &Value, now: Timestamp) -> Answer {
+    pub(super) fn delete(&mut self, key: &Key, preconditions: &Value, now: Timestamp) -> Answer {
         let Some(object) = self.objects.get(key) else { return not_found(key) };
-        if !uid.is_null() && *uid != object["metadata"]["uid"] {
-            return conflict("the UID in the precondition is another");
+        for field in ["uid", "resourceVersion"] {
+            if !preconditions[field].is_null() && preconditions[field] != object["metadata"][field] {
+                return conflict(&format!("{field} in the precondition is another"));
+            }
         }
         let finalizers = object["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty());
         if finalizers {

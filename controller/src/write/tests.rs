@@ -226,13 +226,19 @@ async fn a_delete_names_the_uid_and_leaves_what_has_another() {
     let uid = created["metadata"]["uid"].as_str().unwrap();
     let writer = world.writer(1);
     let other = ObjectId::new("web-1", "another");
-    let error = writer.delete(WriteKind::DeleteMachine, MACHINES.to_owned(), &other).await.unwrap_err();
+    let error = writer.delete(WriteKind::DeleteMachine, MACHINES.to_owned(), &other, None).await.unwrap_err();
     assert!(error.is_conflict());
     assert!(world.server.get("virtualmachines", "web-1").is_some());
     let same = ObjectId::new("web-1", uid);
-    writer.delete(WriteKind::DeleteMachine, MACHINES.to_owned(), &same).await.unwrap();
+    writer.delete(WriteKind::DeleteMachine, MACHINES.to_owned(), &same, None).await.unwrap();
     assert!(world.server.get("virtualmachines", "web-1").is_none());
-    assert!(writer.delete(WriteKind::DeleteMachine, MACHINES.to_owned(), &same).await.unwrap_err().is_gone());
+    assert!(
+        writer
+            .delete(WriteKind::DeleteMachine, MACHINES.to_owned(), &same, None)
+            .await
+            .unwrap_err()
+            .is_gone()
+    );
     let deletes: Vec<Call> =
         world.server.take_log().into_iter().filter(|call| call.verb == Verb::Delete).collect();
     assert_eq!(deletes.len(), 3);

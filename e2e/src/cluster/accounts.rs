@@ -19,13 +19,18 @@ const TOKEN_SECONDS: i64 = 90 * 24 * 60 * 60;
 /// # Errors
 /// [`Error::Kubeconfig`] or [`Error::Api`].
 pub(super) async fn client(kubeconfig: &Path) -> Result<Client> {
+    let config = config(kubeconfig).await?;
+    Client::try_from(config).map_err(Error::api(format!("using {}", kubeconfig.display())))
+}
+
+async fn config(kubeconfig: &Path) -> Result<Config> {
     let wrong = |source| Error::Kubeconfig { path: kubeconfig.to_owned(), source: Box::new(source) };
     let file = Kubeconfig::read_from(kubeconfig).map_err(wrong)?;
     let mut config =
         Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(wrong)?;
     // kube repeats even creates on 429, 503 and 504; tests count requests and want to see refusals.
     config.default_retry = false;
-    Client::try_from(config).map_err(Error::api(format!("using {}", kubeconfig.display())))
+    Ok(config)
 }
 
 impl Cluster {
@@ -52,11 +57,31 @@ impl Cluster {
         self.pki.token_kubeconfig(&file, &self.address(), namespace, &token)
     }
 
+    /// A kubeconfig that leads to another address, without TLS and without credentials: something there adds them.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub(crate) fn bare_kubeconfig(&self, stem: &str, address: &str) -> Result<PathBuf> {
+        let serial = self.serial.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.pki.bare_kubeconfig(&format!("{stem}-{serial}"), address)
+    }
+
     /// A client that acts as a service account.
     ///
     /// # Errors
     /// As [`Cluster::service_account_kubeconfig`].
     pub async fn service_account_client(&self, namespace: &str, name: &str) -> Result<Client> {
         client(&self.service_account_kubeconfig(namespace, name).await?).await
+    }
+
+    /// A client of the administrator that impersonates somebody.
+    ///
+    /// # Errors
+    /// [`Error::Kubeconfig`] or [`Error::Api`].
+    pub async fn impersonating_client(&self, user: &str, groups: &[&str]) -> Result<Client> {
+        let mut config = config(&self.admin_kubeconfig).await?;
+        config.auth_info.impersonate = Some(user.to_owned());
+        config.auth_info.impersonate_groups = Some(groups.iter().map(|&group| group.to_owned()).collect());
+        Client::try_from(config).map_err(Error::api(format!("impersonating {user}")))
     }
 }

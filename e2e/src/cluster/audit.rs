@@ -37,6 +37,8 @@ pub struct AuditEntry {
     pub name: String,
     /// HTTP code of the answer; 0 if there was none.
     pub code: u16,
+    /// Whether it asks only for the answer.
+    pub dry_run: bool,
     /// The body, for writes to pools only.
     pub body: Value,
 }
@@ -67,6 +69,7 @@ impl AuditEntry {
             subresource: object.subresource,
             namespace: object.namespace,
             name: object.name,
+            dry_run: raw.request_uri.contains("dryRun=All"),
             code: raw.response_status.map_or(0, |status| status.code),
             body: raw.request_object,
         })
@@ -89,6 +92,8 @@ struct Raw {
     #[serde(default)]
     user_agent: String,
     verb: String,
+    #[serde(default, rename = "requestURI")]
+    request_uri: String,
     #[serde(default)]
     object_ref: RawRef,
     response_status: Option<RawStatus>,
@@ -172,7 +177,9 @@ mod tests {
             "2026-01-02T03:04:05.678901Z system:serviceaccount:vmpool-system:vmpool-controller patch \
              virtualmachinepools/status a/web 200"
         );
-        assert!(entry.is_write() && entry.is_success());
+        assert!(entry.is_write() && entry.is_success() && !entry.dry_run);
+        let dry = AuditEntry::parse(&LINE.replace("web/status", "web/status?dryRun=All")).unwrap();
+        assert!(dry.dry_run);
         assert_eq!(entry.body["status"]["replicas"], 3);
         let counted = by_user(&[entry.clone(), entry]);
         let user = &counted["system:serviceaccount:vmpool-system:vmpool-controller"];

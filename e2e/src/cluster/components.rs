@@ -141,6 +141,10 @@ pub(super) fn controller_manager(tools: &Tools, pki: &Pki, kubeconfig: &Path) ->
         .arg("--secure-port=0")
         // The client's own limit (20 a second) would make the collection of a big pool the slowest part of a test.
         .args(["--kube-api-qps=500", "--kube-api-burst=1000"])
+        // An autoscaler decides every 15 s, and ignores the CPU of a Pod in its first minutes, unless told otherwise.
+        .arg("--horizontal-pod-autoscaler-sync-period=1s")
+        .arg("--horizontal-pod-autoscaler-cpu-initialization-period=1s")
+        .arg("--horizontal-pod-autoscaler-initial-readiness-delay=1s")
         .arg(path("--service-account-private-key-file", &pki.key("service-account")))
         .arg(path("--root-ca-file", &pki.certificate("ca")));
     command

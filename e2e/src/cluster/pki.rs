@@ -89,6 +89,14 @@ impl Pki {
         self.kubeconfig(name, server, namespace, &json!({ "token": token }))
     }
 
+    /// Writes a kubeconfig without credentials and returns its path.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub(crate) fn bare_kubeconfig(&self, name: &str, server: &str) -> Result<PathBuf> {
+        self.kubeconfig(name, server, "default", &json!({}))
+    }
+
     fn kubeconfig(&self, name: &str, server: &str, namespace: &str, user: &Value) -> Result<PathBuf> {
         let config = json!({
             "apiVersion": "v1",

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, TcpListener};
 
 use crate::error::{Error, Result};
 
-/// Words with which a program says that its port was taken after all.
+/// Words with which a program says that its port was taken after all, in lower case: Go and Rust differ in that.
 const TAKEN: &str = "address already in use";
 
 /// `N` different ports that nobody listens on at this moment.
@@ -29,7 +29,7 @@ pub fn free<const N: usize>() -> Result<[u16; N]> {
 
 /// Whether a child failed because its port was taken in between.
 pub fn was_taken(error: &Error) -> bool {
-    matches!(error, Error::Exited { log, .. } if log.lines.contains(TAKEN))
+    matches!(error, Error::Exited { log, .. } if log.lines.to_lowercase().contains(TAKEN))
 }
 
 #[cfg(test)]

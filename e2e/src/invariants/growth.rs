@@ -1,6 +1,6 @@
-//! I2: how many members there may be.
+//! I2: how many members there may be. Also I6: who is removed by name is not replaced.
 
-use super::timeline::Timeline;
+use super::timeline::{Timeline, Wish};
 use super::{Grounds, Violation};
 use crate::object::Kind;
 use crate::recorder::History;
@@ -23,16 +23,26 @@ pub fn violations(history: &History, grounds: &Grounds) -> Vec<Violation> {
             return;
         }
         let wishes = timeline.readable(pool, change.at);
-        let Some(desired) = wishes.iter().map(|wish| wish.desired).max() else { return };
-        let allowed = desired + grounds.in_flight.get(pool).copied().unwrap_or_default();
+        // A reserved machine that is gone still has its place: it is not replaced (I6).
+        let vacant = |wish: &Wish| {
+            let gone = |uid: &&String| before.get(Kind::Machine, uid).is_none();
+            wish.desired.saturating_sub(wish.record.reserved.iter().filter(gone).count())
+        };
+        let Some(vacant) = wishes.iter().map(|wish| vacant(wish)).max() else { return };
+        let desired = wishes.iter().map(|wish| wish.desired).max().unwrap_or_default();
+        let more = grounds.in_flight.get(pool).copied().unwrap_or_default();
         let members = before.owned_by(Kind::Machine, pool).count() + 1;
-        if members > allowed {
+        let (name, revision) = (change.object.name(), change.revision);
+        if members > desired + more {
+            let allowed = desired + more;
             let what = format!(
-                "machine {} joined at revision {} as number {members}, and no reader could want more than {allowed}",
-                change.object.name(),
-                change.revision
+                "machine {name} joined at revision {revision} as number {members}, and no reader could want more than \
+                 {allowed}"
             );
             found.push(Violation { invariant: "I2", what });
+        } else if members > vacant + more {
+            let what = format!("machine {name} joined at revision {revision} in the place of one that is removed by name");
+            found.push(Violation { invariant: "I6", what });
         }
     });
     found

@@ -7,12 +7,14 @@
 //! | I3 a disk is mounted by one machine at a time | the simulator records it; `World::check`  reads it | |
 //! | I4 foreign objects are left alone, referenced disks are not deleted | [`foreign`] | history, audit log |
 //! | I5 an Explicit pool loses only named machines | [`removal`] | history |
+//! | I6 a removal by name takes effect exactly once, and touches nobody else | [`addressed`], [`growth`], [`removal`] | history |
 //! | I7 the controller never writes `spec.replicas` | [`writes`] | history, audit log |
 //! | I8 a settled world is told truthfully and costs no writes | [`settled`] | state, audit log |
 //! | I9 nothing is left after a pool is deleted | [`leftovers`] | history |
 //!
-//! I6 and I10 speak of addressed removal and of disk collection and come with those.
+//! I10 speaks of disk collection and comes with that.
 
+pub mod addressed;
 pub mod foreign;
 pub mod growth;
 pub mod leftovers;
@@ -20,6 +22,7 @@ pub mod removal;
 pub mod settled;
 pub mod writes;
 
+mod record;
 mod timeline;
 
 #[cfg(test)]
@@ -52,10 +55,41 @@ impl fmt::Display for Violation {
 pub struct Grounds {
     /// UIDs of the objects that the scenario deleted by name.
     pub named: BTreeSet<String>,
+    /// By UID, how many requests to remove this machine by name may have had an effect: those that were accepted, those
+    /// under way, and those that got no answer. One that was refused is not among them.
+    pub asked: BTreeMap<String, usize>,
+    /// Machines whose removal by name was answered with a success: their names by UID.
+    pub removed: BTreeMap<String, String>,
     /// For each pool UID, how many members more a killed or paused leader may add: its requests in flight.
     pub in_flight: BTreeMap<String, usize>,
     /// Objects by UID that are none of the pool's business, as the scenario left them last.
     pub foreign: BTreeMap<String, Object>,
+}
+
+impl Grounds {
+    /// Whether the scenario named this machine in one way or another.
+    pub fn is_named(&self, uid: &str) -> bool {
+        self.named.contains(uid) || self.asked.contains_key(uid)
+    }
+
+    /// A request to remove these machines by name is about to be sent.
+    pub fn ask(&mut self, uids: &[String]) {
+        for uid in uids {
+            *self.asked.entry(uid.clone()).or_default() += 1;
+        }
+    }
+
+    /// A request to remove these machines by name was refused.
+    pub fn refused(&mut self, uids: &[String]) {
+        for uid in uids {
+            let left = self.asked.get(uid).copied().unwrap_or_default().saturating_sub(1);
+            if left == 0 {
+                self.asked.remove(uid);
+            } else {
+                self.asked.insert(uid.clone(), left);
+            }
+        }
+    }
 }
 
 /// Every violation in what was recorded so far. I3 and I8 need more than a recording and are checked apart.
@@ -67,6 +101,7 @@ pub fn violations(
 ) -> Vec<Violation> {
     let mut found = removal::violations(history, grounds);
     found.extend(growth::violations(history, grounds));
+    found.extend(addressed::violations(history, grounds));
     found.extend(foreign::violations(history, grounds, audit, controller_user));
     found.extend(writes::violations(history, audit, controller_user));
     found

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::Violation;
 use crate::cluster::AuditEntry;
-use crate::object::{GROUP, Object, POOL_UID_LABEL, TEMPLATE_HASH_LABEL};
+use crate::object::{GROUP, Object, POOL_UID_LABEL, REMOVAL_ANNOTATION, TEMPLATE_HASH_LABEL};
 
 /// Where the status of a pool differs from what its members are. Empty if it tells the truth.
 pub fn lies(pool: &Object, members: &[&Object]) -> Vec<Violation> {
@@ -30,6 +30,8 @@ pub fn lies(pool: &Object, members: &[&Object]) -> Vec<Violation> {
     compare("status.readyReplicas", pool.at("/status/readyReplicas"), ready.to_string());
     compare("status.updatedReplicas", pool.at("/status/updatedReplicas"), updated.to_string());
     compare("status.selector", pool.at("/status/selector"), format!("{POOL_UID_LABEL}={}", pool.uid()));
+    let record = pool.annotation(REMOVAL_ANNOTATION).unwrap_or("none").to_owned();
+    compare("the record of removals by name", &Value::from(record), "none".to_owned());
     compare("condition Available", status_of(pool, "Available"), truth(ready >= desired));
     compare("condition Synced", status_of(pool, "Synced"), truth(updated == live().count()));
     // Never left at False: present while the count differs, else absent.

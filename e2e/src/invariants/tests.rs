@@ -43,6 +43,19 @@ impl Story {
         self.write(Kind::Pool, pool, false)
     }
 
+    /// A pool with a record of removals by name: `+name` is reserved, `name` accepted.
+    fn recorded(self, replicas: i64, policy: &str, names: &[&str]) -> Self {
+        let entry = |name: &&str| match name.strip_prefix('+') {
+            Some(name) => json!({ "name": name, "uid": format!("uid-{name}"), "reserved": "request" }),
+            None => json!({ "name": name, "uid": format!("uid-{name}") }),
+        };
+        let record = json!(names.iter().map(entry).collect::<Vec<_>>()).to_string();
+        let pool = json!({
+            "metadata": { "name": "pool", "annotations": { crate::object::REMOVAL_ANNOTATION: record } },
+            "spec": { "replicas": replicas, "scaleDownPolicy": policy } });
+        self.write(Kind::Pool, pool, false)
+    }
+
     fn pool_removed(self) -> Self {
         self.write(Kind::Pool, json!({ "metadata": { "name": "pool" } }), true)
     }
@@ -94,6 +107,7 @@ fn request(verb: &str, kind: Kind, subresource: &str, name: &str, body: Value) -
         namespace: "a".to_owned(),
         name: name.to_owned(),
         code: 200,
+        dry_run: false,
         body,
     }
 }
@@ -130,6 +144,65 @@ fn who_may_leave(#[case] story: Story, #[case] expected: &[&str]) {
 fn whom_the_scenario_named_may_leave(#[case] policy: &str) {
     assert_eq!(two_of(2, policy).terminating("b").removed("b").found(&named("b"), &[]), [""; 0]);
     assert_eq!(two_of(2, policy).terminating("b").found(&named("a"), &[]).len(), 1);
+}
+
+fn three() -> Story {
+    two_of(3, "NewestFirst").machine("c")
+}
+
+#[rstest]
+#[case::a_removal_as_it_should_be(
+    three().recorded(3, "NewestFirst", &["+a"]).recorded(2, "NewestFirst", &["a"]).terminating("a").removed("a")
+        .pool(2, "NewestFirst"), &["a"], &[])]
+#[case::of_two_at_once(
+    three().recorded(3, "Explicit", &["+a", "+b"]).recorded(1, "Explicit", &["a", "b"]).removed("b").removed("a"),
+    &["a", "b"], &[])]
+#[case::that_nobody_asked_for(three().recorded(2, "NewestFirst", &["a"]), &[], &["I6"])]
+#[case::that_forgets_the_count(three().recorded(3, "NewestFirst", &["a"]).later(10), &["a"], &["I6"])]
+#[case::that_counts_twice(three().recorded(1, "NewestFirst", &["a"]).later(10), &["a"], &["I6"])]
+#[case::that_takes_effect_twice(
+    three().recorded(2, "NewestFirst", &["a"]).pool(2, "NewestFirst").recorded(1, "NewestFirst", &["a"]), &["a"],
+    &["I6"])]
+#[case::that_is_accepted_beside_an_older_one(
+    three().recorded(2, "Explicit", &["a"]).recorded(2, "Explicit", &["a", "+b"]).recorded(1, "Explicit", &["a", "b"]),
+    &["a", "b"], &[])]
+#[case::whose_target_stays_and_another_one_leaves(
+    three().recorded(2, "NewestFirst", &["a"]).terminating("c"), &["a"], &["I6"])]
+#[case::beside_a_surplus(
+    three().recorded(2, "NewestFirst", &["a"]).recorded(1, "NewestFirst", &["a"]).terminating("c"), &["a"], &[])]
+#[case::whose_target_vanishes_and_is_replaced(
+    three().recorded(3, "NewestFirst", &["+a"]).later(10).removed("a").machine("d"), &["a"], &["I6"])]
+#[case::whose_target_vanishes_just_when_it_is_reserved(
+    three().removed("a").recorded(3, "NewestFirst", &["+a"]).machine("d"), &["a"], &[])]
+#[case::that_was_withdrawn(
+    three().recorded(3, "NewestFirst", &["+a"]).later(10).removed("a").pool(3, "NewestFirst").machine("d"), &["a"], &[])]
+#[case::of_more_than_are_wanted(two_of(2, "NewestFirst").pool(1, "NewestFirst").recorded(0, "NewestFirst", &["a", "b"]), &["a", "b"], &[])]
+fn a_removal(#[case] story: Story, #[case] asked: &[&str], #[case] expected: &[&str]) {
+    let asked = asked.iter().map(|name| (format!("uid-{name}"), 1)).collect();
+    assert_eq!(story.found(&Grounds { asked, ..Grounds::default() }, &[]), expected);
+}
+
+#[rstest]
+#[case::happened(three().recorded(2, "Explicit", &["a"]).terminating("a"), &[])]
+#[case::never_took_effect(three(), &["I6"])]
+#[case::deleted_nobody(three().recorded(2, "Explicit", &["a"]), &["I6"])]
+fn a_removal_that_was_answered_with_a_success(#[case] story: Story, #[case] expected: &[&str]) {
+    let mut grounds = Grounds::default();
+    grounds.ask(&["uid-a".to_owned()]);
+    grounds.removed.insert("uid-a".to_owned(), "a".to_owned());
+    assert_eq!(story.found(&grounds, &[]), expected);
+}
+
+#[test]
+fn a_refused_request_gives_no_right_to_leave() {
+    let mut grounds = Grounds::default();
+    let targets = ["uid-b".to_owned()];
+    grounds.ask(&targets);
+    grounds.ask(&targets);
+    grounds.refused(&targets);
+    assert_eq!(two_of(2, "Explicit").terminating("b").found(&grounds, &[]), [""; 0], "the other one may");
+    grounds.refused(&targets);
+    assert_eq!(two_of(2, "Explicit").terminating("b").found(&grounds, &[]), ["I5"]);
 }
 
 #[rstest]
@@ -215,7 +288,7 @@ fn the_controller_owns_no_replicas() {
 
 fn told(change: impl FnOnce(&mut Value)) -> Vec<Violation> {
     let mut pool = json!({
-        "metadata": { "name": "pool", "uid": "u", "generation": 4 },
+        "metadata": { "name": "pool", "uid": "u", "generation": 4, "annotations": {} },
         "spec": { "replicas": 2 },
         "status": {
             "observedGeneration": 4, "replicas": 2, "readyReplicas": 1, "updatedReplicas": 2,
@@ -249,6 +322,7 @@ fn a_true_status_is_no_lie() {
 #[case::that_says_available("/status/conditions/0/status", json!("True"))]
 #[case::that_says_not_synced("/status/conditions/1/status", json!("False"))]
 #[case::that_is_still_progressing("/status/conditions/0/type", json!("Progressing"))]
+#[case::beside_a_removal_that_is_open("/metadata/annotations", json!({ crate::object::REMOVAL_ANNOTATION: "[]" }))]
 fn a_status_lies(#[case] pointer: &str, #[case] value: Value) {
     let found = told(|pool| *pool.pointer_mut(pointer).unwrap() = value);
     assert!(!found.is_empty());

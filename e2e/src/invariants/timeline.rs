@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::record::Record;
 use crate::object::Kind;
 use crate::recorder::Change;
 
@@ -20,6 +21,8 @@ pub(super) struct Wish {
     since: Timestamp,
     /// `spec.replicas`; 0 once the pool is going.
     pub(super) desired: usize,
+    /// Who is removed by name.
+    pub(super) record: Record,
     /// Whether members leave by name only.
     pub(super) explicit: bool,
     /// The deletion of the pool was accepted, or it is gone.
@@ -44,6 +47,7 @@ impl Timeline {
         let wish = Wish {
             since: change.at,
             desired: if going { 0 } else { desired.unwrap_or_default() },
+            record: Record::of(pool),
             explicit: pool.text("/spec/scaleDownPolicy") == "Explicit",
             going,
         };

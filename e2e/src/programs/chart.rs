@@ -1,8 +1,10 @@
-//! The accounts and roles that the Helm chart gives to our programs.
+//! What the Helm chart gives to our programs: accounts, roles, arguments, and the objects that lead the API server
+//! to them.
 //!
-//! Our programs run as local processes, so the chart's workloads are left out; what they may do comes from the
-//! chart and from nowhere else.
+//! Our programs run as local processes, so the chart's workloads are left out; what they may do, how they are called
+//! and how they are found comes from the chart and from nowhere else.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
@@ -11,6 +13,9 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, apply, documents, helm, workspace_root};
 use crate::error::{Error, Result};
 use crate::process;
+
+#[cfg(test)]
+mod tests;
 
 /// The namespace that the chart is installed into.
 pub const SYSTEM_NAMESPACE: &str = "vmpool-system";
@@ -24,10 +29,128 @@ const HELM_DEADLINE: Duration = Duration::from_mins(1);
 /// The kinds of the chart's documents that say who may do what.
 const KINDS: [&str; 5] = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
 
+/// The chart as helm renders it.
+#[derive(Debug, Clone)]
+pub struct Chart {
+    documents: Vec<Value>,
+}
+
+impl Chart {
+    /// Renders the chart with values such as `featureGates.VirtualMachinePool=false`.
+    ///
+    /// # Errors
+    /// [`Error::MissingTool`] without helm, [`Error::Command`] if the chart does not render.
+    pub async fn render(values: &[String]) -> Result<Self> {
+        let mut command = Command::new(helm()?);
+        command
+            .args(["template", "vmpool"])
+            .arg(workspace_root().join("charts/vmpool"))
+            .args(["--namespace", SYSTEM_NAMESPACE])
+            .args(values.iter().map(|value| format!("--set={value}")));
+        let output = process::output("helm", command, HELM_DEADLINE).await?;
+        if !output.status.success() {
+            return Err(Error::Command {
+                command: "helm template vmpool charts/vmpool".to_owned(),
+                status: output.status,
+                stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            });
+        }
+        Ok(Self { documents: documents("charts/vmpool", &String::from_utf8_lossy(&output.stdout))? })
+    }
+
+    /// The documents of a kind.
+    pub fn all<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.documents.iter().filter(move |document| document["kind"] == kind)
+    }
+
+    /// The arguments of a Deployment's only container, with the environment that they refer to put in.
+    ///
+    /// # Errors
+    /// [`Error::Unexpected`] if there is no such Deployment.
+    pub fn arguments(&self, deployment: &str) -> Result<Vec<String>> {
+        let found = self.all("Deployment").find(|document| document["metadata"]["name"] == deployment);
+        let container = found.and_then(|found| found.pointer("/spec/template/spec/containers/0"));
+        let container = container.ok_or_else(|| Error::Unexpected {
+            what: format!("the chart has a Deployment {deployment}"),
+            last: self.names().join("\n"),
+        })?;
+        let list = |field: &str| container[field].as_array().cloned().unwrap_or_default();
+        let environment: Vec<(String, String)> =
+            list("env").iter().filter_map(|variable| environment(variable, deployment)).collect();
+        let expand = |argument: &str| {
+            environment
+                .iter()
+                .fold(argument.to_owned(), |text, (name, value)| text.replace(&format!("$({name})"), value))
+        };
+        Ok(list("args").iter().filter_map(Value::as_str).map(expand).collect())
+    }
+
+    /// The objects that lead the API server to programs that listen on loopback ports, by the names of their Services.
+    ///
+    /// A Service becomes an external name: the API server then dials that name at exactly the port that the webhook or
+    /// APIService says, while the certificate's name stays the Service's.
+    pub fn wiring(&self, ports: &BTreeMap<&str, u16>) -> Vec<Value> {
+        let mut objects: Vec<Value> = ports
+            .keys()
+            .map(|name| {
+                json!({
+                    "apiVersion": "v1",
+                    "kind": "Service",
+                    "metadata": { "name": name, "namespace": SYSTEM_NAMESPACE },
+                    "spec": { "type": "ExternalName", "externalName": "localhost" },
+                })
+            })
+            .collect();
+        for configuration in self.all("ValidatingWebhookConfiguration") {
+            let mut configuration = configuration.clone();
+            for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
+                redirect(&mut webhook["clientConfig"]["service"], ports);
+            }
+            objects.push(configuration);
+        }
+        for service in self.all("APIService") {
+            let mut service = service.clone();
+            redirect(&mut service["spec"]["service"], ports);
+            objects.push(service);
+        }
+        objects
+    }
+
+    /// `kind/name` of every document.
+    fn names(&self) -> Vec<String> {
+        let name = |document: &Value| {
+            format!(
+                "{}/{}",
+                document["kind"].as_str().unwrap_or_default(),
+                document["metadata"]["name"].as_str().unwrap_or_default()
+            )
+        };
+        self.documents.iter().map(name).collect()
+    }
+}
+
+/// Points a reference to a Service to the port of the process that stands for it.
+fn redirect(reference: &mut Value, ports: &BTreeMap<&str, u16>) {
+    if let Some(port) = reference["name"].as_str().and_then(|name| ports.get(name)) {
+        reference["port"] = json!(port);
+    }
+}
+
+/// A variable of a container as Kubernetes would set it; `None` for what only a Pod has.
+fn environment(variable: &Value, pod: &str) -> Option<(String, String)> {
+    let name = variable["name"].as_str()?.to_owned();
+    let value = match variable.pointer("/valueFrom/fieldRef/fieldPath").and_then(Value::as_str) {
+        Some("metadata.name") => pod,
+        Some("metadata.namespace") => SYSTEM_NAMESPACE,
+        _ => variable["value"].as_str()?,
+    };
+    Some((name, value.to_owned()))
+}
+
 /// What the chart grants, applied to a cluster.
 #[derive(Debug, Clone)]
 pub struct Accounts {
-    /// The chart's namespaced roles and their bindings, which hold for [`SYSTEM_NAMESPACE`] only.
+    /// The controller's namespaced roles and their bindings, which hold for [`SYSTEM_NAMESPACE`] only.
     namespaced: Vec<Value>,
 }
 
@@ -35,16 +158,23 @@ impl Accounts {
     /// Renders the chart and applies its accounts and roles.
     ///
     /// # Errors
-    /// [`Error::MissingTool`] without helm, [`Error::Command`] if the chart does not render, [`Error::Api`].
+    /// As [`Chart::render`] and [`Accounts::of`].
     pub async fn install(cluster: &Cluster) -> Result<Self> {
-        let mut rendered = render().await?;
+        Self::of(&Chart::render(&[]).await?, cluster).await
+    }
+
+    /// Applies the accounts and roles of a chart.
+    ///
+    /// # Errors
+    /// [`Error::Api`].
+    pub async fn of(chart: &Chart, cluster: &Cluster) -> Result<Self> {
+        let mut rendered = chart.documents.clone();
         rendered.retain(|document| KINDS.iter().any(|kind| document["kind"] == *kind));
         let namespace =
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": SYSTEM_NAMESPACE } });
         apply(&cluster.admin(), &[namespace], None).await?;
         apply(&cluster.admin(), &rendered, Some(SYSTEM_NAMESPACE)).await?;
-        rendered.retain(|document| document["kind"] == "Role" || document["kind"] == "RoleBinding");
-        Ok(Self { namespaced: rendered })
+        Ok(Self { namespaced: controllers_own(&rendered) })
     }
 
     /// Grants in `namespace` what the chart grants in its own, so that a controller can have its lease there.
@@ -71,19 +201,21 @@ impl Accounts {
     }
 }
 
-async fn render() -> Result<Vec<Value>> {
-    let mut command = Command::new(helm()?);
-    command
-        .args(["template", "vmpool"])
-        .arg(workspace_root().join("charts/vmpool"))
-        .args(["--namespace", SYSTEM_NAMESPACE]);
-    let output = process::output("helm", command, HELM_DEADLINE).await?;
-    if !output.status.success() {
-        return Err(Error::Command {
-            command: "helm template vmpool charts/vmpool".to_owned(),
-            status: output.status,
-            stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        });
-    }
-    documents("charts/vmpool", &String::from_utf8_lossy(&output.stdout))
+/// The namespaced roles that are bound to the controller, and the bindings.
+fn controllers_own(documents: &[Value]) -> Vec<Value> {
+    let here = |document: &&Value| {
+        document["metadata"]["namespace"].as_str().is_none_or(|namespace| namespace == SYSTEM_NAMESPACE)
+    };
+    let of_controller = |document: &&Value| {
+        document["kind"] == "RoleBinding"
+            && document["subjects"]
+                .as_array()
+                .is_some_and(|subjects| subjects.iter().any(|subject| subject["name"] == CONTROLLER_ACCOUNT))
+    };
+    let bindings: Vec<&Value> = documents.iter().filter(here).filter(of_controller).collect();
+    let is_bound = |role: &&Value| {
+        role["kind"] == "Role"
+            && bindings.iter().any(|binding| binding["roleRef"]["name"] == role["metadata"]["name"])
+    };
+    documents.iter().filter(here).filter(is_bound).chain(bindings.iter().copied()).cloned().collect()
 }

@@ -1,33 +1,20 @@
 //! The controller as a child process.
 
+use std::ops::Deref;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
-use parking_lot::Mutex;
-
-use super::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE, find, probe};
-use crate::cluster::{Cluster, free_ports, port_was_taken};
+use super::program::{Program, State};
+use super::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE, find};
+use crate::cluster::Cluster;
 use crate::error::Result;
-use crate::process::Process;
 
 /// Name of its package and binary.
 pub(super) const PROGRAM: &str = "vmpool-controller";
 
 /// Names another binary.
 pub(super) const VARIABLE: &str = "VMPOOL_CONTROLLER";
-
-/// How long it may take until it is live.
-const START_DEADLINE: Duration = Duration::from_secs(30);
-
-/// How long a graceful end may take: it finishes the pass it is in.
-const STOP_DEADLINE: Duration = Duration::from_secs(15);
-
-/// How often its health is asked for while it starts.
-const POLL: Duration = Duration::from_millis(20);
-
-/// How often somebody else may take the port that we just picked.
-const PORT_ATTEMPTS: usize = 3;
 
 /// How a controller is run. In scenarios every one is restricted to a namespace, so that they do not disturb each
 /// other.
@@ -43,6 +30,8 @@ pub struct ControllerOptions {
     pub lease_duration: Duration,
     /// How often it renews its lease.
     pub renew_interval: Duration,
+    /// Another way to the API server than its account's own, such as [`crate::choke::Choke`].
+    pub kubeconfig: Option<PathBuf>,
     /// Further flags, after all others.
     pub extra: Vec<String>,
 }
@@ -57,6 +46,7 @@ impl ControllerOptions {
             identity: identity.into(),
             lease_duration: Duration::from_secs(15),
             renew_interval: Duration::from_secs(3),
+            kubeconfig: None,
             extra: Vec::new(),
         }
     }
@@ -74,16 +64,9 @@ impl ControllerOptions {
 #[derive(Debug)]
 pub struct Controller {
     options: ControllerOptions,
-    program: PathBuf,
+    binary: PathBuf,
     kubeconfig: PathBuf,
-    log: PathBuf,
-    running: Mutex<Option<Running>>,
-}
-
-#[derive(Debug)]
-struct Running {
-    process: Process,
-    health_port: u16,
+    program: Program,
 }
 
 impl Controller {
@@ -93,10 +76,14 @@ impl Controller {
     /// [`crate::Error::MissingProgram`] if it was not built, [`crate::Error::Exited`] and
     /// [`crate::Error::NotInTime`] with the end of its log.
     pub async fn start(cluster: &Cluster, options: ControllerOptions) -> Result<Self> {
-        let program = find(PROGRAM, VARIABLE)?;
-        let kubeconfig = cluster.service_account_kubeconfig(SYSTEM_NAMESPACE, CONTROLLER_ACCOUNT).await?;
+        let binary = find(PROGRAM, VARIABLE)?;
+        let kubeconfig = match &options.kubeconfig {
+            Some(kubeconfig) => kubeconfig.clone(),
+            None => cluster.service_account_kubeconfig(SYSTEM_NAMESPACE, CONTROLLER_ACCOUNT).await?,
+        };
         let log = cluster.unique_path(&format!("{}-{}", options.namespace, options.identity), "log");
-        let controller = Self { options, program, kubeconfig, log, running: Mutex::new(None) };
+        let program = Program::new(format!("{PROGRAM} {}", options.identity), log);
+        let controller = Self { options, binary, kubeconfig, program };
         controller.restart().await?;
         Ok(controller)
     }
@@ -111,20 +98,20 @@ impl Controller {
     /// # Errors
     /// As [`Controller::start`].
     pub async fn restart(&self) -> Result<()> {
-        for attempt in 1.. {
-            match self.run_once().await {
-                Err(error) if attempt < PORT_ATTEMPTS && port_was_taken(&error) => {}
-                result => return result,
-            }
-        }
-        unreachable!("the loop ends with its last attempt")
+        self.program.start(State::Live, |[health_port]| self.command(health_port)).await.map(drop)
     }
 
-    async fn run_once(&self) -> Result<()> {
-        let [health_port] = free_ports()?;
-        let ControllerOptions { namespace, watch_namespace, identity, lease_duration, renew_interval, extra } =
-            &self.options;
-        let mut command = Command::new(&self.program);
+    fn command(&self, health_port: u16) -> Command {
+        let ControllerOptions {
+            namespace,
+            watch_namespace,
+            identity,
+            lease_duration,
+            renew_interval,
+            extra,
+            ..
+        } = &self.options;
+        let mut command = Command::new(&self.binary);
         command
             .arg(format!("--kubeconfig={}", self.kubeconfig.display()))
             .args(watch_namespace.as_ref().map(|watched| format!("--watch-namespace={watched}")))
@@ -137,99 +124,15 @@ impl Controller {
             .arg("--log-format=json")
             .arg(format!("--identity={identity}"))
             .args(extra);
-        let process = Process::spawn(format!("{PROGRAM} {identity}"), command, &self.log)?;
-        *self.running.lock() = Some(Running { process, health_port });
-        self.until_live(health_port).await
+        command
     }
+}
 
-    async fn until_live(&self, port: u16) -> Result<()> {
-        let begin = Instant::now();
-        loop {
-            let last = match probe::get(port, "/livez").await {
-                Ok((200, _)) => return Ok(()),
-                Ok((code, body)) => format!("/livez answered {code} {body}"),
-                Err(error) => error,
-            };
-            if let Some(running) = &*self.running.lock() {
-                if let Some(status) = running.process.exit_status() {
-                    return Err(running.process.exited(status));
-                }
-                if begin.elapsed() > START_DEADLINE {
-                    return Err(running.process.not_in_time("live", START_DEADLINE, last));
-                }
-            }
-            tokio::time::sleep(POLL).await;
-        }
-    }
+/// A controller is a program with options.
+impl Deref for Controller {
+    type Target = Program;
 
-    /// The HTTP code and body of one of its health endpoints, such as `/readyz`; code 0 and the reason if there is
-    /// no answer.
-    pub async fn probe(&self, path: &str) -> (u16, String) {
-        let port = self.running.lock().as_ref().map(|running| running.health_port);
-        match port {
-            Some(port) => probe::get(port, path).await.unwrap_or_else(|reason| (0, reason)),
-            None => (0, "it does not run".to_owned()),
-        }
-    }
-
-    /// Kills it at once (SIGKILL): its requests in flight may still be carried out.
-    pub fn kill(&self) {
-        self.running.lock().take();
-    }
-
-    /// Stops it where it stands (SIGSTOP).
-    ///
-    /// # Errors
-    /// [`crate::Error::Signal`].
-    pub fn pause(&self) -> Result<()> {
-        self.with_process(Process::pause)
-    }
-
-    /// Lets it go on (SIGCONT).
-    ///
-    /// # Errors
-    /// [`crate::Error::Signal`].
-    pub fn resume(&self) -> Result<()> {
-        self.with_process(Process::resume)
-    }
-
-    /// Asks it to end, and says how it did; `None` if it did not run.
-    ///
-    /// # Errors
-    /// [`crate::Error::NotInTime`] if it had to be killed.
-    pub async fn stop(&self) -> Result<Option<ExitStatus>> {
-        let running = self.running.lock().take();
-        match running {
-            Some(running) => {
-                // One that is paused cannot hear.
-                running.process.resume()?;
-                running.process.stop(STOP_DEADLINE).await.map(Some)
-            }
-            None => Ok(None),
-        }
-    }
-
-    /// How it ended by itself, if it did.
-    pub fn exit_status(&self) -> Option<ExitStatus> {
-        self.running.lock().as_ref().and_then(|running| running.process.exit_status())
-    }
-
-    /// Its process id, while it runs.
-    pub fn pid(&self) -> Option<u32> {
-        self.running.lock().as_ref().map(|running| running.process.pid())
-    }
-
-    /// The last lines of its log, of all its lives.
-    pub fn log_tail(&self, lines: usize) -> String {
-        crate::process::tail(&self.log, lines)
-    }
-
-    /// The file with its log, of all its lives.
-    pub fn log(&self) -> &std::path::Path {
-        &self.log
-    }
-
-    fn with_process(&self, act: impl FnOnce(&Process) -> Result<()>) -> Result<()> {
-        self.running.lock().as_ref().map_or(Ok(()), |running| act(&running.process))
+    fn deref(&self) -> &Program {
+        &self.program
     }
 }

@@ -2,13 +2,18 @@
 
 mod chart;
 mod controller;
+mod forwarder;
 mod probe;
+mod program;
+mod service;
 mod simulator;
 
 use std::path::{Path, PathBuf};
 
-pub use chart::{Accounts, CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE};
+pub use chart::{Accounts, CONTROLLER_ACCOUNT, Chart, SYSTEM_NAMESPACE};
 pub use controller::{Controller, ControllerOptions};
+pub use program::Program;
+pub use service::{Component, Replica, Service, ServiceOptions};
 pub use simulator::Simulator;
 
 use crate::error::{Error, Result};

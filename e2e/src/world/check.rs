@@ -41,9 +41,9 @@ impl World {
     /// Checks every invariant over everything that was recorded so far.
     ///
     /// # Errors
-    /// [`Error::Invariants`] with every violation; [`Error::Exited`] if the simulator is gone.
+    /// [`Error::Invariants`] with every violation; [`Error::Exited`] if a program that it relies on is gone.
     pub async fn check(&self) -> Result<()> {
-        self.installation.simulator().check()?;
+        self.installation.check()?;
         self.recorder.catch_up().await?;
         let audit = self.audit()?;
         let mut found = {

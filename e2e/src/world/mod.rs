@@ -23,7 +23,9 @@ mod end;
 mod faults;
 mod others;
 mod pool;
+mod remove;
 mod report;
+mod users;
 mod wait;
 
 use std::sync::Arc;
@@ -39,6 +41,7 @@ use serde_json::{Value, json};
 pub use builder::{Policy, PoolBuilder};
 pub use faults::{Quota, Refusal};
 pub use pool::{Deletion, Pool};
+pub use remove::{Answer, Removal, SUBRESOURCES};
 
 use self::check::Audited;
 use crate::cluster::Cluster;
@@ -127,6 +130,11 @@ impl World {
     /// The installation that it lives on.
     pub fn installation(&self) -> &Installation {
         &self.installation
+    }
+
+    /// The same, for what outlives a borrow: the action of a trap, a task.
+    pub fn shared_installation(&self) -> Arc<Installation> {
+        self.installation.clone()
     }
 
     /// A client with every right.

@@ -34,6 +34,10 @@ impl<'w> Pool<'w> {
         Self { world, name: object.name().to_owned(), uid: object.uid().to_owned() }
     }
 
+    pub(super) fn world(&self) -> &'w World {
+        self.world
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name

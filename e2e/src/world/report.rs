@@ -102,8 +102,9 @@ impl World {
                 let _ = writeln!(text, "{} ended: {status}", controller.identity());
             }
         }
-        let _ = writeln!(text, "-- the end of the simulator's log --");
-        let _ = writeln!(text, "{}", self.installation.simulator().log_tail(LOG_LINES));
+        for (name, log) in self.installation.logs(LOG_LINES) {
+            let _ = writeln!(text, "-- the end of the log of {name} --\n{log}");
+        }
         let _ = writeln!(text, "-- more in {} --", self.cluster().directory().display());
         text
     }

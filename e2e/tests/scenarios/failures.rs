@@ -9,7 +9,7 @@ use vmpool_e2e::world::condition::{Condition, disks, members, ready_replicas};
 use vmpool_e2e::world::{SETTLE, World};
 
 /// Requests that a controller may have in flight when it dies.
-const IN_FLIGHT: usize = 32;
+const IN_FLIGHT: usize = 64;
 
 /// A controller with a short lease, so that its end is noticed soon.
 async fn short_lease(

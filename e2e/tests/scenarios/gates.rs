@@ -1,10 +1,11 @@
 //! The feature gate, and what the probes say.
 
 use serde_json::json;
-use vmpool_e2e::programs::ControllerOptions;
+use vmpool_e2e::installation::GuardOptions;
+use vmpool_e2e::programs::{Accounts, ControllerOptions};
 use vmpool_e2e::scenario::scenario;
-use vmpool_e2e::world::SETTLE;
 use vmpool_e2e::world::condition::{Condition, condition, has_machine, live_members, ready_replicas, status};
+use vmpool_e2e::world::{Policy, SETTLE, SUBRESOURCES};
 
 #[test]
 fn switching_the_gate_off_and_on_again_costs_no_machine() {
@@ -34,6 +35,46 @@ fn not_observed() -> Condition {
         view.pool().is_some_and(|pool| {
             pool.number("/status/observedGeneration") < pool.number("/metadata/generation")
         })
+    })
+}
+
+#[test]
+fn with_the_gate_off_nothing_guards_pools_and_nobody_is_removed_by_name() {
+    let guard = GuardOptions::default().value("featureGates.VirtualMachinePool=false");
+    scenario("with the gate off nothing guards pools").guarded_by(guard).controllers(0).run(async |world| {
+        // Pools can be stored and changed, since no webhook is asked that would not answer,
+        let pool = world.pool("web").policy(Policy::Explicit).replicas(3).create().await?;
+        pool.edit(&json!({ "spec": { "replicas": 1 } })).await?;
+        pool.scale_by_api(0).await?;
+        // the removal by name is not there, for nobody,
+        let listed = world.cluster().kubectl(&["api-resources", "--verbs=create", "-o", "name"]).await?;
+        anyhow::ensure!(!listed.contains("scaledownwith"), "{listed}");
+        for group in [SUBRESOURCES, "subresources.virtualization.deckhouse.io/v1alpha2"] {
+            let answer = pool.removal().named("nobody").through(group).send().await?;
+            anyhow::ensure!(answer.code == 404, "{group}: {answer}");
+        }
+        // and if the programs are up, they are alive, ready, and have nothing to say.
+        let off = world.add_controller_with({
+            let mut options = ControllerOptions::new(world.namespace(), "off");
+            options.extra.push("--feature-gates=VirtualMachinePool=false".to_owned());
+            options
+        });
+        let off = off.await?;
+        pool.scale_by_api(2).await?;
+        pool.holds(live_members(0).and(no_status()), SETTLE).await?;
+        off.stop().await?;
+        // With the gate on, a pool of that time is like any other.
+        Accounts::install(world.cluster()).await?.grant_in(world.cluster(), world.namespace()).await?;
+        let on = world.add_controller_with(ControllerOptions::new(world.namespace(), "on")).await?;
+        pool.until(ready_replicas(2)).await?;
+        drop(on);
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+fn no_status() -> Condition {
+    Condition::new("a pool without a status", |view| {
+        view.pool().is_some_and(|pool| pool.at("/status").is_null())
     })
 }
 

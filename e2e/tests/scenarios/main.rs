@@ -2,19 +2,27 @@
 //!
 //! They run in parallel threads, mostly waiting, so more threads than cores are welcome (`RUST_TEST_THREADS`).
 
+mod agreement;
+mod autoscaling;
+mod certificates;
 mod control_plane;
+mod crashes;
 mod deletion;
+mod explicit;
 mod failures;
 mod foreigners;
 mod gates;
 mod members;
 mod metrics;
 mod refusals;
+mod removal;
 mod requests;
+mod roles;
 mod scaling;
 mod schemas;
 mod smoke;
 mod usability;
+mod webhook;
 
 use vmpool_e2e::cluster::Cluster;
 use vmpool_e2e::error::chain;

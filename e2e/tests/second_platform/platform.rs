@@ -10,6 +10,7 @@ use vmpool_controller::platform::{Platform, controller_of, slim_metadata};
 use vmpool_engine::condition::{Condition, OWN};
 use vmpool_engine::model::{Activity, DiskDraft, Draft, Naming, ObjectId, Published, Removal, Uid};
 use vmpool_engine::numbers::Block;
+use vmpool_engine::removal::Record;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::status::Summary;
 use vmpool_engine::{Disk, Pool, Replica, Status};
@@ -17,6 +18,7 @@ use vmpool_engine::{Disk, Pool, Replica, Status};
 const API_VERSION: &str = "toy.vmpool.dev/v1";
 const POOL_UID: &str = "toy.vmpool.dev/pool-uid";
 const POOL: &str = "toy.vmpool.dev/pool";
+const TARGETS: &str = "toy.vmpool.dev/scale-in-targets";
 const REVISION: &str = "toy.vmpool.dev/pool-revision";
 
 /// The second platform.
@@ -136,6 +138,11 @@ impl Platform for Toy {
             }
         };
         let id = id(&pool.metadata);
+        let record = pool.annotations().get(TARGETS).map(String::as_str).unwrap_or_default();
+        let record = Record::parse(record).unwrap_or_else(|error| {
+            flaws.push(error.to_string());
+            Record::default()
+        });
         Pool {
             namespace: pool.namespace().unwrap_or_default().into(),
             generation: pool.metadata.generation.unwrap_or_default(),
@@ -147,6 +154,7 @@ impl Platform for Toy {
             revision: RevisionId::of(&pool.spec.template),
             disks: Vec::new(),
             block: None,
+            record,
             published: published(&pool.status, &id),
             flaws,
             id,
@@ -234,6 +242,11 @@ impl Platform for Toy {
     fn record(_: Block) -> Value {
         // Ordinals come from the names that exist.
         json!({})
+    }
+
+    fn removals(record: &Record) -> Value {
+        let text = (!record.is_empty()).then(|| record.to_string());
+        json!({ "metadata": { "annotations": { TARGETS: text } } })
     }
 
     fn status(pool: &ToyPool, status: &Status) -> Value {

@@ -38,18 +38,50 @@ pub(super) fn list<'a>(value: &'a Value, path: &str) -> &'a [Value] {
     at(value, path).as_sequence().map_or(&[], Vec::as_slice)
 }
 
-/// `Kind/name`, which is unique within the chart.
-pub(super) fn id(object: &Value) -> String {
-    format!("{}/{}", text(object, "kind"), text(object, "metadata.name"))
+/// The name of an object.
+pub(super) fn name(object: &Value) -> &str {
+    text(object, "metadata.name")
 }
 
-/// What the rules of a role allow: `group/resource` to verbs.
+/// `Kind/name`, which is unique within the chart but for roles in several namespaces.
+pub(super) fn id(object: &Value) -> String {
+    format!("{}/{}", text(object, "kind"), name(object))
+}
+
+/// The objects of a kind.
+pub(super) fn of_kind<'a>(objects: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
+    objects.iter().filter(move |object| text(object, "kind") == kind)
+}
+
+/// Whether a non-empty set of labels to match is part of those labels.
+pub(super) fn matches(wanted: &Value, labels: &Value) -> bool {
+    wanted.as_mapping().is_some_and(|wanted| {
+        !wanted.is_empty() && wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
+    })
+}
+
+/// The pod templates of those Deployments that a set of labels selects.
+pub(super) fn selected<'a>(objects: &'a [Value], wanted: &Value) -> Vec<&'a Value> {
+    of_kind(objects, "Deployment")
+        .map(|deployment| at(deployment, "spec.template"))
+        .filter(|pod| matches(wanted, at(pod, "metadata.labels")))
+        .collect()
+}
+
+/// The names of the ports of a pod template.
+pub(super) fn ports(pod: &Value) -> BTreeSet<&str> {
+    list(pod, "spec.containers.0.ports").iter().map(|port| text(port, "name")).collect()
+}
+
+/// What the rules of a role allow: `group/resource`, and the names behind it where only those are meant, to verbs.
 pub(super) fn grants(role: &Value) -> BTreeMap<String, BTreeSet<String>> {
     let mut grants: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for rule in list(role, "rules") {
+        let names = texts(rule, "resourceNames").join(",");
         for group in texts(rule, "apiGroups") {
             for resource in texts(rule, "resources") {
-                let verbs = grants.entry(format!("{group}/{resource}")).or_default();
+                let key = format!("{group}/{resource} {names}");
+                let verbs = grants.entry(key.trim_end().to_owned()).or_default();
                 verbs.extend(texts(rule, "verbs").into_iter().map(str::to_owned));
             }
         }

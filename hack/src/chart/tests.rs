@@ -1,15 +1,13 @@
 use rstest::rstest;
-use serde_yaml_ng::Value;
 
 use super::objects::parse;
-use super::rules::{undocumented, unknown_flags, violations};
-use super::variants::VARIANTS;
+use super::rules::{unknown_flags, violations};
+use super::schema;
+use super::variants::Variant;
 
-/// The smallest set of objects that breaks no rule while the gate is off.
+/// A chart with a webhook, in short: objects that break no rule but that others are missing.
 const SOUND: &str = r"
-{kind: ServiceAccount, metadata: {name: vmpool-controller, namespace: vmpool-system}}
----
-{kind: PodDisruptionBudget, metadata: {name: vmpool-controller, namespace: vmpool-system}}
+{kind: ServiceAccount, metadata: {name: vmpool-webhook, namespace: vmpool-system}}
 ---
 kind: CustomResourceDefinition
 metadata:
@@ -17,36 +15,83 @@ metadata:
   annotations: {helm.sh/resource-policy: keep}
 ---
 kind: Role
-metadata: {name: vmpool-controller-lease, namespace: vmpool-system}
-rules: [{apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}]
+metadata: {name: vmpool-webhook-tls, namespace: vmpool-system}
+rules:
+  - {apiGroups: [''], resources: [secrets], verbs: [create]}
+  - {apiGroups: [''], resources: [secrets], resourceNames: [vmpool-webhook-tls], verbs: [get, update]}
 ---
 kind: RoleBinding
-metadata: {name: vmpool-controller-lease, namespace: vmpool-system}
-roleRef: {kind: Role, name: vmpool-controller-lease}
-subjects: [{kind: ServiceAccount, name: vmpool-controller, namespace: vmpool-system}]
+metadata: {name: vmpool-webhook-tls, namespace: vmpool-system}
+roleRef: {kind: Role, name: vmpool-webhook-tls}
+subjects: [{kind: ServiceAccount, name: vmpool-webhook, namespace: vmpool-system}]
+---
+kind: Service
+metadata: {name: vmpool-webhook, namespace: vmpool-system}
+spec: {selector: {app: webhook}, ports: [{name: https, port: 443, targetPort: https}]}
+---
+kind: PodDisruptionBudget
+metadata: {name: vmpool-webhook, namespace: vmpool-system}
+spec: {selector: {matchLabels: {app: webhook}}}
+---
+kind: NetworkPolicy
+metadata: {name: vmpool-webhook, namespace: vmpool-system}
+spec: {podSelector: {matchLabels: {app: webhook}}, ingress: [{ports: [{port: https}]}, {ports: [{port: health}]}]}
+---
+kind: ValidatingWebhookConfiguration
+metadata: {name: vmpool-webhook}
+webhooks:
+  - name: pools
+    clientConfig:
+      service: {name: vmpool-webhook, namespace: vmpool-system, port: 443, path: /validate-virtualization-deckhouse-io-v1alpha2-virtualmachinepool}
+    rules: [{operations: [CREATE, UPDATE], resources: [virtualmachinepools], apiVersions: [v1alpha2], apiGroups: [virtualization.deckhouse.io], scope: Namespaced}]
+    matchConditions: [{name: any, expression: 'true'}]
+    failurePolicy: Fail
+    matchPolicy: Equivalent
+    sideEffects: None
+    admissionReviewVersions: [v1]
+    timeoutSeconds: 10
+  - name: scale
+    clientConfig:
+      service: {name: vmpool-webhook, namespace: vmpool-system, port: 443, path: /validate-virtualization-deckhouse-io-v1alpha2-virtualmachinepool-scale}
+    rules: [{operations: [UPDATE], resources: [virtualmachinepools/scale], apiVersions: [v1alpha2], apiGroups: [virtualization.deckhouse.io], scope: Namespaced}]
+    matchConditions: [{name: any, expression: 'true'}]
+    failurePolicy: Fail
+    matchPolicy: Equivalent
+    sideEffects: None
+    admissionReviewVersions: [v1]
+    timeoutSeconds: 10
 ---
 kind: Deployment
-metadata: {name: vmpool-controller, namespace: vmpool-system}
+metadata: {name: vmpool-webhook, namespace: vmpool-system}
 spec:
+  strategy: {rollingUpdate: {maxUnavailable: 0}}
+  selector: {matchLabels: {app: webhook}}
   template:
+    metadata: {labels: {app: webhook, part-of: vmpool}}
     spec:
-      serviceAccountName: vmpool-controller
+      serviceAccountName: vmpool-webhook
+      terminationGracePeriodSeconds: 30
       securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+      topologySpreadConstraints: [{labelSelector: {matchLabels: {app: webhook}}}]
       containers:
-        - image: vmpool/vmpool-controller:0.1.0
-          args: [--feature-gates=A=true, --workers=4]
+        - image: vmpool/vmpool-webhook:0.1.0
+          args: [--feature-gates=A=true, --ca-bundle-of=validatingwebhookconfigurations/vmpool-webhook]
+          ports: [{name: health}, {name: https}]
           livenessProbe: {httpGet: {path: /livez}}
           readinessProbe: {httpGet: {path: /readyz}}
-          resources: {requests: {cpu: 50m}}
+          lifecycle: {preStop: {sleep: {seconds: 5}}}
+          resources: {requests: {cpu: 50m}, limits: {memory: 64Mi}}
           securityContext:
             readOnlyRootFilesystem: true
             allowPrivilegeEscalation: false
             capabilities: {drop: [ALL]}
 ";
 
+/// What breaks a rule, apart from the objects that this small chart lacks.
 fn broken(text: &str) -> Vec<String> {
-    let variant = VARIANTS.iter().find(|variant| variant.name == "gate off").unwrap();
-    violations(variant, &parse(text).unwrap())
+    let mut found = violations(&Variant::defaults(), &parse(text).unwrap());
+    found.retain(|line| !line.ends_with(" is missing"));
+    found
 }
 
 #[test]
@@ -55,26 +100,41 @@ fn a_sound_chart_breaks_no_rule() {
 }
 
 #[rstest]
-#[case::a_wildcard_verb("[get, create, update]", "['*']", "has a wildcard")]
+#[case::a_wildcard_verb("verbs: [create]", "verbs: ['*']", "has a wildcard")]
 #[case::more_than_the_table_allows(
-    "[get, create, update]",
-    "[get, create, update, list]",
-    "grants list on coordination.k8s.io/leases, which is too much"
+    "verbs: [get, update]",
+    "verbs: [get, update, list]",
+    "grants list on /secrets vmpool-webhook-tls, which is too much"
 )]
 #[case::less_than_is_needed(
-    "[get, create, update]",
-    "[get, create]",
-    "does not grant update on coordination.k8s.io/leases"
+    "verbs: [get, update]",
+    "verbs: [get]",
+    "does not grant update on /secrets vmpool-webhook-tls"
 )]
-#[case::pool_rules_with_the_gate_off(
-    "resources: [leases]",
-    "resources: [leases, virtualmachinepools]",
-    "grants create, get, update on coordination.k8s.io/virtualmachinepools"
+#[case::all_secrets_of_the_namespace(
+    "resourceNames: [vmpool-webhook-tls], ",
+    "",
+    "grants get, update on /secrets, which is too much"
 )]
 #[case::a_group_as_subject(
-    "kind: ServiceAccount, name: vmpool-controller, namespace: vmpool-system}]",
+    "kind: ServiceAccount, name: vmpool-webhook, namespace: vmpool-system}]",
     "kind: Group, name: all}]",
-    "is not bound to the controller's ServiceAccount alone"
+    "is not bound to the ServiceAccount vmpool-webhook alone"
+)]
+#[case::the_account_of_another_program(
+    "kind: ServiceAccount, name: vmpool-webhook, namespace: vmpool-system}]",
+    "kind: ServiceAccount, name: vmpool-apiserver, namespace: vmpool-system}]",
+    "is not bound to the ServiceAccount vmpool-webhook alone"
+)]
+#[case::an_account_that_is_not_there(
+    "{kind: ServiceAccount, metadata: {name: vmpool-webhook,",
+    "{kind: ServiceAccount, metadata: {name: vmpool-controller,",
+    "runs under an account that does not exist"
+)]
+#[case::a_role_that_is_not_there(
+    "{kind: Role, name: vmpool-webhook-tls}",
+    "{kind: Role, name: cluster-admin}",
+    "is a binding of another role"
 )]
 #[case::a_definition_that_dies_with_the_release("helm.sh/resource-policy: keep", "a: b", "would be deleted")]
 #[case::root("runAsNonRoot: true", "runAsNonRoot: false", "may run as root")]
@@ -85,16 +145,58 @@ fn a_sound_chart_breaks_no_rule() {
 )]
 #[case::capabilities("{drop: [ALL]}", "{drop: []}", "keeps capabilities")]
 #[case::a_wrong_probe("/livez", "/healthz", "has no liveness probe")]
-#[case::another_name(
-    "name: vmpool-controller-lease, namespace: vmpool-system}\nrules",
-    "name: lease, namespace: vmpool-system}\nrules",
-    "Role/vmpool-controller-lease is missing"
+#[case::copies_on_one_node(
+    "topologySpreadConstraints: [{labelSelector: {matchLabels: {app: webhook}}}]",
+    "",
+    "does not spread its copies"
+)]
+#[case::a_gap_in_a_rollout(
+    "{maxUnavailable: 0}",
+    "{maxUnavailable: 1}",
+    "takes a copy away before the next one serves"
+)]
+#[case::no_pause_before_the_end("{seconds: 5}", "{seconds: 0}", "stops serving before everybody knows")]
+#[case::a_pause_beyond_the_end("{seconds: 5}", "{seconds: 30}", "is killed before it has stopped serving")]
+#[case::a_budget_for_nobody(
+    "spec: {selector: {matchLabels: {app: webhook}}}",
+    "spec: {selector: {matchLabels: {app: other}}}",
+    "does not select the pods of its program"
+)]
+#[case::a_policy_that_shuts_the_webhook("{ports: [{port: https}]}, ", "", "shuts https")]
+#[case::a_service_without_a_port("targetPort: https", "targetPort: web", "does not lead to its pods")]
+#[case::an_outage_that_lets_pass("failurePolicy: Fail", "failurePolicy: Ignore", "let everything pass")]
+#[case::an_outage_that_blocks_all(
+    "matchConditions: [{name: any, expression: 'true'}]",
+    "",
+    "would block finalizers"
+)]
+#[case::another_path("virtualmachinepool-scale}", "scale}", "scale: another path")]
+#[case::status_writes(
+    "resources: [virtualmachinepools]",
+    "resources: ['virtualmachinepools/*']",
+    "other resources"
+)]
+#[case::another_service(
+    "service: {name: vmpool-webhook",
+    "service: {name: webhook",
+    "leads to the service webhook, which does not exist"
+)]
+#[case::a_bundle_in_the_manifest(
+    "clientConfig:",
+    "clientConfig:\n      caBundle: Cg==",
+    "CA bundle of its own"
+)]
+#[case::a_bundle_that_nobody_keeps(
+    "--ca-bundle-of=validatingwebhookconfigurations/vmpool-webhook",
+    "--ca-bundle-of=validatingwebhookconfigurations/other",
+    "CA bundle that nobody keeps"
 )]
 #[case::another_namespace(
-    "{kind: ServiceAccount, metadata: {name: vmpool-controller, namespace: vmpool-system}}",
-    "{kind: ServiceAccount, metadata: {name: vmpool-controller, namespace: other}}",
+    "{kind: ServiceAccount, metadata: {name: vmpool-webhook, namespace: vmpool-system}}",
+    "{kind: ServiceAccount, metadata: {name: vmpool-webhook, namespace: other}}",
     "is in namespace \"other\""
 )]
+#[case::a_stranger("{kind: ServiceAccount, ", "{kind: Job, ", "Job/vmpool-webhook is not expected")]
 fn a_broken_chart_is_found(#[case] sound: &str, #[case] rotten: &str, #[case] message: &str) {
     assert!(SOUND.contains(sound), "{sound} is not there to be broken");
     let found = broken(&SOUND.replace(sound, rotten));
@@ -102,47 +204,100 @@ fn a_broken_chart_is_found(#[case] sound: &str, #[case] rotten: &str, #[case] me
 }
 
 #[test]
-fn a_gate_that_is_off_renders_no_rule_for_pools() {
-    let role = "\n---\nkind: ClusterRole\nmetadata: {name: vmpool-controller}\nrules: [{apiGroups: [virtualization.deckhouse.io], resources: [virtualmachinepools], verbs: [get]}]\n";
-    let found = broken(&format!("{SOUND}{role}"));
-    assert!(found.iter().any(|line| line.contains("although the gate is off")), "{found:?}");
-    assert!(found.iter().any(|line| line == "ClusterRole/vmpool-controller is not expected"), "{found:?}");
-}
-
-#[test]
-fn a_flag_that_the_program_lost_is_found() {
+fn what_is_missing_is_found() {
     let objects = parse(SOUND).unwrap();
-    assert_eq!(
-        unknown_flags(&objects, "      --feature-gates <A=B>\n      --workers <N>  [env: X=]"),
-        Vec::<String>::new()
-    );
-    let found = unknown_flags(&objects, "--feature-gates <A=B>, --workers-max <N>");
-    assert_eq!(found, ["passes --workers, which the controller does not know"]);
+    let found = violations(&Variant::defaults(), &objects);
+    for missing in ["Deployment/vmpool-apiserver", "APIService/v1alpha1.subresources.vmpool.dev"] {
+        assert!(found.contains(&format!("{missing} is missing")), "{found:?}");
+    }
+    assert!(!found.contains(&"Deployment/vmpool-webhook is missing".to_owned()), "{found:?}");
 }
 
 #[test]
-fn a_value_that_the_readme_does_not_list_is_found() {
-    let values: Value = serde_yaml_ng::from_str("{a: {b: 1, c: {}}, d: {e: 2}}").unwrap();
-    assert_eq!(undocumented(&values, "| `a.b` |\n| `d` |"), ["the README does not list a.c"]);
+fn a_gate_that_is_off_renders_neither_webhook_nor_group_nor_rule_for_pools() {
+    let role = "\n---\nkind: ClusterRole\nmetadata: {name: vmpool-controller}\nrules: [{apiGroups: [virtualization.deckhouse.io], resources: [virtualmachinepools], verbs: [get]}]\n";
+    let group = "\n---\nkind: APIService\nmetadata: {name: v1alpha1.subresources.vmpool.dev}\n";
+    let objects = parse(&format!("{SOUND}{role}{group}")).unwrap();
+    let found = violations(&Variant::defaults().gate_off(), &objects);
+    assert!(found.iter().any(|line| line.contains("although the gate is off")), "{found:?}");
+    for surplus in [
+        "ClusterRole/vmpool-controller",
+        "ValidatingWebhookConfiguration/vmpool-webhook",
+        "APIService/v1alpha1.subresources.vmpool.dev",
+    ] {
+        assert!(found.contains(&format!("{surplus} is not expected")), "{found:?}");
+    }
+}
+
+#[rstest]
+#[case::as_it_should_be("", "", None)]
+#[case::a_name_of_another_group("group: subresources.vmpool.dev", "group: vmpool.dev", Some("another group"))]
+#[case::before_the_definition(
+    "groupPriorityMinimum: 998",
+    "groupPriorityMinimum: 1000",
+    Some("would answer")
+)]
+#[case::no_service("name: vmpool-webhook", "name: nobody", Some("which does not exist"))]
+#[case::blind(
+    "version: v1alpha1,",
+    "version: v1alpha1, insecureSkipTLSVerify: true,",
+    Some("does not verify")
+)]
+fn a_group_is_registered_in_order(#[case] sound: &str, #[case] rotten: &str, #[case] message: Option<&str>) {
+    const GROUP: &str = "
+kind: APIService
+metadata: {name: v1alpha1.subresources.vmpool.dev}
+spec: {group: subresources.vmpool.dev, version: v1alpha1, groupPriorityMinimum: 998, service: {name: vmpool-webhook, namespace: vmpool-system, port: 443}}
+";
+    let chart = SOUND.replace(
+        "--feature-gates=A=true",
+        "--feature-gates=A=true, --ca-bundle-of=apiservices/v1alpha1.subresources.vmpool.dev",
+    );
+    assert!(GROUP.contains(sound), "{sound} is not there to be broken");
+    let found = broken(&format!("{chart}\n---\n{}", GROUP.replace(sound, rotten)));
+    match message {
+        Some(message) => assert!(found.iter().any(|line| line.contains(message)), "{found:?}"),
+        None => assert_eq!(found, Vec::<String>::new()),
+    }
 }
 
 #[rstest]
 #[case::as_it_should_be("", "", true)]
 #[case::another_port("port: health", "port: metrics", false)]
 #[case::another_path("path: /metrics", "path: /", false)]
-#[case::other_pods("app: vmpool", "app: other", false)]
-#[case::all_pods("{app: vmpool}", "{}", false)]
+#[case::other_pods("part-of: vmpool", "part-of: other", false)]
+#[case::all_pods("{part-of: vmpool}", "{}", false)]
 fn a_monitor_must_find_the_pods(#[case] sound: &str, #[case] rotten: &str, #[case] finds: bool) {
     const MONITOR: &str = r"
 kind: PodMonitor
-metadata: {name: vmpool-controller, namespace: vmpool-system}
-spec: {selector: {matchLabels: {app: vmpool}}, podMetricsEndpoints: [{port: health, path: /metrics}]}
+metadata: {name: vmpool, namespace: vmpool-system}
+spec: {selector: {matchLabels: {part-of: vmpool}}, podMetricsEndpoints: [{port: health, path: /metrics}]}
 ";
-    const DEPLOYMENT: &str = r"
-kind: Deployment
-metadata: {name: vmpool-controller}
-spec: {template: {metadata: {labels: {app: vmpool}}, spec: {containers: [{ports: [{name: health}]}]}}}
-";
-    let found = broken(&format!("{}\n---\n{DEPLOYMENT}", MONITOR.replace(sound, rotten)));
+    let found = broken(&format!("{SOUND}\n---\n{}", MONITOR.replace(sound, rotten)));
     assert_eq!(!found.iter().any(|line| line.contains("does not find the metrics")), finds, "{found:?}");
+}
+
+#[test]
+fn a_flag_that_the_program_lost_is_found() {
+    let objects = parse(SOUND).unwrap();
+    let help = "      --feature-gates <A=B>\n      --ca-bundle-of <R/N>  [env: X=]";
+    assert_eq!(unknown_flags("vmpool-webhook", &objects, help), Vec::<String>::new());
+    let found = unknown_flags("vmpool-webhook", &objects, "--feature-gates <A=B>, --ca-bundle-of-all");
+    assert_eq!(found, ["passes --ca-bundle-of, which vmpool-webhook does not know"]);
+}
+
+#[test]
+fn every_combination_of_the_main_values_is_rendered() {
+    let names: Vec<String> = Variant::all().into_iter().map(|variant| variant.name).collect();
+    assert!(names.contains(&"gate off, cert-manager, one namespace, PodMonitor".to_owned()), "{names:?}");
+    assert!(names.len() >= 22, "{names:?}");
+    assert!(Variant::defaults().objects().contains("APIService/v1alpha1.subresources.vmpool.dev"));
+}
+
+#[test]
+fn a_schema_that_lets_unknown_fields_pass_is_found() {
+    let found = schema::violations(
+        r#"{"properties": {"a": {"type": "object", "additionalProperties": false}, "b": {"type": "object"}}}"#,
+    );
+    assert_eq!(found.unwrap(), [r#"values.schema.json lets unknown fields pass at "/properties/b""#]);
 }

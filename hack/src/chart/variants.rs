@@ -3,53 +3,46 @@
 use std::collections::BTreeSet;
 
 /// One way to install the chart.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a value of the chart, and they combine freely")]
 pub(super) struct Variant {
     /// What to call it in messages.
-    pub(super) name: &'static str,
+    pub(super) name: String,
     /// Values, as `--set` takes them.
-    pub(super) values: &'static [&'static str],
-    /// The gate VirtualMachinePool.
-    pub(super) gate: Gate,
-    /// Whose definition of the pool there is.
-    definition: Definition,
-    /// Where pools are looked after.
-    pub(super) scope: Scope,
-    /// How many controllers there are.
-    copies: Copies,
-    /// Whether Prometheus is told of them.
-    monitor: Monitor,
+    pub(super) values: Vec<String>,
+    /// The gate VirtualMachinePool is on.
+    pub(super) gate: bool,
+    /// cert-manager makes the certificates, and not the programs.
+    pub(super) cert_manager: bool,
+    /// The one namespace whose pools are looked after.
+    pub(super) namespace: Option<&'static str>,
+    /// The platform's group is served, too.
+    pub(super) platform_group: bool,
+    /// The chart brings the definition of the pool.
+    definition: bool,
+    /// There are several copies of every program.
+    several: bool,
+    /// What Prometheus is told of the pods.
+    monitor: Option<&'static str>,
+    /// Prometheus is told what is worth an alert.
+    alerts: bool,
+    /// The chart brings roles for people.
+    people: bool,
+    /// The chart brings network policies.
+    policies: bool,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Gate {
-    On,
-    Off,
-}
+/// The programs.
+pub(super) const PROGRAMS: [&str; 3] = ["vmpool-controller", "vmpool-webhook", "vmpool-apiserver"];
 
-#[derive(Debug, PartialEq, Eq)]
-enum Definition {
-    Ours,
-    Theirs,
-}
+/// Those of them that serve, and have a certificate.
+pub(super) const SERVERS: [&str; 2] = ["vmpool-webhook", "vmpool-apiserver"];
 
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Scope {
-    Cluster,
-    Namespace(&'static str),
-}
+/// The APIService of our own group.
+pub(super) const OWN_GROUP: &str = "v1alpha1.subresources.vmpool.dev";
 
-#[derive(Debug, PartialEq, Eq)]
-enum Copies {
-    One,
-    Several,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Monitor {
-    Untold,
-    Told,
-}
+/// The APIService of the platform's group.
+pub(super) const PLATFORM_GROUP: &str = "v1alpha2.subresources.virtualization.deckhouse.io";
 
 impl Variant {
     /// The release's name.
@@ -57,88 +50,164 @@ impl Variant {
     /// The release's namespace.
     pub(super) const NAMESPACE: &'static str = "vmpool-system";
 
-    const DEFAULT: Self = Self {
-        name: "defaults",
-        values: &[],
-        gate: Gate::On,
-        definition: Definition::Ours,
-        scope: Scope::Cluster,
-        copies: Copies::Several,
-        monitor: Monitor::Untold,
-    };
+    pub(super) fn defaults() -> Self {
+        Self {
+            name: "defaults".to_owned(),
+            values: Vec::new(),
+            gate: true,
+            cert_manager: false,
+            namespace: None,
+            platform_group: false,
+            definition: true,
+            several: true,
+            monitor: None,
+            alerts: false,
+            people: true,
+            policies: true,
+        }
+    }
+
+    fn named(mut self, name: &str) -> Self {
+        if self.values.is_empty() {
+            name.clone_into(&mut self.name);
+        } else {
+            self.name = format!("{}, {name}", self.name);
+        }
+        self
+    }
+
+    fn set(mut self, values: &[&str]) -> Self {
+        self.values.extend(values.iter().map(|value| (*value).to_owned()));
+        self
+    }
+
+    pub(super) fn gate_off(self) -> Self {
+        Self { gate: false, ..self.named("gate off").set(&["featureGates.VirtualMachinePool=false"]) }
+    }
+
+    fn with_cert_manager(self) -> Self {
+        Self { cert_manager: true, ..self.named("cert-manager").set(&["certificates.mode=CertManager"]) }
+    }
+
+    fn in_one_namespace(self) -> Self {
+        Self { namespace: Some("machines"), ..self.named("one namespace").set(&["watchNamespace=machines"]) }
+    }
+
+    fn watched_by(self, monitor: &'static str) -> Self {
+        let values = [&format!("metrics.monitor={monitor}"), "metrics.prometheusRule.enabled=true"];
+        Self { monitor: Some(monitor), alerts: true, ..self.named(monitor).set(&values) }
+    }
+
+    /// Every combination of the values that decide what is rendered, and then the others one by one.
+    pub(super) fn all() -> Vec<Self> {
+        let double = |variants: Vec<Self>, change: fn(Self) -> Self| -> Vec<Self> {
+            variants.into_iter().flat_map(|variant| [variant.clone(), change(variant)]).collect()
+        };
+        let mut all = vec![Self::defaults()];
+        all = double(all, Self::gate_off);
+        all = double(all, Self::with_cert_manager);
+        all = double(all, Self::in_one_namespace);
+        all = double(all, |variant| variant.watched_by("PodMonitor"));
+        let others = [
+            Self::defaults().watched_by("ServiceMonitor"),
+            Self {
+                definition: false,
+                ..Self::defaults().named("no definition").set(&["crds.install=false"])
+            },
+            Self { people: false, ..Self::defaults().named("no roles").set(&["userRoles.create=false"]) },
+            Self {
+                policies: false,
+                ..Self::defaults().named("no policies").set(&["networkPolicy.enabled=false"])
+            },
+            Self {
+                platform_group: true,
+                ..Self::defaults().named("platform's group").set(&["apiserver.platformGroup=true"])
+            },
+            Self { several: false, ..Self::defaults().watched_by("PodMonitor") }
+                .named("everything set")
+                .set(EVERYTHING),
+        ];
+        all.extend(others);
+        all
+    }
 
     /// The objects that this variant consists of, as `Kind/name`.
-    pub(super) fn objects(&self) -> BTreeSet<&'static str> {
-        let mut ids = BTreeSet::from([
-            "ServiceAccount/vmpool-controller",
-            "Deployment/vmpool-controller",
-            "Role/vmpool-controller-lease",
-            "RoleBinding/vmpool-controller-lease",
-        ]);
-        if self.gate == Gate::On {
-            ids.extend(match self.scope {
-                Scope::Cluster => ["ClusterRole/vmpool-controller", "ClusterRoleBinding/vmpool-controller"],
-                Scope::Namespace(_) => ["Role/vmpool-controller", "RoleBinding/vmpool-controller"],
-            });
-            ids.extend(["ClusterRole/vmpool-viewer", "ClusterRole/vmpool-editor"]);
+    pub(super) fn objects(&self) -> BTreeSet<String> {
+        const CLUSTER: &[&str] = &["ClusterRole", "ClusterRoleBinding"];
+        const NAMESPACED: &[&str] = &["Role", "RoleBinding"];
+        let mut ids = BTreeSet::new();
+        let mut add = |present: bool, kinds: &[&str], name: &str| {
+            ids.extend(kinds.iter().filter(|_| present).map(|kind| format!("{kind}/{name}")));
+        };
+        for program in PROGRAMS {
+            add(true, &["ServiceAccount", "Deployment"], program);
+            add(self.several, &["PodDisruptionBudget"], program);
+            add(self.policies, &["NetworkPolicy"], program);
+            add(self.gate && (self.namespace.is_none() || SERVERS.contains(&program)), CLUSTER, program);
+            add(self.gate && self.namespace.is_some(), NAMESPACED, program);
         }
-        if self.definition == Definition::Ours {
-            ids.insert("CustomResourceDefinition/virtualmachinepools.virtualization.deckhouse.io");
+        for server in SERVERS {
+            add(true, &["Service"], server);
+            add(!self.cert_manager, NAMESPACED, &format!("{server}-tls"));
+            add(self.cert_manager, &["Certificate"], server);
         }
-        if self.copies == Copies::Several {
-            ids.insert("PodDisruptionBudget/vmpool-controller");
+        add(true, NAMESPACED, "vmpool-controller-lease");
+        add(true, &["RoleBinding"], "vmpool-apiserver-authentication-reader");
+        add(self.gate, &["ValidatingWebhookConfiguration"], "vmpool-webhook");
+        add(self.gate, &["APIService"], OWN_GROUP);
+        add(self.gate && self.platform_group, &["APIService"], PLATFORM_GROUP);
+        for role in ["vmpool-viewer", "vmpool-editor", "vmpool-admin"] {
+            add(self.gate && self.people, &["ClusterRole"], role);
         }
-        if self.monitor == Monitor::Told {
-            ids.insert("PodMonitor/vmpool-controller");
+        add(self.cert_manager, &["Issuer", "Certificate"], "vmpool-ca");
+        add(self.cert_manager, &["Issuer"], "vmpool-self-signed");
+        add(
+            self.definition,
+            &["CustomResourceDefinition"],
+            "virtualmachinepools.virtualization.deckhouse.io",
+        );
+        add(self.monitor == Some("ServiceMonitor"), &["Service"], "vmpool-metrics");
+        if let Some(monitor) = self.monitor {
+            add(true, &[monitor], "vmpool");
         }
+        add(self.alerts && self.gate, &["PrometheusRule"], "vmpool");
         ids
     }
 }
 
-/// The variants that are rendered.
-pub(super) const VARIANTS: &[Variant] = &[
-    Variant::DEFAULT,
-    Variant {
-        name: "gate off",
-        values: &["featureGates.VirtualMachinePool=false"],
-        gate: Gate::Off,
-        ..Variant::DEFAULT
-    },
-    Variant {
-        name: "no definition",
-        values: &["crds.install=false"],
-        definition: Definition::Theirs,
-        ..Variant::DEFAULT
-    },
-    Variant {
-        name: "one namespace",
-        values: &["watchNamespace=machines"],
-        scope: Scope::Namespace("machines"),
-        ..Variant::DEFAULT
-    },
-    Variant {
-        name: "everything set",
-        values: &[
-            "controller.replicas=1",
-            "image.digest=sha256:0000000000000000000000000000000000000000000000000000000000000000",
-            "imagePullSecrets[0].name=pull",
-            "serviceAccount.annotations.team=vm",
-            "controller.extraArgs[0]=--debounce=200ms",
-            "controller.extraEnv[0].name=TZ",
-            "controller.extraEnv[0].value=UTC",
-            "controller.podLabels.team=vm",
-            "controller.podAnnotations.team=vm",
-            "controller.nodeSelector.disk=ssd",
-            "controller.tolerations[0].operator=Exists",
-            "controller.priorityClassName=system-cluster-critical",
-            "controller.log.level=info\\,vmpool_controller=debug",
-            "featureGates.AllAlpha=true",
-            "controller.metrics.podMonitor.enabled=true",
-            "controller.metrics.podMonitor.labels.release=prometheus",
-            "controller.metrics.podMonitor.interval=30s",
-        ],
-        copies: Copies::One,
-        monitor: Monitor::Told,
-        ..Variant::DEFAULT
-    },
+/// Values that the other variants leave alone.
+const EVERYTHING: &[&str] = &[
+    "controller.replicas=1",
+    "webhook.replicas=1",
+    "apiserver.replicas=1",
+    "image.registry=registry.example/team/",
+    "image.tag=v9",
+    "imagePullSecrets[0].name=pull",
+    "controller.image.digest=sha256:0000000000000000000000000000000000000000000000000000000000000000",
+    "webhook.image.repository=registry.example/other/webhook",
+    "serviceAccount.annotations.team=vm",
+    "clusterFacts.sdn=true",
+    "clusterFacts.machineCidrs=false",
+    "certificates.validity=24h",
+    "controller.extraArgs[0]=--debounce=200ms",
+    "controller.extraEnv[0].name=TZ",
+    "controller.extraEnv[0].value=UTC",
+    "webhook.podLabels.team=vm",
+    "apiserver.podAnnotations.team=vm",
+    "controller.nodeSelector.disk=ssd",
+    "webhook.tolerations[0].operator=Exists",
+    "apiserver.priorityClassName=system-cluster-critical",
+    "controller.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].key=metadata.name",
+    "controller.log.level=info\\,vmpool_controller=debug",
+    "webhook.log.format=text",
+    "webhook.port=9443",
+    "apiserver.drainSeconds=1",
+    "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.team=monitoring",
+    "networkPolicy.egress[0].ports[0].port=6443",
+    "featureGates.AllAlpha=true",
+    "metrics.labels.release=prometheus",
+    "metrics.interval=30s",
+    "metrics.prometheusRule.labels.release=prometheus",
+    "metrics.prometheusRule.runbookUrl=https://runbooks.example/vmpool",
+    "podDisruptionBudget.maxUnavailable=50%",
 ];

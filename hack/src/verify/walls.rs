@@ -56,6 +56,11 @@ const WALLS: &[Wall] = &[
         ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-runtime"],
         barred: &[],
     },
+    Wall {
+        package: "vmpool-apiserver",
+        ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-runtime"],
+        barred: &[],
+    },
 ];
 
 /// # Errors

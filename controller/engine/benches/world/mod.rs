@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use vmpool_engine::model::{Activity, DiskRef, DiskTemplate, Lifetime, Naming, Published, Removal};
 use vmpool_engine::numbers::{Block, MIN_BLOCK, Namer};
 use vmpool_engine::plan::Taken;
+use vmpool_engine::removal::Record;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Disk, Memory, ObjectId, Observed, Plan, Pool, Replica, Status, Uid, plan, status};
 
@@ -93,7 +94,7 @@ impl World {
         let pool = pool(desired, Block { first: 0, end: numbers + MIN_BLOCK });
         let mut memory = Memory::default();
         memory.next_number = numbers;
-        memory.meet(&pool);
+        memory.meet(&pool, Duration::from_secs(1000));
         let mut world = Self { pool, machines, disks, memory, names };
         // A pool that lives has a status; comparing with it is part of the cost.
         let published = status(&world.observed(), None);
@@ -145,6 +146,7 @@ fn pool(desired: usize, block: Block) -> Pool {
         revision: RevisionId::from("5d8c4f7e9a"),
         disks: vec![DiskTemplate { name: "root".into(), lifetime: Lifetime::Machine }],
         block: Some(block),
+        record: Record::default(),
         published: Published::default(),
         flaws: Vec::new(),
     }

@@ -265,3 +265,15 @@ fn tells_when_its_first_entry_is_due() {
     assert_eq!(ledger.due_in(Duration::from_secs(40)), Some(Duration::ZERO));
     assert_eq!(ledger.overdue(Duration::from_secs(40)), [Arc::from("web-a")]);
 }
+
+#[test]
+fn only_what_the_server_answered_with_has_a_version() {
+    let mut ledger = Ledger::default();
+    assert!(ledger.written_as("web-a").is_none());
+    ledger.unanswered(&"web-a".into(), 0, AT);
+    assert!(ledger.written_as("web-a").is_none());
+    ledger.written(seen("a", VERSION), AT);
+    assert_eq!(ledger.written_as("web-a").map(|seen| seen.version), Some(VERSION));
+    ledger.deleted(&replica("a", false), AT);
+    assert!(ledger.written_as("web-a").is_none(), "what is on its way out is nobody's to delete");
+}

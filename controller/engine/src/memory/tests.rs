@@ -19,19 +19,22 @@ fn failing() -> Memory {
     memory.creating.failed(failure(FailureReason::FailedCreate), NOW, None, 0.0);
     memory.removing.failed(failure(FailureReason::FailedDelete), NOW, None, 0.0);
     memory.repairing.failed(failure(FailureReason::DiskFailure), NOW, None, 0.0);
+    memory.recording.failed(failure(FailureReason::FailedRepair), NOW, None, 0.0);
     memory
 }
 
-fn causes(memory: &Memory) -> [bool; 3] {
-    [&memory.creating, &memory.removing, &memory.repairing].map(|pacing| pacing.cause().is_some())
+fn causes(memory: &Memory) -> [bool; 4] {
+    [&memory.creating, &memory.removing, &memory.repairing, &memory.recording]
+        .map(|pacing| pacing.cause().is_some())
 }
 
 #[rstest]
-#[case::nothing(Wants::default(), [false, false, false])]
-#[case::creation(Wants { create: true, ..Wants::default() }, [true, false, false])]
-#[case::removal(Wants { remove: true, ..Wants::default() }, [false, true, false])]
-#[case::repair(Wants { repair: true, ..Wants::default() }, [false, false, true])]
-fn failures_of_what_is_not_wanted_are_forgotten(#[case] wants: Wants, #[case] kept: [bool; 3]) {
+#[case::nothing(Wants::default(), [false, false, false, false])]
+#[case::creation(Wants { create: true, ..Wants::default() }, [true, false, false, false])]
+#[case::removal(Wants { remove: true, ..Wants::default() }, [false, true, false, false])]
+#[case::repair(Wants { repair: true, ..Wants::default() }, [false, false, true, false])]
+#[case::the_record(Wants { record: true, ..Wants::default() }, [false, false, false, true])]
+fn failures_of_what_is_not_wanted_are_forgotten(#[case] wants: Wants, #[case] kept: [bool; 4]) {
     let mut memory = failing();
     memory.keep_wanted(wants);
     assert_eq!(causes(&memory), kept);
@@ -50,8 +53,8 @@ fn the_width_that_grows_after_a_failure_is_not_forgotten_with_it() {
 #[case::the_same_generation_is_not(1, true)]
 fn a_new_generation_starts_afresh(#[case] generation: i64, #[case] pauses: bool) {
     let mut memory = failing();
-    memory.meet(&World::desiring(1).pool(|pool| pool.generation = generation).pool);
-    assert_eq!(causes(&memory), [pauses; 3]);
+    memory.meet(&World::desiring(1).pool(|pool| pool.generation = generation).pool, NOW);
+    assert_eq!(causes(&memory), [pauses; 4]);
     assert_eq!(memory.creating.width(NOW).is_err(), pauses);
 }
 
@@ -63,7 +66,7 @@ fn a_new_generation_starts_afresh(#[case] generation: i64, #[case] pauses: bool)
 fn the_next_number(#[case] next: u64, #[case] block: Option<(u64, u64)>, #[case] expected: u64) {
     let mut memory = Memory { next_number: next, ..Memory::default() };
     let block = block.map(|(first, end)| Block { first, end });
-    memory.meet(&World::desiring(1).pool(|pool| pool.block = block).pool);
+    memory.meet(&World::desiring(1).pool(|pool| pool.block = block).pool, NOW);
     assert_eq!(memory.next_number, expected);
 }
 
@@ -76,8 +79,32 @@ fn the_gravest_failure_shows() {
         match failure.reason {
             FailureReason::FailedCreate => memory.creating.reset(),
             FailureReason::FailedDelete => memory.removing.reset(),
-            _ => memory.repairing.reset(),
+            FailureReason::DiskFailure => memory.repairing.reset(),
+            FailureReason::FailedRepair => memory.recording.reset(),
         }
     }
-    assert_eq!(shown, [FailureReason::FailedCreate, FailureReason::DiskFailure, FailureReason::FailedDelete]);
+    assert_eq!(
+        shown,
+        [
+            FailureReason::FailedCreate,
+            FailureReason::DiskFailure,
+            FailureReason::FailedDelete,
+            FailureReason::FailedRepair
+        ]
+    );
+}
+
+#[test]
+fn a_reservation_is_as_old_as_it_is_known_and_forgotten_when_it_leaves() {
+    let world = World::desiring(1).reserved("r", &["a"]);
+    let mut memory = Memory::default();
+    memory.meet(&world.pool, NOW);
+    let later = NOW + Duration::from_secs(7);
+    memory.meet(&world.pool, later);
+    assert_eq!(memory.reservation_age("r", later), Duration::from_secs(7));
+    assert_eq!(memory.reservation_age("another", later), Duration::ZERO);
+
+    memory.meet(&World::desiring(1).pool, later);
+    memory.meet(&world.pool, later);
+    assert_eq!(memory.reservation_age("r", later), Duration::ZERO, "it came back as a new one");
 }

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::disks::disk_name;
-use super::{Action, Observed, Plan, Repairs, Stage, Wait, blocker};
+use super::{Action, Observed, Plan, Repairs, Stage, Wait, blocker, record};
 use crate::ledger::{REQUEST_TIMEOUT, Unanswered};
 use crate::model::{DiskDraft, Draft, Lifetime, Naming};
 use crate::numbers::{Block, MIN_BLOCK, Namer};
 use crate::pacing::FULL_WIDTH;
 
 pub(super) fn plan(observed: &Observed<'_>, disks: Repairs, plan: &mut Plan) {
-    let members = observed.members().count();
+    // A machine that somebody is about to remove by name is not replaced, although it is gone already.
+    let held = record::hold_vanished(observed, plan);
+    let members = observed.members().count() + held;
     let (repeat, unwanted) = split_lost_answers(observed, members);
     for lost in unwanted {
         plan.waits.push(Wait::LostAnswer { name: lost.name.clone() });

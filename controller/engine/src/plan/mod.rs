@@ -1,11 +1,13 @@
 //! From one observation to what should be written now.
 //!
 //! The planners run in this order, and so do their actions: membership (markers that got lost), disks (what members
-//! lack), removal (who is too many), creation (who is missing).
+//! lack), removal (who was named, and who is too many), creation (who is missing), and the record of named machines.
 
+mod action;
 mod create;
 mod disks;
 mod membership;
+mod record;
 mod remove;
 
 #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
@@ -18,9 +20,10 @@ use jiff::Timestamp;
 
 use crate::ledger::Unanswered;
 use crate::memory::Memory;
-use crate::model::{Disk, DiskDraft, Draft, Lifetime, ObjectId, Pool, Replica};
-use crate::numbers::Block;
+use crate::model::{Disk, Lifetime, ObjectId, Pool, Replica};
 use crate::pacing::{Failure, FailureReason};
+
+pub use action::{Action, DeleteReason, Stage};
 
 /// Which names are in use in the pool's namespace, by anybody.
 pub trait Taken {
@@ -58,114 +61,6 @@ impl Observed<'_> {
     }
 }
 
-/// One write, with every choice already made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Write the managed labels back to a member.
-    Relabel {
-        /// The member.
-        member: ObjectId,
-    },
-    /// Take our markers off a machine that is not a member any more.
-    Release {
-        /// The machine.
-        machine: ObjectId,
-    },
-    /// Create a disk that a member refers to and that does not exist.
-    CreateDisk {
-        /// The member, which will own it.
-        member: ObjectId,
-        /// The disk.
-        disk: DiskDraft,
-    },
-    /// Make a member refer to a disk of another name, because a foreign disk has the wanted one.
-    Repoint {
-        /// The member.
-        member: ObjectId,
-        /// Position in its list of devices.
-        position: usize,
-        /// The name that it refers to now.
-        from: Arc<str>,
-        /// The disk that it shall refer to; the next pass creates it.
-        to: DiskDraft,
-    },
-    /// Delete a member.
-    Delete {
-        /// The member.
-        member: ObjectId,
-        /// Why it leaves.
-        reason: DeleteReason,
-    },
-    /// Record a block of machine numbers on the pool before any of them is used.
-    OpenBlock {
-        /// The block.
-        block: Block,
-    },
-    /// Create a machine and its own disks.
-    Create {
-        /// What to create.
-        draft: Draft,
-    },
-}
-
-/// Why a member leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DeleteReason {
-    /// There are more members than desired.
-    Surplus,
-}
-
-/// The steps of a pass that must not overtake each other; actions of one stage may run side by side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Stage {
-    /// Markers and disks of members.
-    Repair,
-    /// Deletions.
-    Remove,
-    /// The block of numbers.
-    OpenBlock,
-    /// New machines.
-    Create,
-}
-
-impl Action {
-    /// The stage that it belongs to.
-    pub fn stage(&self) -> Stage {
-        match self {
-            Self::Relabel { .. } | Self::Release { .. } | Self::CreateDisk { .. } | Self::Repoint { .. } => {
-                Stage::Repair
-            }
-            Self::Delete { .. } => Stage::Remove,
-            Self::OpenBlock { .. } => Stage::OpenBlock,
-            Self::Create { .. } => Stage::Create,
-        }
-    }
-
-    /// Name of the object that it writes.
-    pub fn object(&self) -> &Arc<str> {
-        static POOL: std::sync::LazyLock<Arc<str>> = std::sync::LazyLock::new(|| Arc::from(""));
-        match self {
-            Self::Relabel { member } | Self::Repoint { member, .. } | Self::Delete { member, .. } => {
-                &member.name
-            }
-            Self::Release { machine } => &machine.name,
-            Self::CreateDisk { disk, .. } => &disk.name,
-            Self::Create { draft } => &draft.name,
-            Self::OpenBlock { .. } => &POOL,
-        }
-    }
-
-    /// What it means when it fails.
-    pub fn failure_reason(&self) -> FailureReason {
-        match self {
-            Self::Relabel { .. } | Self::Release { .. } => FailureReason::FailedRepair,
-            Self::CreateDisk { .. } | Self::Repoint { .. } => FailureReason::DiskFailure,
-            Self::Delete { .. } => FailureReason::FailedDelete,
-            Self::OpenBlock { .. } | Self::Create { .. } => FailureReason::FailedCreate,
-        }
-    }
-}
-
 /// What a step that was postponed waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wait {
@@ -185,6 +80,11 @@ pub enum Wait {
     },
     /// The owner to change the pool.
     Owner(String),
+    /// A request that has reserved a machine to go on, or to be dropped.
+    Reservation {
+        /// The machine.
+        machine: Arc<str>,
+    },
     /// A create without an answer, wanted no longer, to become impossible.
     LostAnswer {
         /// The machine that may still appear.
@@ -200,6 +100,12 @@ impl fmt::Display for Wait {
                 write!(f, "disk {disk} of an earlier machine must be gone before {member} gets its own")
             }
             Self::Owner(what) => f.write_str(what),
+            Self::Reservation { machine } => {
+                write!(
+                    f,
+                    "somebody is about to remove {machine} by name: nobody is created or removed in its place"
+                )
+            }
             Self::LostAnswer { name } => write!(f, "the create of {name} got no answer and may still happen"),
         }
     }
@@ -207,6 +113,7 @@ impl fmt::Display for Wait {
 
 /// Which kinds of writes the plan would like to do, postponed ones included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent wishes: any of them may come with any other")]
 pub struct Wants {
     /// Members are missing.
     pub create: bool,
@@ -214,6 +121,8 @@ pub struct Wants {
     pub remove: bool,
     /// Something about a member is to be repaired.
     pub repair: bool,
+    /// Entries of the record are settled.
+    pub record: bool,
 }
 
 /// What to write now, when to look again, and what was postponed.
@@ -246,8 +155,15 @@ impl Plan {
     /// Whether the pool must be read live, and planned for again, before anything is written: the snapshot of the
     /// machines may be newer than the cached pool.
     pub fn rests_on_the_count(&self) -> bool {
-        self.actions.iter().any(|action| {
-            matches!(action, Action::Create { .. } | Action::Delete { .. } | Action::OpenBlock { .. })
+        self.actions.iter().any(|action| match action {
+            Action::Create { .. }
+            | Action::Delete { .. }
+            | Action::OpenBlock { .. }
+            | Action::Settle { .. } => true,
+            Action::Relabel { .. }
+            | Action::Release { .. }
+            | Action::CreateDisk { .. }
+            | Action::Repoint { .. } => false,
         })
     }
 
@@ -301,6 +217,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     let disks = disks::plan(observed, &mut plan);
     remove::plan(observed, &mut plan);
     create::plan(observed, disks, &mut plan);
+    record::plan(observed, &mut plan);
     plan
 }
 

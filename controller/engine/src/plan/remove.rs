@@ -1,22 +1,22 @@
-//! Who leaves when there are more members than desired.
+//! Who leaves: those whom somebody named, and as many others as are more than desired.
 
 use std::cmp::{Ordering, Reverse};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Action, DeleteReason, Observed, Plan, Stage};
-use crate::model::{Activity, Removal, Replica};
+use super::{Action, DeleteReason, Observed, Plan, Stage, Wait};
+use crate::model::{Activity, Removal, Replica, Uid};
 
 pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
-    let removal = observed.pool.removal;
-    if removal == Removal::Explicit {
-        return;
-    }
-    // A create without an answer may never happen: only members that are known to exist make a surplus.
-    let (leaving, mut live): (Vec<_>, Vec<_>) = observed.members().partition(|member| member.terminating);
-    let surplus = (leaving.len() + live.len()).saturating_sub(observed.pool.desired);
-    let victims = surplus.saturating_sub(leaving.len());
-    if victims == 0 {
+    let record = &observed.pool.record;
+    let accepted: BTreeSet<&Uid> = record.accepted().map(|target| &target.uid).collect();
+    // One that is terminating already leaves for whatever reason; the count was lowered, so it is not replaced.
+    let live = observed.members().filter(|member| !member.terminating);
+    let (mut named, others): (Vec<_>, Vec<_>) = live.partition(|member| accepted.contains(&member.id.uid));
+    named.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+    let surplus = surplus(observed, plan, others);
+    if named.is_empty() && surplus.is_empty() {
         return;
     }
     plan.wants.remove = true;
@@ -24,9 +24,35 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
         Ok(width) => width,
         Err(left) => return plan.pause(Stage::Remove, left),
     };
-    if width < victims {
+    if width < named.len() + surplus.len() {
         // The rest comes with the next pass, which nobody has to wake.
         plan.look_again(Duration::ZERO);
+    }
+    let named = named.into_iter().map(|member| (member, DeleteReason::Named));
+    let surplus = surplus.into_iter().map(|member| (member, DeleteReason::Surplus));
+    let mut leaving: Vec<(&Arc<Replica>, DeleteReason)> = named.chain(surplus).collect();
+    // Who leaves is settled. One whose deletion was refused lets the others go first, or it would hold them up for ever.
+    leaving.sort_by_key(|(member, _)| observed.memory.was_refused(&member.id.name));
+    plan.actions.extend(
+        leaving
+            .into_iter()
+            .take(width)
+            .map(|(member, reason)| Action::Delete { member: member.id.clone(), reason }),
+    );
+}
+
+/// Those of the members that nobody named who leave because there are more than desired, in their order. `live` are
+/// the members of which nobody said yet that they leave.
+fn surplus<'a>(
+    observed: &Observed<'_>,
+    plan: &mut Plan,
+    mut live: Vec<&'a Arc<Replica>>,
+) -> Vec<&'a Arc<Replica>> {
+    let removal = observed.pool.removal;
+    // A create without an answer may never happen: only members that are known to exist make a surplus.
+    let victims = live.len().saturating_sub(observed.pool.desired);
+    if removal == Removal::Explicit || victims == 0 {
+        return Vec::new();
     }
     // Whose deletion may be under way already leaves before anybody else does.
     let sure = |member: &Replica| !observed.memory.is_unsure_of(&member.id.uid, observed.uptime);
@@ -39,13 +65,16 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
         live.truncate(victims);
     }
     live.sort_unstable_by(order);
-    // Who leaves is settled. One whose deletion was refused lets the others go first, or it would hold them up for ever.
-    live.sort_by_key(|member| observed.memory.was_refused(&member.id.name));
-    plan.actions.extend(
-        live.into_iter()
-            .take(width)
-            .map(|member| Action::Delete { member: member.id.clone(), reason: DeleteReason::Surplus }),
-    );
+    // Who is about to be named leaves for that, if at all: one machine must not answer for two decrements.
+    let reserved: BTreeSet<&Uid> = observed.pool.record.reserved().map(|target| &target.uid).collect();
+    live.retain(|member| {
+        let free = !reserved.contains(&member.id.uid);
+        if !free {
+            plan.waits.push(Wait::Reservation { machine: member.id.name.clone() });
+        }
+        free
+    });
+    live
 }
 
 /// Who comes before whom. Readiness decides only between machines of the same age, and the name between twins, so

@@ -2,7 +2,8 @@ use proptest::prelude::*;
 use rstest::rstest;
 
 use super::*;
-use crate::model::{Activity, DiskTemplate, Naming, Removal, Uid};
+use crate::model::{Activity, DiskDraft, DiskTemplate, Draft, Naming, Removal, Uid};
+use crate::numbers::Block;
 use crate::pacing::FULL_WIDTH;
 use crate::testing::{World, created, deleted, name};
 
@@ -28,13 +29,17 @@ fn the_stages_come_in_their_order() {
     let stages: Vec<Stage> = world.plan().actions.iter().map(Action::stage).collect();
     assert_eq!(stages, [Stage::Repair, Stage::Repair, Stage::OpenBlock, Stage::Create]);
     assert!(
-        Stage::Repair < Stage::Remove && Stage::Remove < Stage::OpenBlock && Stage::OpenBlock < Stage::Create
+        Stage::Repair < Stage::Remove
+            && Stage::Remove < Stage::OpenBlock
+            && Stage::OpenBlock < Stage::Create
+            && Stage::Create < Stage::Settle
     );
 }
 
 #[rstest]
 #[case::creating(World::desiring(1), true)]
 #[case::deleting(World::desiring(0).members(1), true)]
+#[case::settling(World::desiring(1).named("r", &["web-gone"]), true)]
 #[case::repairing(World::desiring(1).members(1).edit(&name(0), |member| member.pool_label = None), false)]
 #[case::settled(World::desiring(1).members(1), false)]
 fn a_plan_knows_whether_it_rests_on_the_count(#[case] world: World, #[case] expected: bool) {
@@ -48,6 +53,7 @@ fn a_plan_knows_whether_it_rests_on_the_count(#[case] world: World, #[case] expe
 #[case(Action::Repoint { member: id(), position: 0, from: "a".into(), to: disk() }, Stage::Repair, "DiskFailure")]
 #[case(Action::Delete { member: id(), reason: DeleteReason::Surplus }, Stage::Remove, "FailedDelete")]
 #[case(Action::OpenBlock { block: Block { first: 0, end: 1 } }, Stage::OpenBlock, "FailedCreate")]
+#[case(Action::Settle { gone: vec![id()], expired: vec![] }, Stage::Settle, "FailedRepair")]
 #[case(
     Action::Create { draft: Draft { name: "a".into(), number: 0, revision: "r".into(), disks: vec![] } },
     Stage::Create, "FailedCreate"
@@ -75,6 +81,10 @@ fn disk() -> DiskDraft {
     "disk d of an earlier machine must be gone before web-a gets its own"
 )]
 #[case(Wait::Owner("use Delete".into()), "use Delete")]
+#[case(
+    Wait::Reservation { machine: "web-a".into() },
+    "somebody is about to remove web-a by name: nobody is created or removed in its place"
+)]
 #[case(Wait::LostAnswer { name: "web-a".into() }, "the create of web-a got no answer and may still happen")]
 fn a_wait_reads_as_a_sentence(#[case] wait: Wait, #[case] text: &str) {
     assert_eq!(wait.to_string(), text);
@@ -165,9 +175,32 @@ prop_compose! {
         removal in prop::sample::select(&REMOVALS[..]),
         naming in prop::sample::select(&[Naming::Scattered, Naming::Ordinal][..]),
         lost in 0u64..4,
+        names in prop::collection::vec((0usize..14, 0u8..3, any::<bool>()), 0..5),
     ) -> Shown {
-        Shown(world(&sketches, desired, removal, naming, lost))
+        Shown(with_names(world(&sketches, desired, removal, naming, lost), &names))
     }
+}
+
+/// Lets up to three requests name machines, some of which are gone; some of the requests are accepted.
+fn with_names(mut world: World, names: &[(usize, u8, bool)]) -> World {
+    for (which, request, _) in names {
+        let name =
+            world.machines.get(*which).map_or_else(|| format!("web-gone-{which}"), |m| m.id.name.to_string());
+        world = world.reserved(&format!("request {request}"), &[&name]);
+    }
+    for (_, request, accepted) in names {
+        if *accepted {
+            let fewer = world.pool.record.accept(&format!("request {request}"));
+            world.pool.desired = world.pool.desired.saturating_sub(fewer);
+        }
+    }
+    world
+}
+
+/// The targets that are reserved only, and no members.
+fn held(observed: &Observed<'_>) -> usize {
+    let is_member = |uid: &Uid| observed.members().any(|member| member.id.uid == *uid);
+    observed.pool.record.reserved().filter(|target| !is_member(&target.uid)).count()
 }
 
 /// A world that a failing test can print.
@@ -217,7 +250,7 @@ proptest! {
     #[test]
     fn a_pass_creates_no_more_than_is_missing(Shown(world) in any_world()) {
         let observed = world.observed();
-        let members = observed.members().count();
+        let members = observed.members().count() + held(&observed);
         let plan = crate::plan(&observed);
         prop_assert!(created(&plan).len() <= world.pool.desired.saturating_sub(members));
         // With those that may still happen, there are never more than desired, unless there were before.
@@ -231,12 +264,33 @@ proptest! {
     }
 
     #[test]
-    fn a_pass_deletes_exactly_the_live_members_above_the_desired_ones(Shown(world) in any_world()) {
+    fn a_pass_deletes_exactly_who_was_named_and_the_live_members_above_the_desired_ones(
+        Shown(world) in any_world(),
+    ) {
         let observed = world.observed();
-        let live = observed.members().filter(|member| !member.terminating).count();
-        let leaving = deleted(&crate::plan(&observed)).len();
-        let surplus = live.saturating_sub(world.pool.desired);
-        prop_assert_eq!(leaving, if world.pool.removal == Removal::Explicit { 0 } else { surplus });
+        let record = &world.pool.record;
+        let live = observed.members().filter(|member| !member.terminating);
+        let (named, others): (Vec<_>, Vec<_>) = live.partition(|member| record.is_accepted(&member.id.uid));
+        let plan = crate::plan(&observed);
+        let chosen = |wanted| {
+            let of = plan.actions.iter().filter_map(move |action| match action {
+                Action::Delete { member, reason } if *reason == wanted => Some(member.clone()),
+                _ => None,
+            });
+            of.collect::<std::collections::BTreeSet<_>>()
+        };
+        prop_assert_eq!(chosen(DeleteReason::Named), named.iter().map(|member| member.id.clone()).collect());
+
+        let surplus = others.len().saturating_sub(world.pool.desired);
+        let surplus = if world.pool.removal == Removal::Explicit { 0 } else { surplus };
+        let leaving = chosen(DeleteReason::Surplus);
+        prop_assert!(leaving.iter().all(|member| !record.reserved().any(|target| target.uid == member.uid)));
+        // Whoever is only reserved keeps a place among them, and nobody takes it.
+        let waiting = plan.waits.iter().filter(|wait| {
+            let live = |name: &str| others.iter().any(|member| *member.id.name == *name);
+            matches!(wait, Wait::Reservation { machine } if live(machine))
+        });
+        prop_assert_eq!(leaving.len() + waiting.count(), surplus);
     }
 
     #[test]
@@ -266,7 +320,8 @@ proptest! {
     #[test]
     fn a_surplus_and_a_lack_exclude_each_other(Shown(world) in any_world()) {
         let plan = world.plan();
-        prop_assert!(created(&plan).is_empty() || deleted(&plan).is_empty());
+        let surplus = |action: &Action| matches!(action, Action::Delete { reason: DeleteReason::Surplus, .. });
+        prop_assert!(created(&plan).is_empty() || !plan.actions.iter().any(surplus));
     }
 
     #[test]

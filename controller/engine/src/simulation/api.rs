@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::named::Named;
 use crate::ledger::{Fact, Seen};
 use crate::model::{
     Activity, Disk, DiskDraft, DiskRef, Draft, Naming, ObjectId, Pool, Removal, Replica, Uid,
@@ -78,7 +79,7 @@ impl<T: Fact> Table<T> {
         self.log.push(Event::Gone(gone.facts.id().clone()));
     }
 
-    fn find(&self, id: &ObjectId) -> Result<T, Refusal> {
+    pub(super) fn find(&self, id: &ObjectId) -> Result<T, Refusal> {
         let found = self.objects.get(&id.name).filter(|seen| seen.facts.id().uid == id.uid);
         found.map(|seen| (*seen.facts).clone()).ok_or(Refusal::NotFound)
     }
@@ -88,8 +89,10 @@ impl<T: Fact> Table<T> {
 pub(super) struct Api {
     pub(super) now: Duration,
     pub(super) pool: Pool,
-    /// Every state of what a plan takes from the pool; the last one is now.
+    /// Every state of what a plan takes from the pool; the last one is now, and the position is the pool's version.
     pub(super) history: Vec<Wanted>,
+    /// What became of the machines that somebody named.
+    pub(super) named: Named,
     pub(super) machines: Table<Replica>,
     pub(super) disks: Table<Disk>,
     pub(super) quota: Option<usize>,
@@ -108,6 +111,7 @@ impl Api {
             now: Duration::from_secs(1000),
             history: vec![Wanted::of(&pool)],
             pool,
+            named: Named::default(),
             machines: Table::new(),
             disks: Table::new(),
             quota: None,
@@ -196,14 +200,19 @@ impl Api {
             let strays = self.strays.iter().filter(|position| **position >= basis.seen).count();
             let (members, bound) = (self.members().count(), largest.unwrap_or_default() + strays);
             check(members <= bound, || format!("I2: {members} members where at most {bound} were wanted"))?;
+            let held = self.held();
+            check(members + held <= bound, || {
+                format!("I6: {} takes the place of one of {held} machines that are being removed", draft.name)
+            })?;
         } else {
             self.strays.push(self.machines.log.len() - 1);
         }
         Ok(Ok(seen))
     }
 
-    /// Deletes a member. I1: only while live members exceed the count that was planned for; I5: never in an Explicit
-    /// pool. What others removed meanwhile cannot be known to a plan; a late request counts among the others.
+    /// Deletes a member that was named. Another one: I1 and I6, only while live members that nobody had named exceed
+    /// the count that was planned for; I5, never in an Explicit pool. What others removed meanwhile cannot be known to a
+    /// plan; a late request counts among the others.
     pub(super) fn delete(
         &mut self,
         id: &ObjectId,
@@ -211,7 +220,10 @@ impl Api {
         late: bool,
     ) -> Result<Result<Seen<Replica>, Refusal>, Broken> {
         let Wanted { desired, removal, .. } = self.history[basis.pool];
-        check(removal != Removal::Explicit, || format!("I5: {id} was deleted from an Explicit pool"))?;
+        let named = self.named.is_accepted(&id.uid);
+        check(named || removal != Removal::Explicit, || {
+            format!("I5: {id} was deleted from an Explicit pool")
+        })?;
         check(self.members_ever.contains(&id.uid), || format!("{id} was deleted and never was a member"))?;
         match self.machines.find(id) {
             Err(refusal) => return Ok(Err(refusal)),
@@ -220,13 +232,14 @@ impl Api {
             }
             Ok(_) => {}
         }
-        let live = self.members().filter(|member| !member.terminating).count();
+        let live = self.members().filter(|member| !member.terminating);
+        let live = live.filter(|member| !self.named.was_accepted_at(&member.id.uid, basis.pool)).count();
         let unseen = self.others_removals.iter().filter(|position| **position >= basis.seen).count();
         if late || !basis.current {
             self.others_removals.push(self.machines.log.len());
-        } else {
+        } else if !named {
             check(live + unseen > desired, || {
-                format!("I1: {id} was deleted while {live} live members did not exceed {desired}")
+                format!("I1, I6: {id} was deleted while {live} live members did not exceed {desired}")
             })?;
         }
         Ok(self.change(id, |machine| machine.terminating = true))

@@ -16,6 +16,9 @@ impl World {
         self.tell(format_args!("from here on nothing fails"));
         self.api.quota = None;
         self.in_flight.clear();
+        while !self.callers.is_empty() {
+            self.step(Step::Caller(0))?;
+        }
         self.step(Step::Relist)?;
         let mut again = Duration::ZERO;
         for _ in 0..100 {
@@ -56,6 +59,7 @@ impl World {
         check(members == pool.desired || may_exceed, || {
             format!("{members} members, {} desired", pool.desired)
         })?;
+        self.api.names_are_settled()?;
         for member in self.api.members() {
             let disk = member.disks.first().and_then(|disk| self.api.disks.objects.get(&disk.disk));
             let owner = disk.and_then(|disk| disk.facts.owner.as_ref());

@@ -84,7 +84,7 @@ impl Shell {
         });
         self.basis = Basis { seen: self.machines.position, pool: api.history.len() - 1, current: true };
         self.known = snapshot.iter().map(|machine| (machine.id.name.clone(), machine.clone())).collect();
-        self.memory.meet(&api.pool);
+        self.memory.meet(&api.pool, api.now);
         let observed = Observed {
             now: api.timestamp(),
             uptime: api.now,
@@ -168,6 +168,18 @@ impl Shell {
                 self.basis.pool = api.history.len() - 1;
                 opened
             }
+            Action::Settle { gone, expired } => {
+                let (gone, here) = api.confirm(gone);
+                for seen in here {
+                    machines.written(seen, now);
+                }
+                if gone.is_empty() && expired.is_empty() {
+                    return Ok(Err(Refusal::Conflict));
+                }
+                let settled = api.settle(&gone, expired, basis)?;
+                self.basis.pool = api.history.len() - 1;
+                settled
+            }
             Action::Create { draft } => match api.create(draft, basis)? {
                 Ok(seen) => {
                     *next_number = (draft.number + 1).max(*next_number);
@@ -196,6 +208,7 @@ impl Shell {
                 Stage::Remove => self.memory.removing.succeeded(),
                 Stage::OpenBlock => {}
                 Stage::Create => self.memory.creating.succeeded(),
+                Stage::Settle => self.memory.recording.succeeded(),
             }
         }
     }
@@ -206,6 +219,7 @@ impl Shell {
             Stage::Repair => &mut self.memory.repairing,
             Stage::Remove => &mut self.memory.removing,
             Stage::OpenBlock | Stage::Create => &mut self.memory.creating,
+            Stage::Settle => &mut self.memory.recording,
         };
         pacing.failed(cause, now, None, 0.0);
         self.pending.clear();
@@ -281,5 +295,9 @@ fn commit(api: &mut Api, action: &Action, basis: Basis, late: bool) -> Result<bo
         Action::Delete { member, .. } => api.delete(member, basis, late)?.is_ok(),
         Action::OpenBlock { block } => api.open_block(*block, basis)?.is_ok(),
         Action::Create { draft } => api.create(draft, basis)?.is_ok(),
+        Action::Settle { gone, expired } => {
+            let (gone, _) = api.confirm(gone);
+            !(gone.is_empty() && expired.is_empty()) && api.settle(&gone, expired, basis)?.is_ok()
+        }
     })
 }

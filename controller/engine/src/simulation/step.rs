@@ -28,14 +28,20 @@ pub(super) enum Step {
     Toggle(usize),
     Finish(usize),
     Collect,
+    /// Somebody begins to remove machines by name.
+    Call(usize),
+    /// One of those who do takes the next step.
+    Caller(usize),
+    /// One of them dies.
+    CallerDies(usize),
     Wait(usize),
 }
 
 impl Step {
-    /// Reads a step from a random number: its kind from the last two digits, its argument from the others.
+    /// Reads a step from a random number: its kind from the remainder, its argument from the quotient.
     pub(super) fn from_number(number: u32) -> Self {
-        let argument = usize::try_from(number / 100).expect("small");
-        match number % 100 {
+        let argument = usize::try_from(number / 120).expect("small");
+        match number % 120 {
             0..=9 => Self::Pass,
             10..=44 => Self::Act(Fate::Answered),
             45..=47 => Self::Act(Fate::AnswerLost),
@@ -58,6 +64,9 @@ impl Step {
             83..=85 => Self::Toggle(argument),
             86..=90 => Self::Finish(argument),
             91..=93 => Self::Collect,
+            94..=97 => Self::Call(argument),
+            98..=112 => Self::Caller(argument),
+            113 => Self::CallerDies(argument),
             _ => Self::Wait(argument % 40),
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::api::{Api, Broken};
+use super::caller::{Caller, Went};
 use super::shell::{Fate, InFlight, Sent, Shell};
 use super::step::Step;
 use crate::ledger::{REQUEST_TIMEOUT, Seen};
@@ -18,6 +19,9 @@ pub(super) struct World {
     pub(super) shell: Shell,
     pub(super) in_flight: Vec<InFlight>,
     pub(super) hangs: bool,
+    /// Those who remove machines by name.
+    pub(super) callers: Vec<Caller>,
+    calls: usize,
     /// What happened, for people.
     pub(super) transcript: String,
 }
@@ -41,7 +45,15 @@ impl World {
             api.put_disk(disk, None);
         }
         let shell = Shell::start(&api);
-        Self { api, shell, in_flight: Vec::new(), hangs: false, transcript: String::new() }
+        Self {
+            api,
+            shell,
+            in_flight: Vec::new(),
+            hangs: false,
+            callers: Vec::new(),
+            calls: 0,
+            transcript: String::new(),
+        }
     }
 
     pub(super) fn tell(&mut self, what: std::fmt::Arguments<'_>) {
@@ -80,6 +92,20 @@ impl World {
                 self.tell(format_args!("late: {action}{}", if did { "" } else { ", without effect" }));
             }
             Step::Crash(late) => self.crash(late),
+            Step::Call(which) => self.call(which),
+            Step::Caller(which) if !self.callers.is_empty() => {
+                let index = which % self.callers.len();
+                let Went { what, done } = self.callers[index].step(&mut self.api)?;
+                let request = self.callers[index].request.clone();
+                self.tell(format_args!("{request} {what}"));
+                if done {
+                    self.callers.swap_remove(index);
+                }
+            }
+            Step::CallerDies(which) if !self.callers.is_empty() => {
+                let caller = self.callers.swap_remove(which % self.callers.len());
+                self.tell(format_args!("{} dies", caller.request));
+            }
             Step::Relist => {
                 self.hangs = false;
                 self.shell.machines = super::view::View::list(&self.api.machines, self.api.now);
@@ -137,6 +163,28 @@ impl World {
         self.tell(format_args!("the leader dies with {} requests on their way", self.in_flight.len()));
     }
 
+    /// Somebody wants up to three machines gone, perhaps one of them twice, one that leaves already, one of somebody
+    /// else, or those that another one is about to remove.
+    fn call(&mut self, which: usize) {
+        let members: Vec<ObjectId> = self.api.members().map(|member| member.id.clone()).collect();
+        let mut targets = match pick(&self.callers, which) {
+            Some(other) if which.is_multiple_of(4) => other.targets.clone(),
+            _ => (0..=which % 3)
+                .filter_map(|nth| pick(&members, which / 3 + nth * (which % 5)).cloned())
+                .collect(),
+        };
+        if which.is_multiple_of(16) {
+            targets.push(self.api.machines.objects["web-batch"].facts.id.clone());
+        }
+        if targets.is_empty() {
+            return;
+        }
+        self.calls += 1;
+        let caller = Caller::new(&format!("request {}", self.calls), targets);
+        self.tell(format_args!("{} wants to remove {}", caller.request, caller.wants()));
+        self.callers.push(caller);
+    }
+
     pub(super) fn others(&mut self, step: Step) {
         match step {
             Step::Scale(desired) => {
@@ -161,6 +209,10 @@ impl World {
             }
             Step::DeleteByHand(which) => self.member(which, "is deleted by hand", |api, id| {
                 api.remove_by_hand(id, |machine| machine.terminating = true);
+                // Without finalizers it is gone at once.
+                if which.is_multiple_of(3) {
+                    api.finish(&id.name);
+                }
             }),
             Step::Disown(which) => self.member(which, "loses its owner", |api, id| {
                 api.remove_by_hand(id, |machine| machine.owner = None);
@@ -244,5 +296,10 @@ fn told(action: &Action) -> String {
         Action::Delete { member, .. } => format!("delete {member}"),
         Action::OpenBlock { block } => format!("open block {block}"),
         Action::Create { draft } => format!("create {}", draft.name),
+        Action::Settle { gone, expired } => {
+            let gone = gone.iter().map(|target| format!("settle {target}"));
+            let expired = expired.iter().map(|request| format!("drop {request}"));
+            gone.chain(expired).collect::<Vec<_>>().join(" and ")
+        }
     }
 }

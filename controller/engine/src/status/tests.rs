@@ -56,7 +56,8 @@ fn available(#[case] world: World, #[case] expected: &str) {
 #[case::an_explicit_pool_waits_for_its_owner(
     World::desiring(1).members(3).pool(|pool| pool.removal = Removal::Explicit),
     Some("3 live replicas exceed replicas: 1, and in a pool with explicit removal none leaves by itself: \
-          remove surplus machines by name, or raise replicas to 3")
+          remove 2 by name, which lowers replicas, and then raise replicas to 1 again; or raise replicas to 3 to keep \
+          all")
 )]
 #[case::an_explicit_pool_whose_surplus_leaves(
     terminating(World::desiring(1).members(2).pool(|pool| pool.removal = Removal::Explicit), [1]),

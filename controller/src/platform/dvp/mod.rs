@@ -7,6 +7,7 @@ mod write;
 use serde_json::Value;
 use vmpool_engine::model::{DiskDraft, Draft, ObjectId};
 use vmpool_engine::numbers::Block;
+use vmpool_engine::removal::Record;
 use vmpool_engine::{Disk, Pool, Replica, Status};
 
 use super::Platform;
@@ -54,6 +55,9 @@ impl Platform for Dvp {
     }
     fn record(block: Block) -> Value {
         write::record(block)
+    }
+    fn removals(record: &Record) -> Value {
+        write::removals(record)
     }
     fn status(pool: &PoolObject, status: &Status) -> Value {
         write::status(pool, status)

@@ -11,6 +11,7 @@ use vmpool_engine::condition::Condition;
 use vmpool_engine::model::{
     Activity, DiskRef, DiskTemplate, Lifetime, Naming, ObjectId, Published, Removal, Uid,
 };
+use vmpool_engine::removal::Record;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::status::Summary;
 use vmpool_engine::{Disk, Pool, Replica};
@@ -59,6 +60,15 @@ pub(super) fn pool(object: &PoolObject) -> Pool {
             0
         }),
     };
+    // Who was named cannot be told then, nor whom the count was lowered for: nobody may come or go for it.
+    let record = annotation(&object.metadata, annotations::SCALE_DOWN_TARGETS).unwrap_or_default();
+    let record = Record::parse(record).unwrap_or_else(|error| {
+        flaws.push(format!(
+            "annotation {}: {error}, so nobody is created or removed until it is put right",
+            annotations::SCALE_DOWN_TARGETS
+        ));
+        Record::default()
+    });
     flaws.extend(template_flaws(spec));
     // They become a message of the status, and quote what may be of any length.
     let flaws: Vec<String> = flaws.into_iter().map(shorten).collect();
@@ -89,6 +99,7 @@ pub(super) fn pool(object: &PoolObject) -> Pool {
         revision: revision(&spec.virtual_machine_template),
         disks,
         block,
+        record,
         published: published(&object.status, &id),
         flaws,
         id,

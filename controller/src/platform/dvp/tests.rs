@@ -516,3 +516,27 @@ fn a_machine_that_makes_no_sense_is_a_machine_that_does_not_run(#[case] body: Va
     assert_eq!((machine.activity, machine.disks.len()), (Activity::NotRunning, 0));
     assert_eq!(machine.owner, Some("9b1c0d4e".into()), "it is a member all the same");
 }
+
+#[rstest]
+#[case::not_a_list("{}", "not a JSON list")]
+#[case::an_entry_without_a_uid(r#"[{"name":"web-a"}]"#, "missing field `uid`")]
+#[case::an_empty_name(r#"[{"name":"","uid":"u"}]"#, "entry 0")]
+fn a_record_of_named_machines_that_cannot_be_read_is_a_flaw_and_removes_nobody(
+    #[case] text: &str,
+    #[case] word: &str,
+) {
+    let key = vmpool_api::annotations::SCALE_DOWN_TARGETS;
+    let pool = facts(|pool| pool["metadata"]["annotations"] = json!({ key: text }));
+    assert!(pool.record.is_empty());
+    assert_eq!(pool.removal, Removal::Explicit);
+    assert!(pool.flaws[0].contains(key) && pool.flaws[0].contains(word), "{:?}", pool.flaws);
+}
+
+#[test]
+fn a_record_of_named_machines_is_no_flaw() {
+    let key = vmpool_api::annotations::SCALE_DOWN_TARGETS;
+    let text = r#"[{"name":"web-a","uid":"1"},{"name":"web-b","uid":"2","reserved":"r"}]"#;
+    let pool = facts(|pool| pool["metadata"]["annotations"] = json!({ key: text }));
+    assert_eq!((pool.record.to_string().as_str(), pool.flaws.len()), (text, 0));
+    assert_eq!(pool.removal, Removal::OldestFirst);
+}

@@ -8,6 +8,7 @@ use vmpool_api::{annotations, labels};
 use vmpool_engine::Status;
 use vmpool_engine::model::{DiskDraft, Draft, ObjectId};
 use vmpool_engine::numbers::Block;
+use vmpool_engine::removal::Record;
 
 use super::objects::{MachineObject, PoolObject};
 use super::{API_VERSION, selector};
@@ -90,6 +91,11 @@ pub(super) fn repoint(machine: &MachineObject, position: usize, from: &str, to: 
 
 pub(super) fn record(block: Block) -> Value {
     json!({ "metadata": { "annotations": { annotations::NAMES: block.to_string() } } })
+}
+
+pub(super) fn removals(record: &Record) -> Value {
+    let text = (!record.is_empty()).then(|| record.to_string());
+    json!({ "metadata": { "annotations": { annotations::SCALE_DOWN_TARGETS: text } } })
 }
 
 /// Zero counters are written too, so that `kubectl wait --for=jsonpath='{.status.replicas}'=0` works.

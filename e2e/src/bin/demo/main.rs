@@ -48,7 +48,7 @@ async fn demo(once: bool) -> anyhow::Result<String> {
     println!(
         "vmpool demo: a real control plane, a simulated platform and our controller, all on this machine."
     );
-    let installation = Installation::start("demo").await?;
+    let installation = Installation::start("demo", None).await?;
     let cluster = installation.cluster();
     let namespace = serde_json::from_value(serde_json::json!({ "metadata": { "name": NAMESPACE } }))?;
     Api::<Namespace>::all(cluster.admin()).create(&PostParams::default(), &namespace).await?;

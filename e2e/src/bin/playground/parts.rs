@@ -55,7 +55,7 @@ impl Parts {
 
     /// The programs that [`Parts::revive`] looks after.
     pub(crate) fn list(&self) -> Vec<Part> {
-        let simulator = Part { name: "simulator".to_owned(), pid: Some(self.simulator.pid()) };
+        let simulator = Part { name: "simulator".to_owned(), pid: self.simulator.pid() };
         let controllers = self.controllers.iter();
         let controllers = controllers
             .map(|controller| Part { name: controller.identity().to_owned(), pid: controller.pid() });
@@ -92,7 +92,7 @@ impl Parts {
     /// A part that had to be killed; nothing is left running even then.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         let Self { controllers, simulator, cluster } = self;
-        let stops = controllers.iter().map(Controller::stop);
+        let stops = controllers.iter().map(|controller| controller.stop());
         let stopped: Result<Vec<_>, _> = futures::future::join_all(stops).await.into_iter().collect();
         drop(simulator);
         cluster.stop().await?;

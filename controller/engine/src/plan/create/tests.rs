@@ -293,3 +293,29 @@ fn what_only_the_owner_can_mend_blocks_creation_but_not_removal(
     let member = crate::ObjectId::new(&name(1), &format!("uid-of-{}", name(1)));
     assert_eq!(shrinking.actions, [Action::Delete { member, reason: DeleteReason::Surplus }]);
 }
+
+#[rstest]
+#[case::reserved_and_there(World::desiring(3).members(3).reserved("r", &[&name(0)]), 0)]
+#[case::reserved_and_gone(World::desiring(3).members(2).reserved("r", &["web-gone"]), 0)]
+#[case::reserved_twice_and_gone(
+    World::desiring(3).members(1).reserved("r", &["web-gone"]).reserved("s", &["web-gone"]), 1
+)]
+#[case::accepted_and_gone(World::desiring(3).members(2).named("r", &["web-gone"]), 0)]
+#[case::accepted_reserved_again_and_gone(
+    World::desiring(3).members(2).named("r", &["web-gone"]).reserved("s", &["web-gone"]), 0
+)]
+#[case::accepted_and_terminating(
+    terminating(World::desiring(3).members(3), [0]).named("r", &[&name(0)]), 0
+)]
+#[case::others_are_missing_besides(World::desiring(4).members(2).reserved("r", &["web-gone"]), 1)]
+fn who_is_removed_by_name_is_not_replaced(#[case] world: World, #[case] expected: usize) {
+    assert_eq!(created(&world.plan()).len(), expected);
+}
+
+#[test]
+fn a_create_without_an_answer_is_not_repeated_in_the_place_of_a_reserved_machine() {
+    let world = World::desiring(3).members(2).block(0, 64).unanswered([2]).reserved("r", &["web-gone"]);
+    let plan = world.plan();
+    assert_eq!(created(&plan), [""; 0]);
+    assert!(plan.waits.contains(&Wait::Reservation { machine: "web-gone".into() }), "{:?}", plan.waits);
+}

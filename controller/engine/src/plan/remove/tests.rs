@@ -5,7 +5,7 @@ use rstest::rstest;
 use super::*;
 use crate::pacing::{FULL_WIDTH, Failure, FailureReason};
 use crate::plan::Wait;
-use crate::testing::{World, deleted, name};
+use crate::testing::{World, deleted, member, name, target};
 
 /// A world of members given as (name, creation second, running).
 fn world(desired: usize, removal: Removal, members: &[(&str, i64, bool)]) -> World {
@@ -143,4 +143,126 @@ fn after_a_failure_removal_pauses_and_then_tries_one() {
     assert_eq!(world.plan().again, Some(left));
     world.uptime += left;
     assert_eq!(deleted(&world.plan()), [name(2)]);
+}
+
+/// Who is deleted and why, in order.
+fn leaving(world: &World) -> Vec<(String, DeleteReason)> {
+    world
+        .plan()
+        .actions
+        .into_iter()
+        .filter_map(|action| match action {
+            Action::Delete { member, reason } => Some((member.name.to_string(), reason)),
+            _ => None,
+        })
+        .collect()
+}
+
+#[rstest]
+#[case::newest_first(Removal::NewestFirst)]
+#[case::oldest_first(Removal::OldestFirst)]
+#[case::the_lowest_ordinal_first(Removal::LowestOrdinalFirst)]
+#[case::the_highest_ordinal_first(Removal::HighestOrdinalFirst)]
+#[case::explicit(Removal::Explicit)]
+fn who_was_named_leaves_under_every_policy_and_nobody_else_for_it(#[case] removal: Removal) {
+    let world = world(4, removal, AGES).named("r", &["web-a"]);
+    assert_eq!(leaving(&world), [("web-a".to_owned(), DeleteReason::Named)]);
+    assert!(world.plan().rests_on_the_count(), "the pool is read live before");
+}
+
+#[test]
+fn who_was_named_leaves_before_the_surplus() {
+    let world = world(4, Removal::NewestFirst, AGES).named("r", &["web-a"]).pool(|pool| pool.desired -= 1);
+    assert_eq!(
+        leaving(&world),
+        [("web-a".to_owned(), DeleteReason::Named), ("web-c".to_owned(), DeleteReason::Surplus)]
+    );
+}
+
+#[test]
+fn several_requests_for_one_machine_cost_one_machine() {
+    let world = world(4, Removal::NewestFirst, AGES).named("r", &["web-a"]).named("s", &["web-a", "web-b"]);
+    assert_eq!(world.pool.desired, 2);
+    assert_eq!(deleted(&world.plan()), ["web-a", "web-b"]);
+}
+
+#[rstest]
+#[case::newest_first(Removal::NewestFirst)]
+#[case::explicit(Removal::Explicit)]
+fn a_named_machine_that_is_leaving_anyway_is_not_deleted_again_and_nobody_leaves_for_it(
+    #[case] removal: Removal,
+) {
+    let terminating =
+        world(4, removal, AGES).edit("web-a", |member| member.terminating = true).named("r", &["web-a"]);
+    assert_eq!(terminating.plan(), Plan::default());
+}
+
+#[test]
+fn a_named_machine_that_vanished_costs_nobody_else_the_place() {
+    let mut world = world(4, Removal::NewestFirst, AGES).named("r", &["web-a"]);
+    world.machines.retain(|machine| *machine.id.name != *"web-a");
+    assert_eq!(leaving(&world), []);
+}
+
+#[test]
+fn who_was_named_and_is_no_member_any_more_is_left_alone() {
+    let world =
+        world(4, Removal::Explicit, AGES).edit("web-a", |member| member.owner = None).named("r", &["web-a"]);
+    assert_eq!(leaving(&world), []);
+}
+
+#[test]
+fn a_name_means_the_machine_that_had_it_when_it_was_named() {
+    let mut world = world(4, Removal::Explicit, AGES).named("r", &["web-a"]);
+    world.machines.retain(|machine| *machine.id.name != *"web-a");
+    let mut another = member("web-a", 9);
+    another.id = crate::ObjectId::new("web-a", "another-uid");
+    world.machines.push(std::sync::Arc::new(another));
+    assert_eq!(leaving(&world), []);
+}
+
+#[test]
+fn a_flaw_of_the_pool_keeps_nobody_who_was_named() {
+    let flawed = |pool: &mut crate::Pool| {
+        pool.flaws.push("scaleDownPolicy is missing".into());
+        pool.removal = Removal::Explicit;
+    };
+    let world = world(4, Removal::NewestFirst, AGES).pool(flawed).named("r", &["web-a"]);
+    assert_eq!(deleted(&world.plan()), ["web-a"]);
+}
+
+#[test]
+fn a_reserved_machine_is_not_chosen_for_another_decrement_and_nobody_instead_of_it() {
+    // web-c is the newest, and web-d comes after it.
+    let world = world(2, Removal::NewestFirst, AGES).reserved("r", &["web-c"]);
+    let plan = world.plan();
+    assert_eq!(leaving(&world), [("web-d".to_owned(), DeleteReason::Surplus)]);
+    assert!(plan.waits.contains(&Wait::Reservation { machine: "web-c".into() }), "{:?}", plan.waits);
+    // Accepted, it is a decrement of its own; withdrawn, it leaves as the policy says.
+    let mut accepted = world;
+    let mut withdrawn = accepted.pool.clone();
+    accepted.pool.desired -= accepted.pool.record.accept("r");
+    assert_eq!(deleted(&accepted.plan()), ["web-c", "web-d", "web-a"]);
+    withdrawn.record.withdraw("r");
+    accepted.pool = withdrawn;
+    assert_eq!(deleted(&accepted.plan()), ["web-c", "web-d"]);
+}
+
+#[test]
+fn a_reservation_alone_removes_nobody() {
+    assert_eq!(leaving(&world(4, Removal::NewestFirst, AGES).reserved("r", &["web-a"])), []);
+}
+
+#[test]
+fn named_machines_leave_at_the_pace_of_deletions() {
+    let mut world = world(4, Removal::Explicit, AGES).named("r", &["web-a", "web-b", "web-c"]);
+    let failure = Failure { reason: FailureReason::FailedDelete, message: "denied".into() };
+    world.memory.removing.failed(failure, world.uptime, None, 0.0);
+    let paused = world.plan();
+    assert_eq!(deleted(&paused), [""; 0]);
+    assert!(paused.wants.remove && paused.again.is_some());
+    world.uptime += Duration::from_secs(1);
+    assert_eq!(deleted(&world.plan()), ["web-a"], "one at first");
+    world.memory.note(&target("web-a").name, true);
+    assert_eq!(deleted(&world.plan()), ["web-b"], "whose deletion was refused lets the others go first");
 }

@@ -1,0 +1,97 @@
+use http::HeaderValue;
+use rstest::rstest;
+use vmpool_engine::ObjectId;
+
+use super::*;
+use crate::removal::Leaving;
+use crate::testing::World;
+
+fn accepted(already: &[bool]) -> Accepted {
+    let leaving = |already: &bool| Leaving { id: ObjectId::new("m", "u"), already: *already, deleted: false };
+    Accepted { pool_uid: "p".into(), replicas: None, machines: already.iter().map(leaving).collect() }
+}
+
+#[rstest]
+#[case::counted(Ok(accepted(&[false, true, false])), false, Outcome::Removed, 2)]
+#[case::all_removed_before(Ok(accepted(&[true])), false, Outcome::Repeated, 0)]
+#[case::a_dry_run_counts_nothing(Ok(accepted(&[false])), true, Outcome::DryRun, 0)]
+#[case::refused(Err(Error::BadRequest(String::new())), false, Outcome::Refused, 0)]
+#[case::full(Err(Error::Overloaded), false, Outcome::Full, 0)]
+#[case::failed(Err(Error::Internal(String::new())), false, Outcome::Failed, 0)]
+#[case::too_late(Err(Error::Timeout(Duration::ZERO)), false, Outcome::Failed, 0)]
+fn verdicts(
+    #[case] result: Result<Accepted, Error>,
+    #[case] dry_run: bool,
+    #[case] outcome: Outcome,
+    #[case] counted: usize,
+) {
+    let verdict = Verdict::of(&result, dry_run);
+    assert_eq!((verdict.outcome, verdict.counted), (outcome, counted));
+}
+
+#[test]
+fn the_api_servers_id_is_kept_and_others_are_ours() {
+    let world = World::new(1);
+    let id = |value: &str| {
+        let mut headers = HeaderMap::new();
+        headers.insert(AUDIT_ID, HeaderValue::from_str(value).unwrap());
+        request_id(&headers, &world.env)
+    };
+    assert_eq!(id("b6f4a6d2-1"), "b6f4a6d2-1");
+    assert_eq!(id(&"x".repeat(129)).len(), 32);
+    assert_eq!(id("").len(), 32);
+    assert_ne!(request_id(&HeaderMap::new(), &world.env), request_id(&HeaderMap::new(), &world.env));
+}
+
+#[test]
+fn the_line_has_everything_an_auditor_asks_for() {
+    use std::io::Write;
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || writer.clone())
+        .with_ansi(false)
+        .without_time()
+        .finish();
+    let user =
+        User { name: "eve\nINFO forged".into(), groups: vec!["a".into(), "b".into()], ..User::default() };
+    let audit = Audit { user, request: "id-1".into() };
+    let pool = PoolName { namespace: "team-a".into(), name: "web".into() };
+    let result = Ok(Accepted { replicas: Some(3), ..accepted(&[false, false]) });
+    tracing::subscriber::with_default(subscriber, || {
+        let verdict = Verdict::of(&result, false);
+        audit.tell(&pool, &["web-0".into(), "web-1".into()], &verdict, Duration::from_millis(12));
+    });
+    let text = String::from_utf8(lines.0.lock().clone()).unwrap();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    for part in [
+        r#"user="eve\nINFO forged""#,
+        "groups=2",
+        r#"request="id-1""#,
+        r#"namespace="team-a""#,
+        r#"pool="web""#,
+        r#"targets="web-0,web-1""#,
+        r#"verdict="removed""#,
+        "removed=2",
+        "replicas=3",
+        "milliseconds=12",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+}

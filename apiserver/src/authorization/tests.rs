@@ -1,0 +1,154 @@
+use serde_json::json;
+
+use super::*;
+use crate::metrics::Metrics;
+use crate::testing::{Fault, World};
+
+fn alice() -> User {
+    User {
+        name: "alice".to_owned(),
+        uid: "u1".to_owned(),
+        groups: vec!["operators".to_owned()],
+        extra: [("scopes".to_owned(), vec!["pools".to_owned()])].into(),
+    }
+}
+
+fn removal(name: &str) -> Target {
+    Target::Object(Object {
+        group: "subresources.vmpool.dev".to_owned(),
+        version: "v1alpha1".to_owned(),
+        namespace: "team-a".to_owned(),
+        resource: "virtualmachinepools".to_owned(),
+        name: name.to_owned(),
+        subresource: "scaledownwith".to_owned(),
+        verb: "create",
+        beyond: false,
+    })
+}
+
+fn authorizer(world: &World) -> Authorizer {
+    let cluster = Cluster::new(world.server.client(), world.env.clone());
+    Authorizer::new(cluster, world.env.clone(), Metrics::new(|_| ()))
+}
+
+#[tokio::test]
+async fn everything_about_caller_and_target_is_passed_on() {
+    let world = World::new(1);
+    let authorizer = authorizer(&world);
+    world.through(authorizer.authorize(&alice(), &removal("web"))).await.unwrap();
+    let document = Target::Document { path: "/apis".to_owned(), verb: "get".to_owned() };
+    world.through(authorizer.authorize(&alice(), &document)).await.unwrap();
+    let log = world.server.take_log();
+    assert_eq!(
+        log[0].body["spec"],
+        json!({
+            "user": "alice",
+            "uid": "u1",
+            "groups": ["operators"],
+            "extra": { "scopes": ["pools"] },
+            "resourceAttributes": {
+                "group": "subresources.vmpool.dev",
+                "version": "v1alpha1",
+                "namespace": "team-a",
+                "resource": "virtualmachinepools",
+                "subresource": "scaledownwith",
+                "name": "web",
+                "verb": "create",
+            },
+        })
+    );
+    assert_eq!(log[1].body["spec"]["nonResourceAttributes"], json!({ "path": "/apis", "verb": "get" }));
+    assert!(log[1].body["spec"]["resourceAttributes"].is_null());
+}
+
+#[tokio::test]
+async fn a_no_is_told_in_the_words_of_kubernetes() {
+    let world = World::new(1);
+    let authorizer = authorizer(&world);
+    world.server.deny(Some("no role"));
+    let error = world.through(authorizer.authorize(&alice(), &removal("web"))).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "virtualmachinepools.subresources.vmpool.dev \"web\" is forbidden: User \"alice\" cannot create resource \
+         \"virtualmachinepools/scaledownwith\" in API group \"subresources.vmpool.dev\" in the namespace \"team-a\": \
+         no role"
+    );
+    let document = Target::Document { path: "/apis".to_owned(), verb: "get".to_owned() };
+    let error = world.through(authorizer.authorize(&alice(), &document)).await.unwrap_err();
+    assert_eq!(error.to_string(), "forbidden: User \"alice\" cannot get path \"/apis\": no role");
+    assert_eq!(error.code(), 403);
+}
+
+#[tokio::test]
+async fn an_answer_is_believed_for_five_seconds() {
+    let world = World::new(1);
+    let authorizer = authorizer(&world);
+    let ask = async |user: &User, name: &str| {
+        world.through(authorizer.authorize(user, &removal(name))).await.is_ok()
+    };
+    for denied in [Some("no"), None] {
+        world.server.deny(denied);
+        let allowed = denied.is_none();
+        assert_eq!(ask(&alice(), "web").await, allowed);
+        // What changes meanwhile is not seen yet.
+        world.server.deny(if allowed { Some("no") } else { None });
+        world.clock.advance(Duration::from_millis(4_900)).await;
+        assert_eq!(ask(&alice(), "web").await, allowed);
+        assert_eq!(world.server.take_log().len(), 1);
+        world.clock.advance(Duration::from_millis(200)).await;
+        assert_eq!(ask(&alice(), "web").await, !allowed);
+        assert_eq!(world.server.take_log().len(), 1);
+        world.clock.advance(Duration::from_secs(6)).await;
+    }
+}
+
+#[tokio::test]
+async fn the_answer_for_one_is_not_that_for_another() {
+    let world = World::new(1);
+    let authorizer = authorizer(&world);
+    let others = [
+        User { name: "bob".to_owned(), ..alice() },
+        User { groups: Vec::new(), ..alice() },
+        User { extra: std::collections::BTreeMap::new(), ..alice() },
+        User { uid: "u2".to_owned(), ..alice() },
+    ];
+    world.through(authorizer.authorize(&alice(), &removal("web"))).await.unwrap();
+    world.server.deny(Some("no"));
+    for other in others {
+        assert!(world.through(authorizer.authorize(&other, &removal("web"))).await.is_err(), "{other:?}");
+    }
+    assert!(world.through(authorizer.authorize(&alice(), &removal("db"))).await.is_err());
+    assert!(world.through(authorizer.authorize(&alice(), &removal("web"))).await.is_ok());
+}
+
+#[tokio::test]
+async fn who_cannot_ask_lets_nobody_pass_and_remembers_nothing() {
+    let world = World::new(1);
+    let authorizer = authorizer(&world);
+    world.server.intercept(|_, _| Fault::Refuse(500, "InternalError"));
+    let error = world.through(authorizer.authorize(&alice(), &removal("web"))).await.unwrap_err();
+    assert_eq!(error.code(), 500);
+    world.server.behave();
+    assert!(world.through(authorizer.authorize(&alice(), &removal("web"))).await.is_ok());
+}
+
+#[test]
+fn the_cache_does_not_grow_without_end() {
+    let cache = Cache::new(100, REMEMBERED);
+    let now = Duration::from_secs(100);
+    for index in 0..1000 {
+        cache.put((alice(), removal(&format!("web-{index}"))), None, now);
+    }
+    assert_eq!(cache.len(), 100);
+    assert_eq!(cache.get(&(alice(), removal("web-899")), now), None);
+    assert_eq!(cache.get(&(alice(), removal("web-900")), now), Some(None));
+    // The same again and again, and what was answered anew does not go with what was answered before.
+    for index in 0..1000 {
+        cache.put((alice(), removal("web-0")), None, now + Duration::from_millis(index));
+    }
+    assert_eq!(cache.len(), 100);
+    let later = now + Duration::from_millis(5_500);
+    assert_eq!(cache.get(&(alice(), removal("web-0")), later), Some(None));
+    cache.put((alice(), removal("web-1")), None, now + Duration::from_mins(1));
+    assert_eq!(cache.len(), 1);
+}

@@ -1,0 +1,183 @@
+//! What the server says about itself: discovery in both forms, OpenAPI, version. Written once, when it starts.
+
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+use axum::body::Body;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIGroupList, GroupVersionForDiscovery};
+use serde::Serialize;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::api::{GROUPS, GroupVersion};
+use crate::error::Error;
+use crate::negotiation::{DISCOVERY_V2, DISCOVERY_V2BETA1, Form, accepted};
+use crate::{discovery, openapi};
+
+/// A document as it is sent.
+struct Document {
+    text: Vec<u8>,
+    tag: HeaderValue,
+    media_type: &'static str,
+}
+
+impl Document {
+    fn new(media_type: &'static str, content: &impl Serialize) -> Self {
+        let text = serde_json::to_vec(content).expect("documents can be written as JSON");
+        let tag =
+            HeaderValue::from_str(&format!("\"{}\"", hash(&text))).expect("a hash in quotes can be a header");
+        Self { text, tag, media_type }
+    }
+}
+
+/// All documents. Which resources they tell of is decided by the feature gate.
+pub(crate) struct Documents {
+    plain: Vec<(String, Document)>,
+    aggregated: [(Form, Document); 2],
+}
+
+const JSON: &str = "application/json";
+
+impl Documents {
+    /// The documents of a server that serves the resources, or none.
+    pub(crate) fn of(enabled: bool) -> &'static Self {
+        static WITH: LazyLock<Documents> = LazyLock::new(|| Documents::new(true));
+        static WITHOUT: LazyLock<Documents> = LazyLock::new(|| Documents::new(false));
+        if enabled { &WITH } else { &WITHOUT }
+    }
+
+    fn new(enabled: bool) -> Self {
+        let mut plain = Vec::new();
+        let mut add = |path: String, content: Value| plain.push((path, Document::new(JSON, &content)));
+        let groups = GROUPS.map(group);
+        for (served, group) in GROUPS.into_iter().zip(&groups) {
+            let GroupVersion { group: name, version } = served;
+            add(format!("/apis/{name}"), value(group));
+            add(format!("/apis/{name}/{version}"), value(&discovery::resources(served, enabled)));
+        }
+        add("/apis".to_owned(), value(&APIGroupList { groups: groups.into() }));
+        let mut index = serde_json::Map::new();
+        for served in GROUPS {
+            let content = openapi::v3(served, enabled);
+            let path = format!("apis/{}/{}", served.group, served.version);
+            let hash = hash(content.to_string().as_bytes());
+            index.insert(
+                path.clone(),
+                json!({ "serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}") }),
+            );
+            add(format!("/openapi/v3/{path}"), content);
+        }
+        add("/openapi/v3".to_owned(), json!({ "paths": index }));
+        add("/openapi/v2".to_owned(), openapi::v2());
+        add("/version".to_owned(), version());
+        let mut paths: Vec<String> = plain.iter().map(|(path, _)| path.clone()).collect();
+        paths.extend(["/healthz", "/livez", "/readyz"].map(str::to_owned));
+        paths.sort();
+        plain.push(("/".to_owned(), Document::new(JSON, &json!({ "paths": paths }))));
+        let aggregated =
+            [(Form::DiscoveryV2, DISCOVERY_V2, "v2"), (Form::DiscoveryV2Beta1, DISCOVERY_V2BETA1, "v2beta1")]
+                .map(|(form, media_type, version)| {
+                    (form, Document::new(media_type, &discovery::aggregated(version, enabled)))
+                });
+        Self { plain, aggregated }
+    }
+
+    /// The document under this path.
+    ///
+    /// # Errors
+    /// [`Error::UnknownPath`] if there is none, [`Error::MethodNotAllowed`] if something else than reading it is asked,
+    /// [`Error::NotAcceptable`] if the caller wants another media type.
+    pub(crate) fn answer(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+    ) -> Result<Response<Body>, Error> {
+        let (_, plain) = self.plain.iter().find(|(known, _)| known == path).ok_or(Error::UnknownPath)?;
+        if !matches!(*method, Method::GET | Method::HEAD) {
+            return Err(Error::MethodNotAllowed { allowed: "GET, HEAD" });
+        }
+        let form = accepted(headers, path == "/apis")?;
+        let document =
+            self.aggregated.iter().find(|(known, _)| *known == form).map_or(plain, |(_, document)| document);
+        Ok(document.answer(method, headers))
+    }
+
+    /// The text of the document under this path.
+    #[cfg(test)]
+    pub(crate) fn text(&self, path: &str) -> Option<&[u8]> {
+        self.plain.iter().find(|(known, _)| known == path).map(|(_, document)| &*document.text)
+    }
+}
+
+impl Document {
+    fn answer(&self, method: &Method, headers: &HeaderMap) -> Response<Body> {
+        let known = headers
+            .get_all(header::IF_NONE_MATCH)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .any(|tag| tag.trim().trim_start_matches("W/").as_bytes() == self.tag.as_bytes());
+        let mut response = match (known, method) {
+            (false, &Method::GET) => Response::new(Body::from(self.text.clone())),
+            _ => Response::new(Body::empty()),
+        };
+        if known {
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+        }
+        let content = HeaderValue::from_static(self.media_type);
+        for (name, value) in [
+            (header::CONTENT_TYPE, content),
+            (header::ETAG, self.tag.clone()),
+            (header::VARY, HeaderValue::from_static("Accept")),
+            // A proxy must ask again; the tag makes that cheap.
+            (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private")),
+        ] {
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+}
+
+fn hash(text: &[u8]) -> String {
+    let mut hash = String::new();
+    for byte in Sha256::digest(text) {
+        // A String takes every write.
+        let _ = write!(hash, "{byte:02X}");
+    }
+    hash
+}
+
+fn value(content: &impl Serialize) -> Value {
+    serde_json::to_value(content).expect("documents can be written as JSON")
+}
+
+fn group(served: GroupVersion) -> APIGroup {
+    let version =
+        GroupVersionForDiscovery { group_version: served.api_version(), version: served.version.to_owned() };
+    APIGroup {
+        name: served.group.to_owned(),
+        preferred_version: Some(version.clone()),
+        versions: vec![version],
+        ..APIGroup::default()
+    }
+}
+
+fn version() -> Value {
+    let numbers: Vec<&str> = env!("CARGO_PKG_VERSION").split('.').collect();
+    json!({
+        "major": numbers[0],
+        "minor": numbers[1],
+        "gitVersion": concat!("v", env!("CARGO_PKG_VERSION")),
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "",
+        "goVersion": "",
+        "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+use http::HeaderValue;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
+use kube::core::discovery::v2::APIGroupDiscoveryList;
+use serde::de::DeserializeOwned;
+
+use super::*;
+
+const DVP: &str = "/apis/subresources.virtualization.deckhouse.io/v1alpha2";
+const OWN: &str = "/apis/subresources.vmpool.dev/v1alpha1";
+
+fn parsed<T: DeserializeOwned>(path: &str) -> T {
+    serde_json::from_slice(Documents::of(true).text(path).unwrap()).unwrap()
+}
+
+fn get(path: &str, headers: &[(header::HeaderName, &str)]) -> Result<Response<Body>, Error> {
+    let headers =
+        headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap())).collect();
+    Documents::of(true).answer(&Method::GET, path, &headers)
+}
+
+fn aggregated(enabled: bool) -> Vec<u8> {
+    Documents::of(enabled).aggregated[0].1.text.clone()
+}
+
+#[test]
+fn legacy_discovery() {
+    let groups: APIGroupList = parsed("/apis");
+    let names: Vec<&str> = groups.groups.iter().map(|group| group.name.as_str()).collect();
+    assert_eq!(names, ["subresources.virtualization.deckhouse.io", "subresources.vmpool.dev"]);
+    let group: APIGroup = parsed("/apis/subresources.vmpool.dev");
+    assert_eq!(group.preferred_version.unwrap().group_version, "subresources.vmpool.dev/v1alpha1");
+    for path in [DVP, OWN] {
+        let list: APIResourceList = parsed(path);
+        let resources: Vec<(&str, &str, Vec<&str>)> = list
+            .resources
+            .iter()
+            .map(|resource| {
+                let verbs = resource.verbs.iter().map(String::as_str).collect();
+                (resource.name.as_str(), resource.kind.as_str(), verbs)
+            })
+            .collect();
+        assert_eq!(
+            resources,
+            [
+                ("virtualmachinepools", "VirtualMachinePool", vec!["get"]),
+                ("virtualmachinepools/scaledownwith", "VirtualMachinePoolScaleDownWith", vec!["create"]),
+            ]
+        );
+        assert!(list.resources.iter().all(|resource| resource.namespaced));
+        assert_eq!(list.resources[0].singular_name, "virtualmachinepool");
+    }
+    insta::assert_json_snapshot!("apis", parsed::<Value>("/apis"));
+    insta::assert_json_snapshot!("resources", parsed::<Value>(OWN));
+}
+
+#[test]
+fn aggregated_discovery() {
+    let list: APIGroupDiscoveryList = serde_json::from_slice(&aggregated(true)).unwrap();
+    assert_eq!(list.items.len(), 2);
+    let version = &list.items[1].versions[0];
+    assert_eq!(version.version.as_deref(), Some("v1alpha1"));
+    assert_eq!(version.resources[0].resource.as_deref(), Some("virtualmachinepools"));
+    assert_eq!(version.resources[0].subresources[0].subresource.as_deref(), Some("scaledownwith"));
+    assert_eq!(version.resources[0].subresources[0].verbs, ["create"]);
+    insta::assert_json_snapshot!("aggregated", serde_json::from_slice::<Value>(&aggregated(true)).unwrap());
+}
+
+#[test]
+fn a_feature_that_is_off_is_in_no_document() {
+    let documents = Documents::of(false);
+    let list: APIResourceList = serde_json::from_slice(documents.text(OWN).unwrap()).unwrap();
+    assert!(list.resources.is_empty());
+    let list: APIGroupDiscoveryList = serde_json::from_slice(&aggregated(false)).unwrap();
+    assert!(list.items.iter().all(|group| group.versions[0].resources.is_empty()));
+    for (path, document) in &documents.plain {
+        let text = String::from_utf8_lossy(&document.text);
+        assert!(!text.contains("scaledownwith"), "{path} tells of it");
+    }
+}
+
+#[test]
+fn the_form_is_the_one_that_is_accepted() {
+    let media_type = |accept: &str| {
+        get("/apis", &[(header::ACCEPT, accept)]).unwrap().headers()[header::CONTENT_TYPE].clone()
+    };
+    assert_eq!(media_type("application/json"), "application/json");
+    assert_eq!(media_type(kube::core::discovery::v2::ACCEPT_AGGREGATED_DISCOVERY_V2), DISCOVERY_V2);
+    assert_eq!(media_type(DISCOVERY_V2BETA1), DISCOVERY_V2BETA1);
+    assert_eq!(get(OWN, &[(header::ACCEPT, "text/plain")]).unwrap_err(), Error::NotAcceptable);
+}
+
+#[test]
+fn a_document_that_is_known_is_not_sent_again() {
+    let response = get("/apis", &[]).unwrap();
+    let tag = response.headers()[header::ETAG].to_str().unwrap().to_owned();
+    assert!(tag.starts_with('"') && tag.len() == 66, "{tag}");
+    for known in [tag.clone(), format!("\"other\", W/{tag}")] {
+        let response = get("/apis", &[(header::IF_NONE_MATCH, &known)]).unwrap();
+        assert_eq!(response.status(), StatusCode::NOT_MODIFIED);
+        assert_eq!(response.headers()[header::ETAG], *tag);
+    }
+    let other = get("/apis", &[(header::IF_NONE_MATCH, &tag), (header::ACCEPT, DISCOVERY_V2)]).unwrap();
+    assert_eq!(other.status(), StatusCode::OK, "each form has a tag of its own");
+}
+
+#[test]
+fn only_reading_is_allowed_and_only_what_is_there() {
+    let answer = |method, path| Documents::of(true).answer(&method, path, &HeaderMap::new());
+    assert!(answer(Method::HEAD, "/apis").is_ok());
+    assert_eq!(answer(Method::POST, "/apis").unwrap_err().code(), 405);
+    assert_eq!(answer(Method::GET, "/apis/other").unwrap_err(), Error::UnknownPath);
+    assert_eq!(answer(Method::GET, "/api").unwrap_err(), Error::UnknownPath);
+}
+
+#[test]
+fn the_index_names_documents_that_are_there() {
+    let index: Value = parsed("/openapi/v3");
+    let paths = index["paths"].as_object().unwrap();
+    assert_eq!(paths.len(), 2);
+    for (path, entry) in paths {
+        let url = entry["serverRelativeURL"].as_str().unwrap();
+        let (document, hash) = url.split_once("?hash=").unwrap();
+        assert_eq!(document, format!("/openapi/v3/{path}"));
+        let tag = get(document, &[]).unwrap().headers()[header::ETAG].clone();
+        assert_eq!(tag, format!("\"{hash}\""));
+    }
+    let root: Value = parsed("/");
+    for path in root["paths"].as_array().unwrap() {
+        let path = path.as_str().unwrap();
+        assert!(path.ends_with('z') || Documents::of(true).text(path).is_some(), "{path}");
+    }
+}
+
+#[test]
+fn the_version_is_that_of_the_program() {
+    let version: Value = parsed("/version");
+    assert_eq!(version["gitVersion"], concat!("v", env!("CARGO_PKG_VERSION")));
+}

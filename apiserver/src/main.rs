@@ -1,0 +1,26 @@
+//! The aggregated API server of vmpool.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use vmpool_apiserver::{options::Options, run};
+use vmpool_runtime::{Env, shutdown, telemetry};
+
+/// One thread is enough: requests wait for the API server most of the time.
+#[tokio::main(worker_threads = 1)]
+async fn main() -> ExitCode {
+    let options = Options::parse();
+    if let Err(error) = options.log.init() {
+        eprintln!("vmpool-apiserver: {error}");
+        return ExitCode::FAILURE;
+    }
+    match run(options, Env::system(), shutdown::on_signal()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let error = telemetry::with_causes(&error);
+            tracing::error!(error, "vmpool-apiserver cannot go on");
+            eprintln!("vmpool-apiserver: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,49 @@
+use vmpool_runtime::metrics::Values;
+
+use super::*;
+
+#[test]
+fn the_page_shows_what_was_counted() {
+    let metrics = Metrics::new(|_| ());
+    metrics.request(Verb::Create, Resource::Removal, StatusCode::CREATED, Duration::from_millis(20));
+    metrics.removal(Outcome::Removed, 3, Duration::from_millis(20));
+    metrics.authorization(CheckSource::Cache);
+    metrics.turn(5);
+    metrics.pool_conflict();
+    let page = metrics.page();
+    for line in [
+        r#"vmpool_apiserver_requests_total{verb="create",resource="virtualmachinepools/scaledownwith",code="201"} 1"#,
+        r#"vmpool_apiserver_request_duration_seconds_count{verb="create",resource="virtualmachinepools/scaledownwith"} 1"#,
+        r#"vmpool_removals_total{result="removed"} 1"#,
+        // There from the beginning.
+        r#"vmpool_removals_total{result="failed"} 0"#,
+        "vmpool_removal_targets_total 3",
+        r#"vmpool_authorization_checks_total{source="cache"} 1"#,
+        "vmpool_removal_turn_requests_sum 5",
+        "vmpool_removal_conflicts_total 1",
+        "vmpool_removal_duration_seconds_count 1",
+    ] {
+        assert!(page.contains(line), "{line} is not on the page:\n{page}");
+    }
+}
+
+#[test]
+fn everything_is_described() {
+    let metrics = Metrics::new(|_| ());
+    for metric in metrics.catalogue() {
+        assert!(metric.name.starts_with("vmpool_") || metric.name.starts_with("process_"), "{}", metric.name);
+        assert!(!metric.help.is_empty() && !metric.help.ends_with('.'), "{}", metric.name);
+        for label in &metric.labels {
+            let bounded = matches!(&label.values, Values::Words(words) if !words.is_empty());
+            assert!(bounded || ["code", "version"].contains(&label.name), "{} {}", metric.name, label.name);
+        }
+    }
+}
+
+#[test]
+fn others_are_on_the_same_page() {
+    let metrics = Metrics::new(|registry| {
+        registry.register("vmpool_example_total", "examples", "An example", Counter::<u64>::default());
+    });
+    assert!(metrics.page().contains("vmpool_example_total 0"));
+}

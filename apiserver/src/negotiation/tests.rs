@@ -1,0 +1,53 @@
+use http::HeaderValue;
+use rstest::rstest;
+
+use super::*;
+
+fn headers(name: header::HeaderName, value: &str) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(name, HeaderValue::from_str(value).unwrap());
+    headers
+}
+
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+
+#[rstest]
+#[case::plain("application/json", true, Some(Form::Plain))]
+#[case::anything("*/*", true, Some(Form::Plain))]
+#[case::with_a_weight("application/json;q=0.5", true, Some(Form::Plain))]
+#[case::aggregated(DISCOVERY_V2, true, Some(Form::DiscoveryV2))]
+#[case::aggregated_with_a_profile(
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer",
+    true,
+    Some(Form::DiscoveryV2)
+)]
+#[case::the_first_that_is_served(
+    "application/vnd.kubernetes.protobuf;as=X, application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json",
+    true,
+    Some(Form::DiscoveryV2Beta1)
+)]
+#[case::aggregated_where_there_is_none(DISCOVERY_V2, false, None)]
+#[case::a_table_is_answered_plainly(TABLE, false, Some(Form::Plain))]
+#[case::only_a_table("application/json;as=Table;v=v1;g=meta.k8s.io", false, None)]
+#[case::only_protobuf("application/vnd.kubernetes.protobuf", true, None)]
+#[case::another_version("application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList", true, None)]
+fn accepts(#[case] value: &str, #[case] discovery: bool, #[case] form: Option<Form>) {
+    let expected = form.ok_or(Error::NotAcceptable);
+    assert_eq!(accepted(&headers(header::ACCEPT, value), discovery), expected);
+}
+
+#[test]
+fn who_says_nothing_accepts_everything() {
+    assert_eq!(accepted(&HeaderMap::new(), true), Ok(Form::Plain));
+    assert_eq!(sent_json(&HeaderMap::new()), Ok(()));
+}
+
+#[rstest]
+#[case("application/json", true)]
+#[case("Application/JSON; charset=utf-8", true)]
+#[case("application/yaml", false)]
+#[case("application/vnd.kubernetes.protobuf", false)]
+#[case("text/plain", false)]
+fn bodies_are_json(#[case] value: &str, #[case] is_json: bool) {
+    assert_eq!(sent_json(&headers(header::CONTENT_TYPE, value)).is_ok(), is_json);
+}

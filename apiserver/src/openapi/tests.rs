@@ -1,0 +1,64 @@
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::*;
+use crate::api::GROUPS;
+
+fn references<'a>(value: &'a Value, found: &mut BTreeSet<&'a str>) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                if let ("$ref", Value::String(target)) = (&**key, value) {
+                    found.insert(target);
+                }
+                references(value, found);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_reference_leads_somewhere_and_every_schema_is_referred_to() {
+    for served in GROUPS {
+        let document = v3(served, true);
+        let mut found = BTreeSet::new();
+        references(&document, &mut found);
+        for target in &found {
+            let pointer = target.strip_prefix('#').unwrap();
+            assert!(document.pointer(pointer).is_some(), "{target} is nowhere");
+        }
+        let schemas = document["components"]["schemas"].as_object().unwrap();
+        assert_eq!(schemas.len(), found.len());
+    }
+}
+
+#[test]
+fn fields_of_the_schema_are_the_ones_that_are_read() {
+    let document = v3(GROUPS[1], true);
+    let schema = &document["components"]["schemas"]["dev.vmpool.subresources.v1alpha1.VirtualMachinePoolScaleDownWith"];
+    let fields: Vec<&str> = schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(
+        fields,
+        ["apiVersion", "dryRun", "kind", "metadata", "preconditions", "targetUIDs", "targets"]
+    );
+    // And a body with all of them is understood.
+    let body = br#"{"apiVersion":"subresources.vmpool.dev/v1alpha1","dryRun":["All"],"kind":"VirtualMachinePoolScaleDownWith",
+        "metadata":{},"preconditions":{"uid":"u"},"targetUIDs":["u"],"targets":["a"]}"#;
+    crate::body::read(body, "", "n", "p").unwrap();
+}
+
+#[test]
+fn the_document_as_a_whole() {
+    insta::assert_json_snapshot!("v3", v3(GROUPS[1], true));
+    insta::assert_json_snapshot!("v2", v2());
+}
+
+#[test]
+fn a_feature_that_is_off_has_no_paths() {
+    let document = v3(GROUPS[1], false);
+    assert_eq!(document["paths"], json!({}));
+    assert_eq!(document["components"]["schemas"], json!({}));
+}

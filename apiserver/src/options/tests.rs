@@ -1,0 +1,35 @@
+use clap::{CommandFactory, Parser};
+use rstest::rstest;
+use vmpool_feature_gates::Feature;
+
+use super::*;
+
+fn options(flags: &[&str]) -> Options {
+    Options::try_parse_from(["vmpool-apiserver"].iter().chain(flags)).unwrap()
+}
+
+#[test]
+fn the_command_line_is_well_formed() {
+    Options::command().debug_assert();
+}
+
+#[test]
+fn the_feature_is_off_unless_it_is_turned_on() {
+    assert!(!options(&[]).gates().unwrap().enabled(Feature::VirtualMachinePool));
+    let on = options(&["--feature-gates=VirtualMachinePool=true"]);
+    assert!(on.gates().unwrap().enabled(Feature::VirtualMachinePool));
+}
+
+#[rstest]
+#[case::an_unknown_gate(&["--feature-gates=Nonsense=true"], "--feature-gates: ")]
+fn gates_that_do_not_fit(#[case] flags: &[&str], #[case] words: &str) {
+    let error = options(flags).gates().unwrap_err().to_string();
+    assert!(error.starts_with(words), "{error}");
+}
+
+#[test]
+fn a_certificate_is_needed() {
+    let error = options(&[]).serving().unwrap_err().to_string();
+    assert!(error.contains("--tls-secret"), "{error}");
+    assert!(options(&["--tls-secret=a/b", "--tls-dns-names=localhost"]).serving().is_ok());
+}

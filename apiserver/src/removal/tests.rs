@@ -1,0 +1,6 @@
+//! The stories of removals, on a server in memory.
+
+mod basics;
+mod crashes;
+mod parallel;
+mod trouble;

@@ -1,0 +1,286 @@
+//! What a removal does when nothing goes wrong.
+
+use http::StatusCode;
+use serde_json::json;
+use vmpool_api::annotations::SCALE_DOWN_TARGETS;
+
+use crate::testing::{Answer, Process, ROUND_TRIP, World, body_of};
+
+async fn remove(world: &World, process: &Process, targets: &[&str]) -> Answer {
+    world.through(process.remove(targets)).await.unwrap()
+}
+
+fn says(answer: &Answer, code: u16, reason: &str, words: &str) {
+    assert_eq!(answer.code.as_u16(), code, "{}", answer.body);
+    assert_eq!(answer.body["reason"], reason, "{}", answer.body);
+    assert_eq!(answer.body["code"], code, "{}", answer.body);
+    assert_eq!(answer.body["status"], "Failure");
+    let message = answer.body["message"].as_str().unwrap();
+    assert!(message.contains(words), "{message}");
+}
+
+fn untouched(world: &World, replicas: i64) {
+    world.server.store(|store| {
+        assert_eq!(store.replicas(), replicas);
+        assert!(store.pool()["metadata"]["annotations"][SCALE_DOWN_TARGETS].is_null(), "{}", store.pool());
+        assert!(store.machines().all(|machine| machine["metadata"]["deletionTimestamp"].is_null()));
+    });
+}
+
+#[tokio::test]
+async fn named_machines_leave_and_the_pool_shrinks_by_them() {
+    let world = World::with_pool(1, 5);
+    let process = world.process(1);
+    let answer = remove(&world, &process, &["web-3", "web-1"]).await;
+    assert_eq!(answer.code, StatusCode::CREATED, "{}", answer.body);
+    assert_eq!(answer.body["status"], "Success");
+    assert_eq!(answer.body["details"]["name"], "web");
+    assert_eq!(body_of(&answer), [("web-3".into(), "Removed".into()), ("web-1".into(), "Removed".into())]);
+    world.server.store(|store| {
+        assert_eq!(store.replicas(), 3);
+        for name in ["web-1", "web-3"] {
+            let machine = store.get("virtualmachines", name).unwrap();
+            assert!(machine["metadata"]["deletionTimestamp"].is_string());
+        }
+    });
+    world.settle().await;
+    world.server.store(|store| {
+        assert_eq!(store.names(), ["web-0", "web-2", "web-4"]);
+        assert!(store.victims.is_empty() && store.created.is_empty());
+        assert!(store.pool()["metadata"]["annotations"][SCALE_DOWN_TARGETS].is_null());
+    });
+    assert!(process.metrics.page().contains("vmpool_removal_targets_total 2"));
+}
+
+#[tokio::test]
+async fn one_target_costs_at_most_eight_round_trips_one_after_the_other() {
+    let world = World::with_pool(1, 5);
+    let process = world.process(1);
+    let begun = world.env.uptime();
+    let answer = remove(&world, &process, &["web-0"]).await;
+    assert_eq!(answer.code, StatusCode::CREATED);
+    let took = world.since(begun).as_secs_f64() / ROUND_TRIP.as_secs_f64();
+    let log = world.server.take_log();
+    let calls: Vec<String> = log.iter().map(|call| format!("{} {}", call.method, call.resource)).collect();
+    assert_eq!(
+        calls,
+        [
+            "POST subjectaccessreviews",
+            "GET virtualmachinepools",
+            "GET virtualmachines",
+            "PATCH virtualmachinepools",
+            "GET virtualmachines",
+            "PATCH virtualmachinepools",
+            "DELETE virtualmachines",
+        ]
+    );
+    // The first two reads go side by side.
+    assert!((6.0..=8.0).contains(&took), "{took} round trips");
+}
+
+#[tokio::test]
+async fn a_name_that_is_given_twice_counts_once() {
+    let world = World::with_pool(1, 3);
+    let answer = remove(&world, &world.process(1), &["web-0", "web-0", "web-0"]).await;
+    assert_eq!(answer.code, StatusCode::CREATED);
+    assert_eq!(world.server.store(|store| store.replicas()), 2);
+}
+
+#[tokio::test]
+async fn a_repeated_request_shrinks_nothing_more() {
+    let world = World::with_pool(1, 3);
+    let process = world.process(1);
+    remove(&world, &process, &["web-0"]).await;
+    let again = remove(&world, &process, &["web-0", "web-1"]).await;
+    assert_eq!(
+        body_of(&again),
+        [("web-0".into(), "AlreadyRemoved".into()), ("web-1".into(), "Removed".into())]
+    );
+    let again = remove(&world, &process, &["web-0"]).await;
+    assert_eq!(again.code, StatusCode::CREATED);
+    assert_eq!(world.server.store(|store| store.replicas()), 1);
+    assert!(process.metrics.page().contains("vmpool_removals_total{result=\"repeated\"} 1"));
+}
+
+#[tokio::test]
+async fn a_target_that_vanished_at_once_still_counts_as_removed_while_the_record_knows_it() {
+    let world = World::new(1);
+    world.server.store(|store| {
+        store.vanishing = true;
+        store.create_pool("web", 3);
+    });
+    let process = world.process(1);
+    remove(&world, &process, &["web-0"]).await;
+    assert!(world.server.store(|store| store.get("virtualmachines", "web-0").is_none()));
+    let again = remove(&world, &process, &["web-0"]).await;
+    assert_eq!(body_of(&again), [("web-0".into(), "AlreadyRemoved".into())]);
+    world.settle().await;
+    let late = remove(&world, &process, &["web-0"]).await;
+    says(&late, 400, "BadRequest", "\"web-0\" not found in namespace \"team-a\"");
+    assert_eq!(world.server.store(|store| store.replicas()), 2);
+}
+
+#[tokio::test]
+async fn a_machine_that_is_terminating_for_another_reason_is_counted_once_and_not_replaced() {
+    let world = World::with_pool(1, 3);
+    let process = world.process(1);
+    world.server.store(|store| {
+        store.delete(&("virtualmachines", "web-0".to_owned()), None);
+    });
+    let answer = remove(&world, &process, &["web-0"]).await;
+    assert_eq!(body_of(&answer), [("web-0".into(), "Removed".into())]);
+    let deletes = world.server.take_log().into_iter().filter(|call| call.method == "DELETE").count();
+    assert_eq!(deletes, 0, "it is deleted already");
+    world.settle().await;
+    world.server.store(|store| {
+        assert_eq!(store.replicas(), 2);
+        assert_eq!(store.names(), ["web-1", "web-2"]);
+    });
+}
+
+#[tokio::test]
+async fn replicas_never_fall_below_zero() {
+    let world = World::with_pool(1, 3);
+    world.server.store(|store| {
+        store.edit("virtualmachinepools", "web", |pool| pool["spec"]["replicas"] = json!(1));
+    });
+    let answer = remove(&world, &world.process(1), &["web-0", "web-1", "web-2"]).await;
+    assert_eq!(answer.code, StatusCode::CREATED);
+    assert_eq!(world.server.store(|store| store.replicas()), 0);
+}
+
+#[tokio::test]
+async fn one_bad_target_spoils_the_request_and_nothing_changes() {
+    let world = World::with_pool(1, 3);
+    let process = world.process(1);
+    let foreign = json!("uid-of-another-pool");
+    world.server.store(|store| store.create_machine("guest", &foreign));
+    world.server.store(|store| {
+        let machine = store.create_machine("orphan", &foreign);
+        drop(machine);
+        store.edit("virtualmachines", "orphan", |machine| machine["metadata"]["ownerReferences"] = json!([]));
+    });
+    let missing = remove(&world, &process, &["web-0", "absent"]).await;
+    says(&missing, 400, "BadRequest", "\"absent\" not found in namespace \"team-a\"");
+    for name in ["guest", "orphan"] {
+        let answer = remove(&world, &process, &["web-0", name]).await;
+        says(&answer, 400, "BadRequest", &format!("\"{name}\" is not a member of pool \"web\""));
+    }
+    untouched(&world, 3);
+    assert!(
+        world.server.take_log().iter().all(|call| !call.is_write()),
+        "refused before anything was written"
+    );
+}
+
+#[tokio::test]
+async fn uids_pin_targets_and_pool() {
+    let world = World::with_pool(1, 3);
+    let process = world.process(1);
+    let uid =
+        world.server.store(|store| store.get("virtualmachines", "web-0").unwrap()["metadata"]["uid"].clone());
+    let pool_uid = world.server.store(|store| store.pool()["metadata"]["uid"].clone());
+    let post =
+        async |body: serde_json::Value| world.through(process.post("", &body.to_string())).await.unwrap();
+    let answer = post(json!({ "targets": ["web-0"], "targetUIDs": ["another"] })).await;
+    says(&answer, 409, "Conflict", "UID in precondition: another");
+    let answer = post(json!({ "targets": ["web-0"], "preconditions": { "uid": "another" } })).await;
+    says(&answer, 409, "Conflict", "UID in precondition: another");
+    untouched(&world, 3);
+    let answer = post(json!({ "targets": ["web-0", "web-1"], "targetUIDs": [uid, ""], "preconditions": { "uid": pool_uid } })).await;
+    assert_eq!(answer.code, StatusCode::CREATED, "{}", answer.body);
+    assert_eq!(world.server.store(|store| store.replicas()), 1);
+}
+
+#[tokio::test]
+async fn a_dry_run_checks_everything_and_changes_nothing() {
+    let world = World::with_pool(1, 3);
+    let process = world.process(1);
+    let post = async |query: &str, body: &str| world.through(process.post(query, body)).await.unwrap();
+    for (query, body) in [
+        ("?dryRun=All", r#"{"targets":["web-0"]}"#),
+        ("", r#"{"targets":["web-0"],"dryRun":["All"]}"#),
+        (
+            "?dryRun=All&fieldManager=me&fieldValidation=Strict&pretty=true",
+            r#"{"targets":["web-0"],"dryRun":["All"]}"#,
+        ),
+    ] {
+        let answer = post(query, body).await;
+        assert_eq!(answer.code, StatusCode::CREATED, "{}", answer.body);
+        assert_eq!(body_of(&answer), [("web-0".into(), "WouldBeRemoved".into())]);
+    }
+    let answer = post("?dryRun=All", r#"{"targets":["absent"]}"#).await;
+    says(&answer, 400, "BadRequest", "absent");
+    let answer = post("?dryRun=Some", r#"{"targets":["web-0"]}"#).await;
+    says(&answer, 400, "BadRequest", "the only value is \"All\"");
+    untouched(&world, 3);
+    assert!(world.server.take_log().iter().all(|call| !call.is_write()));
+    assert!(process.metrics.page().contains("vmpool_removals_total{result=\"dry_run\"} 3"));
+}
+
+#[tokio::test]
+async fn a_pool_that_is_not_there_or_on_its_way_out_loses_nothing() {
+    let world = World::with_pool(1, 2);
+    let process = world.process(1);
+    world.server.store(|store| {
+        store.edit("virtualmachinepools", "web", |pool| {
+            pool["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        });
+    });
+    let answer = remove(&world, &process, &["web-0"]).await;
+    says(&answer, 409, "Conflict", "being deleted");
+    untouched(&world, 2);
+    world.server.store(|store| store.objects.remove(&("virtualmachinepools", "web".to_owned())));
+    let answer = remove(&world, &process, &["web-0"]).await;
+    says(&answer, 404, "NotFound", "virtualmachinepools.virtualization.deckhouse.io \"web\" not found");
+}
+
+#[tokio::test]
+async fn a_full_record_asks_for_patience() {
+    let world = World::with_pool(1, 2);
+    let process = world.process(1);
+    let entries: Vec<_> =
+        (0..1000).map(|i| json!({ "name": format!("m{i}"), "uid": format!("u{i}") })).collect();
+    world.server.store(|store| {
+        store.edit("virtualmachinepools", "web", |pool| {
+            pool["metadata"]["annotations"] = json!({ SCALE_DOWN_TARGETS: json!(entries).to_string() });
+        });
+    });
+    for query in ["", "?dryRun=All"] {
+        let answer = world.through(process.post(query, r#"{"targets":["web-0"]}"#)).await.unwrap();
+        says(&answer, 429, "TooManyRequests", "try again when machines that were removed before are gone");
+        assert_eq!(answer.headers["retry-after"], "5");
+        assert_eq!(answer.body["details"]["retryAfterSeconds"], 5);
+    }
+    assert_eq!(world.server.store(|store| store.replicas()), 2);
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_read_is_left_alone() {
+    let world = World::with_pool(1, 2);
+    let process = world.process(1);
+    world.server.store(|store| {
+        store.edit("virtualmachinepools", "web", |pool| {
+            pool["metadata"]["annotations"] = json!({ SCALE_DOWN_TARGETS: "nonsense" });
+        });
+    });
+    let answer = remove(&world, &process, &["web-0"]).await;
+    says(&answer, 500, "InternalError", "was changed by somebody else");
+    assert!(world.server.take_log().iter().all(|call| !call.is_write()));
+}
+
+#[tokio::test]
+async fn a_thousand_machines_leave_in_one_request() {
+    let world = World::with_pool(1, 1000);
+    let process = world.process(1);
+    let names: Vec<String> = (0..1000).map(|index| format!("web-{index}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let begun = world.env.uptime();
+    let answer = remove(&world, &process, &names).await;
+    assert_eq!(answer.code, StatusCode::CREATED, "{}", answer.body);
+    assert_eq!(world.server.store(|store| store.replicas()), 0);
+    let took = world.since(begun);
+    assert!(took < ROUND_TRIP * 200, "{took:?}");
+    let writes = world.server.take_log().iter().filter(|call| call.method == "PATCH").count();
+    assert_eq!(writes, 2);
+}

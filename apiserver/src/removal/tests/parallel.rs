@@ -1,0 +1,183 @@
+//! Many callers at once, in several processes, with a controller at work: every machine is counted once.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures::future::join_all;
+use http::Method;
+use proptest::prelude::*;
+
+use crate::testing::{Fault, World};
+
+#[tokio::test]
+async fn fifty_callers_of_one_pool_all_succeed_in_bounded_time() {
+    for processes in [1, 2, 5] {
+        let world = World::with_pool(1, 60);
+        let processes: Vec<_> = (0..processes).map(|seed| world.process(seed)).collect();
+        let env = world.env.clone();
+        let mut requests = 0;
+        // A status changes with every fifth request.
+        world.server.intercept(move |_, store| {
+            requests += 1;
+            if requests % 5 == 0 {
+                store.reconcile(env.uptime());
+            }
+            Fault::None
+        });
+        let begun = world.env.uptime();
+        let names: Vec<String> = (0..50).map(|index| format!("web-{index}")).collect();
+        let calls = names.iter().enumerate().map(|(index, name)| {
+            let process = &processes[index % processes.len()];
+            async move { process.remove(&[name]).await.unwrap() }
+        });
+        for answer in world.through(join_all(calls)).await {
+            assert_eq!(answer.code, 201, "{}", answer.body);
+        }
+        let took = world.since(begun);
+        let writes = world.server.take_log().iter().filter(|call| call.method == Method::PATCH).count();
+        println!("{} processes: {took:?}, {writes} writes on the pool", processes.len());
+        assert!(took < Duration::from_secs(2), "{took:?}");
+        assert!(writes < 100, "{writes} writes on the pool");
+        world.server.behave();
+        world.settle().await;
+        world.server.store(|store| {
+            assert_eq!((store.replicas(), store.names().len()), (10, 10));
+            assert!(store.created.is_empty() && store.victims.is_empty());
+        });
+    }
+}
+
+/// One caller: in which process, when, and for which machines.
+#[derive(Clone, Debug)]
+struct Caller {
+    process: usize,
+    delay: u64,
+    targets: BTreeSet<usize>,
+}
+
+const MACHINES: usize = 8;
+
+fn callers() -> impl Strategy<Value = Vec<Caller>> {
+    let targets = prop::collection::btree_set(0..MACHINES, 1..4);
+    let caller = (0..3_usize, 0..40_u64, targets).prop_map(|(process, delay, targets)| Caller {
+        process,
+        delay,
+        targets,
+    });
+    prop::collection::vec(caller, 1..8)
+}
+
+/// What happens to a request by chance.
+#[derive(Clone, Copy, Debug)]
+enum Chance {
+    Nothing,
+    Reconcile,
+    Lost,
+    Late,
+    Unreachable,
+    Kill,
+}
+
+fn chances() -> impl Strategy<Value = Vec<Chance>> {
+    let chance = prop_oneof![
+        8 => Just(Chance::Nothing),
+        3 => Just(Chance::Reconcile),
+        1 => Just(Chance::Lost),
+        1 => Just(Chance::Late),
+        1 => Just(Chance::Unreachable),
+    ];
+    // The first process dies once, in some worlds.
+    (prop::collection::vec(chance, 40), prop::option::of(0..60_usize)).prop_map(|(mut chances, kill)| {
+        if let Some(kill) = kill.filter(|kill| *kill < chances.len()) {
+            chances[kill] = Chance::Kill;
+        }
+        chances
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn parallel_callers_are_each_granted_in_full_or_not_at_all(
+        callers in callers(),
+        chances in chances(),
+        vanishing in any::<bool>(),
+        seed in 0..1_000_u64,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(story(callers, chances, vanishing, seed))?;
+    }
+}
+
+async fn story(
+    callers: Vec<Caller>,
+    chances: Vec<Chance>,
+    vanishing: bool,
+    seed: u64,
+) -> Result<(), TestCaseError> {
+    let world = World::new(seed);
+    world.server.store(|store| {
+        store.vanishing = vanishing;
+        store.create_pool("web", MACHINES);
+    });
+    let processes: Vec<_> = (0..3).map(|index| world.process(seed * 3 + index)).collect();
+    let victim = processes[0].clone();
+    let env = world.env.clone();
+    let mut chances = chances.into_iter();
+    world.server.intercept(move |_, store| match chances.next().unwrap_or(Chance::Nothing) {
+        Chance::Nothing => Fault::None,
+        Chance::Reconcile => {
+            store.reconcile(env.uptime());
+            Fault::None
+        }
+        Chance::Lost => Fault::AnswerLost,
+        Chance::Late => Fault::Late(Duration::from_millis(7)),
+        Chance::Unreachable => Fault::Unreachable,
+        Chance::Kill => {
+            victim.kill();
+            Fault::None
+        }
+    });
+    let calls = callers.iter().map(|caller| {
+        let process = processes[caller.process].clone();
+        let env = world.env.clone();
+        async move {
+            env.sleep(Duration::from_millis(caller.delay)).await;
+            let names: Vec<String> = caller.targets.iter().map(|index| format!("web-{index}")).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            process.remove(&names).await.map(|answer| answer.code.as_u16())
+        }
+    });
+    let codes = world.through(join_all(calls)).await;
+    world.server.behave();
+    world.settle().await;
+
+    let (replicas, names, created, victims) = world.server.store(|store| {
+        let names: BTreeSet<String> = store.names().into_iter().map(str::to_owned).collect();
+        (store.replicas(), names, store.created.clone(), store.victims.clone())
+    });
+    prop_assert!(created.is_empty(), "replaced: {:?}", created);
+    prop_assert!(victims.is_empty(), "left for others: {:?}", victims);
+    let gone: BTreeSet<usize> =
+        (0..MACHINES).filter(|index| !names.contains(&format!("web-{index}"))).collect();
+    prop_assert_eq!(usize::try_from(replicas).unwrap(), MACHINES - gone.len());
+    // All or nothing, for each caller: those who heard nothing may be either.
+    let mut explained = BTreeSet::new();
+    for (caller, code) in callers.iter().zip(&codes) {
+        match code {
+            Some(201) => {
+                prop_assert!(caller.targets.is_subset(&gone), "{:?} was granted in part", caller);
+                explained.extend(caller.targets.iter().copied());
+            }
+            // Uncertain, or killed.
+            None | Some(500) if caller.targets.is_subset(&gone) => {
+                explained.extend(caller.targets.iter().copied());
+            }
+            None | Some(400 | 409 | 500) => {}
+            Some(code) => prop_assert!(false, "{:?} got {}", caller, code),
+        }
+    }
+    prop_assert_eq!(gone, explained);
+    Ok(())
+}

@@ -1,0 +1,102 @@
+use rstest::rstest;
+
+use super::*;
+
+fn of(method: &str, uri: &str) -> Option<Target> {
+    Target::of(&method.parse().unwrap(), &uri.parse().unwrap())
+}
+
+fn document(path: &str, verb: &str) -> Target {
+    Target::Document { path: path.to_owned(), verb: verb.to_owned() }
+}
+
+#[rstest]
+#[case::the_root("GET", "/", "/", "get")]
+#[case::a_slash_at_the_end_is_nothing("GET", "/apis/", "/apis", "get")]
+#[case::the_query_is_not_a_part_of_it("GET", "/openapi/v3/apis/g/v1?hash=1", "/openapi/v3/apis/g/v1", "get")]
+#[case::a_version_is_still_a_document("GET", "/apis/g/v1", "/apis/g/v1", "get")]
+#[case::methods_are_verbs("DELETE", "/version", "/version", "delete")]
+#[case::other_trees_have_no_objects("GET", "/other/g/v1/things/one", "/other/g/v1/things/one", "get")]
+fn paths_of_documents(#[case] method: &str, #[case] uri: &str, #[case] path: &str, #[case] verb: &str) {
+    assert_eq!(of(method, uri), Some(document(path, verb)));
+}
+
+#[rstest]
+#[case::read("GET", "/apis/g/v1/namespaces/ns/pools/web", "ns", "pools", "web", "", "get")]
+#[case::read_the_head("HEAD", "/apis/g/v1/namespaces/ns/pools/web", "ns", "pools", "web", "", "get")]
+#[case::list("GET", "/apis/g/v1/namespaces/ns/pools", "ns", "pools", "", "", "list")]
+#[case::over_all_namespaces("GET", "/apis/g/v1/pools", "", "pools", "", "", "list")]
+#[case::create_a_subresource(
+    "POST",
+    "/apis/g/v1/namespaces/ns/pools/web/sub",
+    "ns",
+    "pools",
+    "web",
+    "sub",
+    "create"
+)]
+#[case::replace("PUT", "/apis/g/v1/namespaces/ns/pools/web", "ns", "pools", "web", "", "update")]
+#[case::patch("PATCH", "/apis/g/v1/namespaces/ns/pools/web", "ns", "pools", "web", "", "patch")]
+#[case::delete_one("DELETE", "/apis/g/v1/namespaces/ns/pools/web", "ns", "pools", "web", "", "delete")]
+#[case::delete_all("DELETE", "/apis/g/v1/namespaces/ns/pools", "ns", "pools", "", "", "deletecollection")]
+#[case::a_method_that_no_role_grants("TRACE", "/apis/g/v1/pools", "", "pools", "", "", "unknown")]
+#[case::a_namespace_itself("GET", "/apis/g/v1/namespaces/ns", "", "namespaces", "ns", "", "get")]
+#[case::an_encoded_slash_stays_in_its_name(
+    "GET",
+    "/apis/g/v1/namespaces/ns/pools/a%2Fb",
+    "ns",
+    "pools",
+    "a/b",
+    "",
+    "get"
+)]
+fn paths_of_objects(
+    #[case] method: &str,
+    #[case] uri: &str,
+    #[case] namespace: &str,
+    #[case] resource: &str,
+    #[case] name: &str,
+    #[case] subresource: &str,
+    #[case] verb: &'static str,
+) {
+    let object = Object {
+        group: "g".to_owned(),
+        version: "v1".to_owned(),
+        namespace: namespace.to_owned(),
+        resource: resource.to_owned(),
+        name: name.to_owned(),
+        subresource: subresource.to_owned(),
+        verb,
+        beyond: false,
+    };
+    assert_eq!(of(method, uri), Some(Target::Object(object)));
+}
+
+#[test]
+fn what_follows_a_subresource_is_noticed() {
+    let Some(Target::Object(object)) = of("POST", "/apis/g/v1/namespaces/ns/pools/web/sub/more") else {
+        panic!("not an object")
+    };
+    assert!(object.beyond);
+}
+
+#[test]
+fn a_path_that_is_not_text_is_none() {
+    assert_eq!(of("GET", "/apis/g/v1/pools/%ff"), None);
+}
+
+#[rstest]
+#[case("web", true)]
+#[case("web-0.a1", true)]
+#[case("", false)]
+#[case("Web", false)]
+#[case("-web", false)]
+#[case("web-", false)]
+#[case("a..b", false)]
+#[case("a/b", false)]
+#[case("..", false)]
+#[case(&"a".repeat(253), true)]
+#[case(&"a".repeat(254), false)]
+fn names(#[case] name: &str, #[case] valid: bool) {
+    assert_eq!(is_name(name), valid);
+}

@@ -1,0 +1,81 @@
+//! A world for tests: a small API server in memory, a controller that keeps the rules, processes that can be killed, and
+//! a clock that moves only when told to.
+
+mod controller;
+mod process;
+mod server;
+mod store;
+
+pub(crate) use process::{Answer, Process, ask, body_of, front_proxy};
+pub(crate) use server::{Call, Fault, Server};
+pub(crate) use store::Store;
+
+use std::pin::pin;
+use std::time::Duration;
+
+use vmpool_runtime::Env;
+use vmpool_runtime::testing::{ManualClock, env};
+
+/// Where everything happens.
+pub(crate) const NAMESPACE: &str = "team-a";
+
+/// How long a request and its answer are under way, together.
+pub(crate) const ROUND_TRIP: Duration = Duration::from_millis(2);
+
+/// A server with a clock.
+pub(crate) struct World {
+    pub(crate) clock: ManualClock,
+    pub(crate) env: Env,
+    pub(crate) server: Server,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        let clock = ManualClock::new();
+        let env = env(&clock, seed);
+        Self { server: Server::new(&env), env, clock }
+    }
+
+    /// A world with a pool `web` of this many machines, `web-0` and so on.
+    pub(crate) fn with_pool(seed: u64, replicas: usize) -> Self {
+        let world = Self::new(seed);
+        world.server.store(|store| store.create_pool("web", replicas));
+        world
+    }
+
+    /// A process that serves.
+    pub(crate) fn process(&self, seed: u64) -> Process {
+        Process::start(self, seed, true)
+    }
+
+    /// How much time has passed since an uptime.
+    pub(crate) fn since(&self, begun: Duration) -> Duration {
+        self.env.uptime().saturating_sub(begun)
+    }
+
+    /// Waits for `future` while time passes.
+    pub(crate) async fn through<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
+        let (mut seen, mut quiet) = (0, 0);
+        loop {
+            for _ in 0..8 {
+                if let std::task::Poll::Ready(output) = futures::poll!(&mut future) {
+                    return output;
+                }
+                tokio::task::yield_now().await;
+            }
+            quiet = if seen == self.server.requests() { quiet + 1 } else { 0 };
+            seen = self.server.requests();
+            // A round trip takes two of the short steps; the long ones are for those who only wait.
+            self.clock.advance(if quiet < 8 { ROUND_TRIP / 2 } else { ROUND_TRIP * 10 }).await;
+        }
+    }
+
+    /// Lets the controller work until nothing changes any more, dropped reservations included.
+    pub(crate) async fn settle(&self) {
+        for _ in 0..16 {
+            self.clock.advance(Duration::from_secs(5)).await;
+            self.server.store(|store| store.reconcile(self.env.uptime()));
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! A process of ours, which can be killed at any time.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Router;
+use axum::body::Body;
+use futures::FutureExt;
+use futures::future::{AbortHandle, Abortable, BoxFuture};
+use http::{Request, StatusCode};
+use http_body_util::BodyExt;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tower::ServiceExt;
+use vmpool_runtime::Env;
+use vmpool_runtime::env::{Spawner, TokioSpawner};
+use vmpool_runtime::health::Health;
+use vmpool_runtime::https::Peer;
+use vmpool_runtime::testing::SeededEntropy;
+use vmpool_runtime::tls::PeerCertificate;
+
+use super::World;
+use crate::authentication::RequestHeaders;
+use crate::metrics::Metrics;
+use crate::router::router;
+use crate::state::State;
+
+/// Runs tasks until it is told to kill them all.
+#[derive(Clone, Default)]
+struct Killable {
+    dead: Arc<AtomicBool>,
+    tasks: Arc<Mutex<Vec<AbortHandle>>>,
+}
+
+impl Killable {
+    fn kill(&self) {
+        self.dead.store(true, Ordering::SeqCst);
+        self.tasks.lock().iter().for_each(AbortHandle::abort);
+    }
+
+    fn mortal<F: Future>(&self, future: F) -> Abortable<F> {
+        let (handle, registration) = AbortHandle::new_pair();
+        if self.dead.load(Ordering::SeqCst) {
+            handle.abort();
+        }
+        self.tasks.lock().push(handle);
+        Abortable::new(future, registration)
+    }
+}
+
+impl Spawner for Killable {
+    fn spawn(&self, name: &'static str, future: BoxFuture<'static, ()>) {
+        TokioSpawner.spawn(name, self.mortal(future).map(drop).boxed());
+    }
+}
+
+/// What a request was answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: StatusCode,
+    pub(crate) headers: http::HeaderMap,
+    pub(crate) body: Value,
+}
+
+/// A replica of the program.
+#[derive(Clone)]
+pub(crate) struct Process {
+    killable: Killable,
+    pub(crate) metrics: Metrics,
+    router: Router,
+}
+
+/// What `kube-system/extension-apiserver-authentication` usually holds.
+pub(crate) fn front_proxy() -> BTreeMap<String, String> {
+    [
+        ("client-ca-file", "for somebody else"),
+        ("requestheader-client-ca-file", "some certificate"),
+        ("requestheader-allowed-names", r#"["front-proxy-client"]"#),
+        ("requestheader-username-headers", r#"["X-Remote-User"]"#),
+        ("requestheader-uid-headers", r#"["X-Remote-Uid"]"#),
+        ("requestheader-group-headers", r#"["X-Remote-Group"]"#),
+        ("requestheader-extra-headers-prefix", r#"["X-Remote-Extra-"]"#),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .into()
+}
+
+impl Process {
+    pub(super) fn start(world: &World, seed: u64, enabled: bool) -> Self {
+        let killable = Killable::default();
+        let entropy = Arc::new(SeededEntropy::new(seed));
+        let env = Env::new(Arc::new(world.clock.clone()), entropy, Arc::new(killable.clone()));
+        let metrics = Metrics::new(|_| ());
+        let health = Health::new();
+        let state = State::new(world.server.client(), env, enabled, health, metrics.clone());
+        state.authenticator.replace(Arc::new(RequestHeaders::parse(&front_proxy()).unwrap()));
+        Self { killable, router: router(state), metrics }
+    }
+
+    /// A process whose feature gate is off.
+    pub(crate) fn without_the_feature(world: &World) -> Self {
+        Self::start(world, 1, false)
+    }
+
+    pub(crate) fn kill(&self) {
+        self.killable.kill();
+    }
+
+    /// Sends a request as the front proxy does. `None` if the process is killed meanwhile.
+    pub(crate) async fn call(&self, mut request: Request<Body>) -> Option<Answer> {
+        let certificate = PeerCertificate { common_name: Some("front-proxy-client".to_owned()) };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        request.extensions_mut().insert(Peer { certificate: Some(certificate), address });
+        self.send(request).await
+    }
+
+    /// Sends a request as it is.
+    pub(crate) async fn send(&self, request: Request<Body>) -> Option<Answer> {
+        let router = self.router.clone();
+        let exchange = async move {
+            let (parts, body) = router.oneshot(request).await.unwrap().into_parts();
+            let bytes = body.collect().await.unwrap().to_bytes();
+            let body = serde_json::from_slice(&bytes)
+                .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
+            Answer { code: parts.status, headers: parts.headers, body }
+        };
+        self.killable.mortal(exchange).boxed().await.ok()
+    }
+
+    /// Asks for the removal of machines of `web`.
+    pub(crate) async fn remove(&self, targets: &[&str]) -> Option<Answer> {
+        self.post("", &serde_json::json!({ "targets": targets }).to_string()).await
+    }
+
+    /// Asks for a removal from `web`, with any query and body.
+    pub(crate) async fn post(&self, query: &str, body: &str) -> Option<Answer> {
+        let path =
+            "/apis/subresources.vmpool.dev/v1alpha1/namespaces/team-a/virtualmachinepools/web/scaledownwith";
+        self.call(ask("POST", &format!("{path}{query}"), body)).await
+    }
+}
+
+/// A request of alice.
+pub(crate) fn ask(method: &str, uri: &str, body: &str) -> Request<Body> {
+    Request::builder()
+        .method(method)
+        .uri(uri)
+        .header("X-Remote-User", "alice")
+        .header("X-Remote-Group", "operators")
+        .body(Body::from(body.to_owned()))
+        .unwrap()
+}
+
+/// Names of machines and what was said about them, as the details of an answer list them.
+pub(crate) fn body_of(answer: &Answer) -> Vec<(String, String)> {
+    let causes = answer.body["details"]["causes"].as_array().cloned().unwrap_or_default();
+    let text = |cause: &Value, field: &str| cause[field].as_str().unwrap_or_default().to_owned();
+    causes.iter().map(|cause| (text(cause, "message"), text(cause, "reason"))).collect()
+}

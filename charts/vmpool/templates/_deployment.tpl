@@ -1,0 +1,174 @@
+{{/*
+The Deployment of one program. Takes a dict of root, component and args, the flags that only this program has.
+
+A program that serves (webhook, apiserver) has a port in its values. Of those every copy works at any time, so that a
+rollout makes the new pod first; and a pod that has to go serves on for drainSeconds, because kube-proxy and the API server
+take a moment to learn that it goes.
+*/}}
+{{- define "vmpool.deployment" -}}
+{{- $root := .root }}
+{{- $own := get $root.Values .component }}
+{{- $serves := hasKey $own "port" }}
+{{- $mounted := and $serves (eq $root.Values.certificates.mode "CertManager") }}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ include "vmpool.name" . }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- include "vmpool.labels" . | nindent 4 }}
+spec:
+  replicas: {{ $own.replicas }}
+  {{- if $serves }}
+  strategy:
+    type: RollingUpdate
+    rollingUpdate:
+      maxUnavailable: 0
+      maxSurge: 1
+  {{- end }}
+  selector:
+    matchLabels:
+      {{- include "vmpool.selector" . | nindent 6 }}
+  template:
+    metadata:
+      labels:
+        {{- include "vmpool.labels" . | nindent 8 }}
+        {{- with $own.podLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      annotations:
+        kubectl.kubernetes.io/default-container: {{ .component }}
+        {{- with $own.podAnnotations }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+    spec:
+      serviceAccountName: {{ include "vmpool.name" . }}
+      automountServiceAccountToken: true
+      enableServiceLinks: false
+      terminationGracePeriodSeconds: {{ $own.terminationGracePeriodSeconds }}
+      {{- with $own.priorityClassName }}
+      priorityClassName: {{ . }}
+      {{- end }}
+      {{- with $root.Values.imagePullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      securityContext:
+        runAsNonRoot: true
+        runAsUser: 65532
+        runAsGroup: 65532
+        {{- if $mounted }}
+        # The key is readable for the group.
+        fsGroup: 65532
+        {{- end }}
+        seccompProfile:
+          type: RuntimeDefault
+      containers:
+        - name: {{ .component }}
+          image: {{ include "vmpool.image" . | quote }}
+          imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+          args:
+            - --feature-gates={{ include "vmpool.featureGates" $root }}
+            {{- range .args }}
+            - {{ . | quote }}
+            {{- end }}
+            {{- if $serves }}
+            - --listen-address=0.0.0.0:{{ $own.port }}
+            {{- if $mounted }}
+            - --tls-cert-file=/etc/vmpool/tls/tls.crt
+            - --tls-private-key-file=/etc/vmpool/tls/tls.key
+            {{- else }}
+            - --tls-secret={{ $root.Release.Namespace }}/{{ include "vmpool.tlsSecret" . }}
+            - --tls-dns-names={{ include "vmpool.dnsName" . }}
+            - --tls-validity={{ $root.Values.certificates.validity }}
+            {{- range .bundles }}
+            - --ca-bundle-of={{ . }}
+            {{- end }}
+            {{- end }}
+            {{- end }}
+            - --health-address=0.0.0.0:{{ $own.healthPort }}
+            - --log-format={{ $own.log.format }}
+            {{- with $own.log.level }}
+            - {{ printf "--log-level=%s" . | quote }}
+            {{- end }}
+            {{- with $own.extraArgs }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
+          {{- with $own.extraEnv }}
+          env:
+            {{- toYaml . | nindent 12 }}
+          {{- end }}
+          ports:
+            - name: health
+              containerPort: {{ $own.healthPort }}
+            {{- if $serves }}
+            - name: https
+              containerPort: {{ $own.port }}
+            {{- end }}
+          livenessProbe:
+            httpGet:
+              path: /livez
+              port: health
+            periodSeconds: 10
+            failureThreshold: 3
+          readinessProbe:
+            httpGet:
+              path: /readyz
+              port: health
+            periodSeconds: 5
+          {{- if $serves }}
+          lifecycle:
+            preStop:
+              sleep:
+                seconds: {{ $own.drainSeconds }}
+          {{- end }}
+          resources:
+            {{- toYaml $own.resources | nindent 12 }}
+          securityContext:
+            allowPrivilegeEscalation: false
+            readOnlyRootFilesystem: true
+            runAsNonRoot: true
+            capabilities:
+              drop: [ALL]
+          {{- if $mounted }}
+          volumeMounts:
+            - name: tls
+              mountPath: /etc/vmpool/tls
+              readOnly: true
+          {{- end }}
+      {{- if $mounted }}
+      volumes:
+        - name: tls
+          secret:
+            secretName: {{ include "vmpool.tlsSecret" . }}
+            defaultMode: 0440
+      {{- end }}
+      {{- with $own.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $own.tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $own.affinity }}
+      affinity:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      topologySpreadConstraints:
+        {{- if $own.topologySpreadConstraints }}
+        {{- toYaml $own.topologySpreadConstraints | nindent 8 }}
+        {{- else }}
+        {{- $context := . }}
+        {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+        - topologyKey: {{ . }}
+          maxSkew: 1
+          whenUnsatisfiable: ScheduleAnyway
+          # The pods of this version only: those that a rollout takes away do not count.
+          matchLabelKeys: [pod-template-hash]
+          labelSelector:
+            matchLabels:
+              {{- include "vmpool.selector" $context | nindent 14 }}
+        {{- end }}
+        {{- end }}
+{{- end }}

@@ -1,0 +1,228 @@
+//! What a pool may be like, and who may change what: the rules of admission.
+//!
+//! ```text
+//!  request ──> begin() ──> Done: the verdict, without reading anything
+//!                 │
+//!                 └──────> Look ── needs() ──> somebody reads ── facts ──> finish() ──> the verdict
+//! ```
+//!
+//! A request is judged in this order, and the first broken rule that refuses wins, so that the same request always gets
+//! the same answer:
+//!
+//! 1. the record of named machines ([`Rule::TargetsRecord`]), whatever else is true of the request;
+//! 2. an object that is being deleted is let go, and a spec that stays as it is was accepted before;
+//! 3. the name, then the count;
+//! 4. what can be judged by the object alone: the machine template, the devices, each disk template, and of these only
+//!    what the request changes. A pool whose template became invalid can still be scaled, labelled and deleted;
+//! 5. what depends on objects of the cluster.
+//!
+//! Objects are read leniently: the cluster's definition of a pool may be somebody else's, with other checks than ours.
+//! That is also why every rule of our definition is here once more.
+
+mod affinity;
+mod class;
+mod count;
+mod devices;
+mod disks;
+mod facts;
+mod finding;
+mod machine;
+mod name;
+mod networks;
+mod provisioning;
+mod record;
+mod rule;
+pub mod scale;
+mod selectors;
+mod sources;
+mod syntax;
+mod view;
+
+use serde_json::Value;
+
+pub use class::{Class, default_class};
+pub use facts::{
+    ClassName, Cluster, Facts, Found, Image, ImageId, ImageKind, Known, Needs, Settings, Snapshot,
+};
+pub use finding::{Refusal, Warning};
+pub use rule::{Rule, Scope, Severity};
+
+use machine::Template;
+use view::Pool;
+
+/// A create or an update of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The full name of the user who sent it.
+    pub user: &'a str,
+    /// The pool as it is stored, `None` for a create.
+    pub old: Option<&'a Value>,
+    /// The pool as it would be stored.
+    pub new: &'a Value,
+}
+
+/// Why, or that not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing is wrong with it.
+    Allowed,
+    /// A rule is broken.
+    Refused(Refusal),
+    /// It cannot be judged: an object that a refusing rule depends on could not be read, for this reason.
+    Undecided(String),
+}
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether it may go on.
+    pub outcome: Outcome,
+    /// What the user should know, in the order in which it was found; of a refused request what was found until then.
+    pub warnings: Vec<Warning>,
+}
+
+/// How far a request could be judged by itself.
+#[derive(Clone, Debug)]
+pub enum Stage<'a> {
+    /// Completely.
+    Done(Verdict),
+    /// Some objects have to be read.
+    Look(Box<Look<'a>>),
+}
+
+/// A request that nothing in itself speaks against.
+#[derive(Clone, Debug)]
+pub struct Look<'a> {
+    pool: Pool<'a>,
+    template: Option<Template<'a>>,
+    changed: Vec<view::DiskTemplate<'a>>,
+    cluster: Cluster,
+    needs: Needs,
+    warnings: Vec<Warning>,
+}
+
+/// Judges a request as far as it goes without reading anything.
+pub fn begin<'a>(settings: &Settings, request: Request<'a>) -> Stage<'a> {
+    let mut warnings = Vec::new();
+    match by_itself(settings, request, &mut warnings) {
+        Ok(Some(mut look)) => {
+            look.warnings = warnings;
+            if look.needs.is_empty() {
+                return Stage::Done(look.finish(&Facts::default()));
+            }
+            Stage::Look(Box::new(look))
+        }
+        Ok(None) => Stage::Done(Verdict { outcome: Outcome::Allowed, warnings }),
+        Err(refusal) => Stage::Done(Verdict { outcome: Outcome::Refused(*refusal), warnings }),
+    }
+}
+
+/// What a rule says. Boxed, because it is large and rare.
+type Checked<T = ()> = Result<T, Box<Refusal>>;
+
+/// `None` if there is nothing to look at.
+fn by_itself<'a>(
+    settings: &Settings,
+    request: Request<'a>,
+    warnings: &mut Vec<Warning>,
+) -> Checked<Option<Look<'a>>> {
+    let (old, new) = (request.old.map(Pool), Pool(request.new));
+    record::check(settings, request.user, old, new)?;
+    if new.deleting() || old.is_some_and(|old| old.spec() == new.spec()) {
+        return Ok(None);
+    }
+    match old {
+        None => name::check(new)?,
+        Some(old) => {
+            count::check(settings, request.user, old, new, warnings)?;
+            disks::removed(old, new, warnings);
+        }
+    }
+    let template = if old.is_none_or(|old| old.template() != new.template()) {
+        Some(machine::check(settings.cluster, new.template(), warnings)?)
+    } else {
+        None
+    };
+    if old.is_none_or(|old| devices::attached(old) != devices::attached(new)) {
+        devices::check_attached(new)?;
+    }
+    let mut changed = Vec::new();
+    for disk in new.disks() {
+        let before = old.and_then(|old| old.disk(disk.name));
+        if before.is_none_or(|before| before.value != disk.value) {
+            disks::check(before, disk, warnings)?;
+        }
+        if before.is_none_or(|before| before.spec() != disk.spec()) {
+            changed.push(disk);
+        }
+    }
+    let needs = needs(new, template.as_ref(), &changed);
+    Ok(Some(Look { pool: new, template, changed, cluster: settings.cluster, needs, warnings: Vec::new() }))
+}
+
+fn needs(pool: Pool<'_>, template: Option<&Template<'_>>, changed: &[view::DiskTemplate<'_>]) -> Needs {
+    let mut needs = Needs::default();
+    if let Some(template) = template {
+        needs.class = Some(template.class());
+        needs.images.extend(devices::first_image(pool));
+    }
+    for disk in changed {
+        sources::needs(*disk, &mut needs);
+    }
+    needs
+}
+
+impl Look<'_> {
+    /// What has to be read for [`Look::finish`].
+    pub fn needs(&self) -> &Needs {
+        &self.needs
+    }
+
+    /// The verdict, with what was read.
+    pub fn finish(self, facts: &Facts) -> Verdict {
+        let Self { pool, template, changed, cluster, mut warnings, .. } = self;
+        let outcome = match with_facts(pool, template.as_ref(), &changed, cluster, facts, &mut warnings) {
+            Ok(()) => Outcome::Allowed,
+            Err(outcome) => *outcome,
+        };
+        Verdict { outcome, warnings }
+    }
+}
+
+fn with_facts(
+    pool: Pool<'_>,
+    template: Option<&Template<'_>>,
+    changed: &[view::DiskTemplate<'_>],
+    cluster: Cluster,
+    facts: &Facts,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), Box<Outcome>> {
+    if let Some(template) = template {
+        class::check(template, cluster.in_place_resize, facts.class.as_ref(), warnings)?;
+        devices::check_first(pool, facts)?;
+    }
+    for disk in changed {
+        sources::check(*disk, facts, warnings);
+    }
+    Ok(())
+}
+
+impl From<Box<Refusal>> for Box<Outcome> {
+    fn from(refusal: Box<Refusal>) -> Self {
+        Self::new(Outcome::Refused(*refusal))
+    }
+}
+
+/// A refusal, as the error of a check.
+fn refuse<T>(
+    rule: Rule,
+    field: impl Into<String>,
+    value: &Value,
+    reason: impl std::fmt::Display,
+    way_out: impl std::fmt::Display,
+) -> Checked<T> {
+    Err(Box::new(Refusal::new(rule, field, value, reason, way_out)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+//! How many machines, and who may lower the number.
+
+use super::facts::Settings;
+use super::finding::Warning;
+use super::rule::Rule;
+use super::view::{Pool, field};
+use super::{Checked, refuse};
+
+pub(super) fn check(
+    settings: &Settings,
+    user: &str,
+    old: Pool<'_>,
+    new: Pool<'_>,
+    warnings: &mut Vec<Warning>,
+) -> Checked {
+    let (before, after) = (old.replicas(), new.replicas());
+    if after < before && new.explicit() && settings.removal_handler.as_deref() != Some(user) {
+        let replicas = field(new.spec(), "replicas");
+        let lost = if replicas.is_null() { ", and leaving it out means 0" } else { "" };
+        return refuse(
+            Rule::ExplicitCount,
+            "spec.replicas",
+            replicas,
+            format_args!(
+                "it was {before}{lost}; under scaleDownPolicy Explicit no machine leaves unless it is named"
+            ),
+            format_args!(
+                "keep {before}, or name the machines with a POST to virtualmachinepools/{}/scaledownwith, \
+                 which lowers it",
+                new.name()
+            ),
+        );
+    }
+    if before > 0 && after <= 0 {
+        let detail = format!(
+            "goes from {before} to 0, so every machine of the pool is removed. An apply that leaves replicas out does that; \
+             to hand the count to an autoscaler see the documentation"
+        );
+        warnings.push(Warning::new(Rule::EmptiedPool, "spec.replicas", detail));
+    }
+    if let Some(members) =
+        old.members().filter(|members| old.explicit() && !new.explicit() && *members > after)
+    {
+        let detail = format!(
+            "the pool has {members} machines and wants {after}: without Explicit the surplus is removed now. \
+             Raise replicas to {members} first to keep them"
+        );
+        warnings.push(Warning::new(Rule::LeavingExplicit, "spec.scaleDownPolicy", detail));
+    }
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! The disk templates, as far as they can be judged by themselves.
+
+use std::cmp::Ordering;
+
+use serde::Deserialize as _;
+use serde_json::Value;
+use vmpool_api::v1alpha2::{Reclaim, VirtualDiskSpec};
+use vmpool_api::{GoDuration, Quantity};
+
+use super::finding::{Warning, shortened};
+use super::machine::unreadable;
+use super::rule::Rule;
+use super::view::{DiskTemplate, Pool, field, text};
+use super::{Checked, refuse};
+
+/// Disk templates that an update removes.
+pub(super) fn removed(old: Pool<'_>, new: Pool<'_>, warnings: &mut Vec<Warning>) {
+    for gone in old.disks().filter(|disk| disk.retains() && new.disk(disk.name).is_none()) {
+        let detail = "the template is removed, renamed perhaps: all its disks are deleted, free ones and those of machines, \
+                      with the data on them";
+        warnings.push(Warning::new(Rule::RetainRemoved, gone.path(""), detail));
+    }
+}
+
+/// One disk template that is new, or differs from what it was before.
+pub(super) fn check(
+    before: Option<DiskTemplate<'_>>,
+    disk: DiskTemplate<'_>,
+    warnings: &mut Vec<Warning>,
+) -> Checked {
+    if before.is_none_or(|before| before.reclaim() != disk.reclaim()) {
+        reclaim(before, disk)?;
+    }
+    if before.is_none_or(|before| before.spec() != disk.spec()) {
+        let spec = VirtualDiskSpec::deserialize(disk.spec())
+            .or_else(|error| unreadable(&disk.path(".spec"), disk.spec(), &error))?;
+        source(disk)?;
+        size(disk, &spec)?;
+        if let Some(before) = before {
+            smaller(before, disk, warnings);
+        }
+    }
+    Ok(())
+}
+
+fn reclaim(before: Option<DiskTemplate<'_>>, disk: DiskTemplate<'_>) -> Checked {
+    let value = disk.reclaim();
+    if let Some(before) = before.filter(|before| before.on_scale_down() != disk.on_scale_down()) {
+        return refuse(
+            Rule::ReclaimChanged,
+            disk.path(".reclaim.onScaleDown"),
+            field(value, "onScaleDown"),
+            format_args!(
+                "it was {}, and absent means Delete; the disks that exist belong to others by it",
+                before.on_scale_down()
+            ),
+            "add a disk template with another name, and remove this one",
+        );
+    }
+    let reclaim = Option::<Reclaim>::deserialize(value)
+        .or_else(|error| unreadable(&disk.path(".reclaim"), value, &error))?;
+    let Some(reclaim) = reclaim else { return Ok(()) };
+    let keep = reclaim.keep.unwrap_or(0);
+    if !disk.retains() && (keep > 0 || reclaim.ttl.is_some()) {
+        let name = if keep > 0 { "keep" } else { "ttl" };
+        return refuse(
+            Rule::ReclaimWithoutRetain,
+            disk.path(&format!(".reclaim.{name}")),
+            field(value, name),
+            "it is about disks that stay behind, and with onScaleDown Delete none does",
+            format_args!("set onScaleDown to Retain, or remove {name}"),
+        );
+    }
+    let Some(ttl) = &reclaim.ttl else {
+        if keep > 0 {
+            return refuse(
+                Rule::KeepWithoutTtl,
+                disk.path(".reclaim.keep"),
+                field(value, "keep"),
+                "without a ttl no free disk is ever deleted, so there is nothing to spare",
+                "add ttl, or remove keep",
+            );
+        }
+        return Ok(());
+    };
+    match GoDuration::parse_positive(ttl) {
+        Ok(_) if !ttl.starts_with(['+', '-']) => Ok(()),
+        outcome => {
+            let reason = outcome.err().map_or_else(|| "it has a sign".to_owned(), |error| error.to_string());
+            refuse(
+                Rule::BadTtl,
+                disk.path(".reclaim.ttl"),
+                field(value, "ttl"),
+                shortened(&reason, 200),
+                "use a duration such as 90s, 30m or 1h30m; without ttl free disks stay for ever",
+            )
+        }
+    }
+}
+
+/// Types of data sources, and the part that each of them needs.
+const SOURCES: [(&str, &str); 4] = [
+    ("HTTP", "http"),
+    ("ContainerImage", "containerImage"),
+    ("ObjectRef", "objectRef"),
+    ("Upload", "upload"),
+];
+
+fn source(disk: DiskTemplate<'_>) -> Checked {
+    let source = field(disk.spec(), "dataSource");
+    if source.is_null() {
+        return Ok(());
+    }
+    let path = disk.path(".spec.dataSource.type");
+    let given = field(source, "type");
+    let kind = text(source, "type");
+    if kind == Some("Upload") {
+        return refuse(
+            Rule::Upload,
+            path,
+            given,
+            "every machine would wait for an upload of its own",
+            "upload once into a VirtualImage, and use type ObjectRef",
+        );
+    }
+    let present = |name: &str| !field(source, name).is_null();
+    let Some(kind) = kind else {
+        if SOURCES.iter().any(|(_, part)| present(part)) {
+            return refuse(
+                Rule::DataSource,
+                path,
+                given,
+                "it does not say which source is meant",
+                "set type to HTTP, ContainerImage or ObjectRef",
+            );
+        }
+        return Ok(());
+    };
+    let Some((_, needed)) = SOURCES.iter().find(|(name, _)| *name == kind) else {
+        return refuse(
+            Rule::DataSource,
+            path,
+            given,
+            "no such type",
+            "use HTTP, ContainerImage or ObjectRef",
+        );
+    };
+    if !present(needed) {
+        return refuse(
+            Rule::DataSource,
+            path,
+            given,
+            format_args!("this type needs {needed}"),
+            format_args!("add {needed}, or change type"),
+        );
+    }
+    match SOURCES.iter().find(|(_, part)| part != needed && present(part)) {
+        Some((_, other)) => refuse(
+            Rule::DataSource,
+            path,
+            given,
+            format_args!("this type takes no {other}"),
+            format_args!("remove {other}, or change type"),
+        ),
+        None => Ok(()),
+    }
+}
+
+fn size(disk: DiskTemplate<'_>, spec: &VirtualDiskSpec) -> Checked {
+    let path = || disk.path(".spec.persistentVolumeClaim.size");
+    let size = spec.persistent_volume_claim.as_ref().and_then(|claim| claim.size.as_ref());
+    let Some(size) = size else {
+        if spec.data_source.is_none() {
+            return refuse(
+                Rule::DiskSize,
+                path(),
+                &Value::Null,
+                "a disk that starts empty needs a size",
+                "set it, for example to 10Gi, or give the disk a data source",
+            );
+        }
+        return Ok(());
+    };
+    let reason = match size.bytes() {
+        Ok(0) => "a disk has some size".to_owned(),
+        Ok(_) => return Ok(()),
+        Err(error) => shortened(&error.to_string(), 200),
+    };
+    refuse(Rule::DiskSize, path(), disk.size(), reason, "use an amount greater than zero, such as 10Gi")
+}
+
+/// Disks only grow; the smaller size is that of new ones.
+fn smaller(before: DiskTemplate<'_>, disk: DiskTemplate<'_>, warnings: &mut Vec<Warning>) {
+    let read = |disk: DiskTemplate<'_>| Quantity::deserialize(disk.size()).ok();
+    let (Some(was), Some(is)) = (read(before), read(disk)) else { return };
+    if is.compare(&was) == Ok(Ordering::Less) {
+        let detail = format!("goes from {was} to {is}: disks never shrink, only new ones are smaller");
+        warnings.push(Warning::new(Rule::DiskSmaller, disk.path(".spec.persistentVolumeClaim.size"), detail));
+    }
+}

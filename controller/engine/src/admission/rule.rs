@@ -1,0 +1,135 @@
+//! The catalogue of rules: what each is called, what it does and when it is asked.
+
+use std::fmt;
+
+/// What becomes of a request that breaks a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// It is refused: what was sent is not valid.
+    Invalid,
+    /// It is refused: whoever sent it may not do that.
+    Forbidden,
+    /// It is carried out, and the user is told.
+    Warning,
+}
+
+/// Which requests a rule looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Every create and every update, before anything else allows the request.
+    Always,
+    /// Creates.
+    Create,
+    /// Updates that change the spec.
+    Update,
+    /// Creates, and updates that change the machine template.
+    Template,
+    /// Creates, and updates that change which disks are attached.
+    Devices,
+    /// For each disk template: creates, and updates that change that entry.
+    DiskTemplate,
+    /// Creates, and updates that change the part in question.
+    Part,
+    /// Updates of the scale subresource.
+    Scale,
+}
+
+impl Scope {
+    /// The words for the documentation.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Always => "every request",
+            Self::Create => "create",
+            Self::Update => "update of the spec",
+            Self::Template => "create, changed machine template",
+            Self::Devices => "create, changed names of disks",
+            Self::DiskTemplate => "create, changed disk template",
+            Self::Part => "create, changed part",
+            Self::Scale => "scale",
+        }
+    }
+}
+
+macro_rules! rules {
+    ($($name:ident $id:literal $severity:ident $scope:ident $check:literal;)+) => {
+        /// One rule about pools. The order is that in which they are listed for readers.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Rule {
+            $(#[doc = $check] $name,)+
+        }
+
+        impl Rule {
+            /// All rules.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// How messages and documentation call the rule.
+            pub const fn id(self) -> &'static str {
+                match self { $(Self::$name => $id),+ }
+            }
+
+            /// What happens when it is broken.
+            pub const fn severity(self) -> Severity {
+                match self { $(Self::$name => Severity::$severity),+ }
+            }
+
+            /// Which requests it looks at.
+            pub const fn scope(self) -> Scope {
+                match self { $(Self::$name => Scope::$scope),+ }
+            }
+
+            /// What it says, a sentence without its full stop.
+            pub const fn check(self) -> &'static str {
+                match self { $(Self::$name => $check),+ }
+            }
+        }
+    };
+}
+
+rules! {
+    TargetsRecord "W12a" Forbidden Always "Only the program that removes named machines, and the controller, may write the record of machines that were asked to leave";
+    ExplicitCount "W12" Forbidden Update "Under scaleDownPolicy Explicit, replicas goes down only by naming the machines that leave";
+    ScaleGuard "S" Forbidden Scale "The same for the scale subresource, which autoscalers and kubectl scale use";
+    Unreadable "P" Invalid Part "Every part has the type that the API gives it";
+    NameLength "W0" Invalid Create "The name of a pool has at most 57 characters";
+    NameDots "W0a" Invalid Create "The name of a pool has no dot";
+    DiskNotAttached "C1" Invalid Devices "Every disk template is attached by a device of kind VirtualDisk";
+    DeviceWithoutTemplate "C2" Invalid Devices "Every device of kind VirtualDisk names a disk template";
+    DiskAttachedTwice "C3" Invalid Devices "No disk template is attached twice";
+    LegacyGuest "C4" Invalid Template "osType is not Legacy";
+    ReclaimWithoutRetain "C5" Invalid DiskTemplate "keep and ttl come with onScaleDown Retain only";
+    KeepWithoutTtl "C6" Invalid DiskTemplate "keep comes with a ttl";
+    BadTtl "C7" Invalid DiskTemplate "ttl is a duration longer than zero";
+    ReclaimChanged "C8" Invalid DiskTemplate "onScaleDown of a disk template never changes";
+    BadCoreFraction "C9" Invalid Template "coreFraction is Auto or a percentage from 1% to 100%";
+    NoMemory "C10" Invalid Template "memory.size is an amount greater than zero";
+    Provisioning "C11" Invalid Template "provisioning has the data that its type names, and no other";
+    LongUserData "C12" Invalid Template "Inline user data has at most 2048 bytes";
+    DataSource "C13" Invalid DiskTemplate "A data source has the part that its type names, and no other";
+    Devices "W1" Invalid Template "No device is listed twice; boot orders begin at 1 and differ";
+    PlatformKeys "W2" Invalid Template "Labels and annotations of machines contain no kubevirt.io";
+    Cores "W3" Invalid Template "There are 1 to 248 cores, and they fill the sockets evenly";
+    Placement "W4" Invalid Template "Affinity and topology spread constraints are such as a pod may have";
+    Sizing "W5" Invalid Template "Cores, core fraction and memory fit the sizing policies of the class";
+    ClassUnknown "W5w" Warning Template "The class exists, and its sizing policies are understood";
+    AutoFraction "W5a" Invalid Template "coreFraction Auto needs in-place resize, and a class that leaves at least two fractions below 100%";
+    Networks "W6" Invalid Template "The networks fit each other and the cluster";
+    BootsFromImage "W7" Invalid Template "The first device is not an image that is ready and no CD-ROM";
+    Gpus "W8" Invalid Template "GPUs are asked for only where the cluster has them";
+    UserData "W9" Warning Template "Inline user data looks like something that cloud-init understands";
+    Identities "W10" Invalid Template "Nothing in the template belongs to one single machine";
+    ReservedKeys "W11" Invalid Template "Labels and annotations of machines leave the prefix of pools alone";
+    DiskSmaller "W13" Warning DiskTemplate "A disk size does not go down";
+    RetainRemoved "W14" Warning Update "No disk template with onScaleDown Retain is removed";
+    Upload "W15" Invalid DiskTemplate "No data source has type Upload";
+    DiskSize "D1" Invalid DiskTemplate "A disk size is greater than zero, and there without a data source";
+    DiskBelowSource "D2" Warning DiskTemplate "A disk is not smaller than what it is made from";
+    DiskFromIso "D3" Warning DiskTemplate "A disk is not made from the image of a CD-ROM";
+    LeavingExplicit "W16" Warning Update "Explicit is not left while there are more machines than replicas";
+    EmptiedPool "W17" Warning Update "replicas does not go to zero";
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.id())
+    }
+}

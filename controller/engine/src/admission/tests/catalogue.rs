@@ -1,0 +1,291 @@
+//! One specimen for each rule: a request that breaks it, and what the user sees. The documentation shows the same.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::super::{Rule, Severity, Verdict, scale};
+use super::*;
+
+/// A request that breaks one rule.
+pub(super) struct Specimen {
+    pub(super) rule: Rule,
+    /// Nearly the same request, which breaks none.
+    good: Request,
+    bad: Request,
+}
+
+enum Request {
+    Create(World, Value),
+    Update(World, Value, Value),
+    By(&'static str, Value, Value),
+    Scale(i64, i64, &'static str),
+}
+
+impl Request {
+    fn verdict(&self) -> Verdict {
+        match self {
+            Self::Create(world, new) => world.create(new),
+            Self::Update(world, old, new) => world.update(old, new),
+            Self::By(user, old, new) => World::complete().judge(user, Some(old), new),
+            Self::Scale(from, to, policy) => {
+                let scale = |replicas: &i64| json!({ "kind": "Scale", "spec": { "replicas": replicas } });
+                let refusal = match scale::compare(&scale(from), &scale(to)).unwrap() {
+                    scale::Step::Allow => None,
+                    scale::Step::AskPolicy(shrink) => scale::judge("builders", Some(*policy), shrink),
+                };
+                let outcome = refusal.map_or(Outcome::Allowed, Outcome::Refused);
+                Verdict { outcome, warnings: Vec::new() }
+            }
+        }
+    }
+}
+
+impl Specimen {
+    /// What the user sees of it.
+    pub(super) fn text(&self) -> String {
+        let verdict = self.bad.verdict();
+        match (&verdict.outcome, verdict.warnings.as_slice()) {
+            (Outcome::Refused(refusal), []) => refusal.to_string(),
+            (Outcome::Allowed, [warning]) => warning.to_string(),
+            other => panic!("{}: {other:?}", self.rule),
+        }
+    }
+}
+
+fn create(rule: Rule, bad: Value) -> Specimen {
+    let good = Request::Create(World::complete(), pool());
+    Specimen { rule, good, bad: Request::Create(World::complete(), bad) }
+}
+
+fn create_in(rule: Rule, world: World, pool: Value) -> Specimen {
+    let good = Request::Create(World::complete(), pool.clone());
+    Specimen { rule, good, bad: Request::Create(world, pool) }
+}
+
+fn update(rule: Rule, old: Value, good: Value, bad: Value) -> Specimen {
+    let good = Request::Update(World::complete(), old.clone(), good);
+    Specimen { rule, good, bad: Request::Update(World::complete(), old, bad) }
+}
+
+/// All specimens, in the order of the rules.
+#[expect(clippy::too_many_lines, reason = "a table with a row for each rule")]
+pub(super) fn specimens() -> Vec<Specimen> {
+    let explicit = || with(pool(), "/spec/scaleDownPolicy", json!("Explicit"));
+    let recorded = || with(pool(), "/metadata/annotations", json!({ RECORD: r#"[{"name":"a","uid":"1"}]"# }));
+    let two = |a: Value, b: Value| machine("/networks", json!([a, b]));
+    let from =
+        |kind: &str, name: &str| json!({ "type": "ObjectRef", "objectRef": { "kind": kind, "name": name } });
+    let twice = {
+        let twice = machine("/blockDeviceRefs/1", json!({ "kind": "VirtualDisk", "name": "cache" }));
+        with(twice, "/spec/virtualDiskTemplates/0", Value::Null)
+    };
+    vec![
+        Specimen {
+            rule: Rule::TargetsRecord,
+            good: Request::By(HANDLER, pool(), recorded()),
+            bad: Request::By("alice", pool(), recorded()),
+        },
+        Specimen {
+            rule: Rule::ExplicitCount,
+            good: Request::By(HANDLER, explicit(), with(explicit(), "/spec/replicas", json!(2))),
+            bad: Request::By("alice", explicit(), with(explicit(), "/spec/replicas", json!(2))),
+        },
+        Specimen {
+            rule: Rule::ScaleGuard,
+            good: Request::Scale(3, 2, "NewestFirst"),
+            bad: Request::Scale(3, 2, "Explicit"),
+        },
+        create(Rule::Unreadable, machine("/cpu/cores", json!("two"))),
+        create(Rule::NameLength, with(pool(), "/metadata/name", json!("b".repeat(58)))),
+        create(Rule::NameDots, with(pool(), "/metadata/name", json!("team.builders"))),
+        create(Rule::DiskNotAttached, machine("/blockDeviceRefs/2", Value::Null)),
+        create(
+            Rule::DeviceWithoutTemplate,
+            machine("/blockDeviceRefs/-", json!({ "kind": "VirtualDisk", "name": "rooot" })),
+        ),
+        // A create with this is refused as a duplicate device before; here the devices were stored so.
+        update(
+            Rule::DiskAttachedTwice,
+            with(twice.clone(), "/spec/virtualDiskTemplates", json!([])),
+            with(with(twice.clone(), "/spec/replicas", json!(2)), "/spec/virtualDiskTemplates", json!([])),
+            twice,
+        ),
+        create(Rule::LegacyGuest, machine("/osType", json!("Legacy"))),
+        create(
+            Rule::ReclaimWithoutRetain,
+            disk(0, "/reclaim", json!({ "onScaleDown": "Delete", "keep": 2 })),
+        ),
+        create(Rule::KeepWithoutTtl, disk(1, "/reclaim/ttl", Value::Null)),
+        create(Rule::BadTtl, disk(1, "/reclaim/ttl", json!("1d"))),
+        update(
+            Rule::ReclaimChanged,
+            pool(),
+            disk(1, "/reclaim/keep", json!(3)),
+            disk(1, "/reclaim", Value::Null),
+        ),
+        create(Rule::BadCoreFraction, machine("/cpu/coreFraction", json!("25"))),
+        create(Rule::NoMemory, machine("/memory/size", json!("0"))),
+        create(Rule::Provisioning, machine("/provisioning", json!({ "type": "UserData" }))),
+        create(
+            Rule::LongUserData,
+            machine(
+                "/provisioning",
+                json!({ "type": "UserData", "userData": format!("#!/bin/sh\n{}", "x".repeat(2048)) }),
+            ),
+        ),
+        create(Rule::DataSource, disk(0, "/spec/dataSource/type", json!("HTTP"))),
+        create(
+            Rule::Devices,
+            machine("/blockDeviceRefs/-", json!({ "kind": "ClusterVirtualImage", "name": "toolbox" })),
+        ),
+        create(
+            Rule::PlatformKeys,
+            with(pool(), "/spec/virtualMachineTemplate/metadata/labels/kubevirt.io~1size", json!("small")),
+        ),
+        create(Rule::Cores, machine("/cpu/cores", json!(17))),
+        create(
+            Rule::Placement,
+            machine(
+                "/affinity",
+                json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [
+                { "matchExpressions": [{ "key": "zone", "operator": "In" }] },
+            ] } } }),
+            ),
+        ),
+        create(Rule::Sizing, machine("/cpu/cores", json!(6))),
+        create_in(
+            Rule::ClassUnknown,
+            {
+                let mut world = World::complete();
+                world.facts.class = None;
+                world
+            },
+            pool(),
+        ),
+        create_in(
+            Rule::AutoFraction,
+            World::without(|cluster| cluster.in_place_resize = Known::No),
+            machine("/cpu/coreFraction", json!("Auto")),
+        ),
+        create(Rule::Networks, two(json!({ "type": "Network", "name": "a" }), json!({ "type": "Main" }))),
+        create(
+            Rule::BootsFromImage,
+            machine(
+                "/blockDeviceRefs",
+                json!([
+                    { "kind": "ClusterVirtualImage", "name": "toolbox" },
+                    { "kind": "VirtualDisk", "name": "root" },
+                    { "kind": "VirtualDisk", "name": "cache" },
+                ]),
+            ),
+        ),
+        create_in(
+            Rule::Gpus,
+            World::without(|cluster| cluster.gpus = Known::No),
+            machine("/gpus", json!([{ "gpuClassName": "a10" }])),
+        ),
+        create(
+            Rule::UserData,
+            machine("/provisioning", json!({ "type": "UserData", "userData": "packages: [git]" })),
+        ),
+        create(Rule::Identities, machine("/virtualMachineIPAddressName", json!("web-1"))),
+        create(
+            Rule::ReservedKeys,
+            with(
+                pool(),
+                "/spec/virtualMachineTemplate/metadata/labels/vmpool.virtualization.deckhouse.io~1pool",
+                json!("other"),
+            ),
+        ),
+        update(
+            Rule::DiskSmaller,
+            pool(),
+            disk(1, "/spec/persistentVolumeClaim/size", json!("30Gi")),
+            disk(1, "/spec/persistentVolumeClaim/size", json!("10Gi")),
+        ),
+        update(
+            Rule::RetainRemoved,
+            pool(),
+            with(pool(), "/spec/replicas", json!(4)),
+            with(machine("/blockDeviceRefs/2", Value::Null), "/spec/virtualDiskTemplates/1", Value::Null),
+        ),
+        create(Rule::Upload, disk(0, "/spec/dataSource", json!({ "type": "Upload" }))),
+        create(Rule::DiskSize, disk(1, "/spec/persistentVolumeClaim/size", json!("0"))),
+        create(Rule::DiskBelowSource, disk(0, "/spec/persistentVolumeClaim/size", json!("1Gi"))),
+        create_in(
+            Rule::DiskFromIso,
+            World::complete().image("installer", Image { ready: true, cdrom: true, unpacked: None }),
+            disk(0, "/spec/dataSource", from("ClusterVirtualImage", "installer")),
+        ),
+        update(
+            Rule::LeavingExplicit,
+            with(explicit(), "/status/replicas", json!(5)),
+            with(explicit(), "/spec/replicas", json!(4)),
+            with(pool(), "/status/replicas", json!(5)),
+        ),
+        update(
+            Rule::EmptiedPool,
+            pool(),
+            with(pool(), "/spec/replicas", json!(1)),
+            with(pool(), "/spec/replicas", Value::Null),
+        ),
+    ]
+}
+
+#[test]
+fn every_rule_has_a_specimen_in_its_place() {
+    let shown: Vec<Rule> = specimens().iter().map(|specimen| specimen.rule).collect();
+    assert_eq!(shown, Rule::ALL);
+    let ids: BTreeSet<_> = Rule::ALL.iter().map(|rule| rule.id()).collect();
+    assert_eq!(ids.len(), Rule::ALL.len(), "two rules share an id");
+}
+
+#[test]
+fn a_specimen_breaks_its_rule_and_its_neighbour_none() {
+    for specimen in specimens() {
+        let (rule, good, bad) = (specimen.rule, specimen.good.verdict(), specimen.bad.verdict());
+        assert_eq!(good, Verdict { outcome: Outcome::Allowed, warnings: Vec::new() }, "{rule}");
+        if rule.severity() == Severity::Warning {
+            assert_eq!(bad.outcome, Outcome::Allowed, "{rule}");
+            assert_eq!(bad.warnings.iter().map(|warning| warning.rule).collect::<Vec<_>>(), [rule]);
+        } else {
+            assert_eq!(refused(&bad), Some(rule));
+        }
+    }
+}
+
+/// Field, value, and a way out, in this order.
+#[test]
+fn every_message_names_a_field_and_a_way_out() {
+    for specimen in specimens() {
+        let (rule, text) = (specimen.rule, specimen.text());
+        let (field, rest) = text.split_once(": ").unwrap();
+        assert!(field.starts_with("spec.") || field.starts_with("metadata."), "{rule}: {text}");
+        assert!(text.ends_with(&format!("(rule {rule})")), "{text}");
+        assert!(!text.contains(['\n', '\r']), "{text}");
+        if rule.severity() == Severity::Warning {
+            assert!(text.len() <= 256, "{rule}: {} bytes", text.len());
+        } else {
+            assert!(rest.starts_with("Invalid value: ") || rest.starts_with("Forbidden: "), "{text}");
+            assert!(rest.contains("; "), "{rule} shows no way out: {text}");
+            assert!(text.len() < 600, "{rule}: {} bytes", text.len());
+        }
+    }
+}
+
+/// Pools that break one refusing rule by what they are, and not by how they change.
+pub(super) fn broken() -> Vec<(Rule, Value)> {
+    let states = specimens().into_iter().filter(|specimen| specimen.rule.severity() == Severity::Invalid);
+    let states: Vec<_> = states
+        .filter_map(|Specimen { rule, bad, .. }| match bad {
+            Request::Create(_, pool) => Some((rule, pool)),
+            Request::Update(_, _, pool) if rule == Rule::DiskAttachedTwice => Some((rule, pool)),
+            Request::Update(..) | Request::By(..) | Request::Scale(..) => None,
+        })
+        // These depend on the cluster, and hold no more when it is complete.
+        .filter(|(rule, _)| !matches!(rule, Rule::AutoFraction | Rule::Gpus))
+        .collect();
+    assert!(states.len() > 20, "{} are left", states.len());
+    states
+}

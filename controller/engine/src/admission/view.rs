@@ -1,0 +1,115 @@
+//! Reading a pool object as it came, without trusting its shape: the cluster's definition may not be ours.
+
+use serde_json::Value;
+
+static NULL: Value = Value::Null;
+
+/// A field of a value, `null` where there is none.
+pub(super) fn field<'a>(value: &'a Value, name: &str) -> &'a Value {
+    value.get(name).unwrap_or(&NULL)
+}
+
+/// A field some steps down.
+pub(super) fn at<'a>(value: &'a Value, path: &[&str]) -> &'a Value {
+    path.iter().fold(value, |value, name| field(value, name))
+}
+
+/// The entries of a list, none where there is no list.
+pub(super) fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The text of a field, none where there is no text.
+pub(super) fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
+    field(value, name).as_str()
+}
+
+/// One state of a pool.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pool<'a>(pub(super) &'a Value);
+
+/// One entry of the list of disk templates.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DiskTemplate<'a> {
+    pub(super) name: &'a str,
+    pub(super) value: &'a Value,
+}
+
+impl<'a> Pool<'a> {
+    pub(super) fn name(self) -> &'a str {
+        at(self.0, &["metadata", "name"]).as_str().unwrap_or_default()
+    }
+
+    pub(super) fn deleting(self) -> bool {
+        !at(self.0, &["metadata", "deletionTimestamp"]).is_null()
+    }
+
+    pub(super) fn annotation(self, key: &str) -> &'a Value {
+        at(self.0, &["metadata", "annotations", key])
+    }
+
+    pub(super) fn spec(self) -> &'a Value {
+        field(self.0, "spec")
+    }
+
+    /// Absent means none, as everywhere.
+    pub(super) fn replicas(self) -> i64 {
+        field(self.spec(), "replicas").as_i64().unwrap_or(0)
+    }
+
+    /// Members that the controller last saw, if it ever looked.
+    pub(super) fn members(self) -> Option<i64> {
+        at(self.0, &["status", "replicas"]).as_i64()
+    }
+
+    pub(super) fn explicit(self) -> bool {
+        text(self.spec(), "scaleDownPolicy") == Some("Explicit")
+    }
+
+    pub(super) fn template(self) -> &'a Value {
+        field(self.spec(), "virtualMachineTemplate")
+    }
+
+    /// The machine's devices.
+    pub(super) fn devices(self) -> &'a [Value] {
+        list(at(self.template(), &["spec", "blockDeviceRefs"]))
+    }
+
+    pub(super) fn disks(self) -> impl Iterator<Item = DiskTemplate<'a>> {
+        list(field(self.spec(), "virtualDiskTemplates"))
+            .iter()
+            .map(|value| DiskTemplate { name: text(value, "name").unwrap_or_default(), value })
+    }
+
+    pub(super) fn disk(self, name: &str) -> Option<DiskTemplate<'a>> {
+        self.disks().find(|disk| disk.name == name)
+    }
+}
+
+impl<'a> DiskTemplate<'a> {
+    /// Path of a part of it; `below` begins with a dot, or is empty.
+    pub(super) fn path(self, below: &str) -> String {
+        format!("spec.virtualDiskTemplates[{}]{below}", self.name)
+    }
+
+    pub(super) fn spec(self) -> &'a Value {
+        field(self.value, "spec")
+    }
+
+    pub(super) fn reclaim(self) -> &'a Value {
+        field(self.value, "reclaim")
+    }
+
+    /// The word for what becomes of its disks; absent means Delete.
+    pub(super) fn on_scale_down(self) -> &'a str {
+        text(self.reclaim(), "onScaleDown").unwrap_or("Delete")
+    }
+
+    pub(super) fn retains(self) -> bool {
+        self.on_scale_down() == "Retain"
+    }
+
+    pub(super) fn size(self) -> &'a Value {
+        at(self.spec(), &["persistentVolumeClaim", "size"])
+    }
+}

@@ -1,0 +1,289 @@
+//! The record of removing chosen machines, kept on the pool as an annotation.
+//!
+//! Who names machines to be removed writes twice on the pool before anything is deleted, both times guarded by its
+//! resource version:
+//!
+//! ```text
+//!  reserve   the targets are written down, `replicas` stays          a target that vanishes now is not replaced
+//!  verify    each target is read live; one is missing or foreign:    withdraw, and nothing has happened
+//!  accept    one write lowers `replicas` by what [`Record::accept`]  from here on it happens, whoever dies
+//!            says and makes the targets accepted
+//!  delete    with a UID precondition, by the same program and by     an entry leaves when its machine is gone
+//!            the controller, whichever comes first
+//! ```
+//!
+//! An accepted target is a victim under every policy, and the only one for its decrement. A reservation that nobody
+//! accepts is dropped by the controller [`RESERVATION_AGE`] after it first saw it, by its own clock: nothing in the
+//! record is a time. So whoever sent a reservation less than [`ACCEPT_WITHIN`] ago and finds it missing knows that its
+//! own acceptance went through, although the answer was lost.
+//!
+//! A target is identified by its UID. There is one accepted entry for it at most; reservations of several requests
+//! stand side by side, so that one of them withdrawing takes nothing from the others. While another request still has
+//! a reservation of an accepted target, the accepted entry stays even if the machine is gone, so that this request
+//! finds it when it accepts, and counts nothing twice.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::model::{ObjectId, Uid};
+
+/// Most entries that one pool may have open.
+pub const LIMIT: usize = 1000;
+
+/// Most bytes that the written record may have: all annotations of an object share 256 KiB.
+pub const LIMIT_BYTES: usize = 192 * 1024;
+
+/// Age at which the controller drops a reservation, counted from when it first saw it.
+pub const RESERVATION_AGE: Duration = Duration::from_secs(30);
+
+/// Age, counted from before it was sent, up to which a reservation cannot have been dropped. The rest up to
+/// [`RESERVATION_AGE`] is for clocks that run at different speeds.
+pub const ACCEPT_WITHIN: Duration = Duration::from_secs(25);
+
+/// How far the removal of one target has come.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum State {
+    /// A request may be about to remove it: if it vanishes, it is not replaced.
+    Reserved {
+        /// Identity of the request, chosen by who sent it.
+        request: Arc<str>,
+    },
+    /// `replicas` was lowered for it.
+    Accepted,
+}
+
+/// One target of one request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Entry {
+    /// The machine.
+    pub target: ObjectId,
+    /// How far its removal has come.
+    pub state: State,
+}
+
+/// The entries of one pool, in the order in which they came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    entries: Vec<Entry>,
+}
+
+/// The annotation is not a record.
+///
+/// Somebody else has written it. Nothing can be said then about who was named, so nobody may be created or deleted
+/// for the count.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// It is not a JSON list of entries.
+    #[error("the record of machines to be removed is not a JSON list of {{\"name\", \"uid\"}}: {0}")]
+    NotAList(String),
+    /// An entry has an empty part.
+    #[error("entry {0} of the record of machines to be removed has an empty name, uid or reservation")]
+    EmptyPart(usize),
+}
+
+/// No room for further entries: try again when some have left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{entries} removals of {bytes} bytes would be open at once, and a pool has room for {LIMIT} of {LIMIT_BYTES}"
+)]
+pub struct Full {
+    /// Entries that there would be.
+    pub entries: usize,
+    /// Bytes that the written record would have.
+    pub bytes: usize,
+}
+
+/// An entry as it is written.
+#[derive(Serialize, Deserialize)]
+struct Written<'a> {
+    #[serde(borrow)]
+    name: std::borrow::Cow<'a, str>,
+    #[serde(borrow)]
+    uid: std::borrow::Cow<'a, str>,
+    // An explicit null is not the same as no reservation: a careless writer must not turn one into the other.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    reserved: Option<String>,
+}
+
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    String::deserialize(deserializer).map(Some)
+}
+
+impl Record {
+    /// Reads the annotation. An entry that repeats another one is left out, unknown fields are too. One without any
+    /// text is a record without entries.
+    ///
+    /// # Errors
+    /// [`ParseError`] if it is not a list of complete entries.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        if text.trim_ascii().is_empty() {
+            return Ok(Self::default());
+        }
+        let written: Vec<Written<'_>> =
+            serde_json::from_str(text).map_err(|error| ParseError::NotAList(error.to_string()))?;
+        let (mut record, mut known) = (Self::default(), BTreeSet::new());
+        for (index, Written { name, uid, reserved }) in written.into_iter().enumerate() {
+            if name.is_empty() || uid.is_empty() || reserved.as_deref() == Some("") {
+                return Err(ParseError::EmptyPart(index));
+            }
+            let state =
+                reserved.map_or(State::Accepted, |request| State::Reserved { request: request.into() });
+            let entry = Entry { target: ObjectId::new(&name, &uid), state };
+            if known.insert((entry.target.uid.clone(), entry.state.clone())) {
+                record.entries.push(entry);
+            }
+        }
+        Ok(record)
+    }
+
+    /// The entries.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Whether there are none; the annotation is left out then.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The targets whose removal was accepted: each once.
+    pub fn accepted(&self) -> impl Iterator<Item = &ObjectId> {
+        self.entries.iter().filter(|entry| entry.state == State::Accepted).map(|entry| &entry.target)
+    }
+
+    /// The targets that are reserved and that nobody's acceptance covers, each once: while they are, they count as
+    /// present.
+    pub fn reserved(&self) -> impl Iterator<Item = &ObjectId> {
+        let mut known: BTreeSet<&Uid> = self.accepted().map(|target| &target.uid).collect();
+        self.entries.iter().map(|entry| &entry.target).filter(move |target| known.insert(&target.uid))
+    }
+
+    /// The requests that have reservations, each once.
+    pub fn requests(&self) -> BTreeSet<&Arc<str>> {
+        self.entries
+            .iter()
+            .filter_map(|entry| match &entry.state {
+                State::Reserved { request } => Some(request),
+                State::Accepted => None,
+            })
+            .collect()
+    }
+
+    /// Whether the removal of this target was accepted.
+    pub fn is_accepted(&self, target: &Uid) -> bool {
+        self.accepted().any(|accepted| accepted.uid == *target)
+    }
+
+    /// Whether this request has a reservation of this target.
+    pub fn holds(&self, request: &str, target: &Uid) -> bool {
+        self.entries.iter().any(|entry| entry.is_of(request) && entry.target.uid == *target)
+    }
+
+    /// Reserves the targets for a request, or none of them. What it has reserved before, and what is named twice, is
+    /// reserved once.
+    ///
+    /// # Errors
+    /// [`Full`] beyond [`LIMIT`] entries or [`LIMIT_BYTES`]; the record is unchanged then.
+    ///
+    /// # Panics
+    /// If `request` is empty.
+    pub fn reserve(&mut self, request: &str, targets: &[ObjectId]) -> Result<(), Full> {
+        assert!(!request.is_empty(), "a request has an identity");
+        let mut known: BTreeSet<Uid> = self
+            .entries
+            .iter()
+            .filter(|entry| entry.is_of(request))
+            .map(|entry| entry.target.uid.clone())
+            .collect();
+        let before = self.entries.len();
+        let request: Arc<str> = request.into();
+        self.entries.extend(targets.iter().filter(|target| known.insert(target.uid.clone())).map(|target| {
+            Entry { target: target.clone(), state: State::Reserved { request: request.clone() } }
+        }));
+        let full = Full { entries: self.entries.len(), bytes: self.to_string().len() };
+        // Who adds nothing needs no room.
+        if full.entries > before && (full.entries > LIMIT || full.bytes > LIMIT_BYTES) {
+            self.entries.truncate(before);
+            return Err(full);
+        }
+        Ok(())
+    }
+
+    /// Gives up all reservations of a request. What was accepted stays accepted.
+    pub fn withdraw(&mut self, request: &str) {
+        self.entries.retain(|entry| !entry.is_of(request));
+    }
+
+    /// Accepts what a request has reserved, and says by how much `replicas` goes down for it: by the targets that
+    /// nobody's acceptance had covered.
+    ///
+    /// Whoever accepts first makes sure with [`Record::holds`] that it still has all its reservations.
+    pub fn accept(&mut self, request: &str) -> usize {
+        let mut accepted: BTreeSet<Uid> = self.accepted().map(|target| target.uid.clone()).collect();
+        let before = accepted.len();
+        self.entries.retain_mut(|entry| {
+            if !entry.is_of(request) {
+                return true;
+            }
+            entry.state = State::Accepted;
+            accepted.insert(entry.target.uid.clone())
+        });
+        accepted.len() - before
+    }
+
+    /// The accepted targets whose entries may leave once their machines are gone: those that no request still has a
+    /// reservation of.
+    pub fn may_leave(&self) -> impl Iterator<Item = &ObjectId> {
+        let held: BTreeSet<&Uid> = self
+            .entries
+            .iter()
+            .filter(|entry| entry.state != State::Accepted)
+            .map(|entry| &entry.target.uid)
+            .collect();
+        self.accepted().filter(move |target| !held.contains(&target.uid))
+    }
+
+    /// Takes out the accepted entries of these machines, which are gone. Entries that may not leave yet stay.
+    pub fn settle(&mut self, gone: &BTreeSet<Uid>) {
+        let leaving: BTreeSet<Uid> = self
+            .may_leave()
+            .map(|target| &target.uid)
+            .filter(|target| gone.contains(*target))
+            .cloned()
+            .collect();
+        self.entries.retain(|entry| !leaving.contains(&entry.target.uid));
+    }
+}
+
+impl Entry {
+    /// Whether it is a reservation of this request.
+    fn is_of(&self, request: &str) -> bool {
+        matches!(&self.state, State::Reserved { request: known } if **known == *request)
+    }
+}
+
+/// As the annotation holds it.
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let written: Vec<Written<'_>> = self
+            .entries
+            .iter()
+            .map(|Entry { target, state }| Written {
+                name: (&*target.name).into(),
+                uid: target.uid.as_str().into(),
+                reserved: match state {
+                    State::Reserved { request } => Some(request.to_string()),
+                    State::Accepted => None,
+                },
+            })
+            .collect();
+        f.write_str(&serde_json::to_string(&written).expect("texts can be written as JSON"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

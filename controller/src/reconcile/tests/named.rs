@@ -1,0 +1,354 @@
+//! Removal by name: the record on the pool, written by somebody else, and what the leader makes of it.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use vmpool_api::annotations::SCALE_DOWN_TARGETS;
+use vmpool_engine::ObjectId;
+use vmpool_engine::removal::{RESERVATION_AGE, Record};
+
+use super::{SECOND, count};
+use crate::testing::{Call, Fault, Verb, World, machine_names, pool, refusal};
+
+const POOLS: &str = "virtualmachinepools";
+const MACHINES: &str = "virtualmachines";
+
+fn record_of(pool: &Value) -> Record {
+    let text = pool["metadata"]["annotations"][SCALE_DOWN_TARGETS].as_str().unwrap_or_default();
+    Record::parse(text).unwrap()
+}
+
+fn record(world: &World) -> Record {
+    record_of(&world.server.get(POOLS, "web").unwrap())
+}
+
+/// What somebody who removes machines by name writes.
+fn write(world: &World, edit: impl FnOnce(&mut Record) -> usize) {
+    world.server.edit(POOLS, "web", |pool| {
+        let mut record = record_of(pool);
+        let fewer = edit(&mut record);
+        pool["metadata"]["annotations"][SCALE_DOWN_TARGETS] = json!(record.to_string());
+        pool["spec"]["replicas"] = json!(pool["spec"]["replicas"].as_u64().unwrap() - fewer as u64);
+    });
+}
+
+fn reserve(world: &World, request: &str, names: &[&str]) {
+    let uid = |name: &str| world.server.get(MACHINES, name).unwrap()["metadata"]["uid"].clone();
+    let targets: Vec<ObjectId> =
+        names.iter().map(|name| ObjectId::new(name, uid(name).as_str().unwrap())).collect();
+    write(world, |record| {
+        record.reserve(request, &targets).unwrap();
+        0
+    });
+}
+
+fn accept(world: &World, request: &str) {
+    write(world, |record| record.accept(request));
+}
+
+async fn explicit(replicas: usize) -> World {
+    let world = World::with_pool(replicas).await;
+    world.server.edit(POOLS, "web", |pool| pool["spec"]["scaleDownPolicy"] = json!("Explicit"));
+    world.calm().await;
+    world.take_writes();
+    world
+}
+
+fn pool_writes(calls: &[Call]) -> usize {
+    count(calls, Verb::MergePatch, POOLS)
+}
+
+fn told(world: &World, reason: &str) -> Vec<String> {
+    let events = world.server.all("events");
+    let events = events.iter().filter(|event| event["reason"] == reason);
+    events.map(|event| event["note"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn who_was_named_leaves_an_explicit_pool_although_the_one_who_named_it_died() {
+    let world = explicit(4).await;
+    let names = machine_names(&world.machines());
+    reserve(&world, "r", &[&names[1]]);
+    world.calm().await;
+    assert_eq!(world.take_writes().len(), 0, "a reservation costs the controller nothing");
+    accept(&world, "r");
+    world.calm().await;
+
+    assert_eq!(machine_names(&world.machines()), [&*names[0], &*names[2], &*names[3]]);
+    let log = world.server.take_log();
+    let writes: Vec<Call> = log.iter().filter(|call| call.is_write() && !call.is_event()).cloned().collect();
+    assert_eq!(count(&writes, Verb::Delete, MACHINES), 1);
+    assert_eq!(pool_writes(&writes), 1, "the entry leaves");
+    assert!(record(&world).is_empty());
+    // Whatever the machine has become since it was named, it leaves: its UID is the only condition.
+    let delete = writes.iter().find(|call| call.verb == Verb::Delete).unwrap();
+    assert!(delete.body["preconditions"]["uid"].is_string(), "{}", delete.body);
+    assert!(delete.body["preconditions"]["resourceVersion"].is_null(), "{}", delete.body);
+    // The pool was read live before, and the machine before its entry left.
+    let at = |verb, resource| log.iter().position(|call| call.is(verb, resource)).unwrap();
+    assert!(at(Verb::Get, POOLS) < at(Verb::Delete, MACHINES));
+    assert!(at(Verb::Get, MACHINES) < at(Verb::MergePatch, POOLS));
+    assert!(told(&world, "SuccessfulDelete").iter().any(|note| note.contains("was named to be removed")));
+    let page = world.metrics.page();
+    for series in [
+        r#"vmpool_deletions_total{reason="named"} 1"#,
+        r#"vmpool_deletions_total{reason="surplus"} 0"#,
+        r#"vmpool_removal_targets_settled_total{outcome="removed"} 1"#,
+        r#"vmpool_removal_targets{state="accepted"} 0"#,
+    ] {
+        assert!(page.contains(series), "no {series} in\n{page}");
+    }
+
+    world.advance(Duration::from_mins(11)).await;
+    assert_eq!(world.take_writes().iter().map(ToString::to_string).collect::<Vec<_>>(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_successor_finishes_a_removal_that_was_accepted() {
+    let mut world = explicit(3).await;
+    let names = machine_names(&world.machines());
+    world.kill_leader().await;
+    reserve(&world, "r", &[&names[0], &names[2]]);
+    accept(&world, "r");
+    world.lead();
+    world.calm().await;
+    assert_eq!(machine_names(&world.machines()), [&*names[1]]);
+    assert!(record(&world).is_empty());
+}
+
+#[tokio::test]
+async fn nobody_else_leaves_a_pool_with_a_policy_of_its_own() {
+    let world = World::with_pool(4).await;
+    let names = machine_names(&world.machines());
+    reserve(&world, "r", &[&names[1]]);
+    accept(&world, "r");
+    // The one who named it is faster than the controller, and so is the machine.
+    world.server.delete(MACHINES, &names[1]);
+    world.calm().await;
+    assert_eq!(machine_names(&world.machines()), [&*names[0], &*names[2], &*names[3]]);
+    assert_eq!(count(&world.take_writes(), Verb::Delete, MACHINES), 0);
+    assert!(record(&world).is_empty());
+}
+
+#[tokio::test]
+async fn a_machine_that_is_leaving_already_is_not_deleted_again_and_not_replaced() {
+    let world = explicit(2).await;
+    let names = machine_names(&world.machines());
+    let finalizers = |finalizers: Value| {
+        world.server.edit(MACHINES, &names[0], |machine| machine["metadata"]["finalizers"] = finalizers);
+    };
+    finalizers(json!(["vm-cleanup"]));
+    world.server.delete(MACHINES, &names[0]);
+    reserve(&world, "r", &[&names[0]]);
+    accept(&world, "r");
+    world.calm().await;
+    assert_eq!(record(&world).accepted().count(), 1, "it is still there");
+    let page = world.metrics.page();
+    assert!(page.contains(r#"vmpool_removal_targets{state="accepted"} 1"#), "{page}");
+    finalizers(json!([]));
+    world.server.delete(MACHINES, &names[0]);
+    world.calm().await;
+    assert_eq!(machine_names(&world.machines()), [&*names[1]]);
+    let writes = world.take_writes();
+    assert_eq!(count(&writes, Verb::Delete, MACHINES) + count(&writes, Verb::Create, MACHINES), 0);
+    assert!(record(&world).is_empty());
+}
+
+#[tokio::test]
+async fn a_reserved_machine_that_vanishes_is_replaced_only_when_the_reservation_is_dropped() {
+    let world = explicit(3).await;
+    let names = machine_names(&world.machines());
+    reserve(&world, "r", &[&names[0]]);
+    world.calm().await;
+    world.server.delete(MACHINES, &names[0]);
+    world.advance(RESERVATION_AGE.saturating_sub(10 * SECOND)).await;
+    assert_eq!(world.machines().len(), 2);
+    assert_eq!(record(&world).reserved().count(), 1);
+    let page = world.metrics.page();
+    assert!(page.contains(r#"vmpool_removal_targets{state="reserved"} 1"#), "{page}");
+    assert_eq!(told(&world, "ReservationExpired").len(), 0);
+
+    world.advance(20 * SECOND).await;
+    assert_eq!(world.machines().len(), 3);
+    assert!(record(&world).is_empty());
+    let writes = world.take_writes();
+    assert_eq!((pool_writes(&writes), count(&writes, Verb::Create, MACHINES)), (1, 1));
+    let notes = told(&world, "ReservationExpired");
+    assert!(notes.len() == 1 && notes[0].contains(&names[0]), "{notes:?}");
+    let page = world.metrics.page();
+    assert!(page.contains("vmpool_removal_targets_settled_total{outcome=\"expired\"} 1"), "{page}");
+}
+
+#[tokio::test]
+async fn a_reservation_that_is_accepted_while_it_is_dropped_stays_accepted() {
+    let world = explicit(3).await;
+    let names = machine_names(&world.machines());
+    reserve(&world, "r", &[&names[0]]);
+    let server = world.server.clone();
+    let mut once = true;
+    // The last moment: after the pool was read, and before it is written.
+    world.server.intercept(move |call| {
+        if !(call.is(Verb::MergePatch, POOLS) && std::mem::take(&mut once)) {
+            return Fault::None;
+        }
+        let server = server.clone();
+        Fault::After(Box::new(move || {
+            server.edit(POOLS, "web", |pool| {
+                let mut record = record_of(pool);
+                assert_eq!(record.accept("r"), 1);
+                pool["metadata"]["annotations"][SCALE_DOWN_TARGETS] = json!(record.to_string());
+                pool["spec"]["replicas"] = json!(2);
+            });
+        }))
+    });
+    world.advance(RESERVATION_AGE + 10 * SECOND).await;
+    assert_eq!(machine_names(&world.machines()), [&*names[1], &*names[2]]);
+    assert!(record(&world).is_empty());
+    assert_eq!(told(&world, "ReservationExpired").len(), 0);
+}
+
+#[tokio::test]
+async fn an_entry_stays_while_a_live_read_finds_its_machine() {
+    let world = explicit(2).await;
+    world.server.hold(MACHINES);
+    // A member that no watch has shown, as the create of a predecessor may leave one behind.
+    let mut late = world.machines().remove(0);
+    late["metadata"]["name"] = json!("web-late");
+    world.server.create(MACHINES, late);
+    world.server.edit(POOLS, "web", |pool| pool["spec"]["replicas"] = json!(3));
+    reserve(&world, "r", &["web-late"]);
+    accept(&world, "r");
+    world.calm().await;
+    assert!(world.server.get(MACHINES, "web-late").is_none(), "it was found, and deleted");
+    world.server.release();
+    world.calm().await;
+    assert_eq!(world.machines().len(), 2);
+    assert!(record(&world).is_empty());
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_read_lets_nobody_come_or_go_and_says_so() {
+    let world = World::with_pool(3).await;
+    world.server.edit(POOLS, "web", |pool| {
+        pool["metadata"]["annotations"][SCALE_DOWN_TARGETS] = json!(r#"[{"name":"web-a"}]"#);
+    });
+    for replicas in [1, 5] {
+        world.scale(replicas);
+        world.calm().await;
+        let writes = world.take_writes();
+        assert!(writes.iter().all(|call| call.subresource == "status"), "{writes:?}");
+        let failure = world.condition("ReplicaFailure").unwrap();
+        let message = failure["message"].as_str().unwrap();
+        assert!(message.contains(SCALE_DOWN_TARGETS) && message.contains("missing field `uid`"), "{message}");
+    }
+    world.server.edit(POOLS, "web", |pool| {
+        pool["metadata"]["annotations"].as_object_mut().unwrap().remove(SCALE_DOWN_TARGETS);
+    });
+    world.calm().await;
+    assert_eq!(world.machines().len(), 5);
+    assert_eq!(world.condition("ReplicaFailure"), None);
+}
+
+#[tokio::test]
+async fn a_record_that_may_not_be_written_shows_and_holds_up_nobody() {
+    let world = explicit(3).await;
+    let names = machine_names(&world.machines());
+    world.server.intercept(|call| {
+        if call.is(Verb::MergePatch, POOLS) {
+            return Fault::Refuse(refusal(StatusCode::FORBIDDEN, "Forbidden", "the record is not yours"));
+        }
+        Fault::None
+    });
+    reserve(&world, "r", &[&names[0]]);
+    accept(&world, "r");
+    world.calm().await;
+    world.scale(3);
+    world.advance(20 * SECOND).await;
+    assert_eq!(world.machines().len(), 3, "it left, and another one came");
+    let failure = world.condition("ReplicaFailure").unwrap();
+    assert_eq!(failure["reason"], "FailedRepair");
+    assert!(failure["message"].as_str().unwrap().contains("the record is not yours"), "{failure}");
+    let tries = pool_writes(&world.take_writes());
+    assert!((2..15).contains(&tries), "{tries} tries");
+    world.server.behave();
+    world.advance(Duration::from_mins(1)).await;
+    assert!(record(&world).is_empty());
+    assert_eq!(world.condition("ReplicaFailure"), None);
+}
+
+#[tokio::test]
+async fn a_large_removal_costs_few_writes_on_the_pool() {
+    let mut world = World::new();
+    world.server.create(POOLS, pool("web", 300));
+    world.lead();
+    world.calm().await;
+    let names = machine_names(&world.machines());
+    let finalizers = |name: &str, finalizers: Value| {
+        world.server.edit(MACHINES, name, |machine| machine["metadata"]["finalizers"] = finalizers);
+    };
+    for name in &names {
+        finalizers(name, json!(["vm-cleanup"]));
+    }
+    world.calm().await;
+    reserve(&world, "r", &names.iter().map(String::as_str).collect::<Vec<_>>());
+    accept(&world, "r");
+    world.calm().await;
+    world.server.take_log();
+    for names in names.chunks(10) {
+        for name in names {
+            finalizers(name, json!([]));
+            world.server.delete(MACHINES, name);
+        }
+        world.advance(SECOND / 2).await;
+    }
+    world.calm().await;
+    assert!(world.machines().is_empty() && record(&world).is_empty());
+    let writes = world.take_writes();
+    assert_eq!(pool_writes(&writes), 3);
+    assert_eq!(count(&writes, Verb::Create, MACHINES), 0);
+}
+
+/// Who leaves `web` for a smaller count, found by refusing it once.
+async fn victim(world: &World) -> String {
+    world.server.intercept(|call| match call.verb {
+        Verb::Delete => Fault::Refuse(refusal(StatusCode::FORBIDDEN, "Forbidden", "not yet")),
+        _ => Fault::None,
+    });
+    world.scale(2);
+    world.advance(SECOND / 5).await;
+    let victim = world.take_writes().iter().find(|call| call.verb == Verb::Delete).unwrap().name.clone();
+    world.scale(3);
+    world.server.behave();
+    world.calm().await;
+    world.take_writes();
+    victim
+}
+
+#[tokio::test]
+async fn who_was_released_unseen_does_not_leave_for_the_count() {
+    let world = World::with_pool(3).await;
+    let victim = victim(&world).await;
+    world.server.hold(MACHINES);
+    world.server.edit(MACHINES, &victim, |machine| machine["metadata"]["ownerReferences"] = json!([]));
+    world.scale(2);
+    world.calm().await;
+    assert_eq!(world.machines().len(), 3, "it is nobody's any more, and two members are left without it");
+    let writes = world.take_writes();
+    let deletes: Vec<&Call> = writes.iter().filter(|call| call.verb == Verb::Delete).collect();
+    assert_eq!(deletes.len(), 1, "{writes:?}");
+    assert!(deletes[0].body["preconditions"]["resourceVersion"].is_string(), "{}", deletes[0].body);
+}
+
+#[tokio::test]
+async fn who_changed_unseen_and_is_still_too_many_leaves_at_its_new_version() {
+    let world = World::with_pool(3).await;
+    let victim = victim(&world).await;
+    world.server.hold(MACHINES);
+    world.server.edit(MACHINES, &victim, |machine| machine["status"]["phase"] = json!("Stopped"));
+    world.scale(2);
+    world.calm().await;
+    assert!(world.server.get(MACHINES, &victim).is_none(), "nobody waits for the watch");
+    assert_eq!(world.machines().len(), 2);
+    assert_eq!(count(&world.take_writes(), Verb::Delete, MACHINES), 2);
+}

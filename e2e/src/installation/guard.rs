@@ -1,0 +1,223 @@
+//! The webhook and the aggregated API, at work for a cluster.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, PostParams};
+use serde_json::{Value, json};
+
+use crate::autoscaling::MetricsApi;
+use crate::choke::Choke;
+use crate::cluster::{Cluster, apply};
+use crate::error::{Error, Result, chain};
+use crate::object::{API_VERSION, Kind, REMOVAL_ANNOTATION};
+use crate::poll;
+use crate::programs::{Chart, Component, SYSTEM_NAMESPACE, Service, ServiceOptions};
+
+/// How long it may take until the API server reaches the programs: their certificates have to be made, put into the
+/// objects that name them, and noticed.
+const REACHED_DEADLINE: Duration = Duration::from_mins(1);
+
+/// How webhook and aggregated API are installed.
+#[derive(Debug, Clone)]
+pub struct GuardOptions {
+    /// Values of the chart.
+    pub values: Vec<String>,
+    /// How many replicas each has and with which further flags.
+    pub services: ServiceOptions,
+    /// Whether their requests go through a [`Choke`].
+    pub choked: bool,
+}
+
+/// No API server of the platform holds its group here, which helm cannot see when it only renders.
+const PLATFORM_GROUP: &str = "apiserver.platformGroup=true";
+
+impl Default for GuardOptions {
+    /// As the chart does it by default.
+    fn default() -> Self {
+        Self { values: vec![PLATFORM_GROUP.to_owned()], services: ServiceOptions::default(), choked: false }
+    }
+}
+
+impl GuardOptions {
+    /// With one more value of the chart, such as `featureGates.VirtualMachinePool=false`.
+    #[must_use]
+    pub fn value(mut self, value: &str) -> Self {
+        self.values.push(value.to_owned());
+        self
+    }
+
+    /// With one replica of each, whose requests go through a [`Choke`].
+    #[must_use]
+    pub fn choked(mut self) -> Self {
+        self.services.replicas = 1;
+        self.choked = true;
+        self
+    }
+}
+
+/// Webhook, aggregated API, and the metrics that autoscalers ask for.
+pub struct Guard {
+    services: Vec<Service>,
+    chokes: Vec<(Component, Choke)>,
+    metrics: MetricsApi,
+}
+
+impl Guard {
+    /// Starts what the chart deploys and leads the API server to it, until it gets answers.
+    ///
+    /// # Errors
+    /// As [`Service::prepare`] and [`Service::start`], [`Error::Api`], [`Error::Deadline`].
+    pub(super) async fn start(cluster: &Cluster, chart: &Chart, options: GuardOptions) -> Result<Self> {
+        let metrics = MetricsApi::start(cluster).await?;
+        let mut guard = Self { services: Vec::new(), chokes: Vec::new(), metrics };
+        for component in Component::ALL {
+            let deployed =
+                chart.all("Deployment").any(|document| document["metadata"]["name"] == component.name());
+            if !deployed {
+                continue;
+            }
+            let mut service = options.services.clone();
+            if options.choked {
+                let choke = Choke::open(cluster, SYSTEM_NAMESPACE, component.name()).await?;
+                service.kubeconfig = Some(choke.kubeconfig(cluster)?);
+                guard.chokes.push((component, choke));
+            }
+            guard.services.push(Service::prepare(cluster, chart, component, service).await?);
+        }
+        let ports: BTreeMap<&str, u16> =
+            guard.services.iter().map(|service| (service.component().name(), service.port())).collect();
+        let wiring = chart.wiring(&ports);
+        apply(&cluster.admin(), &wiring, None).await?;
+        futures::future::try_join_all(guard.services.iter().map(Service::start)).await?;
+        if wiring.iter().any(|object| object["kind"] == "ValidatingWebhookConfiguration") {
+            guard.until_webhook_answers(cluster).await?;
+        }
+        for service in wiring.iter().filter(|object| object["kind"] == "APIService") {
+            until_available(cluster, service["metadata"]["name"].as_str().unwrap_or_default()).await?;
+        }
+        Ok(guard)
+    }
+
+    /// A component.
+    ///
+    /// # Errors
+    /// [`Error::Unexpected`] if the chart did not deploy it.
+    pub fn service(&self, component: Component) -> Result<&Service> {
+        self.services.iter().find(|service| service.component() == component).ok_or_else(|| {
+            Error::Unexpected {
+                what: format!("the chart deploys {}", component.name()),
+                last: format!("{} components", self.services.len()),
+            }
+        })
+    }
+
+    /// What the requests of a component go through.
+    ///
+    /// # Errors
+    /// [`Error::Unexpected`] if they go straight to the API server.
+    pub fn choke(&self, component: Component) -> Result<&Choke> {
+        let found = self.chokes.iter().find(|(choked, _)| *choked == component);
+        found.map(|(_, choke)| choke).ok_or_else(|| Error::Unexpected {
+            what: format!("the requests of {} go through a choke", component.name()),
+            last: "it was started without".to_owned(),
+        })
+    }
+
+    /// What autoscalers see.
+    pub fn metrics(&self) -> &MetricsApi {
+        &self.metrics
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        self.services.iter().try_for_each(Service::check)
+    }
+
+    pub(super) fn kill(&self) {
+        self.services.iter().for_each(Service::kill_all);
+    }
+
+    pub(super) fn logs(&self, lines: usize) -> Vec<(String, String)> {
+        let replicas = self.services.iter().flat_map(Service::replicas);
+        replicas.map(|replica| (replica.log().display().to_string(), replica.log_tail(lines))).collect()
+    }
+
+    /// Waits until the webhook judges pools.
+    ///
+    /// # Errors
+    /// [`Error::Deadline`] with the last answer.
+    pub async fn until_webhook_answers(&self, cluster: &Cluster) -> Result<()> {
+        let probe = probe()?;
+        let params = PostParams { dry_run: true, ..PostParams::default() };
+        let api = Kind::Pool.api(cluster.admin(), "default");
+        poll::until(
+            || "the webhook judges pools".to_owned(),
+            REACHED_DEADLINE,
+            async || {
+                self.check()?;
+                Ok(match api.create(&params, &probe).await {
+                    Err(kube::Error::Api(status)) if status.message.contains("denied the request") => Ok(()),
+                    // No answer of the webhook, and no later one will be.
+                    Err(kube::Error::Api(status)) if status.code == 422 => {
+                        return Err(Error::Unexpected {
+                            what: "the schema accepts the probe".to_owned(),
+                            last: status.message.clone(),
+                        });
+                    }
+                    Err(error) => Err(chain(&error)),
+                    Ok(_) => Err("a pool with a record of removals was accepted".to_owned()),
+                })
+            },
+        )
+        .await
+    }
+}
+
+/// A pool that the schema accepts and the webhook refuses, whatever the cluster has: nobody but the aggregated API names
+/// machines to be removed.
+fn probe() -> Result<DynamicObject> {
+    let probe = json!({
+        "apiVersion": API_VERSION,
+        "kind": Kind::Pool.name(),
+        "metadata": { "name": "probe", "annotations": { REMOVAL_ANNOTATION: "[]" } },
+        "spec": {
+            "replicas": 0,
+            "scaleDownPolicy": "NewestFirst",
+            "virtualDiskTemplates": [{
+                "name": "root", "spec": { "persistentVolumeClaim": { "size": "64Mi" } } }],
+            "virtualMachineTemplate": { "spec": {
+                "virtualMachineClassName": super::CLASS,
+                "cpu": { "cores": 1, "coreFraction": "5%" },
+                "memory": { "size": "512Mi" },
+                "blockDeviceRefs": [{ "kind": "VirtualDisk", "name": "root" }],
+            } },
+        },
+    });
+    serde_json::from_value(probe).map_err(Error::json("writing a probe"))
+}
+
+/// Waits until the API server says that it reaches an aggregated API.
+///
+/// # Errors
+/// [`Error::Api`], [`Error::Deadline`] with its reason why not.
+pub(crate) async fn until_available(cluster: &Cluster, name: &str) -> Result<()> {
+    let resource = ApiResource {
+        group: "apiregistration.k8s.io".to_owned(),
+        version: "v1".to_owned(),
+        api_version: "apiregistration.k8s.io/v1".to_owned(),
+        kind: "APIService".to_owned(),
+        plural: "apiservices".to_owned(),
+    };
+    let api = Api::<DynamicObject>::all_with(cluster.admin(), &resource);
+    let what = || format!("the APIService {name} is available");
+    poll::until(what, REACHED_DEADLINE, async || {
+        let service = api.get(name).await.map_err(Error::api(format!("reading the APIService {name}")))?;
+        let conditions = service.data.pointer("/status/conditions").and_then(Value::as_array);
+        let available =
+            conditions.into_iter().flatten().find(|condition| condition["type"] == "Available").cloned();
+        let available = available.unwrap_or_default();
+        Ok(if available["status"] == "True" { Ok(()) } else { Err(available.to_string()) })
+    })
+    .await
+}

@@ -1,0 +1,42 @@
+use super::*;
+
+fn chart() -> Chart {
+    let text = r#"
+kind: Deployment
+metadata: { name: vmpool-webhook }
+spec: { template: { spec: { containers: [{
+  env: [{ name: POD, valueFrom: { fieldRef: { fieldPath: metadata.name } } }, { name: LEVEL, value: debug }],
+  args: ["--identity=$(POD)", "--log-level=$(LEVEL)", "--other=$(NODE)"] }] } } }
+---
+kind: ValidatingWebhookConfiguration
+metadata: { name: vmpool-webhook }
+webhooks:
+- clientConfig: { service: { name: vmpool-webhook, namespace: vmpool-system, path: /a, port: 443 } }
+---
+kind: APIService
+metadata: { name: v1.theirs }
+spec: { service: { name: theirs, namespace: elsewhere, port: 443 } }
+"#;
+    Chart { documents: documents("a test", text).unwrap() }
+}
+
+#[test]
+fn arguments_are_those_of_the_container() {
+    let arguments = chart().arguments("vmpool-webhook").unwrap();
+    // What is not set stays as it is, as in Kubernetes.
+    assert_eq!(arguments, ["--identity=vmpool-webhook", "--log-level=debug", "--other=$(NODE)"]);
+    let error = chart().arguments("vmpool-apiserver").unwrap_err().to_string();
+    assert!(error.contains("Deployment/vmpool-webhook"), "what there is instead: {error}");
+}
+
+#[test]
+fn references_lead_to_the_ports_of_processes() {
+    let wiring = chart().wiring(&[("vmpool-webhook", 12345)].into());
+    let kinds: Vec<_> = wiring.iter().map(|object| object["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["Service", "ValidatingWebhookConfiguration", "APIService"]);
+    assert_eq!(wiring[0]["spec"]["externalName"], "localhost");
+    let reference = &wiring[1]["webhooks"][0]["clientConfig"]["service"];
+    assert_eq!(reference["port"], 12345);
+    assert_eq!(reference["path"], "/a");
+    assert_eq!(wiring[2]["spec"]["service"]["port"], 443, "a service of somebody else");
+}

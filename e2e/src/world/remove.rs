@@ -1,0 +1,210 @@
+//! Removing machines by name, through the aggregated API, as users do.
+
+use std::fmt;
+
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{Method, Request};
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::World;
+use super::pool::Pool;
+use crate::error::{Error, Result, chain};
+use crate::object::Object;
+
+/// The group that always serves it.
+pub const SUBRESOURCES: &str = "subresources.vmpool.dev/v1alpha1";
+
+/// What a request names as the machine to be removed.
+#[derive(Debug, Clone)]
+struct Target {
+    name: String,
+    /// The machine that the scenario means by that name; empty if there is none.
+    uid: String,
+}
+
+/// A removal that is about to be asked for: as the administrator, for good, and by names alone, unless told otherwise.
+#[must_use = "nothing happens until it is sent"]
+pub struct Removal<'w> {
+    world: &'w World,
+    client: Client,
+    path: String,
+    targets: Vec<Target>,
+    body: Value,
+    dry_run: bool,
+}
+
+/// How the aggregated API answered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// The HTTP code; 0 if there was no answer at all.
+    pub code: u16,
+    /// The body, as a rule a Status.
+    pub body: Value,
+    /// After how many seconds to try again, if it says so.
+    pub retry_after: Option<String>,
+}
+
+impl Answer {
+    /// Whether it was a success.
+    pub fn is_success(&self) -> bool {
+        (200..300).contains(&self.code)
+    }
+
+    /// The reason in the Status.
+    pub fn reason(&self) -> &str {
+        self.body["reason"].as_str().unwrap_or_default()
+    }
+
+    /// The message in the Status.
+    pub fn message(&self) -> &str {
+        self.body["message"].as_str().unwrap_or_default()
+    }
+
+    /// Whether nothing can have happened: it was refused for what it asked.
+    fn is_refusal(&self) -> bool {
+        (400..500).contains(&self.code)
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.code, self.body)
+    }
+}
+
+impl Removal<'_> {
+    /// One more machine.
+    pub fn target(mut self, machine: &Object) -> Self {
+        self.targets.push(Target { name: machine.name().to_owned(), uid: machine.uid().to_owned() });
+        self
+    }
+
+    /// One more name, of whatever it is.
+    pub fn named(mut self, name: &str) -> Self {
+        self.targets.push(Target { name: name.to_owned(), uid: String::new() });
+        self
+    }
+
+    /// As somebody else.
+    pub fn by(mut self, client: &Client) -> Self {
+        self.client = client.clone();
+        self
+    }
+
+    /// Through another group and version than [`SUBRESOURCES`].
+    pub fn through(mut self, group_version: &str) -> Self {
+        self.path = self.path.replace(SUBRESOURCES, group_version);
+        self
+    }
+
+    /// With the UIDs of the machines, so that nobody of the same name is meant.
+    pub fn pinned(mut self) -> Self {
+        self.body["targetUIDs"] = self.targets.iter().map(|target| json!(target.uid)).collect();
+        self
+    }
+
+    /// Only to see whether it would be accepted, said in the body.
+    pub fn dry_run_by_body(mut self) -> Self {
+        self.body["dryRun"] = json!(["All"]);
+        self.dry_run = true;
+        self
+    }
+
+    /// Only to see whether it would be accepted, said in the query.
+    pub fn dry_run_by_query(mut self) -> Self {
+        self.path += "?dryRun=All";
+        self.dry_run = true;
+        self
+    }
+
+    /// With another field, or a field in another way.
+    pub fn with(mut self, field: &str, value: Value) -> Self {
+        self.body[field] = value;
+        self
+    }
+
+    /// Sends it and returns the answer, whatever it is. Only what may have had an effect counts as naming the machines.
+    ///
+    /// # Errors
+    /// [`Error::Invariants`].
+    pub async fn send(self) -> Result<Answer> {
+        let world = self.world;
+        let answer = self.send_unchecked().await;
+        world.check().await?;
+        Ok(answer)
+    }
+
+    /// As [`Removal::send`], for many at a time: whoever sends them checks the invariants in the end.
+    pub async fn send_unchecked(mut self) -> Answer {
+        let names: Value = self.targets.iter().map(|target| json!(target.name)).collect();
+        if self.body["targets"].is_null() {
+            self.body["targets"] = names;
+        }
+        let known = self.targets.iter().filter(|target| !self.dry_run && !target.uid.is_empty());
+        let uids: Vec<String> = known.clone().map(|target| target.uid.clone()).collect();
+        self.world.grounds().ask(&uids);
+        let answer = post(&self.client, &self.path, &self.body).await;
+        let mut grounds = self.world.grounds();
+        if answer.is_refusal() {
+            grounds.refused(&uids);
+        } else if answer.is_success() {
+            grounds.removed.extend(known.map(|target| (target.uid.clone(), target.name.clone())));
+        }
+        answer
+    }
+}
+
+/// A POST of a JSON body.
+pub(super) async fn post(client: &Client, path: &str, body: &Value) -> Answer {
+    let lost = |what: String| Answer { code: 0, body: json!({ "message": what }), retry_after: None };
+    let request = Request::builder().method(Method::POST).uri(path).header(CONTENT_TYPE, "application/json");
+    let request = match request.body(kube::client::Body::from(body.to_string().into_bytes())) {
+        Ok(request) => request,
+        Err(error) => return lost(error.to_string()),
+    };
+    let response = match client.send(request).await {
+        Ok(response) => response,
+        Err(error) => return lost(chain(&error)),
+    };
+    let code = response.status().as_u16();
+    let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+    let retry_after = retry_after.map(str::to_owned);
+    match response.into_body().collect_bytes().await {
+        Ok(bytes) => {
+            let text = || json!({ "message": String::from_utf8_lossy(&bytes) });
+            Answer { code, body: serde_json::from_slice(&bytes).unwrap_or_else(|_| text()), retry_after }
+        }
+        Err(error) => lost(chain(&error)),
+    }
+}
+
+impl<'w> Pool<'w> {
+    /// A removal of machines of this pool, without targets so far.
+    pub fn removal(&self) -> Removal<'w> {
+        let world = self.world();
+        let path = format!(
+            "/apis/{SUBRESOURCES}/namespaces/{}/virtualmachinepools/{}/scaledownwith",
+            world.namespace(),
+            self.name()
+        );
+        Removal { world, client: world.client(), path, targets: Vec::new(), body: json!({}), dry_run: false }
+    }
+
+    /// Removes machines by name, so that the pool has so many less.
+    ///
+    /// # Errors
+    /// [`Error::Unexpected`] with the answer if it is no success, [`Error::Invariants`].
+    pub async fn remove(&self, machines: &[Object]) -> Result<()> {
+        let removal = machines.iter().fold(self.removal(), Removal::target);
+        let answer = removal.send().await?;
+        if answer.is_success() {
+            return Ok(());
+        }
+        let names: Vec<&str> = machines.iter().map(Object::name).collect();
+        Err(Error::Unexpected {
+            what: format!("pool {} accepts the removal of {}", self.name(), names.join(", ")),
+            last: answer.to_string(),
+        })
+    }
+}

@@ -1,0 +1,144 @@
+//! A real HorizontalPodAutoscaler of kube-controller-manager, on metrics that the harness serves.
+
+use anyhow::ensure;
+use serde_json::{Value, json};
+use vmpool_e2e::cluster::apply;
+use vmpool_e2e::object::{API_VERSION, Kind};
+use vmpool_e2e::poll;
+use vmpool_e2e::scenario::scenario;
+use vmpool_e2e::world::condition::{live_members, ready_replicas, status};
+use vmpool_e2e::world::{DEADLINE, Policy, Pool, SETTLE, World};
+
+/// The length of the queue of a pool's work.
+const QUEUE: &str = "queue_length";
+
+/// CPU that each machine may use, by the autoscaler's target.
+fn cpu() -> Value {
+    let target = json!({ "type": "AverageValue", "averageValue": "100m" });
+    json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } })
+}
+
+/// Ten jobs for each machine.
+fn queue(pool: &Pool<'_>) -> Value {
+    json!({ "type": "Object", "object": {
+        "describedObject": { "apiVersion": API_VERSION, "kind": Kind::Pool.name(), "name": pool.name() },
+        "metric": { "name": QUEUE },
+        "target": { "type": "AverageValue", "averageValue": "10" },
+    } })
+}
+
+/// An autoscaler that decides at once.
+async fn autoscale(world: &World, pool: &Pool<'_>, metric: Value, scale_down: Value) -> anyhow::Result<()> {
+    let hpa = json!({
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": { "name": pool.name() },
+        "spec": {
+            "scaleTargetRef": { "apiVersion": API_VERSION, "kind": Kind::Pool.name(), "name": pool.name() },
+            "minReplicas": 1,
+            "maxReplicas": 5,
+            "metrics": [metric],
+            "behavior": { "scaleUp": { "stabilizationWindowSeconds": 0 }, "scaleDown": scale_down },
+        },
+    });
+    Ok(apply(&world.client(), &[hpa], Some(world.namespace())).await?)
+}
+
+fn at_once() -> Value {
+    let all = json!({ "type": "Percent", "value": 100, "periodSeconds": 1 });
+    json!({ "stabilizationWindowSeconds": 0, "policies": [all] })
+}
+
+/// Messages of the events of this reason about the autoscaler.
+fn events(world: &World, reason: &str) -> Vec<String> {
+    let state = world.recorder().state();
+    let of_autoscaler = state.all(Kind::Event).filter(|event| {
+        event.text("/reason") == reason && event.text("/involvedObject/kind") == "HorizontalPodAutoscaler"
+    });
+    of_autoscaler.map(|event| event.text("/message").to_owned()).collect()
+}
+
+#[test]
+fn an_autoscaler_grows_and_shrinks_a_pool_on_cpu() {
+    scenario("an autoscaler grows and shrinks a pool on CPU").guarded().run(async |world| {
+        // Given a pool of one that an autoscaler looks after,
+        let pool = world.pool("web").replicas(1).ready().await?;
+        let metrics = world.installation().guard()?.metrics();
+        metrics.set_cpu(world.namespace(), 100);
+        autoscale(world, &pool, cpu(), at_once()).await?;
+        // when its machines have much to do, it grows,
+        metrics.set_cpu(world.namespace(), 400);
+        pool.until(ready_replicas(4)).await?;
+        // and when they have not, it shrinks.
+        metrics.set_cpu(world.namespace(), 150);
+        pool.until(ready_replicas(2)).await?;
+        pool.holds(status("replicas", 2), SETTLE).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn an_autoscaler_grows_and_shrinks_a_pool_on_the_length_of_a_queue() {
+    scenario("an autoscaler grows and shrinks a pool on a queue").guarded().run(async |world| {
+        let pool = world.pool("workers").policy(Policy::OldestFirst).replicas(1).ready().await?;
+        let metrics = world.installation().guard()?.metrics();
+        metrics.set_custom(world.namespace(), QUEUE, 30);
+        autoscale(world, &pool, queue(&pool), at_once()).await?;
+        pool.until(ready_replicas(3)).await?;
+        metrics.set_custom(world.namespace(), QUEUE, 5);
+        pool.until(ready_replicas(1)).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn an_autoscaler_may_grow_an_explicit_pool_and_never_shrink_it() {
+    scenario("an autoscaler may grow an Explicit pool and never shrink it").guarded().run(async |world| {
+        let pool = world.pool("runners").policy(Policy::Explicit).replicas(1).ready().await?;
+        let metrics = world.installation().guard()?.metrics();
+        metrics.set_cpu(world.namespace(), 300);
+        autoscale(world, &pool, cpu(), at_once()).await?;
+        pool.until(ready_replicas(3)).await?;
+        // When there is nothing to do,
+        metrics.set_cpu(world.namespace(), 20);
+        // then the autoscaler tries, is refused, and says so with our words,
+        poll::until(
+            || "the autoscaler says that it was refused".to_owned(),
+            DEADLINE,
+            async || {
+                let failed = events(world, "FailedRescale");
+                Ok(if failed.iter().any(|event| event.contains("Explicit")) {
+                    Ok(())
+                } else {
+                    Err(failed.join("\n"))
+                })
+            },
+        )
+        .await?;
+        pool.holds(live_members(3), SETTLE).await?;
+        // and whoever owns the machines lets one of them go, which the autoscaler lives with.
+        metrics.set_cpu(world.namespace(), 200);
+        let idle = pool.machine(1).await?;
+        pool.remove(std::slice::from_ref(&idle)).await?;
+        pool.until(ready_replicas(2)).await?;
+        pool.holds(live_members(2), SETTLE).await?;
+        ensure!(pool.machines().await?.iter().all(|left| left.uid() != idle.uid()));
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn an_autoscaler_that_may_not_shrink_does_not_try() {
+    scenario("an autoscaler that may not shrink does not try").guarded().run(async |world| {
+        let pool = world.pool("runners").policy(Policy::Explicit).replicas(1).ready().await?;
+        let metrics = world.installation().guard()?.metrics();
+        metrics.set_cpu(world.namespace(), 200);
+        autoscale(world, &pool, cpu(), json!({ "selectPolicy": "Disabled" })).await?;
+        pool.until(ready_replicas(2)).await?;
+        metrics.set_cpu(world.namespace(), 20);
+        pool.holds(live_members(2), SETTLE * 2).await?;
+        let failed = events(world, "FailedRescale");
+        ensure!(failed.is_empty(), "{failed:?}");
+        Ok::<_, anyhow::Error>(())
+    });
+}

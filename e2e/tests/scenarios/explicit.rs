@@ -1,0 +1,122 @@
+//! An `Explicit` pool never shrinks by its count, whoever asks and however.
+
+use anyhow::{Context, ensure};
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use vmpool_e2e::error::chain;
+use vmpool_e2e::object::{API_VERSION, Kind};
+use vmpool_e2e::scenario::scenario;
+use vmpool_e2e::world::condition::{live_members, ready_replicas};
+use vmpool_e2e::world::{Policy, Pool, SETTLE, World};
+
+/// A refusal, in words.
+fn refusal<T>(what: &str, outcome: Result<T, impl Into<anyhow::Error>>) -> anyhow::Result<String> {
+    match outcome {
+        Ok(_) => anyhow::bail!("{what} was accepted"),
+        Err(error) => Ok(chain(error.into().as_ref())),
+    }
+}
+
+/// The manifest that an owner keeps in a repository.
+fn manifest(pool: &Value, replicas: Option<i64>) -> Value {
+    let mut spec = pool["spec"].clone();
+    match replicas {
+        Some(replicas) => spec["replicas"] = json!(replicas),
+        None => {
+            spec.as_object_mut().map(|spec| spec.remove("replicas"));
+        }
+    }
+    json!({
+        "apiVersion": API_VERSION, "kind": Kind::Pool.name(),
+        "metadata": { "name": pool["metadata"]["name"] }, "spec": spec })
+}
+
+async fn apply(world: &World, pool: &Pool<'_>, manager: &str, manifest: &Value) -> kube::Result<()> {
+    let params = PatchParams::apply(manager).force();
+    world.api(Kind::Pool).patch(pool.name(), &params, &Patch::Apply(manifest)).await.map(drop)
+}
+
+#[test]
+fn nobody_shrinks_an_explicit_pool_by_its_count() {
+    scenario("nobody shrinks an Explicit pool by its count").guarded().run(async |world| {
+        // Given an Explicit pool of three, whose count belongs to the manifest that its owner applied,
+        let pool = world.pool("runners").policy(Policy::Explicit).replicas(2).ready().await?;
+        let stored = pool.get().await?.value().clone();
+        apply(world, &pool, "owner", &manifest(&stored, Some(3))).await?;
+        pool.until(ready_replicas(3)).await?;
+        let api = world.api(Kind::Pool);
+        let merge = Patch::Merge(json!({ "spec": { "replicas": 2 } }));
+        let drops = Patch::Merge(json!({ "spec": { "replicas": null } }));
+        let json_patch: json_patch::Patch =
+            serde_json::from_value(json!([{ "op": "replace", "path": "/spec/replicas", "value": 0 }]))?;
+        let hidden = json!({ "spec": { "replicas": 1, "virtualMachineTemplate": { "spec": {
+            "memory": { "size": "1Gi" } } } } });
+        let leaving = json!({ "spec": { "replicas": 1, "scaleDownPolicy": "NewestFirst" } });
+        let entering = json!({ "spec": { "replicas": 1, "scaleDownPolicy": "Explicit" } });
+        let params = PatchParams::default();
+        let mut replaced: kube::api::DynamicObject = api.get(pool.name()).await?;
+        replaced.data["spec"]["replicas"] = json!(1);
+        // when anybody lowers its count in any way that there is,
+        let refusals = [
+            refusal("kubectl scale", pool.scale(2).await)?,
+            refusal("a patch of the scale", pool.scale_by_api(0).await)?,
+            refusal("a merge patch", api.patch(pool.name(), &params, &merge).await)?,
+            refusal("a patch that drops the count", api.patch(pool.name(), &params, &drops).await)?,
+            refusal("a JSON patch", api.patch(pool.name(), &params, &Patch::Json::<()>(json_patch)).await)?,
+            refusal("an update", api.replace(pool.name(), &PostParams::default(), &replaced).await)?,
+            refusal("an apply", apply(world, &pool, "owner", &manifest(&stored, Some(1))).await)?,
+            refusal(
+                "an apply that drops the count",
+                apply(world, &pool, "owner", &manifest(&stored, None)).await,
+            )?,
+            refusal("an edit of more than the count", pool.edit(&hidden).await)?,
+            refusal("a change of a policy that stays", pool.edit(&entering).await)?,
+        ];
+        // then it is refused, in words that lead on,
+        for refusal in &refusals {
+            ensure!(refusal.contains("Explicit") && refusal.contains("runners"), "{refusal}");
+            ensure!(refusal.to_lowercase().contains("scaledownwith"), "{refusal}");
+        }
+        pool.holds(live_members(3), SETTLE).await?;
+        // while growing, leaving it as it is, and editing its labels are allowed,
+        pool.edit(&json!({ "metadata": { "labels": { "team": "blue" } } })).await?;
+        pool.scale(3).await?;
+        pool.scale(4).await?;
+        pool.until(ready_replicas(4)).await?;
+        // and so is leaving the policy behind, which is the owner's word.
+        pool.edit(&leaving).await?;
+        pool.until(ready_replicas(1)).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn becoming_explicit_and_smaller_at_once_is_refused() {
+    scenario("becoming Explicit and smaller at once is refused").guarded().run(async |world| {
+        let pool = world.pool("web").replicas(2).ready().await?;
+        let both = json!({ "spec": { "replicas": 1, "scaleDownPolicy": "Explicit" } });
+        let refusal = refusal("a lower count under the new policy", pool.edit(&both).await)?;
+        ensure!(refusal.contains("Explicit"), "{refusal}");
+        pool.edit(&json!({ "spec": { "scaleDownPolicy": "Explicit" } })).await?;
+        pool.holds(live_members(2), SETTLE).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn nobody_but_the_handler_names_machines_on_a_pool() {
+    scenario("nobody but the handler names machines on a pool").guarded().run(async |world| {
+        // An editor may not delete machines, and writing them down on the pool would be a way to do so.
+        let pool = world.pool("web").replicas(2).ready().await?;
+        let machine = pool.machine(0).await?;
+        let record = json!([{ "name": machine.name(), "uid": machine.uid() }]).to_string();
+        let annotated =
+            json!({ "metadata": { "annotations": { vmpool_e2e::object::REMOVAL_ANNOTATION: record } } });
+        let refused = refusal("the record of an editor", pool.edit(&annotated).await)?;
+        ensure!(refused.contains("scale-down-targets"), "{refused}");
+        let born = world.pool("other").with(&annotated).create().await;
+        refusal("a pool that is born with a record", born.map(drop)).context("on create")?;
+        pool.holds(ready_replicas(2), SETTLE).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}

@@ -1,0 +1,137 @@
+//! Each account and role may do what it should, and nothing else.
+
+use anyhow::ensure;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use vmpool_e2e::object::{GROUP, Kind};
+use vmpool_e2e::programs::{Accounts, Component};
+use vmpool_e2e::scenario::scenario;
+use vmpool_e2e::world::condition::ready_replicas;
+use vmpool_e2e::world::{Policy, World};
+
+const OURS: &str = "subresources.vmpool.dev";
+
+/// Everything that a role could allow, as `verb group resource`.
+fn everything() -> Vec<(&'static str, &'static str, &'static str)> {
+    let verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+    let resources = [
+        (GROUP, "virtualmachinepools"),
+        (GROUP, "virtualmachinepools/status"),
+        (GROUP, "virtualmachinepools/scale"),
+        (GROUP, "virtualmachinepools/finalizers"),
+        (GROUP, "virtualmachines"),
+        (GROUP, "virtualdisks"),
+        (GROUP, "virtualimages"),
+        (OURS, "virtualmachinepools"),
+        (OURS, "virtualmachinepools/scaledownwith"),
+        ("", "secrets"),
+        ("", "configmaps"),
+        ("", "events"),
+        ("", "pods"),
+        ("coordination.k8s.io", "leases"),
+    ];
+    let all = resources.into_iter().flat_map(|(group, resource)| verbs.map(|verb| (verb, group, resource)));
+    all.collect()
+}
+
+/// What somebody may do in the scenario's namespace, as `resource: verbs` with one line for each resource.
+async fn allowed(world: &World, user: &str) -> anyhow::Result<Vec<String>> {
+    let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
+    for (verb, group, resource) in everything() {
+        if !world.may(user, verb, group, resource).await? {
+            continue;
+        }
+        let resource = if group == OURS { format!("{OURS} {resource}") } else { resource.to_owned() };
+        match lines.last_mut().filter(|(last, _)| *last == resource) {
+            Some((_, verbs)) => verbs.push(verb),
+            None => lines.push((resource, vec![verb])),
+        }
+    }
+    Ok(lines.into_iter().map(|(resource, verbs)| format!("{resource}: {}", verbs.join(" "))).collect())
+}
+
+#[test]
+fn roles_and_accounts_allow_what_they_should_and_nothing_else() {
+    const POOLS_READ: &str = "virtualmachinepools: get list watch";
+    const POOLS_WRITE: &str =
+        "virtualmachinepools: get list watch create update patch delete deletecollection";
+    scenario("roles and accounts allow what they should and nothing else").guarded().controllers(0).run(
+        async |world| {
+            for (name, role) in [("vera", "vmpool-viewer"), ("ed", "vmpool-editor"), ("ada", "vmpool-admin")]
+            {
+                world.user(name, &[role]).await?;
+            }
+            world.user("nobody", &[]).await?;
+            let editors = [
+                POOLS_WRITE,
+                "virtualmachinepools/scale: get update patch",
+                "subresources.vmpool.dev virtualmachinepools: get",
+                "subresources.vmpool.dev virtualmachinepools/scaledownwith: create",
+            ];
+            let mut admins = editors.to_vec();
+            admins.insert(2, "virtualmachinepools/finalizers: update");
+            let expected: [(String, Vec<&str>); 6] = [
+                (world.user_name("nobody"), vec![]),
+                (
+                    world.user_name("vera"),
+                    vec![
+                        POOLS_READ,
+                        "virtualmachinepools/scale: get",
+                        "subresources.vmpool.dev virtualmachinepools: get",
+                    ],
+                ),
+                (world.user_name("ed"), editors.to_vec()),
+                (world.user_name("ada"), admins),
+                (Component::Webhook.user(), vec!["virtualmachinepools: get", "virtualimages: get"]),
+                (
+                    Component::Apiserver.user(),
+                    vec!["virtualmachinepools: get patch", "virtualmachines: get delete"],
+                ),
+            ];
+            for (user, expected) in expected {
+                let allowed = allowed(world, &user).await?;
+                ensure!(allowed == expected, "{user}:\n{allowed:#?}\ninstead of\n{expected:#?}");
+            }
+            // The scenario's namespace is the one that its controller has its lease in.
+            let controller = allowed(world, &Accounts::controller_user()).await?;
+            for never in ["virtualmachinepools/scale", "secrets", "configmaps", "pods", OURS] {
+                let found = controller.iter().find(|line| line.starts_with(never));
+                ensure!(found.is_none(), "the controller: {found:?}");
+            }
+            ensure!(
+                controller.contains(&"virtualmachinepools: get list watch patch".to_owned()),
+                "{controller:#?}"
+            );
+            Ok::<_, anyhow::Error>(())
+        },
+    );
+}
+
+#[test]
+fn people_with_kubernetes_own_roles_use_pools() {
+    scenario("people with Kubernetes' own roles use pools").guarded().run(async |world| {
+        let pool = world.pool("web").policy(Policy::Explicit).replicas(2).ready().await?;
+        let machine = pool.machine(0).await?;
+        let viewer = world.user("vera", &["view"]).await?;
+        let editor = world.user("ed", &["edit"]).await?;
+        let pools = |client: &kube::Client| Kind::Pool.api(client.clone(), world.namespace());
+        let grow = Patch::Merge(json!({ "spec": { "replicas": 3 } }));
+        let params = PatchParams::default();
+        // A viewer sees, and that is all;
+        ensure!(pools(&viewer).get("web").await.is_ok());
+        let refused = pools(&viewer).patch_scale("web", &params, &grow).await;
+        ensure!(matches!(&refused, Err(kube::Error::Api(status)) if status.code == 403), "{refused:?}");
+        let removal = pool.removal().target(&machine).by(&viewer).send().await?;
+        ensure!(removal.code == 403, "{removal}");
+        // an editor grows a pool, and lets a machine go that he could not delete.
+        pools(&editor).patch_scale("web", &params, &grow).await?;
+        pool.until(ready_replicas(3)).await?;
+        let machines = Kind::Machine.api(editor.clone(), world.namespace());
+        let deleted = machines.delete(machine.name(), &kube::api::DeleteParams::default()).await;
+        ensure!(deleted.is_err(), "an editor of pools deleted a machine");
+        let removal = pool.removal().target(&machine).by(&editor).send().await?;
+        ensure!(removal.is_success(), "{removal}");
+        pool.until(ready_replicas(2)).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}

@@ -1,0 +1,93 @@
+//! The alerts: each has a runbook, and asks for metrics that exist.
+
+use std::collections::BTreeSet;
+
+use serde_yaml_ng::Value;
+
+use super::objects::{at, list, text};
+
+/// The one that is rendered only where the platform's own endpoint for removals may be there.
+const CONDITIONAL: &str = "VmpoolPlatformEndpointCallable";
+
+/// All alerts of a rule file, or of the spec of a PrometheusRule.
+fn alerts(rules: &Value) -> impl Iterator<Item = &Value> {
+    list(rules, "groups").iter().flat_map(|group| list(group, "rules"))
+}
+
+/// What is wrong with the rule file, compared with the page of runbooks and with the programs' sources.
+pub(super) fn violations(rules: &Value, page: &str, sources: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let sections: Vec<(&str, &str)> = page
+        .split("\n## ")
+        .skip(1)
+        .map(|section| section.split_once('\n').unwrap_or((section, "")))
+        .filter(|(title, _)| title.starts_with("Vmpool"))
+        .collect();
+    let names: Vec<&str> = alerts(rules).map(|alert| text(alert, "alert")).collect();
+    let titles: Vec<&str> = sections.iter().map(|(title, _)| *title).collect();
+    if names.is_empty() || names != titles {
+        found.push(format!("the alerts are {names:?}, and the page of runbooks has {titles:?}"));
+    }
+    for alert in alerts(rules) {
+        let (name, expression) = (text(alert, "alert"), text(alert, "expr"));
+        let section = sections.iter().find(|(title, _)| *title == name).map_or("", |(_, body)| body);
+        if !section.contains(&format!("`{expression}`")) {
+            found.push(format!("the runbook of {name} has another expression"));
+        }
+        for field in ["for", "labels.severity"] {
+            if !section.contains(text(alert, field)) {
+                found.push(format!("the runbook of {name} does not say {field}"));
+            }
+        }
+        if !section.contains("**Do:**") {
+            found.push(format!("the runbook of {name} does not say what to do"));
+        }
+        if !["critical", "warning", "info"].contains(&text(alert, "labels.severity")) {
+            found.push(format!("{name} has no severity"));
+        }
+        if ["annotations.summary", "annotations.description"]
+            .iter()
+            .any(|field| text(alert, field).is_empty())
+        {
+            found.push(format!("{name} does not say what it is about"));
+        }
+        for metric in metrics(expression) {
+            let base = ["_bucket", "_sum", "_count"].iter().find_map(|end| metric.strip_suffix(end));
+            let exists = |name: &str| sources.contains(&format!("\"{name}\""));
+            if !exists(metric) && !base.is_some_and(exists) {
+                found.push(format!("{name} asks for {metric}, which no program has"));
+            }
+        }
+    }
+    found
+}
+
+/// The metrics of ours that an expression asks for.
+fn metrics(expression: &str) -> BTreeSet<&str> {
+    expression
+        .split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'))
+        .filter(|word| word.starts_with("vmpool_"))
+        .collect()
+}
+
+/// What is wrong with a rendered PrometheusRule.
+pub(super) fn rendered(rule: &Value, all: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    let rendered: BTreeSet<&str> = alerts(at(rule, "spec")).map(|alert| text(alert, "alert")).collect();
+    let expected =
+        alerts(all).map(|alert| text(alert, "alert")).filter(|name| *name != CONDITIONAL).collect();
+    if rendered != expected {
+        found.push(format!("has the alerts {rendered:?}"));
+    }
+    for alert in alerts(at(rule, "spec")) {
+        let name = text(alert, "alert");
+        let url = text(alert, "annotations.runbook_url");
+        if !url.starts_with("https://") || !url.ends_with(&format!("#{}", name.to_lowercase())) {
+            found.push(format!("{name} leads to {url:?} instead of its runbook"));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! The table of values in the chart's README, made of the comments in `values.yaml`.
+//!
+//! The comment right above a key is its row. A mapping without one is a section, and its keys have rows; a mapping with
+//! one is a value as a whole, such as resources.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use anyhow::{Context, Result, bail};
+use serde_yaml_ng::Value;
+
+use crate::workspace::Workspace;
+
+const VALUES: &str = "charts/vmpool/values.yaml";
+const README: &str = "charts/vmpool/README.md";
+
+/// Around the table.
+const BEGIN: &str = "<!-- Made of values.yaml by `cargo xtask generate`. -->\n";
+const END: &str = "<!-- End of what is made. -->\n";
+
+/// Writes the table, or with `check` compares it with what would be written.
+///
+/// # Errors
+/// When a value has no comment, when the README has no place for the table, or with `check` when it is out of date.
+pub(crate) fn generate(workspace: &Workspace, check: bool) -> Result<()> {
+    let read =
+        |file: &str| fs::read_to_string(workspace.path(file)).with_context(|| format!("reading {file}"));
+    let current = read(README)?;
+    let wanted = with_table(&current, &table(&read(VALUES)?)?)?;
+    if check && wanted != current {
+        bail!("{README} is out of date: run `cargo xtask generate`");
+    }
+    if !check {
+        fs::write(workspace.path(README), wanted).with_context(|| format!("writing {README}"))?;
+    }
+    Ok(())
+}
+
+/// A README whose table is replaced.
+fn with_table(readme: &str, table: &str) -> Result<String> {
+    let place =
+        || format!("{README} has no place for the table of values: {} and {}", BEGIN.trim(), END.trim());
+    let (before, rest) = readme.split_once(BEGIN).with_context(place)?;
+    let (_, after) = rest.split_once(END).with_context(place)?;
+    Ok(format!("{before}{BEGIN}\n{table}\n{END}{after}"))
+}
+
+/// The table of the values in this text.
+fn table(text: &str) -> Result<String> {
+    let values: Value = serde_yaml_ng::from_str(text).with_context(|| format!("reading {VALUES}"))?;
+    let mut rows = vec!["| Value | Default | Meaning |".to_owned(), "| --- | --- | --- |".to_owned()];
+    let mut missing = Vec::new();
+    collect(&values, "", &comments(text), &mut rows, &mut missing);
+    if !missing.is_empty() {
+        bail!("{VALUES} has no comment above {}", missing.join(", "));
+    }
+    rows.push(String::new());
+    Ok(rows.join("\n"))
+}
+
+fn collect(
+    value: &Value,
+    path: &str,
+    comments: &BTreeMap<String, String>,
+    rows: &mut Vec<String>,
+    missing: &mut Vec<String>,
+) {
+    if let Some(comment) = comments.get(path) {
+        let meaning = comment.strip_suffix('.').unwrap_or(comment).replace('|', "\\|");
+        rows.push(format!("| `{path}` | `{}` | {meaning} |", inline(value)));
+        return;
+    }
+    match value.as_mapping().filter(|mapping| !mapping.is_empty()) {
+        Some(mapping) => {
+            for (key, value) in mapping {
+                let key = key.as_str().unwrap_or_default();
+                let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+                collect(value, &path, comments, rows, missing);
+            }
+        }
+        None => missing.push(path.to_owned()),
+    }
+}
+
+/// A value in one line of YAML.
+fn inline(value: &Value) -> String {
+    let join = |parts: Vec<String>| parts.join(", ");
+    match value {
+        Value::String(text) if text.is_empty() => "\"\"".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Sequence(items) => format!("[{}]", join(items.iter().map(inline).collect())),
+        Value::Mapping(fields) => {
+            let field = |(key, value): (&Value, &Value)| format!("{}: {}", inline(key), inline(value));
+            format!("{{{}}}", join(fields.iter().map(field).collect()))
+        }
+        other => serde_yaml_ng::to_string(other).map(|text| text.trim().to_owned()).unwrap_or_default(),
+    }
+}
+
+/// The comment above each key, by the key's path.
+fn comments(text: &str) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut above: Vec<&str> = Vec::new();
+    let mut parents: Vec<(usize, &str)> = Vec::new();
+    for line in text.lines() {
+        let content = line.trim_start();
+        let indent = line.len() - content.len();
+        if let Some(comment) = content.strip_prefix('#') {
+            above.push(comment.trim());
+            continue;
+        }
+        let comment = std::mem::take(&mut above).join(" ");
+        let Some((key, _)) = content.split_once(':').filter(|_| !content.starts_with('-')) else { continue };
+        parents.retain(|(parent, _)| *parent < indent);
+        parents.push((indent, key));
+        if !comment.is_empty() {
+            let path: Vec<&str> = parents.iter().map(|(_, key)| *key).collect();
+            found.insert(path.join("."), comment);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests;

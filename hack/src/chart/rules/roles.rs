@@ -1,0 +1,186 @@
+//! Who may do what. Widening a role is a decision, so all of them are written down a second time here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_yaml_ng::Value;
+
+use super::super::objects::{at, grants, id, list, name, text};
+use super::super::variants::{OWN_GROUP, PLATFORM_GROUP, PROGRAMS, Variant};
+
+/// Resources, with the names of the only objects that are meant where there are some, and verbs.
+type Grants = &'static [(&'static str, &'static str)];
+
+const CONTROLLER: Grants = &[
+    ("virtualization.deckhouse.io/virtualmachinepools", "get list watch patch"),
+    ("virtualization.deckhouse.io/virtualmachinepools/status", "update patch"),
+    ("virtualization.deckhouse.io/virtualmachinepools/finalizers", "update"),
+    ("virtualization.deckhouse.io/virtualmachines", "get list watch create patch delete"),
+    ("virtualization.deckhouse.io/virtualmachines/finalizers", "update"),
+    ("virtualization.deckhouse.io/virtualdisks", "get list watch create patch delete"),
+    ("/events", "create patch"),
+    ("events.k8s.io/events", "create patch"),
+];
+
+const LEASE: Grants = &[
+    ("coordination.k8s.io/leases", "create"),
+    ("coordination.k8s.io/leases vmpool-controller", "get update"),
+];
+
+const WEBHOOK_CLUSTER: Grants = &[
+    ("virtualization.deckhouse.io/virtualmachineclasses", "get list"),
+    ("virtualization.deckhouse.io/clustervirtualimages", "get"),
+];
+
+const WEBHOOK_BUNDLE: Grants =
+    &[("admissionregistration.k8s.io/validatingwebhookconfigurations vmpool-webhook", "get patch")];
+
+const WEBHOOK_NAMESPACED: Grants = &[
+    ("virtualization.deckhouse.io/virtualmachinepools", "get"),
+    ("virtualization.deckhouse.io/virtualimages", "get"),
+    ("virtualization.deckhouse.io/virtualdisksnapshots", "get"),
+    ("snapshot.storage.k8s.io/volumesnapshots", "get"),
+];
+
+const APISERVER_CLUSTER: Grants = &[("authorization.k8s.io/subjectaccessreviews", "create")];
+
+const APISERVER_NAMESPACED: Grants = &[
+    ("virtualization.deckhouse.io/virtualmachinepools", "get patch"),
+    ("virtualization.deckhouse.io/virtualmachines", "get delete"),
+];
+
+const VIEWER: Grants = &[
+    ("virtualization.deckhouse.io/virtualmachinepools", "get list watch"),
+    ("virtualization.deckhouse.io/virtualmachinepools/scale", "get"),
+    ("subresources.vmpool.dev/virtualmachinepools", "get"),
+];
+
+const VIEWER_PLATFORM: Grants = &[("subresources.virtualization.deckhouse.io/virtualmachinepools", "get")];
+
+const EDITOR: Grants = &[
+    ("virtualization.deckhouse.io/virtualmachinepools", "create update patch delete deletecollection"),
+    ("virtualization.deckhouse.io/virtualmachinepools/scale", "update patch"),
+    ("subresources.vmpool.dev/virtualmachinepools/scaledownwith", "create"),
+];
+
+/// Where the group is the platform's, nobody gets this right from us: its endpoint deletes machines without our record.
+const EDITOR_PLATFORM: Grants =
+    &[("subresources.virtualization.deckhouse.io/virtualmachinepools/scaledownwith", "create")];
+
+const ADMIN: Grants = &[("virtualization.deckhouse.io/virtualmachinepools/finalizers", "update")];
+
+/// Everything that a role of that kind and name grants.
+fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let everywhere = variant.namespace.is_none();
+    let own_certificates = !variant.cert_manager;
+    let parts: Vec<(bool, Grants)> = match (kind, name) {
+        (_, "vmpool-controller") => vec![(true, CONTROLLER)],
+        ("Role", "vmpool-controller-lease") => vec![(true, LEASE)],
+        ("ClusterRole", "vmpool-webhook") => {
+            vec![
+                (true, WEBHOOK_CLUSTER),
+                (own_certificates, WEBHOOK_BUNDLE),
+                (everywhere, WEBHOOK_NAMESPACED),
+            ]
+        }
+        ("Role", "vmpool-webhook") => vec![(true, WEBHOOK_NAMESPACED)],
+        ("ClusterRole", "vmpool-apiserver") => {
+            vec![(true, APISERVER_CLUSTER), (everywhere, APISERVER_NAMESPACED)]
+        }
+        ("Role", "vmpool-apiserver") => vec![(true, APISERVER_NAMESPACED)],
+        ("ClusterRole", "vmpool-viewer" | "vmpool-editor" | "vmpool-admin") => {
+            let (editor, admin) = (name != "vmpool-viewer", name == "vmpool-admin");
+            let platform = variant.platform_group;
+            vec![
+                (true, VIEWER),
+                (platform, VIEWER_PLATFORM),
+                (editor, EDITOR),
+                (editor && platform, EDITOR_PLATFORM),
+                (admin, ADMIN),
+            ]
+        }
+        _ => Vec::new(),
+    };
+    let mut granted: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut add = |resource: String, verbs: &str| {
+        granted.entry(resource).or_default().extend(verbs.split(' ').map(str::to_owned));
+    };
+    for (resource, verbs) in parts.iter().filter(|(present, _)| *present).flat_map(|(_, part)| *part) {
+        add((*resource).to_owned(), verbs);
+    }
+    if let ("Role", "vmpool-webhook-tls" | "vmpool-apiserver-tls") = (kind, name) {
+        add("/secrets".to_owned(), "create");
+        add(format!("/secrets {name}"), "get update");
+    }
+    if (kind, name, own_certificates) == ("ClusterRole", "vmpool-apiserver", true) {
+        let names = if variant.platform_group {
+            format!("{OWN_GROUP},{PLATFORM_GROUP}")
+        } else {
+            OWN_GROUP.to_owned()
+        };
+        add(format!("apiregistration.k8s.io/apiservices {names}"), "get patch");
+    }
+    granted
+}
+
+/// What a role grants too much, or too little.
+pub(super) fn role(variant: &Variant, role: &Value) -> Vec<String> {
+    let expected = expected(variant, text(role, "kind"), name(role));
+    let granted = grants(role);
+    let nothing = BTreeSet::new();
+    let mut found = Vec::new();
+    for resource in expected.keys().chain(granted.keys()).collect::<BTreeSet<_>>() {
+        let (wanted, given) =
+            (expected.get(resource).unwrap_or(&nothing), granted.get(resource).unwrap_or(&nothing));
+        if !given.is_subset(wanted) {
+            let surplus: Vec<_> = given.difference(wanted).map(String::as_str).collect();
+            found.push(format!("grants {} on {resource}, which is too much", surplus.join(", ")));
+        }
+        if !wanted.is_subset(given) {
+            let lacking: Vec<_> = wanted.difference(given).map(String::as_str).collect();
+            found.push(format!("does not grant {} on {resource}", lacking.join(", ")));
+        }
+        if resource.contains('*') || given.contains("*") {
+            found.push("has a wildcard".to_owned());
+        }
+        if !variant.gate && resource.contains("virtualmachine") {
+            found.push(format!("speaks of {resource} although the gate is off"));
+        }
+    }
+    if list(role, "rules").iter().any(|rule| !at(rule, "nonResourceURLs").is_null()) {
+        found.push("grants URLs".to_owned());
+    }
+    found
+}
+
+/// That a binding gives a role of the chart to the one account that it is for.
+pub(super) fn binding(binding: &Value, objects: &[Value]) -> Vec<String> {
+    let mut found = Vec::new();
+    let own = name(binding);
+    let account = PROGRAMS.into_iter().find(|program| own.starts_with(program)).unwrap_or_default();
+    let is_it = |subject: &Value| {
+        text(subject, "kind") == "ServiceAccount"
+            && text(subject, "name") == account
+            && text(subject, "namespace") == Variant::NAMESPACE
+    };
+    let subjects = list(binding, "subjects");
+    if subjects.len() != 1 || !subjects.iter().all(is_it) {
+        found.push(format!("is not bound to the ServiceAccount {account} alone"));
+    }
+    if !objects.iter().any(|object| id(object) == format!("ServiceAccount/{account}")) {
+        found.push(format!("is for {account}, which does not exist"));
+    }
+    let (kind, role) = (text(binding, "roleRef.kind"), text(binding, "roleRef.name"));
+    // The one role that the chart uses and does not bring; every cluster has it.
+    let foreign = role == "extension-apiserver-authentication-reader"
+        && own == "vmpool-apiserver-authentication-reader"
+        && kind == "Role";
+    let there = objects.iter().any(|object| {
+        id(object) == format!("{kind}/{role}")
+            && text(object, "metadata.namespace") == text(binding, "metadata.namespace")
+    });
+    // By the chart's convention, a binding and its role share a name and a scope.
+    if !foreign && (role != own || format!("{kind}Binding") != text(binding, "kind") || !there) {
+        found.push("is a binding of another role".to_owned());
+    }
+    found
+}

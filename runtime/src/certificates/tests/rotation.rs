@@ -1,0 +1,132 @@
+use std::time::Duration;
+
+use jiff::SignedDuration;
+
+use super::world::{NAME, World, accepts};
+use super::{DAY, HOUR, MINUTE, usual};
+use crate::certificates::metrics::Made;
+use crate::certificates::timing::Timing;
+use crate::tls::certificates;
+
+/// Months pass with a pass every two hours instead of every minute.
+fn brisk() -> Timing {
+    let timing = Timing { spread: 12 * HOUR, period: 2 * HOUR, ..Timing::new(30 * DAY) };
+    assert!(timing.spread < timing.serving / 8);
+    timing
+}
+
+fn bundled(world: &World) -> usize {
+    certificates("bundle", &world.server.secret("ca.crt")).unwrap().len()
+}
+
+#[tokio::test]
+async fn for_eight_months_no_client_fails_at_any_moment() {
+    let mut world = World::settled(brisk()).await;
+    world.pass(DAY).await;
+    // Some API server sees a new bundle only shortly before it is relied on.
+    world.lag = brisk().spread.saturating_sub(HOUR);
+    let (mut largest, mut both) = (0, 0);
+    for _ in 0..250 {
+        world.pass_checking(DAY, 2 * HOUR).await;
+        largest = largest.max(bundled(&world));
+        both += usize::from(bundled(&world) == 2);
+    }
+    assert_eq!(largest, 2, "the old authority leaves before the next but one comes");
+    // An authority of 120 days is replaced after 80, a certificate of 30 after 20, and with its authority.
+    let (authorities, serving) = (world.made(Made::Authority), world.made(Made::Serving));
+    assert!((4..=5).contains(&authorities), "{authorities}");
+    assert!((12..=20).contains(&serving), "{serving}");
+    assert!(both > 80, "the bundles overlap for a third of the time: {both} days");
+}
+
+#[tokio::test]
+async fn a_new_authority_signs_only_after_its_bundle_had_time_to_spread() {
+    let mut world = World::settled(usual()).await;
+    let first = world.replicas[0].identity.chain();
+    // Somebody takes the key away: the authority cannot go on.
+    world.server.change(super::SECRET, |secret| secret["data"]["ca.key"] = serde_json::Value::Null);
+    world.pass(3 * MINUTE).await;
+    assert_eq!((bundled(&world), world.made(Made::Authority)), (2, 2));
+    assert_eq!(world.replicas[0].identity.chain(), first, "the old certificate is good enough");
+    world.pass_checking(6 * MINUTE, MINUTE).await;
+    assert_eq!(world.replicas[0].identity.chain(), first);
+    // A bundle that was not in place begins to spread anew.
+    world.server.change(super::HOOKS, |hooks| {
+        hooks["webhooks"][0]["clientConfig"]["caBundle"] = super::world::encode(b"");
+    });
+    world.pass(8 * MINUTE).await;
+    assert_eq!(world.replicas[0].identity.chain(), first);
+    world.pass_checking(5 * MINUTE, MINUTE).await;
+    assert_ne!(world.replicas[0].identity.chain(), first);
+    assert_eq!(world.made(Made::Serving), 2);
+    assert_eq!(bundled(&world), 2, "the old authority is trusted until it has expired");
+}
+
+#[tokio::test]
+async fn a_replica_whose_own_clock_is_wrong_does_no_harm() {
+    let mut world = World::settled(usual()).await;
+    let before = world.server.secret("tls.crt");
+    for years in [10, -60, 200] {
+        world.replicas[0].clock.step_wall(SignedDuration::from_hours(24 * 365 * years));
+        world.pass_checking(10 * MINUTE, MINUTE).await;
+    }
+    assert_eq!(world.server.secret("tls.crt"), before);
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_back_makes_no_new_certificate() {
+    let mut world = World::settled(usual()).await;
+    world.server.silent();
+    let before = world.server.secret("tls.crt");
+    for replica in &world.replicas {
+        replica.clock.step_wall(SignedDuration::from_hours(-24 * 365 * 70));
+    }
+    world.pass_checking(HOUR, MINUTE).await;
+    assert_eq!(world.server.secret("tls.crt"), before);
+    for replica in &world.replicas {
+        replica.clock.step_wall(SignedDuration::from_hours(24 * 365 * 70 + 24 * 61));
+    }
+    world.pass(10 * MINUTE).await;
+    assert_ne!(world.server.secret("tls.crt"), before, "now a third is left");
+}
+
+#[tokio::test]
+async fn a_certificate_that_begins_in_the_servers_future_is_of_no_use() {
+    let mut world = World::settled(usual()).await;
+    world.clock.step_wall(SignedDuration::from_hours(-24));
+    let now = || crate::env::Clock::now(&world.clock);
+    let bundle = world.server.secret("ca.crt");
+    assert!(accepts(&bundle, &world.replicas[0].identity, NAME, now()).is_err());
+    world.pass(5 * MINUTE).await;
+    world.check();
+}
+
+#[tokio::test]
+async fn a_name_that_is_added_makes_a_new_certificate_of_the_same_authority() {
+    let mut world = World::settled(usual()).await;
+    let bundle = world.server.secret("ca.crt");
+    world.start(&["new.ns.svc"]);
+    world.pass_checking(5 * MINUTE, MINUTE).await;
+    assert_eq!(world.server.secret("ca.crt"), bundle);
+    let now = crate::env::Clock::now(&world.clock);
+    for name in [NAME, "new.ns.svc", "10.1.2.3"] {
+        assert_eq!(accepts(&bundle, &world.replicas[0].identity, name, now), Ok(()), "{name}");
+    }
+    let made = world.made(Made::Serving);
+    world.pass_checking(HOUR, 10 * MINUTE).await;
+    assert_eq!(world.made(Made::Serving), made, "old and new replicas do not undo each other's work");
+}
+
+#[tokio::test]
+async fn short_lived_certificates_rotate_without_a_gap() {
+    let timing = Timing::new(Duration::from_mins(1));
+    let mut world = World::new(timing);
+    world.latency = Duration::from_millis(20);
+    world.start(&[NAME, "10.1.2.3"]);
+    world.start(&[NAME, "10.1.2.3"]);
+    world.pass(Duration::from_secs(15)).await;
+    world.lag = Duration::from_secs(5);
+    world.pass_checking(20 * MINUTE, Duration::from_millis(500)).await;
+    assert!(world.made(Made::Authority) > 5);
+    assert!(bundled(&world) <= 3);
+}

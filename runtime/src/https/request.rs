@@ -1,0 +1,119 @@
+//! One request: what it may take, and what becomes of a handler that fails.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, Response, StatusCode, header};
+use futures::future::FutureExt as _;
+use http_body_util::Limited;
+use hyper::body::{Body as _, Incoming};
+use parking_lot::Mutex;
+use tower::ServiceExt as _;
+
+use super::answer::status;
+use super::connection::Origin;
+use super::metrics::Refusal;
+use super::{Limits, TrafficMetrics};
+use crate::env::{Elapsed, Env};
+
+/// Answers the requests of one connection.
+#[derive(Clone)]
+pub(super) struct Answering {
+    pub(super) router: Router,
+    pub(super) limits: Limits,
+    pub(super) metrics: TrafficMetrics,
+    pub(super) env: Env,
+    pub(super) origin: Arc<Origin>,
+    pub(super) activity: Arc<Activity>,
+}
+
+/// What a connection is busy with.
+#[derive(Debug)]
+pub(super) struct Activity {
+    under_way: AtomicUsize,
+    /// Uptime at which the last request began or ended.
+    last: Mutex<std::time::Duration>,
+}
+
+impl Activity {
+    pub(super) fn new(env: &Env) -> Arc<Self> {
+        Arc::new(Self { under_way: AtomicUsize::new(0), last: Mutex::new(env.uptime()) })
+    }
+
+    /// For how long there has been no request; zero while there is one.
+    pub(super) fn idle(&self, env: &Env) -> std::time::Duration {
+        if self.under_way.load(Ordering::SeqCst) > 0 {
+            return std::time::Duration::ZERO;
+        }
+        env.uptime().saturating_sub(*self.last.lock())
+    }
+}
+
+/// A request under way.
+struct Busy {
+    activity: Arc<Activity>,
+    env: Env,
+}
+
+impl Busy {
+    fn new(activity: &Arc<Activity>, env: &Env) -> Self {
+        activity.under_way.fetch_add(1, Ordering::SeqCst);
+        Self { activity: Arc::clone(activity), env: env.clone() }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        *self.activity.last.lock() = self.env.uptime();
+        self.activity.under_way.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Answering {
+    pub(super) async fn answer(self, request: Request<Incoming>) -> Response<Body> {
+        let _busy = Busy::new(&self.activity, &self.env);
+        let limit = self.limits.body_bytes;
+        if exceeds(&request, limit) {
+            self.metrics.refused(Refusal::BodyTooLarge);
+            let mut response = status(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "RequestEntityTooLarge",
+                &format!("the body may have {limit} bytes at most"),
+            );
+            // HTTP/1.1 would have to read the body to get at the next request.
+            if request.version() < axum::http::Version::HTTP_2 {
+                let close = header::HeaderValue::from_static("close");
+                response.headers_mut().insert(header::CONNECTION, close);
+            }
+            return response;
+        }
+        let mut request = request.map(|body| Body::new(Limited::new(body, limit)));
+        request.extensions_mut().insert(self.origin.peer(&self.env));
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let handling = AssertUnwindSafe(self.router.oneshot(request)).catch_unwind();
+        match self.env.timeout(self.limits.request_deadline, handling).await {
+            Ok(Ok(Ok(response))) => response,
+            Ok(Ok(Err(never))) => match never {},
+            Ok(Err(_panic)) => {
+                self.metrics.refused(Refusal::Panic);
+                // What the panic said was printed by the hook; it may hold what clients should not see.
+                tracing::error!(%method, path, "a handler has panicked");
+                status(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "the handler failed unexpectedly")
+            }
+            Err(Elapsed(limit)) => {
+                self.metrics.refused(Refusal::Deadline);
+                tracing::warn!(%method, path, ?limit, "a request was given up");
+                let message = format!("there was no answer within {limit:?}");
+                status(StatusCode::GATEWAY_TIMEOUT, "Timeout", &message)
+            }
+        }
+    }
+}
+
+/// Whether the request itself says that its body is too long.
+fn exceeds(request: &Request<Incoming>, limit: usize) -> bool {
+    request.body().size_hint().lower() > limit as u64
+}

@@ -1,0 +1,26 @@
+//! The vmpool webhook.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use vmpool_runtime::{Env, shutdown, telemetry};
+use vmpool_webhook::{options::Options, run};
+
+/// Two threads, so that a review that is large does not hold up the others; a node with 64 processors would get 64.
+#[tokio::main(worker_threads = 2)]
+async fn main() -> ExitCode {
+    let options = Options::parse();
+    if let Err(error) = options.log.init() {
+        eprintln!("vmpool-webhook: {error}");
+        return ExitCode::FAILURE;
+    }
+    match run(options, Env::system(), shutdown::on_signal()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let error = telemetry::with_causes(&error);
+            tracing::error!(error, "vmpool-webhook cannot go on");
+            eprintln!("vmpool-webhook: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

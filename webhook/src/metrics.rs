@@ -1,0 +1,155 @@
+//! What the webhook tells Prometheus.
+//!
+//! As in the controller, no label names a pool, a user or a namespace: the number of series depends on nothing outside.
+
+mod words;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::histogram::Histogram;
+use vmpool_runtime::certificates::CertificateMetrics;
+use vmpool_runtime::https::TrafficMetrics;
+use vmpool_runtime::metrics::{About, Description, Label, Labels, ProcessMetrics, Registry, Values, Word};
+
+pub(crate) use words::{Operation, Path, ReadResult, Resource, Verdict};
+
+/// From a review that needs no read to one that waits for the deadline of its reads.
+const BUCKETS: [f64; 12] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0, 5.0];
+
+/// A label set made of words.
+macro_rules! label_set {
+    ($name:ident { $($label:ident: $word:ty),+ }) => {
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+        struct $name { $($label: $word),+ }
+
+        impl Labels for $name {
+            fn labels() -> Vec<Label> {
+                vec![$(Label { name: stringify!($label), values: <$word as Word>::values() }),+]
+            }
+        }
+    };
+}
+
+label_set!(RequestLabels { path: Path, operation: Operation, verdict: Verdict });
+label_set!(DurationLabels { path: Path });
+label_set!(ReadLabels { resource: Resource, result: ReadResult });
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BuildLabels {
+    version: &'static str,
+}
+
+impl Labels for BuildLabels {
+    fn labels() -> Vec<Label> {
+        vec![Label { name: "version", values: Values::Open("the version of this program") }]
+    }
+}
+
+/// All metrics of one webhook.
+#[derive(Debug)]
+pub struct Metrics {
+    requests: Family<RequestLabels, Counter>,
+    durations: Family<DurationLabels, Histogram>,
+    reads: Family<ReadLabels, Counter>,
+    /// The serving certificate.
+    pub(crate) certificates: CertificateMetrics,
+    /// Connections.
+    pub(crate) traffic: TrafficMetrics,
+    process: ProcessMetrics,
+    registry: Registry,
+    /// Two pages at a time would mix what they read.
+    page: Mutex<()>,
+}
+
+impl Metrics {
+    /// All of them, at zero. Every series is there from the beginning, so that the first of a kind shows as an increase.
+    pub fn new() -> Arc<Self> {
+        let registry = &mut Registry::new();
+        let requests = Path::ALL.iter().flat_map(|&path| {
+            Operation::ALL.iter().flat_map(move |&operation| {
+                Verdict::ALL.iter().map(move |&verdict| RequestLabels { path, operation, verdict })
+            })
+        });
+        let reads = Resource::ALL
+            .iter()
+            .flat_map(|&resource| ReadResult::ALL.iter().map(move |&result| ReadLabels { resource, result }));
+        let durations: Family<DurationLabels, Histogram> =
+            Family::new_with_constructor((|| Histogram::new(BUCKETS)) as fn() -> Histogram);
+        for &path in Path::ALL {
+            drop(durations.get_or_create(&DurationLabels { path }));
+        }
+        Arc::new(Self {
+            requests: registry.register(
+                "vmpool_webhook_requests_total",
+                "requests",
+                "Admission reviews that were answered, by what was reviewed and what was answered",
+                each(requests),
+            ),
+            durations: registry.register(
+                "vmpool_webhook_request_duration_seconds",
+                "seconds",
+                "Time from the head of a review until its answer, reads included",
+                durations,
+            ),
+            reads: registry.register(
+                "vmpool_webhook_reads_total",
+                "reads",
+                "Objects that were read from the API server for a review, by what came of it",
+                each(reads),
+            ),
+            certificates: CertificateMetrics::new(registry),
+            traffic: TrafficMetrics::new(registry),
+            process: ProcessMetrics::new(registry),
+            page: Mutex::new(()),
+            registry: {
+                let labels = BuildLabels { version: env!("CARGO_PKG_VERSION") };
+                let help = "The program that runs; its value is always 1";
+                registry.register("vmpool_build_info", "", help, About::new(labels));
+                std::mem::take(registry)
+            },
+        })
+    }
+
+    pub(crate) fn answered(&self, path: Path, operation: Operation, verdict: Verdict) {
+        self.requests.get_or_create(&RequestLabels { path, operation, verdict }).inc();
+    }
+
+    pub(crate) fn took(&self, path: Path, time: Duration) {
+        self.durations.get_or_create(&DurationLabels { path }).observe(time.as_secs_f64());
+    }
+
+    pub(crate) fn read(&self, resource: Resource, result: ReadResult) {
+        self.reads.get_or_create(&ReadLabels { resource, result }).inc();
+    }
+
+    /// The page for Prometheus, in the OpenMetrics text format.
+    pub fn page(&self) -> String {
+        let _alone = self.page.lock();
+        self.process.refresh();
+        self.registry.encode()
+    }
+
+    /// What is on the page.
+    pub fn catalogue(&self) -> &[Description] {
+        self.registry.catalogue()
+    }
+}
+
+/// A family that has these series from the beginning.
+fn each<S, M>(labels: impl IntoIterator<Item = S>) -> Family<S, M>
+where
+    S: Clone + Eq + std::hash::Hash,
+    M: Default + Clone,
+    fn() -> M: MetricConstructor<M>,
+{
+    let family = Family::default();
+    for labels in labels {
+        drop(family.get_or_create(&labels));
+    }
+    family
+}

@@ -1,0 +1,118 @@
+use clap::CommandFactory;
+use rstest::rstest;
+
+use super::*;
+
+fn parse(arguments: &[&str]) -> Result<Options, clap::Error> {
+    Options::try_parse_from(std::iter::once("vmpool-webhook").chain(arguments.iter().copied()))
+}
+
+#[test]
+fn the_flags_fit_together() {
+    Options::command().debug_assert();
+}
+
+#[test]
+fn by_default_nobody_is_exempt_and_nothing_is_known() {
+    let options = parse(&[]).unwrap();
+    assert_eq!(options.settings().unwrap(), Settings::default());
+    assert!(options.gates().is_ok());
+}
+
+#[test]
+fn help_names_every_flag_with_its_variable_and_every_gate() {
+    let help = Options::command().render_long_help().to_string();
+    for argument in Options::command().get_arguments() {
+        if ["help", "version"].contains(&argument.get_id().as_str()) {
+            continue;
+        }
+        let flag = argument.get_long().unwrap();
+        assert!(help.contains(&format!("--{flag}")), "{flag}");
+        let variable = argument.get_env().unwrap_or_else(|| panic!("--{flag} has no variable"));
+        let variable = variable.to_str().unwrap();
+        assert!(help.contains(variable), "{variable}");
+        assert_eq!(variable, format!("VMPOOL_{}", flag.to_uppercase().replace('-', "_")));
+        assert!(argument.get_help().is_some(), "--{flag} is not explained");
+    }
+    for gate in vmpool_feature_gates::KNOWN {
+        assert!(help.contains(&format!("{} ({}", gate.name, gate.stage)), "{}", gate.name);
+    }
+}
+
+#[test]
+fn what_is_told_about_the_cluster_arrives() {
+    let options = parse(&[
+        "--cluster-sdn=true",
+        "--cluster-machine-cidrs=false",
+        "--cluster-in-place-resize=unknown",
+        "--cluster-gpus=true",
+        "--cluster-gpus=false",
+        "--removal-handler=system:serviceaccount:a:b",
+        "--controller-user=system:serviceaccount:a:c",
+    ])
+    .unwrap();
+    let settings = options.settings().unwrap();
+    let cluster = Cluster {
+        sdn: Known::Yes,
+        machine_cidrs: Known::No,
+        gpus: Known::No,
+        in_place_resize: Known::Unknown,
+    };
+    assert_eq!(settings.cluster, cluster);
+    assert_eq!(settings.removal_handler.as_deref(), Some("system:serviceaccount:a:b"));
+    assert_eq!(settings.controller.as_deref(), Some("system:serviceaccount:a:c"));
+    assert!(parse(&["--cluster-sdn=perhaps"]).is_err());
+}
+
+#[rstest]
+#[case(&["--removal-handler="], "--removal-handler must not be empty; leave it out if there is no such user")]
+#[case(&["--controller-user= "], "--controller-user must not be empty; leave it out if there is no such user")]
+fn a_user_has_a_name(#[case] arguments: &[&str], #[case] message: &str) {
+    assert_eq!(parse(arguments).unwrap().settings().unwrap_err().to_string(), message);
+}
+
+#[test]
+fn two_servers_need_two_addresses() {
+    let same = [
+        "--tls-secret=a/b",
+        "--tls-dns-names=c",
+        "--listen-address=127.0.0.1:9",
+        "--health-address=127.0.0.1:9",
+    ];
+    let error = parse(&same).unwrap().serving().unwrap_err();
+    assert_eq!(error.to_string(), "--listen-address and --health-address are both 127.0.0.1:9");
+    let any = [
+        "--tls-secret=a/b",
+        "--tls-dns-names=c",
+        "--listen-address=127.0.0.1:0",
+        "--health-address=127.0.0.1:0",
+    ];
+    assert!(parse(&any).unwrap().serving().is_ok());
+    assert!(parse(&[]).unwrap().serving().unwrap_err().to_string().starts_with("name a certificate"));
+}
+
+#[test]
+fn the_documentation_has_every_flag_with_its_variable_and_its_default() {
+    let page = include_str!("../../../docs/admission.md");
+    let (_, flags) = page.split_once("\n## Flags\n").unwrap();
+    let (flags, _) = flags.split_once("\n## ").unwrap();
+    let mut rows: Vec<&str> = flags.lines().filter(|line| line.starts_with("| `--")).collect();
+    for argument in Options::command().get_arguments() {
+        if ["help", "version"].contains(&argument.get_id().as_str()) {
+            continue;
+        }
+        let flag = argument.get_long().unwrap();
+        let variable = argument.get_env().unwrap().to_str().unwrap();
+        let default: Vec<_> = argument
+            .get_default_values()
+            .iter()
+            .map(|value| value.to_str().unwrap())
+            .filter(|text| !text.is_empty())
+            .collect();
+        let default = if default.is_empty() { String::new() } else { format!("`{}` ", default.concat()) };
+        let head = format!("| `--{flag}` | `{variable}` | {default}| ");
+        let documented = rows.iter().position(|row| row.starts_with(&head));
+        rows.remove(documented.unwrap_or_else(|| panic!("no row {head}")));
+    }
+    assert!(rows.is_empty(), "there are no such flags: {rows:?}");
+}

@@ -1,0 +1,203 @@
+//! What is read for a request: live from the API server, side by side, and within a deadline.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{join, join_all};
+use kube::Client;
+use serde_json::Value;
+use vmpool_api::Quantity;
+use vmpool_api::v1alpha2::API_VERSION;
+use vmpool_engine::admission::{
+    Class, ClassName, Facts, Found, Image, ImageId, ImageKind, Needs, Snapshot, default_class,
+};
+use vmpool_runtime::Env;
+
+use crate::handlers::{field, reason};
+use crate::metrics::{Metrics, ReadResult, Resource};
+
+/// For one read. All of a request go side by side, but for the two that a snapshot takes; the API server waits ten seconds
+/// for the answer.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(4);
+
+const SNAPSHOT_API: &str = "snapshot.storage.k8s.io/v1";
+
+/// What the scale guard wants to know of a pool.
+#[derive(Debug)]
+pub(crate) enum Policy {
+    /// There is no such pool.
+    NoPool,
+    /// The word in `spec.scaleDownPolicy`.
+    Of(Option<String>),
+}
+
+/// Reads objects, and counts that.
+#[derive(Clone)]
+pub(crate) struct Reader {
+    client: Client,
+    env: Env,
+    metrics: Arc<Metrics>,
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").finish_non_exhaustive()
+    }
+}
+
+impl Reader {
+    pub(crate) fn new(client: Client, env: Env, metrics: Arc<Metrics>) -> Self {
+        Self { client, env, metrics }
+    }
+
+    /// The policy that the pool has now.
+    ///
+    /// # Errors
+    /// Why that cannot be known.
+    pub(crate) async fn policy(&self, namespace: &str, name: &str) -> Result<Policy, String> {
+        let path = path(API_VERSION, Some(namespace), "virtualmachinepools", Some(name));
+        match self.in_time(Resource::Pool, path).await {
+            Found::There(pool) => {
+                Ok(Policy::Of(field(&pool, "/spec/scaleDownPolicy").as_str().map(str::to_owned)))
+            }
+            Found::Absent => Ok(Policy::NoPool),
+            Found::Failed(reason) => Err(reason),
+        }
+    }
+
+    /// Everything that the rules need.
+    pub(crate) async fn facts(&self, namespace: &str, needs: &Needs) -> Facts {
+        let class = async {
+            match &needs.class {
+                Some(name) => Some(self.class(name).await),
+                None => None,
+            }
+        };
+        let images =
+            join_all(needs.images.iter().map(async |id| (id.clone(), self.image(namespace, id).await)));
+        let snapshots = join_all(
+            needs.snapshots.iter().map(async |name| (name.clone(), self.snapshot(namespace, name).await)),
+        );
+        let (class, (images, snapshots)) = join(class, join(images, snapshots)).await;
+        Facts { class, images: images.into_iter().collect(), snapshots: snapshots.into_iter().collect() }
+    }
+
+    async fn class(&self, name: &ClassName) -> Found<Class> {
+        const PLURAL: &str = "virtualmachineclasses";
+        match name {
+            ClassName::Named(name) => {
+                let path = path(API_VERSION, None, PLURAL, Some(name));
+                map(self.in_time(Resource::Class, path).await, |class| Class::read(&class))
+            }
+            ClassName::Default => {
+                let all = self.in_time(Resource::Class, path(API_VERSION, None, PLURAL, None)).await;
+                match map(all, |all| {
+                    let classes = field(&all, "/items").as_array().map_or(&[][..], Vec::as_slice);
+                    default_class(classes).map(Class::read)
+                }) {
+                    Found::There(Some(class)) => Found::There(class),
+                    Found::There(None) | Found::Absent => Found::Absent,
+                    Found::Failed(reason) => Found::Failed(reason),
+                }
+            }
+        }
+    }
+
+    async fn image(&self, namespace: &str, id: &ImageId) -> Found<Image> {
+        let path = match id.kind {
+            ImageKind::Namespace => path(API_VERSION, Some(namespace), "virtualimages", Some(&id.name)),
+            ImageKind::Cluster => path(API_VERSION, None, "clustervirtualimages", Some(&id.name)),
+        };
+        map(self.in_time(Resource::Image, path).await, |image| Image {
+            ready: field(&image, "/status/phase") == "Ready",
+            cdrom: field(&image, "/status/cdrom") == &Value::Bool(true),
+            unpacked: field(&image, "/status/size/unpackedBytes")
+                .as_str()
+                .and_then(|bytes| bytes.parse().ok())
+                .or_else(|| bytes(field(&image, "/status/size/unpacked"))),
+        })
+    }
+
+    /// The size is that of the volume snapshot behind it.
+    async fn snapshot(&self, namespace: &str, name: &str) -> Found<Snapshot> {
+        let path_of_disk = path(API_VERSION, Some(namespace), "virtualdisksnapshots", Some(name));
+        let snapshot = match self.in_time(Resource::Snapshot, path_of_disk).await {
+            Found::There(snapshot) => snapshot,
+            Found::Absent => return Found::Absent,
+            Found::Failed(reason) => return Found::Failed(reason),
+        };
+        let volume = field(&snapshot, "/status/volumeSnapshotName").as_str().unwrap_or_default();
+        let path_of_volume = path(SNAPSHOT_API, Some(namespace), "volumesnapshots", Some(volume));
+        map(self.in_time(Resource::Snapshot, path_of_volume).await, |volume| Snapshot {
+            restore_size: bytes(field(&volume, "/status/restoreSize")),
+        })
+    }
+
+    /// One read, counted. `None` as the path means that no object can have such a name.
+    async fn in_time(&self, resource: Resource, path: Option<String>) -> Found<Value> {
+        let Some(path) = path else { return Found::Absent };
+        let found = match self.env.timeout(DEADLINE, self.get(&path)).await {
+            Ok(found) => found,
+            Err(elapsed) => Found::Failed(elapsed.to_string()),
+        };
+        let result = match &found {
+            Found::There(_) => ReadResult::Found,
+            Found::Absent => ReadResult::Absent,
+            Found::Failed(reason) => {
+                tracing::warn!(path, reason, "a read for a review failed");
+                ReadResult::Failed
+            }
+        };
+        self.metrics.read(resource, result);
+        found
+    }
+
+    async fn get(&self, path: &str) -> Found<Value> {
+        let request = match http::Request::get(path).body(Vec::new()) {
+            Ok(request) => request,
+            Err(error) => return Found::Failed(error.to_string()),
+        };
+        match self.client.request::<Value>(request).await {
+            Ok(object) => Found::There(object),
+            Err(kube::Error::Api(status)) if status.code == 404 => Found::Absent,
+            Err(error) => Found::Failed(reason(&error)),
+        }
+    }
+}
+
+fn map<A, B>(found: Found<A>, change: impl FnOnce(A) -> B) -> Found<B> {
+    match found {
+        Found::There(value) => Found::There(change(value)),
+        Found::Absent => Found::Absent,
+        Found::Failed(reason) => Found::Failed(reason),
+    }
+}
+
+fn bytes(quantity: &Value) -> Option<u64> {
+    serde_json::from_value::<Quantity>(quantity.clone()).ok()?.bytes().ok()
+}
+
+/// The path of an object, or of all without a name. `None` if a part is no name of an object: names come from users, and
+/// one such as `../secrets/key` must not lead anywhere.
+fn path(api: &str, namespace: Option<&str>, plural: &str, name: Option<&str>) -> Option<String> {
+    if !namespace.into_iter().chain(name).all(is_name) {
+        return None;
+    }
+    let namespace = namespace.map_or_else(String::new, |namespace| format!("namespaces/{namespace}/"));
+    let name = name.map_or_else(String::new, |name| format!("/{name}"));
+    Some(format!("/apis/{api}/{namespace}{plural}{name}"))
+}
+
+/// A DNS subdomain, as all names of these kinds are.
+fn is_name(name: &str) -> bool {
+    let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let part = |part: &str| {
+        part.bytes().all(|byte| letter(byte) || byte == b'-')
+            && part.bytes().next().is_some_and(letter)
+            && part.bytes().last().is_some_and(letter)
+    };
+    name.len() <= 253 && name.split('.').all(part)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,47 @@
+use clap::Parser;
+
+use super::*;
+
+fn options(flags: &[&str]) -> Options {
+    let always = [
+        "vmpool-webhook",
+        "--health-address=127.0.0.1:0",
+        "--listen-address=127.0.0.1:0",
+        "--tls-secret=vmpool-system/vmpool-webhook-tls",
+        "--tls-dns-names=localhost",
+        "--kubeconfig=/nonexistent/kubeconfig",
+    ];
+    Options::parse_from(always.iter().chain(flags))
+}
+
+/// Runs until the first wait that only `stop` ends, and stops it then.
+async fn outcome(flags: &[&str]) -> Result<(), RunError> {
+    let stop = CancellationToken::new();
+    stop.cancel();
+    run(options(flags), Env::system(), stop).await
+}
+
+#[tokio::test]
+async fn a_missing_api_server_is_fatal() {
+    let error = outcome(&["--feature-gates=VirtualMachinePool=true"]).await.unwrap_err();
+    assert!(matches!(error, RunError::Connect(_)), "{error}");
+    assert!(telemetry::with_causes(&error).contains("/nonexistent/kubeconfig"), "{error}");
+}
+
+#[tokio::test]
+async fn a_bad_option_is_told_before_anything_starts() {
+    let error = outcome(&["--feature-gates=VirtualMachinePol=true"]).await.unwrap_err();
+    assert!(error.to_string().contains("VirtualMachinePool"), "{error}");
+    let error = outcome(&["--removal-handler="]).await.unwrap_err();
+    assert!(error.to_string().starts_with("--removal-handler"), "{error}");
+    let error = outcome(&["--tls-cert-file=a"]).await.unwrap_err();
+    assert!(error.to_string().contains("--tls-secret and --tls-cert-file"), "{error}");
+}
+
+#[tokio::test]
+async fn a_taken_port_is_told() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let error = outcome(&[&format!("--health-address={address}")]).await.unwrap_err();
+    assert!(error.to_string().contains(&address.to_string()), "{error}");
+}

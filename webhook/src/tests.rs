@@ -1,0 +1,214 @@
+//! The real router, a client that talks to a made-up API server, and one request at a time.
+
+mod agreement;
+mod cost;
+mod fuzz;
+mod protocol;
+mod reviews;
+mod telling;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+use vmpool_engine::admission::{Cluster, Settings};
+use vmpool_runtime::Env;
+use vmpool_runtime::testing::{ManualClock, env};
+
+use crate::metrics::Metrics;
+use crate::{POOL_PATH, SCALE_PATH, State, router};
+
+const HANDLER: &str = "system:serviceaccount:vmpool-system:vmpool-apiserver";
+const API: &str = "/apis/virtualization.deckhouse.io/v1alpha2";
+
+/// An API server that holds what a test puts there, and notes what it was asked.
+#[derive(Clone, Default)]
+struct Server(Arc<Mutex<Stored>>);
+
+#[derive(Default)]
+struct Stored {
+    objects: BTreeMap<String, (StatusCode, Value)>,
+    asked: Vec<String>,
+    /// Answers nothing at all.
+    silent: bool,
+}
+
+impl Server {
+    fn put(&self, path: &str, object: Value) {
+        self.0.lock().objects.insert(format!("{API}{path}"), (StatusCode::OK, object));
+    }
+
+    fn fail(&self, path: &str, code: u16, message: &str) {
+        let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message,
+            "reason": "Whatever", "code": code });
+        let code = StatusCode::from_u16(code).unwrap();
+        self.0.lock().objects.insert(format!("{API}{path}"), (code, status));
+    }
+
+    /// The paths that were asked since the last call.
+    fn asked(&self) -> Vec<String> {
+        let mut asked = std::mem::take(&mut self.0.lock().asked);
+        asked.sort();
+        asked
+    }
+
+    fn client(&self) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let server = server.clone();
+            async move {
+                let (silent, answer) = {
+                    let mut stored = server.0.lock();
+                    let path = request.uri().path().to_owned();
+                    stored.asked.push(path.clone());
+                    (stored.silent, stored.objects.get(&path).cloned())
+                };
+                if silent {
+                    std::future::pending::<()>().await;
+                }
+                let (code, body) = answer.unwrap_or_else(|| {
+                    let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure",
+                        "message": "not found", "reason": "NotFound", "code": 404 });
+                    (StatusCode::NOT_FOUND, status)
+                });
+                let response = Response::builder().status(code).body(Body::from(body.to_string())).unwrap();
+                Ok::<_, std::convert::Infallible>(response)
+            }
+        });
+        Client::new(service, "default")
+    }
+}
+
+/// A webhook, and all around it.
+struct World {
+    server: Server,
+    metrics: Arc<Metrics>,
+    clock: ManualClock,
+    router: Router,
+}
+
+impl World {
+    fn new() -> Self {
+        let clock = ManualClock::new();
+        let env: Env = env(&clock, 0);
+        let settings = Settings {
+            removal_handler: Some(HANDLER.to_owned()),
+            controller: None,
+            cluster: Cluster::default(),
+        };
+        let (server, metrics) = (Server::default(), Metrics::new());
+        let router = router(State::new(settings, server.client(), metrics.clone(), env));
+        Self { server, metrics, clock, router }
+    }
+
+    /// The same, in a cluster that has what [`pool`] names.
+    fn furnished() -> Self {
+        let world = Self::new();
+        world.server.put("/virtualmachineclasses/small", json!({ "metadata": { "name": "small" } }));
+        let image = json!({ "status": { "phase": "Ready", "cdrom": false, "size": { "unpackedBytes": "2147483648" } } });
+        world.server.put("/clustervirtualimages/debian", image);
+        world
+    }
+
+    async fn post(&self, path: &str, body: impl Into<Body>) -> (StatusCode, Vec<u8>) {
+        let request =
+            Request::post(path).header("content-type", "application/json").body(body.into()).unwrap();
+        self.send(request).await
+    }
+
+    async fn send(&self, request: Request<Body>) -> (StatusCode, Vec<u8>) {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let status = response.status();
+        (status, response.into_body().collect().await.unwrap().to_bytes().to_vec())
+    }
+
+    /// The `response` of the answer to a review.
+    async fn review(&self, path: &str, review: &Value) -> Value {
+        let (status, body) = self.post(path, review.to_string()).await;
+        assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&body));
+        let answer: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(
+            (&answer["apiVersion"], &answer["kind"]),
+            (&json!("admission.k8s.io/v1"), &json!("AdmissionReview"))
+        );
+        assert_eq!(answer["response"]["uid"], review["request"]["uid"]);
+        answer["response"].clone()
+    }
+
+    async fn create(&self, pool: &Value) -> Value {
+        self.review(POOL_PATH, &review("CREATE", "", &Value::Null, pool)).await
+    }
+
+    async fn update(&self, old: &Value, new: &Value) -> Value {
+        self.review(POOL_PATH, &review("UPDATE", "", old, new)).await
+    }
+
+    async fn scale(&self, from: i64, to: i64) -> Value {
+        let scale = |replicas: i64| json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "spec": { "replicas": replicas } });
+        self.review(SCALE_PATH, &review("UPDATE", "scale", &scale(from), &scale(to))).await
+    }
+
+    /// The value of one series of the page.
+    fn series(&self, series: &str) -> u64 {
+        let page = self.metrics.page();
+        let value = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("no {series} in\n{page}")).parse().unwrap()
+    }
+}
+
+fn review(operation: &str, subresource: &str, old: &Value, new: &Value) -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "kind": { "group": "virtualization.deckhouse.io", "version": "v1alpha2", "kind": "VirtualMachinePool" },
+            "resource": { "group": "virtualization.deckhouse.io", "version": "v1alpha2", "resource": "virtualmachinepools" },
+            "subResource": subresource,
+            "name": "builders",
+            "namespace": "team-a",
+            "operation": operation,
+            "userInfo": { "username": "alice", "uid": "014fbff9a07c", "groups": ["system:authenticated"] },
+            "object": new,
+            "oldObject": old,
+            "dryRun": false,
+            "options": { "kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1" },
+        },
+    })
+}
+
+/// A pool to which no rule objects.
+fn pool() -> Value {
+    json!({
+        "apiVersion": "virtualization.deckhouse.io/v1alpha2",
+        "kind": "VirtualMachinePool",
+        "metadata": { "name": "builders", "namespace": "team-a", "uid": "u", "resourceVersion": "7" },
+        "spec": {
+            "replicas": 3,
+            "scaleDownPolicy": "OldestFirst",
+            "virtualMachineTemplate": { "spec": {
+                "virtualMachineClassName": "small",
+                "cpu": { "cores": 2 },
+                "memory": { "size": "1Gi" },
+                "blockDeviceRefs": [{ "kind": "VirtualDisk", "name": "root" }],
+            } },
+            "virtualDiskTemplates": [{ "name": "root", "spec": { "dataSource": {
+                "type": "ObjectRef", "objectRef": { "kind": "ClusterVirtualImage", "name": "debian" },
+            } } }],
+        },
+    })
+}
+
+/// The same with one part, given as a JSON pointer, set.
+fn with(mut pool: Value, pointer: &str, value: Value) -> Value {
+    let (parent, name) = pointer.rsplit_once('/').unwrap();
+    pool.pointer_mut(parent).unwrap()[name] = value;
+    pool
+}

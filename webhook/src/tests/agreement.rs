@@ -1,0 +1,163 @@
+//! Our definition of a pool and the rules say the same: on a cluster with another definition, the rules are all there is.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use serde::Deserialize as _;
+use vmpool_api::crds::POOL_CRD;
+use vmpool_engine::admission::{Facts, Outcome, Request, Rule, Stage, Verdict, begin};
+
+use super::*;
+
+/// What every validation rule of our definition begins to say, and which of the rules stands for it.
+const STAND_FOR: &[(&str, &[Rule])] = &[
+    ("the name of a pool has at most 57 characters", &[Rule::NameLength]),
+    ("the name of a pool must not contain a dot", &[Rule::NameDots]),
+    ("every disk template must be attached", &[Rule::DiskNotAttached]),
+    ("a VirtualDisk in blockDeviceRefs must name an entry", &[Rule::DeviceWithoutTemplate]),
+    ("a disk template may be attached once per machine", &[Rule::DiskAttachedTwice, Rule::Devices]),
+    ("a pool cannot have osType Legacy", &[Rule::LegacyGuest]),
+    ("spec.virtualMachineIPAddressName fits one machine only", &[Rule::Identities]),
+    ("virtualMachineMACAddressName and ipAddressName of a network fit one", &[Rule::Identities]),
+    ("a USB device fits one machine only", &[Rule::Identities]),
+    ("labels under vmpool.virtualization.deckhouse.io/ belong", &[Rule::ReservedKeys]),
+    ("annotations under vmpool.virtualization.deckhouse.io/ belong", &[Rule::ReservedKeys]),
+    // No pool has such guests at all.
+    ("osType Legacy boots with BIOS only", &[Rule::LegacyGuest]),
+    ("osType Legacy knows no provisioning", &[Rule::LegacyGuest]),
+    ("osType Legacy without paravirtualization has room", &[Rule::LegacyGuest]),
+    ("cores are spread evenly over sockets", &[Rule::Cores]),
+    ("must be Auto or a percentage from 1% to 100%", &[Rule::BadCoreFraction]),
+    ("must be greater than zero", &[Rule::NoMemory, Rule::DiskSize]),
+    ("a block device may be listed once", &[Rule::Devices]),
+    ("two block devices have the same bootOrder", &[Rule::Devices]),
+    ("provisioning of type UserData needs", &[Rule::Provisioning]),
+    ("provisioning of type UserDataRef needs", &[Rule::Provisioning]),
+    ("provisioning of type SysprepRef needs", &[Rule::Provisioning]),
+    ("userData holds at most 2048 bytes", &[Rule::LongUserData]),
+    ("the Main network has no name", &[Rule::Networks]),
+    ("networks other than Main are found by name", &[Rule::Networks]),
+    ("the Main network always has id 1", &[Rule::Networks]),
+    ("onScaleDown of an existing disk template cannot change", &[Rule::ReclaimChanged]),
+    ("a pool cannot use a data source of type Upload", &[Rule::Upload]),
+    ("keep and ttl are about disks that stay behind", &[Rule::ReclaimWithoutRetain]),
+    ("keep has no effect without ttl", &[Rule::KeepWithoutTtl]),
+    ("ttl must be a duration without a sign", &[Rule::BadTtl]),
+    ("ttl must be longer than zero", &[Rule::BadTtl]),
+    ("a disk without a data source needs a size", &[Rule::DiskSize]),
+    ("say with type which data source is meant", &[Rule::DataSource]),
+    ("a data source of type HTTP needs http", &[Rule::DataSource]),
+    ("a data source of type ContainerImage needs containerImage", &[Rule::DataSource]),
+    ("a data source of type ObjectRef needs objectRef", &[Rule::DataSource]),
+    ("a data source of type Upload takes no http", &[Rule::DataSource, Rule::Upload]),
+];
+
+fn messages(schema: &Value, found: &mut BTreeSet<String>) {
+    match schema {
+        Value::Object(map) => {
+            for rule in map.get("x-kubernetes-validations").and_then(Value::as_array).into_iter().flatten() {
+                found.insert(rule["message"].as_str().expect("a validation has a message").to_owned());
+            }
+            map.values().for_each(|value| messages(value, found));
+        }
+        Value::Array(list) => list.iter().for_each(|value| messages(value, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_validation_of_the_definition_is_a_rule_too() {
+    let definition: Value = serde_yaml_ng::from_str(POOL_CRD.yaml).unwrap();
+    let mut found = BTreeSet::new();
+    messages(&definition, &mut found);
+    assert!(found.len() > 30, "{} validations", found.len());
+    for message in &found {
+        let known = STAND_FOR.iter().filter(|(begin, _)| message.starts_with(begin)).count();
+        assert_eq!(known, 1, "{known} rules stand for the validation {message:?}");
+    }
+    for (begin, _) in STAND_FOR {
+        assert!(found.iter().any(|message| message.starts_with(begin)), "no validation says {begin:?}");
+    }
+}
+
+/// Samples that types, enums, patterns and lengths of the schema refuse, which every definition has: no rule is needed.
+const SCHEMA: &[&str] = &[
+    "pool-keep-negative",
+    "pool-migration-policy-of-the-reference",
+    "pool-negative-replicas",
+    "pool-no-disk-templates",
+    "pool-no-policy",
+    "pool-same-template-name-twice",
+    "pool-spread-constraint-unknown-to-machines",
+    "pool-template-name-too-long",
+    "pool-template-name-with-dot",
+    "pool-template-with-a-name",
+    "pool-unknown-policy",
+    "pool-unknown-reclaim-policy",
+];
+
+/// The samples of pools: name, what the API server says of it, and the states that are applied one after the other.
+fn samples(kind: &str) -> Vec<(String, Option<String>, Vec<Value>)> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../api/tests/samples").join(kind);
+    let mut files: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let pools =
+        files.into_iter().filter(|file| file.file_name().unwrap().to_string_lossy().starts_with("pool-"));
+    pools
+        .map(|file| {
+            let text = fs::read_to_string(&file).unwrap();
+            let reason = text
+                .lines()
+                .next()
+                .unwrap()
+                .strip_prefix("# rejected: ")
+                .map(|reason| reason.trim().to_owned());
+            let states = serde_yaml_ng::Deserializer::from_str(&text)
+                .map(|document| Value::deserialize(document).unwrap());
+            let states = states.filter(|state| state["kind"] == "VirtualMachinePool").collect();
+            (file.file_stem().unwrap().to_string_lossy().into_owned(), reason, states)
+        })
+        .collect()
+}
+
+/// What becomes of the last state, after the one before it if that is of the same pool.
+fn judge(states: &[Value]) -> Verdict {
+    let settings = Settings::default();
+    let new = states.last().expect("a sample has a pool");
+    let old = states.iter().rev().nth(1).filter(|old| old["metadata"]["name"] == new["metadata"]["name"]);
+    match begin(&settings, Request { user: "alice", old, new }) {
+        Stage::Done(verdict) => verdict,
+        Stage::Look(look) => look.finish(&Facts::default()),
+    }
+}
+
+#[test]
+fn what_the_definition_accepts_the_rules_accept() {
+    let samples = samples("accepted");
+    assert!(samples.len() >= 10);
+    for (name, _, states) in samples {
+        let verdict = judge(&states);
+        assert_eq!(verdict.outcome, Outcome::Allowed, "{name}");
+    }
+}
+
+#[test]
+fn what_a_validation_refuses_a_rule_refuses() {
+    let samples = samples("rejected");
+    let mut by_schema = BTreeSet::new();
+    for (name, reason, states) in &samples {
+        let reason = reason.as_ref().unwrap_or_else(|| panic!("{name} names no reason"));
+        let rules =
+            STAND_FOR.iter().find(|(begin, _)| begin.starts_with(reason) || reason.starts_with(begin));
+        match (judge(states).outcome, rules) {
+            (Outcome::Refused(refusal), Some((_, rules))) => {
+                assert!(rules.contains(&refusal.rule), "{name}: {refusal}");
+            }
+            (Outcome::Refused(_), None) => {}
+            (Outcome::Allowed, _) => drop(by_schema.insert(name.as_str())),
+            (Outcome::Undecided(reason), _) => panic!("{name}: {reason}"),
+        }
+    }
+    assert_eq!(by_schema, SCHEMA.iter().copied().collect());
+}

@@ -1,0 +1,198 @@
+//! Whole reviews: what the API server is answered, and what was read for it.
+
+use serde_json::json;
+use std::time::Duration;
+
+use super::*;
+
+#[tokio::test]
+async fn a_good_pool_is_allowed_and_nothing_is_said() {
+    let world = World::furnished();
+    let response = world.create(&pool()).await;
+    assert_eq!(response, json!({ "uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "allowed": true }));
+    let read = [format!("{API}/clustervirtualimages/debian"), format!("{API}/virtualmachineclasses/small")];
+    assert_eq!(world.server.asked(), read);
+}
+
+#[tokio::test]
+async fn a_refusal_is_a_status_with_its_cause() {
+    let world = World::furnished();
+    let response =
+        world.create(&with(pool(), "/spec/virtualMachineTemplate/spec/cpu/cores", json!(17))).await;
+    let field = "spec.virtualMachineTemplate.spec.cpu.cores";
+    let cause = "Invalid value: 17: so many cores are spread evenly over 2 sockets; use 16 or 18 (rule W3)";
+    assert_eq!(
+        response,
+        json!({
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "allowed": false,
+            "auditAnnotations": { "rule": "W3" },
+            "status": {
+                "status": "Failure",
+                "code": 422,
+                "reason": "Invalid",
+                "message": format!("{field}: {cause}"),
+                "details": {
+                    "name": "builders",
+                    "group": "virtualization.deckhouse.io",
+                    "kind": "VirtualMachinePool",
+                    "causes": [{ "reason": "FieldValueInvalid", "field": field, "message": cause }],
+                },
+            },
+        })
+    );
+    assert_eq!(world.server.asked(), [""; 0], "what is wrong by itself needs no read");
+}
+
+#[tokio::test]
+async fn who_may_not_is_told_so() {
+    let world = World::furnished();
+    let explicit = with(pool(), "/spec/scaleDownPolicy", json!("Explicit"));
+    let fewer = with(explicit.clone(), "/spec/replicas", json!(2));
+    let response = world.update(&explicit, &fewer).await;
+    assert_eq!(
+        (&response["status"]["code"], &response["status"]["reason"]),
+        (&json!(403), &json!("Forbidden"))
+    );
+    assert_eq!(response["status"]["details"]["causes"][0]["reason"], "FieldValueForbidden");
+    let mut by_handler = review("UPDATE", "", &explicit, &fewer);
+    by_handler["request"]["userInfo"]["username"] = json!(HANDLER);
+    assert_eq!(world.review(POOL_PATH, &by_handler).await["allowed"], true);
+    // A name that only looks alike is another one.
+    by_handler["request"]["userInfo"]["username"] = json!(format!("{HANDLER} "));
+    assert_eq!(world.review(POOL_PATH, &by_handler).await["allowed"], false);
+    assert_eq!(world.server.asked(), [""; 0]);
+}
+
+#[tokio::test]
+async fn warnings_come_with_the_answer() {
+    let world = World::new();
+    let response = world.create(&pool()).await;
+    assert_eq!(response["allowed"], true);
+    let warning = "spec.virtualMachineTemplate.spec.virtualMachineClassName: there is no class \"small\"; machines wait until \
+                   there is (rule W5w)";
+    assert_eq!(response["warnings"], json!([warning]));
+    let response = world.update(&pool(), &with(pool(), "/spec/replicas", json!(0))).await;
+    assert!(response["warnings"][0].as_str().unwrap().ends_with("(rule W17)"), "{response}");
+}
+
+#[tokio::test]
+async fn a_read_that_fails_is_an_error_and_no_refusal() {
+    let world = World::furnished();
+    world.server.fail("/virtualmachineclasses/small", 403, "alice is not the problem");
+    let response = world.create(&pool()).await;
+    assert_eq!(
+        response["status"],
+        json!({
+            "status": "Failure",
+            "code": 500,
+            "reason": "InternalError",
+            "message": "reading class \"small\", which spec.virtualMachineTemplate.spec.virtualMachineClassName means: alice is \
+                        not the problem; try again",
+        })
+    );
+    assert_eq!(response["allowed"], false);
+}
+
+#[tokio::test]
+async fn a_read_without_an_answer_ends() {
+    let world = World::furnished();
+    world.server.0.lock().silent = true;
+    let review = review("CREATE", "", &Value::Null, &pool());
+    let (response, ()) = futures::join!(world.review(POOL_PATH, &review), async {
+        world.clock.advance(Duration::from_millis(3_999)).await;
+        world.clock.advance(Duration::from_millis(1)).await;
+    });
+    assert_eq!(response["status"]["code"], 500);
+    assert!(response["status"]["message"].as_str().unwrap().contains("no answer within 4s"), "{response}");
+}
+
+#[tokio::test]
+async fn a_default_class_is_looked_for() {
+    let world = World::furnished();
+    let key = "virtualmachineclass.virtualization.deckhouse.io/is-default-class";
+    let policies = json!([{ "cores": { "min": 8, "max": 8 } }]);
+    let class = json!({ "metadata": { "name": "big", "annotations": { key: "true" } }, "spec": { "sizingPolicies": policies } });
+    world.server.put("/virtualmachineclasses", json!({ "items": [class] }));
+    let mut pool = pool();
+    pool["spec"]["virtualMachineTemplate"]["spec"].as_object_mut().unwrap().remove("virtualMachineClassName");
+    let response = world.create(&pool).await;
+    assert_eq!(response["auditAnnotations"]["rule"], "W5", "{response}");
+    assert!(response["status"]["message"].as_str().unwrap().contains("class \"big\""));
+}
+
+#[tokio::test]
+async fn a_snapshot_is_followed_to_its_volume() {
+    let world = World::furnished();
+    let source =
+        json!({ "type": "ObjectRef", "objectRef": { "kind": "VirtualDiskSnapshot", "name": "monday" } });
+    let disk = json!({ "name": "root", "spec": { "dataSource": source, "persistentVolumeClaim": { "size": "1Gi" } } });
+    let pool = with(pool(), "/spec/virtualDiskTemplates", json!([disk]));
+    world.server.put(
+        "/namespaces/team-a/virtualdisksnapshots/monday",
+        json!({ "status": { "volumeSnapshotName": "volume-7" } }),
+    );
+    let volume = "/apis/snapshot.storage.k8s.io/v1/namespaces/team-a/volumesnapshots/volume-7".to_owned();
+    let restorable = json!({ "status": { "restoreSize": "5Gi" } });
+    world.server.0.lock().objects.insert(volume.clone(), (StatusCode::OK, restorable));
+    let response = world.create(&pool).await;
+    let warning = "spec.virtualDiskTemplates[root].spec.persistentVolumeClaim.size: the disk is smaller than \
+                   VirtualDiskSnapshot \"monday\", which needs 5Gi; use at least that, or leave size out (rule D2)";
+    assert_eq!(response["warnings"], json!([warning]));
+    // A cluster without snapshots of volumes is no obstacle.
+    world.server.0.lock().objects.remove(&volume);
+    assert_eq!(world.create(&pool).await.get("warnings"), None);
+}
+
+#[tokio::test]
+async fn an_image_of_the_namespace_is_looked_for_there() {
+    let world = World::furnished();
+    let devices =
+        json!([{ "kind": "VirtualImage", "name": "live" }, { "kind": "VirtualDisk", "name": "root" }]);
+    let pool = with(pool(), "/spec/virtualMachineTemplate/spec/blockDeviceRefs", devices);
+    assert_eq!(world.create(&pool).await["allowed"], true);
+    let asked = world.server.asked();
+    assert!(asked.contains(&format!("{API}/namespaces/team-a/virtualimages/live")), "{asked:?}");
+    world.server.put("/namespaces/team-a/virtualimages/live", json!({ "status": { "phase": "Ready" } }));
+    assert_eq!(world.create(&pool).await["auditAnnotations"]["rule"], "W7");
+}
+
+#[tokio::test]
+async fn the_scale_guard_reads_the_policy_of_this_moment() {
+    let world = World::new();
+    let path = "/namespaces/team-a/virtualmachinepools/builders";
+    world.server.put(path, pool());
+    assert_eq!(world.scale(3, 2).await["allowed"], true);
+    world.server.put(path, with(pool(), "/spec/scaleDownPolicy", json!("Explicit")));
+    let response = world.scale(3, 2).await;
+    assert_eq!((&response["allowed"], &response["status"]["code"]), (&json!(false), &json!(403)));
+    let message = response["status"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("pool \"builders\"")
+            && message.contains("virtualmachinepools/builders/scaledownwith")
+    );
+    // Nobody is exempt, not even the program that removes machines: it does not scale.
+    assert_eq!(world.server.asked().len(), 2);
+    assert_eq!(world.scale(2, 3).await["allowed"], true);
+    assert_eq!(world.scale(3, 3).await["allowed"], true);
+    assert_eq!(world.server.asked(), [""; 0], "growing needs no read");
+}
+
+#[tokio::test]
+async fn a_scale_of_nothing_is_allowed_and_one_that_cannot_be_judged_is_not() {
+    let world = World::new();
+    assert_eq!(world.scale(3, 2).await["allowed"], true, "the pool is gone");
+    world.server.fail("/namespaces/team-a/virtualmachinepools/builders", 503, "busy");
+    let response = world.scale(3, 2).await;
+    assert_eq!(response["status"]["code"], 500);
+    assert_eq!(response["status"]["message"], "reading the policy of pool team-a/builders: busy; try again");
+    let odd = review(
+        "UPDATE",
+        "scale",
+        &json!({ "spec": { "replicas": 3 } }),
+        &json!({ "spec": { "replicas": "2" } }),
+    );
+    let response = world.review(SCALE_PATH, &odd).await;
+    assert_eq!(response["status"]["code"], 400);
+    assert!(response["status"]["message"].as_str().unwrap().starts_with("object is no autoscaling/v1 Scale"));
+}

@@ -1,0 +1,126 @@
+//! Metrics and logs.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use serde_json::json;
+use vmpool_runtime::metrics::{Kind, Values};
+
+use super::*;
+
+#[tokio::test]
+async fn what_was_answered_and_read_is_counted() {
+    let world = World::furnished();
+    world.create(&pool()).await;
+    world.create(&with(pool(), "/metadata/name", json!("a.b"))).await;
+    world.server.fail("/virtualmachineclasses/small", 500, "busy");
+    world.create(&pool()).await;
+    world.post(POOL_PATH, "nonsense").await;
+    world.scale(3, 2).await;
+    for (series, count) in [
+        (r#"vmpool_webhook_requests_total{path="pool",operation="create",verdict="allowed"}"#, 1),
+        (r#"vmpool_webhook_requests_total{path="pool",operation="create",verdict="refused"}"#, 1),
+        (r#"vmpool_webhook_requests_total{path="pool",operation="create",verdict="undecided"}"#, 1),
+        (r#"vmpool_webhook_requests_total{path="pool",operation="unknown",verdict="unreadable"}"#, 1),
+        (r#"vmpool_webhook_requests_total{path="scale",operation="update",verdict="allowed"}"#, 1),
+        (r#"vmpool_webhook_requests_total{path="scale",operation="update",verdict="refused"}"#, 0),
+        (r#"vmpool_webhook_request_duration_seconds_count{path="pool"}"#, 3),
+        (r#"vmpool_webhook_request_duration_seconds_count{path="scale"}"#, 1),
+        (r#"vmpool_webhook_reads_total{resource="class",result="found"}"#, 1),
+        (r#"vmpool_webhook_reads_total{resource="class",result="failed"}"#, 1),
+        (r#"vmpool_webhook_reads_total{resource="image",result="found"}"#, 2),
+        (r#"vmpool_webhook_reads_total{resource="pool",result="absent"}"#, 1),
+    ] {
+        assert_eq!(world.series(series), count, "{series}");
+    }
+}
+
+#[tokio::test]
+async fn no_series_comes_from_outside() {
+    fn series(world: &World) -> BTreeSet<String> {
+        let page = world.metrics.page();
+        let lines = page.lines().filter(|line| !line.starts_with('#'));
+        lines.map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect()
+    }
+    let world = World::furnished();
+    let before = series(&world);
+    for name in ["a", "b", "c.d"] {
+        world.create(&with(pool(), "/metadata/name", json!(name))).await;
+        world.review(POOL_PATH, &review(name, "", &Value::Null, &pool())).await;
+        world.scale(1, 0).await;
+    }
+    assert_eq!(series(&world), before);
+}
+
+#[test]
+fn every_metric_has_a_name_that_says_kind_and_unit() {
+    let metrics = Metrics::new();
+    let mut names = BTreeSet::new();
+    for metric in metrics.catalogue() {
+        let name = metric.name;
+        assert!(names.insert(name), "{name} is registered twice");
+        assert!(name.starts_with("vmpool_") || name.starts_with("process_"), "{name}");
+        assert_eq!(name.ends_with("_total"), metric.kind == Kind::Counter, "{name}");
+        assert!(!metric.help.ends_with('.') && metric.help.starts_with(char::is_uppercase), "{name}");
+    }
+}
+
+/// Our own metrics, each with all words of its labels.
+#[test]
+fn the_documentation_has_every_metric_and_every_word() {
+    let page = include_str!("../../../docs/admission.md");
+    let metrics = Metrics::new();
+    let own = metrics.catalogue().iter().filter(|metric| metric.name.starts_with("vmpool_webhook_"));
+    for metric in own {
+        let head = format!("| `{}` | {} |", metric.name, metric.kind);
+        let row =
+            page.lines().find(|line| line.starts_with(&head)).unwrap_or_else(|| panic!("no row {head}"));
+        for label in &metric.labels {
+            assert!(row.contains(&format!("`{}`", label.name)), "{}: {}", metric.name, label.name);
+            let Values::Words(words) = &label.values else { panic!("{} is open", label.name) };
+            for (word, _) in words {
+                assert!(row.contains(&format!("`{word}`")), "{}: {word}", metric.name);
+            }
+        }
+    }
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_logged_with_user_and_uid_and_an_allowed_request_is_not() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().json().with_writer(move || writer.clone()).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let world = World::furnished();
+    world.create(&pool()).await;
+    world.create(&with(pool(), "/metadata/name", json!("a.b"))).await;
+    let text = String::from_utf8(log.0.lock().clone()).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [line] = lines.as_slice() else { panic!("{text}") };
+    let fields = &line["fields"];
+    assert_eq!(line["level"], "INFO");
+    for (name, value) in [
+        ("uid", "705ab4f5-6393-11e8-b7cc-42010a800002"),
+        ("user", "alice"),
+        ("operation", "CREATE"),
+        ("namespace", "team-a"),
+        ("rule", "W0a"),
+        ("field", "metadata.name"),
+    ] {
+        assert_eq!(fields[name], value);
+    }
+}
