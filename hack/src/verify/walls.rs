@@ -57,6 +57,11 @@ const WALLS: &[Wall] = &[
         barred: &[],
     },
     Wall {
+        package: "vmpool-webhook",
+        ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-runtime"],
+        barred: &[],
+    },
+    Wall {
         package: "vmpool-apiserver",
         ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-runtime"],
         barred: &[],
