@@ -3,6 +3,7 @@ mod bundles;
 mod files;
 mod repair;
 mod rotation;
+mod server;
 mod world;
 
 use std::time::Duration;
@@ -13,7 +14,8 @@ use super::metrics::Made;
 use super::timing::Timing;
 use crate::testing::ManualClock;
 use crate::tls::certificates;
-use world::{HOOKS, NAME, SECRET, World, accepts};
+use server::{HOOKS, SECRET};
+use world::{NAME, World, accepts};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
@@ -37,7 +39,7 @@ async fn the_first_start_makes_a_secret_shows_it_and_publishes_it() {
     let bundle = world.server.secret("ca.crt");
     assert_eq!(world.server.bundles(), vec![bundle.clone(); 3]);
     let hooks = world.server.get(HOOKS).unwrap();
-    assert_eq!(world::decode(&hooks["webhooks"][1]["clientConfig"]["caBundle"]), b"theirs");
+    assert_eq!(server::decode(&hooks["webhooks"][1]["clientConfig"]["caBundle"]), b"theirs");
     let identity = &world.replicas[0].identity;
     for name in [NAME, "10.1.2.3"] {
         assert_eq!(accepts(&bundle, identity, name, ManualClock::START), Ok(()));
@@ -98,7 +100,7 @@ async fn without_an_api_server_the_certificate_is_served_on() {
     world.server.down(true);
     world.pass_checking(HOUR, 10 * MINUTE).await;
     assert!(world.replicas[0].metrics.failures(super::metrics::Failed::Secret) > 10);
-    world.server.change(HOOKS, |hooks| hooks["webhooks"] = world::hooks()["webhooks"].clone());
+    world.server.change(HOOKS, |hooks| hooks["webhooks"] = server::hooks()["webhooks"].clone());
     world.server.down(false);
     world.pass(2 * MINUTE).await;
     world.check();
@@ -110,7 +112,7 @@ async fn a_secret_of_another_type_and_with_other_data_keeps_both() {
     world.server.put(
         SECRET,
         serde_json::json!({ "metadata": { "name": "hook-tls", "namespace": "ns", "labels": { "a": "b" } },
-            "type": "Opaque", "data": { "more": world::encode(b"x") } }),
+            "type": "Opaque", "data": { "more": server::encode(b"x") } }),
     );
     world.start(&[NAME, "10.1.2.3"]);
     world.pass(MINUTE).await;

@@ -1,6 +1,7 @@
 use serde_json::Value;
 
-use super::world::{HOOKS, NAME, SERVICE, World, api_service, decode, encode, hooks};
+use super::server::{HOOKS, SERVICE, api_service, decode, encode, hooks};
+use super::world::{NAME, World};
 use super::{HOUR, MINUTE, usual};
 use crate::certificates::metrics::Failed;
 

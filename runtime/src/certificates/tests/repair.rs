@@ -1,7 +1,8 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::world::{SECRET, World, encode};
+use super::server::{SECRET, encode};
+use super::world::World;
 use super::{MINUTE, usual};
 use crate::certificates::metrics::Made;
 use crate::tls::pki::Ca;

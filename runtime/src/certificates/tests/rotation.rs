@@ -52,7 +52,7 @@ async fn a_new_authority_signs_only_after_its_bundle_had_time_to_spread() {
     assert_eq!(world.replicas[0].identity.chain(), first);
     // A bundle that was not in place begins to spread anew.
     world.server.change(super::HOOKS, |hooks| {
-        hooks["webhooks"][0]["clientConfig"]["caBundle"] = super::world::encode(b"");
+        hooks["webhooks"][0]["clientConfig"]["caBundle"] = super::server::encode(b"");
     });
     world.pass(8 * MINUTE).await;
     assert_eq!(world.replicas[0].identity.chain(), first);
