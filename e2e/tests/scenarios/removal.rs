@@ -67,7 +67,8 @@ fn a_machine_that_is_named_again_and_again_counts_once() {
         ensure!(twice.body["status"] == "Success", "{twice}");
         pool.until(wants(2).and(terminating(1))).await?;
         // and again while it goes, through the other group, too.
-        expect(&pool.removal().target(&machine).send().await?, 201, &[])?;
+        let platforms = "subresources.virtualization.deckhouse.io/v1alpha2";
+        expect(&pool.removal().target(&machine).through(platforms).send().await?, 201, &[])?;
         expect(&pool.removal().target(&machine).pinned().send().await?, 201, &[])?;
         pool.until(ready_replicas(2).and(wants(2))).await?;
         // Once it is gone, nobody knows that name any more.
