@@ -3,6 +3,7 @@
 //! Nothing here belongs into a running product. It is public because the tests of other crates need it.
 
 mod clock;
+pub mod pages;
 
 use std::sync::Arc;
 

@@ -1,4 +1,7 @@
+use vmpool_runtime::certificates::CertificateMetrics;
+use vmpool_runtime::https::TrafficMetrics;
 use vmpool_runtime::metrics::Values;
+use vmpool_runtime::testing::pages::metrics_missing;
 
 use super::*;
 
@@ -46,4 +49,16 @@ fn others_are_on_the_same_page() {
         registry.register("vmpool_example_total", "examples", "An example", Counter::<u64>::default());
     });
     assert!(metrics.page().contains("vmpool_example_total 0"));
+}
+
+#[test]
+fn the_documentation_has_every_metric_and_every_word() {
+    let page = include_str!("../../../docs/apiserver.md");
+    let metrics = Metrics::new(|registry| {
+        CertificateMetrics::new(registry);
+        TrafficMetrics::new(registry);
+    });
+    let elsewhere = |name: &str| name == "vmpool_build_info" || name.starts_with("process_");
+    let own = metrics.catalogue().iter().filter(|metric| !elsewhere(metric.name));
+    assert_eq!(metrics_missing(own, page), [""; 0]);
 }

@@ -1,6 +1,7 @@
 use clap::{CommandFactory, Parser};
 use rstest::rstest;
 use vmpool_feature_gates::Feature;
+use vmpool_runtime::testing::pages::flag_differences;
 
 use super::*;
 
@@ -32,4 +33,10 @@ fn a_certificate_is_needed() {
     let error = options(&[]).serving().unwrap_err().to_string();
     assert!(error.contains("--tls-secret"), "{error}");
     assert!(options(&["--tls-secret=a/b", "--tls-dns-names=localhost"]).serving().is_ok());
+}
+
+#[test]
+fn the_documentation_has_every_flag_with_its_variable_and_its_default() {
+    let page = include_str!("../../../docs/apiserver.md");
+    assert_eq!(flag_differences(&Options::command(), page), [""; 0]);
 }

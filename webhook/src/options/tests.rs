@@ -1,5 +1,6 @@
 use clap::CommandFactory;
 use rstest::rstest;
+use vmpool_runtime::testing::pages::flag_differences;
 
 use super::*;
 
@@ -94,25 +95,5 @@ fn two_servers_need_two_addresses() {
 #[test]
 fn the_documentation_has_every_flag_with_its_variable_and_its_default() {
     let page = include_str!("../../../docs/admission.md");
-    let (_, flags) = page.split_once("\n## Flags\n").unwrap();
-    let (flags, _) = flags.split_once("\n## ").unwrap();
-    let mut rows: Vec<&str> = flags.lines().filter(|line| line.starts_with("| `--")).collect();
-    for argument in Options::command().get_arguments() {
-        if ["help", "version"].contains(&argument.get_id().as_str()) {
-            continue;
-        }
-        let flag = argument.get_long().unwrap();
-        let variable = argument.get_env().unwrap().to_str().unwrap();
-        let default: Vec<_> = argument
-            .get_default_values()
-            .iter()
-            .map(|value| value.to_str().unwrap())
-            .filter(|text| !text.is_empty())
-            .collect();
-        let default = if default.is_empty() { String::new() } else { format!("`{}` ", default.concat()) };
-        let head = format!("| `--{flag}` | `{variable}` | {default}| ");
-        let documented = rows.iter().position(|row| row.starts_with(&head));
-        rows.remove(documented.unwrap_or_else(|| panic!("no row {head}")));
-    }
-    assert!(rows.is_empty(), "there are no such flags: {rows:?}");
+    assert_eq!(flag_differences(&Options::command(), page), [""; 0]);
 }
