@@ -11,7 +11,8 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
-use vmpool_runtime::metrics::{About, Description, Label, Labels, ProcessMetrics, Registry, Values, Word};
+use vmpool_runtime::label_set;
+use vmpool_runtime::metrics::{About, Description, Label, Labels, ProcessMetrics, Registry, Values};
 
 use words::Code;
 pub(crate) use words::{CheckSource, Outcome, Resource, Verb};
@@ -39,20 +40,6 @@ struct Inner {
     registry: Registry,
     /// Two pages at a time would mix what they read.
     page: Mutex<()>,
-}
-
-/// A label set made of words.
-macro_rules! label_set {
-    ($name:ident { $($label:ident: $word:ty),+ }) => {
-        #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-        struct $name { $($label: $word),+ }
-
-        impl Labels for $name {
-            fn labels() -> Vec<Label> {
-                vec![$(Label { name: stringify!($label), values: <$word as Word>::values() }),+]
-            }
-        }
-    };
 }
 
 label_set!(RequestLabels { verb: Verb, resource: Resource, code: Code });

@@ -5,6 +5,7 @@
 
 mod describe;
 mod process;
+mod words;
 
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Unit;

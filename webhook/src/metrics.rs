@@ -14,26 +14,13 @@ use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::histogram::Histogram;
 use vmpool_runtime::certificates::CertificateMetrics;
 use vmpool_runtime::https::TrafficMetrics;
-use vmpool_runtime::metrics::{About, Description, Label, Labels, ProcessMetrics, Registry, Values, Word};
+use vmpool_runtime::label_set;
+use vmpool_runtime::metrics::{About, Description, Label, Labels, ProcessMetrics, Registry, Values};
 
 pub(crate) use words::{Operation, Path, ReadResult, Resource, Verdict};
 
 /// From a review that needs no read to one that waits for the deadline of its reads.
 const BUCKETS: [f64; 12] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0, 5.0];
-
-/// A label set made of words.
-macro_rules! label_set {
-    ($name:ident { $($label:ident: $word:ty),+ }) => {
-        #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-        struct $name { $($label: $word),+ }
-
-        impl Labels for $name {
-            fn labels() -> Vec<Label> {
-                vec![$(Label { name: stringify!($label), values: <$word as Word>::values() }),+]
-            }
-        }
-    };
-}
 
 label_set!(RequestLabels { path: Path, operation: Operation, verdict: Verdict });
 label_set!(DurationLabels { path: Path });

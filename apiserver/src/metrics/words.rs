@@ -4,42 +4,11 @@ use std::fmt::{self, Write as _};
 
 use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 use vmpool_runtime::metrics::{Values, Word};
-
-/// An enum whose values stand for themselves in a label.
-macro_rules! words {
-    ($(#[$meta:meta])* $name:ident { $(#[doc = $meaning:literal] $variant:ident => $word:literal),+ $(,)? }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub(crate) enum $name { $(#[doc = $meaning] $variant),+ }
-
-        impl $name {
-            /// All of them.
-            pub(crate) const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// The word in the label.
-            pub(crate) fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word),+ }
-            }
-        }
-
-        impl EncodeLabelValue for $name {
-            fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
-                encoder.write_str(self.as_str())
-            }
-        }
-
-        impl Word for $name {
-            fn values() -> Values {
-                let meaning = |word| match word { $(Self::$variant => $meaning.trim_ascii()),+ };
-                Values::Words(Self::ALL.iter().map(|word| (word.as_str(), meaning(*word))).collect())
-            }
-        }
-    };
-}
+use vmpool_runtime::words;
 
 words!(
     /// What is asked of this server.
-    Verb {
+    pub(crate) Verb {
         /// Read one object or document.
         Get => "get",
         /// Make an object.
@@ -51,7 +20,7 @@ words!(
 
 words!(
     /// What a request is about.
-    Resource {
+    pub(crate) Resource {
         /// The metadata of a pool.
         Pools => "virtualmachinepools",
         /// The removal of named machines.
@@ -67,7 +36,7 @@ words!(
 
 words!(
     /// What came of a removal.
-    Outcome {
+    pub(crate) Outcome {
         /// Machines leave, and replicas went down for them.
         Removed => "removed",
         /// All machines had been removed by earlier requests.
@@ -85,7 +54,7 @@ words!(
 
 words!(
     /// Where the answer came from.
-    CheckSource {
+    pub(crate) CheckSource {
         /// It was remembered.
         Cache => "cache",
         /// The API server was asked.

@@ -5,38 +5,7 @@ use std::fmt::{self, Write as _};
 use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 use vmpool_engine::pacing::FailureReason;
 use vmpool_runtime::metrics::{Values, Word};
-
-/// An enum whose values stand for themselves in a label.
-macro_rules! words {
-    ($(#[$meta:meta])* $vis:vis $name:ident { $(#[doc = $meaning:literal] $variant:ident => $word:literal),+ $(,)? }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        $vis enum $name { $(#[doc = $meaning] $variant),+ }
-
-        impl $name {
-            /// All of them.
-            pub(crate) const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// The word in the label.
-            $vis fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word),+ }
-            }
-        }
-
-        impl EncodeLabelValue for $name {
-            fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
-                encoder.write_str(self.as_str())
-            }
-        }
-
-        impl Word for $name {
-            fn values() -> Values {
-                let meaning = |word| match word { $(Self::$variant => $meaning.trim_ascii()),+ };
-                Values::Words(Self::ALL.iter().map(|word| (word.as_str(), meaning(*word))).collect())
-            }
-        }
-    };
-}
+use vmpool_runtime::words;
 
 words!(
     /// What is asked of the API server.

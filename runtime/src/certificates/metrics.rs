@@ -1,14 +1,12 @@
 //! What is told about certificates.
 
-use std::fmt::{self, Write as _};
-
 use jiff::Timestamp;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-use crate::metrics::{Label, Labels, Registry, Values};
+use crate::metrics::Registry;
+use crate::{label_set, words};
 
 /// Expiry, rotations and failures of the certificates of a process.
 #[derive(Debug, Clone, Default)]
@@ -19,37 +17,9 @@ pub struct CertificateMetrics {
     failures: Family<FailureLabels, Counter>,
 }
 
-/// An enum whose values stand for themselves in a label.
-macro_rules! words {
-    ($(#[$meta:meta])* $name:ident { $(#[doc = $meaning:literal] $variant:ident => $word:literal),+ $(,)? }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub(super) enum $name { $(#[doc = $meaning] $variant),+ }
-
-        impl $name {
-            const ALL: &'static [(Self, &'static str, &'static str)] =
-                &[$((Self::$variant, $word, $meaning.trim_ascii())),+];
-
-            fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word),+ }
-            }
-
-            fn values() -> Values {
-                Values::Words(Self::ALL.iter().map(|(_, word, meaning)| (*word, *meaning)).collect())
-            }
-        }
-
-        impl EncodeLabelValue for $name {
-            fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
-                encoder.write_str(self.as_str())
-            }
-        }
-    };
-}
-
 words!(
     /// What was made.
-    Made {
+    pub(super) Made {
         /// An authority, self-signed.
         Authority => "authority",
         /// A serving certificate, self-signed mode.
@@ -61,7 +31,7 @@ words!(
 
 words!(
     /// What failed.
-    Failed {
+    pub(super) Failed {
         /// Reading or writing the Secret.
         Secret => "secret",
         /// Reading or patching a `caBundle`.
@@ -73,37 +43,18 @@ words!(
     }
 );
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RotationLabels {
-    certificate: Made,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct FailureLabels {
-    stage: Failed,
-}
-
-impl Labels for RotationLabels {
-    fn labels() -> Vec<Label> {
-        vec![Label { name: "certificate", values: Made::values() }]
-    }
-}
-
-impl Labels for FailureLabels {
-    fn labels() -> Vec<Label> {
-        vec![Label { name: "stage", values: Failed::values() }]
-    }
-}
+label_set!(RotationLabels { certificate: Made });
+label_set!(FailureLabels { stage: Failed });
 
 impl CertificateMetrics {
     /// Registers them.
     pub fn new(registry: &mut Registry) -> Self {
         let (rotations, failures) = (Family::default(), Family::default());
         // A series that is there from the start can be alerted on from its first count.
-        for (certificate, _, _) in Made::ALL {
+        for certificate in Made::ALL {
             drop(rotations.get_or_create(&RotationLabels { certificate: *certificate }));
         }
-        for (stage, _, _) in Failed::ALL {
+        for stage in Failed::ALL {
             drop(failures.get_or_create(&FailureLabels { stage: *stage }));
         }
         Self {

@@ -1,47 +1,12 @@
 //! The words that label values are made of. Their sets are closed.
 
-use std::fmt::{self, Write as _};
-
-use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
-use vmpool_runtime::metrics::{Values, Word};
+use vmpool_runtime::words;
 
 use crate::review::Answer;
 
-/// An enum whose values stand for themselves in a label.
-macro_rules! words {
-    ($(#[$meta:meta])* $name:ident { $(#[doc = $meaning:literal] $variant:ident => $word:literal),+ $(,)? }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub(crate) enum $name { $(#[doc = $meaning] $variant),+ }
-
-        impl $name {
-            /// All of them.
-            pub(crate) const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// The word in the label.
-            pub(crate) fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word),+ }
-            }
-        }
-
-        impl EncodeLabelValue for $name {
-            fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
-                encoder.write_str(self.as_str())
-            }
-        }
-
-        impl Word for $name {
-            fn values() -> Values {
-                let meaning = |word| match word { $(Self::$variant => $meaning.trim_ascii()),+ };
-                Values::Words(Self::ALL.iter().map(|word| (word.as_str(), meaning(*word))).collect())
-            }
-        }
-    };
-}
-
 words!(
     /// What is reviewed.
-    Path {
+    pub(crate) Path {
         /// A pool.
         Pool => "pool",
         /// The scale of a pool.
@@ -51,7 +16,7 @@ words!(
 
 words!(
     /// What is done to it.
-    Operation {
+    pub(crate) Operation {
         /// It is made.
         Create => "create",
         /// It is changed.
@@ -65,7 +30,7 @@ words!(
 
 words!(
     /// What was answered.
-    Verdict {
+    pub(crate) Verdict {
         /// Go on.
         Allowed => "allowed",
         /// A rule is broken.
@@ -81,7 +46,7 @@ words!(
 
 words!(
     /// What was read.
-    Resource {
+    pub(crate) Resource {
         /// A class, or all of them to find the default.
         Class => "class",
         /// An image of either kind.
@@ -95,7 +60,7 @@ words!(
 
 words!(
     /// What came of a read.
-    ReadResult {
+    pub(crate) ReadResult {
         /// It is there.
         Found => "found",
         /// It is not.
