@@ -1,6 +1,6 @@
 //! Logs: structured lines on stderr, each with the fields of all spans around it.
 
-mod json;
+pub(crate) mod json;
 
 use std::io::IsTerminal as _;
 

@@ -3,6 +3,7 @@
 //! Nothing here belongs into a running product. It is public because the tests of other crates need it.
 
 mod clock;
+mod log;
 pub mod pages;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use crate::env::{Entropy, Env, TokioSpawner};
 
 pub use crate::lease::testing::{end, fence_for, unfenced};
 pub use clock::ManualClock;
+pub use log::Recording;
 
 /// Random numbers that a seed determines (splitmix64).
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 use http::HeaderValue;
 use rstest::rstest;
 use vmpool_engine::ObjectId;
+use vmpool_runtime::testing::Recording;
 
 use super::*;
 use crate::removal::Leaving;
@@ -45,40 +46,15 @@ fn the_api_servers_id_is_kept_and_others_are_ours() {
 
 #[test]
 fn the_line_has_everything_an_auditor_asks_for() {
-    use std::io::Write;
-    use std::sync::Arc;
-
-    use parking_lot::Mutex;
-
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-    impl Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    let lines = Lines::default();
-    let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_writer(move || writer.clone())
-        .with_ansi(false)
-        .without_time()
-        .finish();
+    let recording = Recording::start();
     let user =
         User { name: "eve\nINFO forged".into(), groups: vec!["a".into(), "b".into()], ..User::default() };
     let audit = Audit { user, request: "id-1".into() };
     let pool = PoolName { namespace: "team-a".into(), name: "web".into() };
     let result = Ok(Accepted { replicas: Some(3), ..accepted(&[false, false]) });
-    tracing::subscriber::with_default(subscriber, || {
-        let verdict = Verdict::of(&result, false);
-        audit.tell(&pool, &["web-0".into(), "web-1".into()], &verdict, Duration::from_millis(12));
-    });
-    let text = String::from_utf8(lines.0.lock().clone()).unwrap();
+    let verdict = Verdict::of(&result, false);
+    audit.tell(&pool, &["web-0".into(), "web-1".into()], &verdict, Duration::from_millis(12));
+    let text = recording.text();
     assert_eq!(text.lines().count(), 1, "{text}");
     for part in [
         r#"user="eve\nINFO forged""#,

@@ -15,7 +15,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFi
 use tracing_subscriber::registry::{LookupSpan, Scope};
 
 /// `lines`, but in JSON.
-pub(super) fn layer<S, W>(
+pub(crate) fn layer<S, W>(
     lines: Layer<
         S,
         tracing_subscriber::fmt::format::DefaultFields,
@@ -32,7 +32,7 @@ where
 
 /// Formats an event as one flat object.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct FlatJson;
+pub(crate) struct FlatJson;
 
 impl<S, N> FormatEvent<S, N> for FlatJson
 where

@@ -1,42 +1,14 @@
-use std::io::Write;
-use std::sync::Arc;
-
-use parking_lot::Mutex;
 use rstest::rstest;
 use serde_json::Value;
-use tracing_subscriber::fmt::MakeWriter;
-use tracing_subscriber::layer::SubscriberExt as _;
 
-use super::{json, parse_filter, with_causes};
-
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl MakeWriter<'_> for Lines {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
-}
+use super::{parse_filter, with_causes};
+use crate::testing::Recording;
 
 /// The JSON lines that `act` logs.
 fn logged(act: impl FnOnce()) -> Vec<Value> {
-    let lines = Lines::default();
-    let layer = json::layer(tracing_subscriber::fmt::layer().with_writer(lines.clone()));
-    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), act);
-    let text = String::from_utf8(lines.0.lock().clone()).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let recording = Recording::start();
+    act();
+    recording.json()
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Metrics and logs.
 
 use std::collections::BTreeSet;
-use std::io::Write;
 
 use serde_json::json;
 use vmpool_runtime::metrics::Kind;
+use vmpool_runtime::testing::Recording;
 use vmpool_runtime::testing::pages::metrics_missing;
 
 use super::*;
@@ -74,33 +74,14 @@ fn the_documentation_has_every_metric_and_every_word() {
     assert_eq!(metrics_missing(own, page), [""; 0]);
 }
 
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn a_refusal_is_logged_with_user_and_uid_and_an_allowed_request_is_not() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().json().with_writer(move || writer.clone()).finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let recording = Recording::start();
     let world = World::furnished();
     world.create(&pool()).await;
     world.create(&with(pool(), "/metadata/name", json!("a.b"))).await;
-    let text = String::from_utf8(log.0.lock().clone()).unwrap();
-    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let [line] = lines.as_slice() else { panic!("{text}") };
-    let fields = &line["fields"];
+    let lines = recording.json();
+    let [line] = lines.as_slice() else { panic!("{lines:?}") };
     assert_eq!(line["level"], "INFO");
     for (name, value) in [
         ("uid", "705ab4f5-6393-11e8-b7cc-42010a800002"),
@@ -110,6 +91,6 @@ async fn a_refusal_is_logged_with_user_and_uid_and_an_allowed_request_is_not() {
         ("rule", "W0a"),
         ("field", "metadata.name"),
     ] {
-        assert_eq!(fields[name], value);
+        assert_eq!(line[name], value);
     }
 }
