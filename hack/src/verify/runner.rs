@@ -1,15 +1,47 @@
-//! The test runner, and what its failures said once more at the end, where whoever reads a long log looks first.
+//! The test runner, what its failures said once more where whoever reads a long log looks first, and a second chance
+//! for few.
+//!
+//! Hundreds of tests talk to real servers on machines that are busy with something else. One of them failing says
+//! either that it is broken or that it is flaky, and the quickest way to know is to run it again, alone. A flaky test is
+//! a flaw too, which is why it is named; but it is not the fault of the change at hand.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Runs the command, repeats its output as it comes, and tells its failures again when it is done.
+/// With more failures than this nobody speaks of flaky tests.
+pub(super) const MOST_REPEATED: usize = 2;
+
+/// Runs the tests that `command` makes of the arguments for the test binaries, and those that failed once more, if they
+/// are few. Repeats all output as it comes.
 ///
 /// # Errors
-/// If the command cannot be run or fails.
-pub(super) fn run(command: &mut Command) -> Result<()> {
+/// If the tests cannot be run, or fail for good.
+pub(super) fn run(command: impl Fn(&[&str]) -> Command) -> Result<()> {
+    let (status, failures) = watch(command(&[]))?;
+    if status.success() {
+        return Ok(());
+    }
+    if !failures.told.is_empty() {
+        println!("\n==> What the failed tests said, once more:\n{}", failures.told);
+    }
+    let names: Vec<&str> = failures.failed.iter().map(String::as_str).collect();
+    // A binary that died has names that nobody knows.
+    if names.is_empty() || names.len() > MOST_REPEATED || failures.unfinished != 0 {
+        bail!("the test runner ended with {status}");
+    }
+    println!("\n==> Flaky, or broken? Once more, alone: {}", names.join(", "));
+    let again = command(&[&["--exact", "--test-threads=1"], names.as_slice()].concat());
+    let (status, second) = watch(again)?;
+    if !status.success() || !failures.failed.is_subset(&second.passed) {
+        bail!("failed twice: {}", names.join(", "));
+    }
+    Ok(())
+}
+
+fn watch(mut command: Command) -> Result<(ExitStatus, Failures)> {
     let mut child = command.stdout(Stdio::piped()).spawn().context("starting the test runner")?;
     let output = child.stdout.take().context("the test runner has no output")?;
     let mut failures = Failures::default();
@@ -21,13 +53,7 @@ pub(super) fn run(command: &mut Command) -> Result<()> {
         line.clear();
     }
     let status = child.wait().context("waiting for the test runner")?;
-    if status.success() {
-        return Ok(());
-    }
-    if !failures.told.is_empty() {
-        println!("\n==> What the failed tests said, once more:\n{}", failures.told);
-    }
-    bail!("the test runner ended with {status}")
+    Ok((status, failures))
 }
 
 /// Picks what a test binary says of its failed tests out of everything else.
@@ -36,11 +62,31 @@ pub(super) struct Failures {
     inside: bool,
     /// What was picked so far.
     pub(super) told: String,
+    /// The names of the failed tests.
+    pub(super) failed: BTreeSet<String>,
+    /// The names of the others.
+    pub(super) passed: BTreeSet<String>,
+    /// Binaries that began and have not ended.
+    pub(super) unfinished: usize,
 }
 
 impl Failures {
     /// Reads one line, with its end.
     pub(super) fn read(&mut self, line: &str) {
+        if let Some((name, verdict)) =
+            line.trim_end().strip_prefix("test ").and_then(|rest| rest.split_once(" ... "))
+        {
+            match verdict {
+                "FAILED" => drop(self.failed.insert(name.to_owned())),
+                "ok" => drop(self.passed.insert(name.to_owned())),
+                _ => {}
+            }
+        }
+        let begins = line
+            .strip_prefix("running ")
+            .is_some_and(|rest| rest.trim_end().ends_with(" tests") || rest.trim_end() == "1 test");
+        self.unfinished += usize::from(begins);
+        self.unfinished = self.unfinished.saturating_sub(usize::from(line.starts_with("test result:")));
         self.inside |= line.trim_end() == "failures:";
         if self.inside {
             self.told.push_str(line);

@@ -112,7 +112,11 @@ pub(super) const STEPS: &[Step] = &[
         command: "cargo test --workspace --no-fail-fast",
         needs: &["tools", "build"],
         run: |workspace| {
-            runner::run(workspace.cargo().args(["test", "--workspace", "--no-fail-fast"]))?;
+            runner::run(|arguments| {
+                let mut command = workspace.cargo();
+                command.args(["test", "--workspace", "--no-fail-fast", "--"]).args(arguments);
+                command
+            })?;
             Ok(Outcome::Passed)
         },
     },

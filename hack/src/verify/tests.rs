@@ -131,12 +131,64 @@ fn what_failed_tests_said_is_picked_out() {
     }
     let expected = "failures:\n\n---- b stdout ----\nwhy\n\nfailures:\n    b\n\ntest result: FAILED. 1 passed; 1 failed\n";
     assert_eq!(failures.told, expected);
+    assert_eq!(failures.failed.iter().collect::<Vec<_>>(), ["b"]);
+    assert_eq!(failures.passed.iter().collect::<Vec<_>>(), ["a", "c"]);
+    assert_eq!(failures.unfinished, 0);
+}
+
+/// A test run that says `first`, and when something is repeated, `second`; both end with the given code.
+fn repeated(first: (&str, i32), second: (&str, i32)) -> anyhow::Result<()> {
+    runner::run(|arguments| {
+        let (said, code) = if arguments.is_empty() { first } else { second };
+        let mut command = Command::new("sh");
+        command.args(["-c", r#"printf '%b' "$0"; exit "$1""#, said, &code.to_string()]);
+        command
+    })
 }
 
 #[test]
 fn a_failed_test_run_is_a_failure() {
-    let run = |script: &str| runner::run(Command::new("sh").args(["-c", script]));
-    run("exit 0").unwrap();
-    let error = run("exit 101").unwrap_err();
+    repeated(("", 0), ("", 1)).unwrap();
+    let error = repeated(("", 101), ("", 0)).unwrap_err();
     assert!(error.to_string().contains("101"), "{error}");
+}
+
+#[rstest::rstest]
+#[case::flaky(
+    "running 2 tests\ntest a ... FAILED\ntest b ... ok\ntest result: FAILED.\n",
+    "test a ... ok\n",
+    0,
+    true
+)]
+#[case::broken(
+    "running 1 test\ntest a ... FAILED\ntest result: FAILED.\n",
+    "test a ... FAILED\n",
+    101,
+    false
+)]
+#[case::not_found_again(
+    "running 1 test\ntest a ... FAILED\ntest result: FAILED.\n",
+    "running 0 tests\n",
+    0,
+    false
+)]
+#[case::too_many(
+    "test a ... FAILED\ntest b ... FAILED\ntest c ... FAILED\n",
+    "test a ... ok\ntest b ... ok\ntest c ... ok\n",
+    0,
+    false
+)]
+#[case::another_binary_died(
+    "running 1 test\ntest a ... FAILED\ntest result: FAILED.\nrunning 3 tests\n",
+    "test a ... ok\n",
+    0,
+    false
+)]
+fn few_failed_tests_get_a_second_chance(
+    #[case] first: &str,
+    #[case] second: &str,
+    #[case] code: i32,
+    #[case] passes: bool,
+) {
+    assert_eq!(repeated((first, 101), (second, code)).is_ok(), passes);
 }
