@@ -1,0 +1,177 @@
+//! What a request asks for.
+
+use std::fmt;
+
+use http::request::Parts;
+use http::{Method, header};
+use serde_json::Value;
+
+use crate::answer::Refusal;
+
+/// What is done to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Verb {
+    /// Read one.
+    Get,
+    /// Read all.
+    List,
+    /// Hear of changes.
+    Watch,
+    /// Make one.
+    Create,
+    /// Replace one.
+    Update,
+    /// Change one.
+    Patch(PatchKind),
+    /// Delete one.
+    Delete,
+}
+
+/// The language of a patch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PatchKind {
+    /// RFC 7386.
+    Merge,
+    /// RFC 6902.
+    Json,
+}
+
+/// One request, understood.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Who sent it: the name given to [`crate::Server::client`].
+    pub who: String,
+    /// What it does.
+    pub verb: Verb,
+    /// API group; empty for the core.
+    pub group: String,
+    /// API version.
+    pub version: String,
+    /// The resource, in the plural.
+    pub resource: String,
+    /// Empty for all namespaces, and for objects without one.
+    pub namespace: String,
+    /// Name of the object; empty for lists, and for creates whose server chooses it.
+    pub name: String,
+    /// Empty for the object itself.
+    pub subresource: String,
+    /// The query, undone of its encoding.
+    pub query: Vec<(String, String)>,
+    /// The body; null if there is none.
+    pub body: Value,
+}
+
+impl Call {
+    pub(crate) fn parse(who: &str, parts: &Parts, body: &[u8]) -> Result<Self, Refusal> {
+        let body = if body.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_slice(body).map_err(|error| Refusal::bad_request(error.to_string()))?
+        };
+        let mut path = parts.uri.path().split('/').filter(|part| !part.is_empty());
+        let mut next = || path.next().unwrap_or_default().to_owned();
+        let (group, version) = match next().as_str() {
+            "api" => (String::new(), next()),
+            "apis" => (next(), next()),
+            _ => return Err(Refusal::not_found("the server could not find the requested resource")),
+        };
+        let mut resource = next();
+        let mut namespace = String::new();
+        let mut name = next();
+        let mut subresource = next();
+        // /namespaces/<name> and its two subresources are about the namespace itself.
+        if resource == "namespaces"
+            && !subresource.is_empty()
+            && !["status", "finalize"].contains(&subresource.as_str())
+        {
+            (namespace, resource) = (name, subresource);
+            name = next();
+            subresource = next();
+        }
+        let query: Vec<(String, String)> = parts
+            .uri
+            .query()
+            .unwrap_or_default()
+            .split('&')
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(key, value)| (key.to_owned(), decoded(value)))
+            .collect();
+        let asks =
+            |key: &str| query.iter().any(|(name, value)| name == key && (value == "true" || value == "1"));
+        let content = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let verb = match (&parts.method, content) {
+            (&Method::GET, _) if asks("watch") => Verb::Watch,
+            (&Method::GET, _) if name.is_empty() => Verb::List,
+            (&Method::GET, _) => Verb::Get,
+            (&Method::POST, _) => Verb::Create,
+            (&Method::PUT, _) => Verb::Update,
+            (&Method::PATCH, Some("application/merge-patch+json")) => Verb::Patch(PatchKind::Merge),
+            (&Method::PATCH, Some("application/json-patch+json")) => Verb::Patch(PatchKind::Json),
+            (&Method::DELETE, _) if !name.is_empty() => Verb::Delete,
+            (method, content) => {
+                let message = format!("the model has no {method} of {content:?}");
+                return Err(Refusal::new(415, "UnsupportedMediaType", message));
+            }
+        };
+        if verb == Verb::Create && name.is_empty() {
+            body["metadata"]["name"].as_str().unwrap_or_default().clone_into(&mut name);
+        }
+        let who = who.to_owned();
+        Ok(Self { who, verb, group, version, resource, namespace, name, subresource, query, body })
+    }
+
+    /// A parameter of the query.
+    pub fn parameter(&self, key: &str) -> Option<&str> {
+        self.query.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether it asks for a change that shall last.
+    pub fn is_write(&self) -> bool {
+        !matches!(self.verb, Verb::Get | Verb::List | Verb::Watch) && !self.is_dry()
+    }
+
+    /// Whether it only asks what would become of it.
+    pub fn is_dry(&self) -> bool {
+        self.parameter("dryRun").is_some() || !self.body["dryRun"].is_null() && self.verb == Verb::Delete
+    }
+
+    /// Whether it is this verb on this resource, not on a subresource.
+    pub fn is(&self, verb: Verb, resource: &str) -> bool {
+        self.verb == verb && self.resource == resource && self.subresource.is_empty()
+    }
+}
+
+/// As a transcript has it.
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { who, verb, resource, namespace, name, subresource, .. } = self;
+        let verb = match verb {
+            Verb::Patch(_) => "patch".to_owned(),
+            verb => format!("{verb:?}").to_lowercase(),
+        };
+        write!(f, "{who}: {verb} {resource}")?;
+        if !subresource.is_empty() {
+            write!(f, "/{subresource}")?;
+        }
+        for part in [namespace, name].into_iter().filter(|part| !part.is_empty()) {
+            write!(f, " {part}")?;
+        }
+        Ok(())
+    }
+}
+
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digits: String = rest.by_ref().take(2).map(char::from).collect();
+                u8::from_str_radix(&digits, 16).unwrap_or(b'%')
+            }
+            other => other,
+        });
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,84 @@
+//! Deletions, and what keeps an object from going.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::answer::Refusal;
+use crate::call::Call;
+use crate::resource::Resource;
+use crate::store::{Key, Store};
+use crate::write::{has_finalizers, key, seconds};
+
+/// The finalizer under which dependents go first.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+/// The finalizer under which dependents are let go.
+pub(crate) const ORPHAN: &str = "orphan";
+
+/// What became of a deletion.
+pub(crate) enum Deleted {
+    /// It is gone; this was the last of it.
+    Gone(Arc<Value>),
+    /// It goes when its finalizers do.
+    Going(Arc<Value>),
+}
+
+/// Checks a deletion and finds the object that it is about.
+pub(crate) fn find(store: &Store, resource: &Resource, call: &Call) -> Result<(Key, Arc<Value>), Refusal> {
+    let key = key(resource, &call.namespace, &call.name);
+    let Some(object) = store.get(&key).cloned() else { return Err(Refusal::not_found(&key.to_string())) };
+    for (field, word) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
+        let wanted = &call.body["preconditions"][field];
+        if !wanted.is_null() && *wanted != object["metadata"][field] {
+            return Err(Refusal::conflict(format!(
+                "Operation cannot be fulfilled on {key}: the {word} in the precondition ({wanted}) does not match the {word} \
+                 in record ({}). The object might have been deleted and then recreated",
+                object["metadata"][field]
+            )));
+        }
+    }
+    Ok((key, object))
+}
+
+/// Deletes an object, or marks it.
+pub(crate) fn delete(
+    store: &mut Store,
+    resource: &Resource,
+    key: &Key,
+    policy: &Value,
+    now: Timestamp,
+) -> Option<Deleted> {
+    let mut object = (**store.get(key)?).clone();
+    let wanted = match policy.as_str() {
+        Some("Foreground") => Some(FOREGROUND),
+        Some("Orphan") => Some(ORPHAN),
+        _ => None,
+    };
+    if wanted.is_some() || !policy.is_null() {
+        // The last word counts, until the collector has acted on an earlier one.
+        let mut finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        finalizers.retain(|finalizer| finalizer != FOREGROUND && finalizer != ORPHAN);
+        finalizers.extend(wanted.map(|finalizer| json!(finalizer)));
+        object["metadata"]["finalizers"] = json!(finalizers);
+        if finalizers.is_empty()
+            && let Some(metadata) = object["metadata"].as_object_mut()
+        {
+            metadata.remove("finalizers");
+        }
+    }
+    if !has_finalizers(&object) {
+        return store.remove(key, Some(object)).map(Deleted::Gone);
+    }
+    if object["metadata"]["deletionTimestamp"].is_null() {
+        object["metadata"]["deletionTimestamp"] = json!(seconds(now));
+        object["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+        if resource.generations {
+            let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();
+            object["metadata"]["generation"] = json!(generation + 1);
+        }
+    } else if object == **store.get(key)? {
+        return Some(Deleted::Going(Arc::new(object)));
+    }
+    Some(Deleted::Going(store.put(key.clone(), object)))
+}

@@ -1,0 +1,73 @@
+//! The scale subresource of custom resources.
+
+use serde_json::{Value, json};
+
+use crate::answer::Refusal;
+use crate::call::{Call, PatchKind, Verb};
+use crate::patch::patched;
+use crate::resource::Resource;
+
+/// The `Scale` of an object.
+pub(crate) fn of(resource: &Resource, object: &Value) -> Result<Value, Refusal> {
+    let [wish, fact, selector] = resource
+        .scale
+        .as_ref()
+        .ok_or_else(|| Refusal::not_found("the server could not find the requested resource"))?;
+    let Some(replicas) = object.pointer(wish).and_then(Value::as_i64) else {
+        return Err(Refusal::new(
+            500,
+            "InternalError",
+            format!("the spec replicas field {wish:?} does not exist"),
+        ));
+    };
+    let metadata = &object["metadata"];
+    let mut scale = json!({
+        "apiVersion": "autoscaling/v1",
+        "kind": "Scale",
+        "metadata": {
+            "name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"],
+            "resourceVersion": metadata["resourceVersion"], "creationTimestamp": metadata["creationTimestamp"],
+        },
+        "spec": { "replicas": replicas },
+        "status": { "replicas": object.pointer(fact).and_then(Value::as_i64).unwrap_or_default() },
+    });
+    if let Some(selector) = object.pointer(selector).and_then(Value::as_str) {
+        scale["status"]["selector"] = json!(selector);
+    }
+    Ok(scale)
+}
+
+/// The update of the object that a write of its scale means, and the scale before and after.
+pub(crate) fn update(
+    resource: &Resource,
+    object: &Value,
+    call: &Call,
+) -> Result<(Call, Value, Value), Refusal> {
+    let old = of(resource, object)?;
+    let new = match call.verb {
+        Verb::Patch(kind) => patched(&old, kind, &call.body)?,
+        _ => call.body.clone(),
+    };
+    let replicas = &new["spec"]["replicas"];
+    if !replicas.is_null() && replicas.as_i64().is_none_or(|replicas| replicas < 0) {
+        return Err(Refusal::invalid("spec.replicas: Invalid value: should be a non-negative integer"));
+    }
+    let replicas = if replicas.is_null() { json!(0) } else { replicas.clone() };
+    let mut patch = json!({});
+    let wish = resource.scale.as_ref().map(|[wish, ..]| wish.as_str()).unwrap_or_default();
+    wish.split('/').skip(1).fold(&mut patch, |at, part| &mut at[part]).clone_from(&replicas);
+    for field in ["uid", "resourceVersion"] {
+        let value = &new["metadata"][field];
+        if value.as_str().is_some_and(|text| !text.is_empty()) && *value != old["metadata"][field] {
+            return Err(Refusal::conflict(format!(
+                "Operation cannot be fulfilled on {} {}: the object has been modified; please apply your changes to the \
+                 latest version and try again",
+                resource.full_name(),
+                object["metadata"]["name"]
+            )));
+        }
+    }
+    let call =
+        Call { verb: Verb::Patch(PatchKind::Merge), subresource: String::new(), body: patch, ..call.clone() };
+    Ok((call, old, new))
+}

@@ -1,0 +1,146 @@
+//! The way from a client to the server and back.
+
+use bytes::Bytes;
+use futures::{FutureExt, StreamExt};
+use http::{Request, Response, header};
+use http_body::Frame;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use kube::Client;
+use kube::client::Body;
+use serde_json::Value;
+use tower::{BoxError, Layer, Service};
+
+use crate::answer::Refusal;
+use crate::call::{Call, Verb};
+use crate::server::{Fate, Server};
+use crate::watch::{Break, Watch};
+
+/// What answers consist of.
+type ServerBody = UnsyncBoxBody<Bytes, BoxError>;
+
+impl Server {
+    /// A client of this server that is called `who`, with this default namespace.
+    pub fn client(&self, who: &str, namespace: &str) -> Client {
+        self.client_through(who, namespace, &tower::layer::util::Identity::new())
+    }
+
+    /// The same, whose requests pass through `layer`.
+    pub fn client_through<L>(&self, who: &str, namespace: &str, layer: &L) -> Client
+    where
+        L: Layer<Way>,
+        L::Service: Service<Request<Body>, Response = Response<ServerBody>> + Send + 'static,
+        <L::Service as Service<Request<Body>>>::Future: Send + 'static,
+        <L::Service as Service<Request<Body>>>::Error: Into<BoxError>,
+    {
+        Client::new(layer.layer(Way { server: self.clone(), who: who.to_owned() }), namespace)
+    }
+
+    async fn serve(self, who: String, request: Request<Body>) -> Result<Response<ServerBody>, BoxError> {
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await?.to_bytes();
+        let call = match Call::parse(&who, &parts, &body) {
+            Ok(call) => call,
+            Err(refusal) => return Ok(answered(Err(refusal))),
+        };
+        let conduct = self.judge(&call);
+        if conduct.before.is_zero() {
+            // Others get a chance to arrive meanwhile, as they would on a real way.
+            self.env.spawn("turn", async {}).join().await?;
+        } else {
+            self.env.sleep(conduct.before).await;
+        }
+        let served = async |call: &Call| match call.verb {
+            Verb::Watch => self.watch(call).unwrap_or_else(|refusal| answered(Err(refusal))),
+            _ => answered(self.handle(call).await),
+        };
+        let answer = match conduct.fate {
+            Fate::Serve => served(&call).await,
+            Fate::Refuse(refusal) => answered(Err(refusal)),
+            Fate::ServeAndAnswer(refusal) => {
+                drop(served(&call).await);
+                answered(Err(refusal))
+            }
+            Fate::AnswerLost => {
+                drop(served(&call).await);
+                return Err("connection reset by peer".into());
+            }
+            Fate::Unreachable => return Err("connection refused".into()),
+            Fate::ServeAndHang => {
+                drop(served(&call).await);
+                futures::future::pending().await
+            }
+            Fate::Hang => futures::future::pending().await,
+        };
+        if !conduct.after.is_zero() {
+            self.env.sleep(conduct.after).await;
+        }
+        Ok(answer)
+    }
+
+    fn watch(&self, call: &Call) -> Result<Response<ServerBody>, Refusal> {
+        let resource = self.resource(call)?;
+        let (id, lines) = {
+            let state = &mut *self.state.lock();
+            state.opened += 1;
+            let (watch, lines) = Watch::open(state.opened, &state.store, resource, call);
+            state.watches.extend(watch);
+            state.publish();
+            (state.opened, lines)
+        };
+        let seconds = call.parameter("timeoutSeconds").and_then(|seconds| seconds.parse().ok());
+        let server = self.clone();
+        let limit = seconds.map(std::time::Duration::from_secs);
+        let end = async move {
+            match limit {
+                Some(limit) => server.env.sleep(limit).await,
+                None => futures::future::pending().await,
+            }
+            server.state.lock().watches.retain(|watch| watch.id != id);
+        };
+        let frames = lines.map(|line| Ok::<_, BoxError>(Frame::data(line))).take_until(end.boxed());
+        Ok(Response::new(StreamBody::new(frames).boxed_unsync()))
+    }
+
+    /// Ends every watch of `who`, as when its process is gone.
+    pub fn hang_up(&self, who: &str) {
+        self.break_watches(who, "", Break::Close);
+    }
+}
+
+/// The way of one client to the server.
+#[derive(Clone, Debug)]
+pub struct Way {
+    server: Server,
+    who: String,
+}
+
+impl Service<Request<Body>> for Way {
+    type Response = Response<ServerBody>;
+    type Error = BoxError;
+    type Future = futures::future::BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), BoxError>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        self.server.clone().serve(self.who.clone(), request).boxed()
+    }
+}
+
+fn answered(answer: Result<(u16, Value), Refusal>) -> Response<ServerBody> {
+    let (code, body, retry_after) = match answer {
+        Ok((code, body)) => (code, body, None),
+        Err(refusal) => (refusal.code.as_u16(), refusal.body(), refusal.retry_after),
+    };
+    let body = Full::from(body.to_string()).map_err(BoxError::from).boxed_unsync();
+    let mut response = Response::new(body);
+    *response.status_mut() =
+        http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+    if let Some(seconds) = retry_after {
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+    }
+    response
+}
