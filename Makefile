@@ -35,6 +35,24 @@ bench: xtask ## Measure speed, cost and quiet; MEMBERS=10000, POOLS=100, FAILOVE
 	@echo "==> The benchmark"
 	@$(TARGET_DIR)/release/bench $(if $(HELP),--help)
 
+.PHONY: e2e
+e2e: xtask ## Core scenarios on another cluster; E2E_CLUSTER=embedded (default), node, kind, k3s or current
+	@$(XTASK) tools $(if $(filter node,$(E2E_CLUSTER)),node,control-plane)
+	@$(XTASK) tools helm
+	cargo build --locked --workspace --bins
+	@case "$${E2E_CLUSTER:-embedded}" in \
+	embedded) set -x; cargo test --locked --package vmpool-e2e --test scenarios ;; \
+	node) set -x; cargo test --locked --package vmpool-e2e --test node_cluster --test node ;; \
+	*) set -x; $(TARGET_DIR)/debug/foreign ;; \
+	esac
+
+.PHONY: faults
+faults: preflight ## Break everything around the real controller on a model of the API server; SEEDS=1000, SEED=7, EXHAUSTIVE=true
+	@echo "==> The controller and the model it runs on, optimized"
+	cargo build --locked --release --package vmpool-sim
+	@echo "==> Schedules: each is a few minutes of a pool's life in milliseconds"
+	@$(TARGET_DIR)/release/faults
+
 .PHONY: up
 up: xtask ## Leave the demo's programs running in the background, to play with; docs/playground.md is a tour
 	@echo "==> Control plane and helm (minutes the first time, kept in $(TARGET_DIR)/tools)"
@@ -51,6 +69,19 @@ down: ## Stop what make up started, and remove its directory
 .PHONY: status
 status: ## Say whether the playground is up, and which processes it has
 	@if [ -x $(PLAYGROUND) ]; then $(PLAYGROUND) status; else echo "Nothing is up."; fi
+
+.PHONY: node-up
+node-up: xtask ## Leave a cluster of one node running, with the chart installed; needs root on Linux
+	@echo "==> Control plane, node, containerd and helm (minutes the first time, kept in $(TARGET_DIR)/tools)"
+	@$(XTASK) tools node
+	@echo "==> The programs of the chart, the platform simulator and the playground"
+	cargo build --locked --package vmpool-webhook --package vmpool-apiserver $(DEMO_PACKAGES) --bins
+	@echo "==> The cluster"
+	@$(PLAYGROUND) --node up
+
+.PHONY: node-down
+node-down: ## Stop what make node-up started, and remove its directory
+	@if [ -x $(PLAYGROUND) ]; then $(PLAYGROUND) --node down; else echo "Nothing is up."; fi
 
 .PHONY: test
 test: xtask ## Run all that CI runs: format, lints, docs, generated files, chart, and every test
@@ -69,7 +100,7 @@ generate: xtask ## Write what is generated from the CRDs: types, definitions, re
 	@$(XTASK) generate
 
 .PHONY: tools
-tools: xtask ## Build the Go programs that tests and demo run
+tools: xtask ## Build the Go programs that tests and demo run on this machine
 	@$(XTASK) tools
 
 .PHONY: audit

@@ -35,6 +35,7 @@ pub use ext::{
     finalizers,
     keys::{PREFIX, annotations, is_reserved, labels},
     quantity::{Quantity, QuantityError},
+    share::{IntOrPercent, Share, ShareError},
     sketch::PoolSketch,
     words,
 };

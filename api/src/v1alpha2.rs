@@ -29,6 +29,8 @@ pub type DiskUser = virtual_disk::VirtualDiskStatusAttachedToVirtualMachines;
 pub type DiskTemplate = virtual_machine_pool::VirtualMachinePoolVirtualDiskTemplates;
 /// What happens to a disk when its machine leaves the pool.
 pub type Reclaim = virtual_machine_pool::VirtualMachinePoolVirtualDiskTemplatesReclaim;
+/// `spec.rollout` of a pool: how a changed template reaches the machines that exist.
+pub type Rollout = virtual_machine_pool::VirtualMachinePoolRollout;
 /// `spec.virtualMachineTemplate` of a pool.
 pub type MachineTemplate = virtual_machine_pool::VirtualMachinePoolVirtualMachineTemplate;
 /// Labels and annotations of a machine template.

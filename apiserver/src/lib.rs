@@ -34,6 +34,7 @@ mod testing;
 
 pub use error::Error;
 pub use metrics::Metrics;
+pub use metrics::reference::part as metrics_reference;
 pub use router::router;
 pub use run::{RunError, run};
 pub use state::State;

@@ -1,5 +1,6 @@
 //! What the program tells Prometheus. No label names a pool, a machine, a user or a namespace.
 
+pub(crate) mod reference;
 mod words;
 
 use std::sync::Arc;

@@ -1,8 +1,10 @@
 //! The command line, and what it becomes before anything starts.
 
+use std::time::Duration;
+
 use clap::Parser;
 use vmpool_feature_gates::{FeatureGates, Registry};
-use vmpool_runtime::args::{ClientArgs, HealthArgs, LogArgs};
+use vmpool_runtime::args::{ArgsError, ClientArgs, HealthArgs, LogArgs, ReservationArgs};
 use vmpool_runtime::certificates::{ServingArgs, ServingArgsError, ServingConfig};
 
 /// Serves the removal of chosen machines from pools, as an API that is part of the cluster's own.
@@ -21,6 +23,10 @@ pub struct Options {
     /// The HTTPS port and its certificate.
     #[command(flatten)]
     pub serving: ServingArgs,
+
+    /// Reservations of named machines.
+    #[command(flatten)]
+    pub reservations: ReservationArgs,
 
     /// The way to the API server.
     #[command(flatten)]
@@ -44,6 +50,9 @@ pub enum OptionsError {
     /// The options of the HTTPS port do not fit each other.
     #[error(transparent)]
     Serving(#[from] ServingArgsError),
+    /// Reservations would not last.
+    #[error(transparent)]
+    Reservations(#[from] ArgsError),
 }
 
 impl Options {
@@ -61,6 +70,14 @@ impl Options {
     /// [`OptionsError::Serving`], one line that names the flag.
     pub fn serving(&self) -> Result<ServingConfig, OptionsError> {
         Ok(self.serving.config()?)
+    }
+
+    /// For how long the controller lets a reservation stand that nobody accepts.
+    ///
+    /// # Errors
+    /// [`OptionsError::Reservations`].
+    pub fn reservation_timeout(&self) -> Result<Duration, OptionsError> {
+        Ok(self.reservations.timeout()?)
     }
 }
 

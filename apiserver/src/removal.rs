@@ -19,7 +19,7 @@
 //! | The last thing done | What is there | What becomes of it | If the caller repeats the request |
 //! | --- | --- | --- | --- |
 //! | look | nothing | nothing | as if for the first time |
-//! | reserve | a reservation; `replicas` is as it was | the controller drops it after 30 s. Until then a target that vanishes is not replaced, and thereafter it is | a reservation of its own beside the old one, which does not count |
+//! | reserve | a reservation; `replicas` is as it was | the controller drops it after `--reservation-timeout`. Until then a target that vanishes is not replaced, and thereafter it is | a reservation of its own beside the old one, which does not count |
 //! | verify | the same | the same | the same |
 //! | withdraw | nothing | nothing | as if for the first time |
 //! | accept | `replicas` is lower, the targets are accepted | the controller deletes them, replaces none of them and takes nobody else | the targets are accepted already: they are not counted, only deleted |
@@ -102,8 +102,9 @@ pub(crate) struct Remover {
 }
 
 impl Remover {
-    pub(crate) fn new(cluster: Cluster, env: Env, metrics: Metrics) -> Arc<Self> {
-        let queue = Queue::new(cluster.clone(), env.clone(), metrics.clone());
+    /// No reservation is dropped by the controller before it is `accept_within` old.
+    pub(crate) fn new(cluster: Cluster, env: Env, accept_within: Duration, metrics: Metrics) -> Arc<Self> {
+        let queue = Queue::new(cluster.clone(), env.clone(), accept_within, metrics.clone());
         Arc::new(Self { cluster, env, metrics, queue })
     }
 

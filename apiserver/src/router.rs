@@ -3,6 +3,7 @@
 //! ```text
 //!  request ─> health? ─> who calls? ─> what for? ─> may they? ─> document, pool or removal ─> answer
 //!                          401            404           403              404, 405, 406 ...
+//!                                               (gate on)
 //! ```
 
 use std::sync::Arc;
@@ -71,7 +72,11 @@ impl State {
     async fn grant(&self, request: Request, target: Target, id: &str) -> Result<Response<Body>, Error> {
         let (parts, body) = request.into_parts();
         let user = self.authenticator.authenticate(parts.extensions.get::<Peer>(), &parts.headers)?;
-        self.authorizer.authorize(&user, &target).await?;
+        // With the gate off there is nothing that anybody would need a right for, and we have none to ask for rights: what
+        // is left are documents that tell of no resource, and answers that there is none.
+        if self.enabled {
+            self.authorizer.authorize(&user, &target).await?;
+        }
         match target {
             Target::Document { path, .. } => self.documents.answer(&parts.method, &path, &parts.headers),
             Target::Object(object) => {

@@ -1,6 +1,7 @@
 //! What requests are answered with.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::Client;
 use vmpool_runtime::Env;
@@ -29,8 +30,15 @@ pub struct State {
 
 impl State {
     /// The state of a server that serves its resource if it is `enabled`, and only says about itself otherwise. `client`
-    /// must repeat nothing by itself.
-    pub fn new(client: Client, env: Env, enabled: bool, health: Health, metrics: Metrics) -> Arc<Self> {
+    /// must repeat nothing by itself. No reservation is dropped by the controller before it is `accept_within` old.
+    pub fn new(
+        client: Client,
+        env: Env,
+        enabled: bool,
+        accept_within: Duration,
+        health: Health,
+        metrics: Metrics,
+    ) -> Arc<Self> {
         let cluster = Cluster::new(client, env.clone());
         let authenticator = Authenticator::default();
         health.ready("authentication", {
@@ -43,7 +51,7 @@ impl State {
             authenticator,
             authorizer: Authorizer::new(cluster.clone(), env.clone(), metrics.clone()),
             documents: Documents::of(enabled),
-            remover: Remover::new(cluster.clone(), env.clone(), metrics.clone()),
+            remover: Remover::new(cluster.clone(), env.clone(), accept_within, metrics.clone()),
             metrics,
             cluster,
             env,

@@ -1,5 +1,5 @@
-//! Prints docs/metrics.md. `cargo xtask generate` calls it.
+//! Prints the controller's part of docs/metrics.md. `cargo xtask generate` calls it.
 
 fn main() {
-    print!("{}", vmpool_controller::metrics::reference::page());
+    print!("{}", vmpool_controller::metrics::reference::part());
 }

@@ -1,27 +1,34 @@
 //! Every write of a pass. It decides nothing: it carries out what the plan says, and tells the memory what came of it.
 
+mod basis;
 mod create;
 mod delete;
+mod keep;
+mod outcome;
 mod pool;
 mod repair;
+mod revision;
+mod update;
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use vmpool_engine::ledger::Seen;
-use vmpool_engine::pacing::{Failure, FailureReason, Pacing};
+use vmpool_engine::pacing::{Failure, FailureReason};
 use vmpool_engine::plan::{DeleteReason, Stage};
-use vmpool_engine::{Action, Disk, Memory, ObjectId, Replica, Uid};
+use vmpool_engine::{Action, Memory};
 
 use crate::context::{Context, PoolEntry};
-use crate::events::{Happening, Reason, shorten};
+use crate::events::{Happening, shorten};
 use crate::observe::Snapshot;
 use crate::platform::{Platform, Stored};
+use crate::revisions::{Change, Templates};
 use crate::watch::version;
 use crate::write::WriteError;
+use basis::Basis;
+use outcome::{Outcome, Step};
 
 /// What came of a plan.
 #[derive(Default)]
@@ -34,72 +41,43 @@ pub(crate) struct Applied {
     pub(crate) failed: bool,
     /// The lease ends too soon for any further write.
     pub(crate) fenced: bool,
-}
-
-/// What came of one action, for the memory.
-enum Outcome {
-    /// It was not begun: a neighbour failed, or the pool changed.
-    Skipped,
-    /// A machine and its disks.
-    Unit(create::Unit),
-    /// A machine was changed.
-    Machine(Seen<Replica>),
-    /// A disk was created, or found to exist.
-    Disk(Seen<Disk>, Option<Happening>),
-    /// A machine is being deleted.
-    Deleted(ObjectId, DeleteReason),
-    /// A machine that should leave was gone already.
-    Gone(ObjectId),
-    /// A machine that should leave is not what was planned for.
-    Changed(Seen<Replica>),
-    /// It is unknown whether the machine is being deleted.
-    MaybeDeleted(ObjectId, WriteError),
-    /// A block is open.
-    Opened,
-    /// Entries left the record of named machines.
-    Settled(pool::Settled),
-    /// What it was about changed meanwhile.
-    Outdated,
-    /// It failed.
-    Failed(Happening, WriteError),
+    /// What was done to the stored revisions.
+    pub(crate) revisions: Vec<Change>,
 }
 
 /// Carries out `actions`, stage after stage; within a stage side by side.
 ///
 /// A failure stops the rest of its stage, and whatever of the pool's spec changes stops everything: no machine is
 /// created for a count that nobody wants any more. What a stage rests on must have gone through: no machine without its
-/// block, none while members lack disks.
+/// block, none while members lack disks, and neither a new machine nor a changed one without its stored revision.
 pub(crate) async fn apply<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     snapshot: &Snapshot,
-    actions: Vec<Action>,
+    (actions, templates): (Vec<Action>, Templates),
     memory: &mut Memory,
 ) -> Applied {
     let mut applied = Applied::default();
-    let versions = snapshot.versions(context, &pool.facts, memory, &surplus(&actions));
+    let mut basis = Basis::of(context, &pool.facts, snapshot, &actions, memory);
+    basis.templates = templates;
     let mut failed = Vec::new();
-    for stage in [Stage::Repair, Stage::Remove, Stage::OpenBlock, Stage::Create, Stage::Settle] {
+    for stage in Stage::ALL {
         let batch: Vec<Action> = actions.iter().filter(|action| action.stage() == stage).cloned().collect();
-        let rests_on = [Stage::Repair, Stage::OpenBlock];
-        let blocked = stage == Stage::Create && rests_on.iter().any(|stage| failed.contains(stage));
+        let rests_on: &[Stage] = match stage {
+            Stage::Create => &[Stage::Repair, Stage::Prepare],
+            Stage::Update => &[Stage::Prepare],
+            _ => &[],
+        };
+        let blocked = rests_on.iter().any(|stage| failed.contains(stage));
         if batch.is_empty() || blocked || applied.fenced {
             continue;
         }
-        if !run_stage(context, pool, stage, batch, &versions, memory, &mut applied).await {
+        basis.look_for_users(context, pool, &batch).await;
+        if !run_stage(context, pool, stage, batch, &basis, memory, &mut applied).await {
             failed.push(stage);
         }
     }
     applied
-}
-
-/// The machines that leave for the count alone.
-fn surplus(actions: &[Action]) -> HashSet<Uid> {
-    let leaving = actions.iter().filter_map(|action| match action {
-        Action::Delete { member, reason: DeleteReason::Surplus } => Some(member.uid.clone()),
-        _ => None,
-    });
-    leaving.collect()
 }
 
 /// Returns whether all of it went through.
@@ -108,7 +86,7 @@ async fn run_stage<P: Platform>(
     pool: &PoolEntry<P>,
     stage: Stage,
     batch: Vec<Action>,
-    versions: &HashMap<Uid, u64>,
+    basis: &Basis,
     memory: &mut Memory,
     applied: &mut Applied,
 ) -> bool {
@@ -123,19 +101,25 @@ async fn run_stage<P: Platform>(
                 if stop.load(Ordering::Relaxed) || !is_current(context, pool) {
                     return (action, Outcome::Skipped);
                 }
-                let outcome = perform(context, pool, versions, &action).await;
+                let outcome = perform(context, pool, basis, &action).await;
                 (action, outcome)
             })
             .buffer_unordered(context.settings.writes_in_flight);
         while let Some((action, outcome)) = outcomes.next().await {
-            let step = learn(context, pool, memory, outcome);
+            let step = outcome.learn(context, pool, memory);
             applied.happenings.extend(step.happenings);
             applied.outdated |= step.outdated;
+            applied.revisions.extend(step.revision);
             complete &= step.done;
-            if matches!(stage, Stage::Repair | Stage::Remove) && (step.done || step.error.is_some()) {
+            if is_noted(stage) && (step.done || step.error.is_some()) {
                 memory.note(action.object(), step.error.is_some());
             }
             if let Some(error) = step.error {
+                if let Action::CreateDisk { member, disk } = &action
+                    && create::owner(pool, member, disk) == pool.facts.id.uid
+                {
+                    create::note_lost(memory, disk, &error, context.env.uptime());
+                }
                 stop.store(true, Ordering::Relaxed);
                 applied.fenced |= matches!(error, WriteError::Fenced);
                 let message = applied.happenings.last().map(|last| last.note.clone()).unwrap_or_default();
@@ -157,21 +141,18 @@ async fn run_stage<P: Platform>(
             if disks_refused {
                 memory.repairing.failed(failure.clone(), uptime, retry_after, jitter(context));
             }
-            pacing(memory, stage).failed(failure, uptime, retry_after, jitter(context));
+            memory.pace(stage).failed(failure, uptime, retry_after, jitter(context));
         }
-        None if complete => pacing(memory, stage).succeeded(),
+        None if complete => memory.pace(stage).succeeded(),
         None => {}
     }
     complete
 }
 
-fn pacing(memory: &mut Memory, stage: Stage) -> &mut Pacing {
-    match stage {
-        Stage::Repair => &mut memory.repairing,
-        Stage::Remove => &mut memory.removing,
-        Stage::OpenBlock | Stage::Create => &mut memory.creating,
-        Stage::Settle => &mut memory.recording,
-    }
+/// Whether a refused write of this stage lets others go first the next time. In the others the plan has an order of
+/// its own.
+fn is_noted(stage: Stage) -> bool {
+    matches!(stage, Stage::Repair | Stage::Remove | Stage::Keep | Stage::Grow)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a random fraction needs no precision")]
@@ -192,122 +173,35 @@ fn is_current<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>) -> bool {
 async fn perform<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    versions: &HashMap<Uid, u64>,
+    basis: &Basis,
     action: &Action,
 ) -> Outcome {
     match action {
         Action::Relabel { member } => repair::patch(context, pool, member, P::mark(&pool.object)).await,
-        Action::Release { machine } => repair::patch(context, pool, machine, P::unmark()).await,
+        Action::Release { machine } => repair::release(context, pool, machine).await,
         Action::CreateDisk { member, disk } => repair::disk(context, pool, member, disk).await,
         Action::Repoint { member, position, from, to } => {
-            repair::repoint(context, pool, member, *position, from, to).await
+            repair::repoint(context, pool, basis, member, (*position, from), to).await
         }
         Action::Delete { member, reason: DeleteReason::Named } => delete::named(context, pool, member).await,
         Action::Delete { member, reason: DeleteReason::Surplus } => {
-            delete::surplus(context, pool, member, versions.get(&member.uid).copied()).await
+            delete::surplus(context, pool, member, basis.machine(member)).await
         }
+        Action::Update { member, base, to, disks, idle } => {
+            let wanted = update::Wanted { member, base: base.as_ref(), to, disks, idle: *idle };
+            update::update(context, pool, basis, &wanted).await
+        }
+        Action::Advance { member, to } => update::advance(context, pool, member, to).await,
+        Action::StoreRevision { revision } => revision::store(context, pool, basis, revision).await,
+        Action::PruneRevision { revision } => revision::prune(context, pool, basis, revision).await,
         Action::OpenBlock { block } => pool::open(context, pool, *block).await,
-        Action::Create { draft } => Outcome::Unit(create::unit(context, pool, draft).await),
+        Action::Create { draft } => create::unit(context, pool, basis, draft).await,
+        Action::Mark { disk, marks, absent } => {
+            keep::mark(context, pool, basis, disk, marks, absent.as_ref()).await
+        }
+        Action::Grow { disk, to } => keep::grow(context, pool, basis, disk, *to).await,
+        Action::DeleteDisk { disk, reason } => keep::delete(context, pool, basis, disk, *reason).await,
         Action::Settle { gone, expired } => pool::settle(context, pool, gone, expired).await,
-    }
-}
-
-/// What one outcome means.
-#[derive(Default)]
-struct Step {
-    happenings: Vec<Happening>,
-    /// It went through.
-    done: bool,
-    /// Plan again at once.
-    outdated: bool,
-    error: Option<WriteError>,
-    /// What failed, if it is not what the action is named after.
-    reason: Option<FailureReason>,
-}
-
-impl Step {
-    fn done(happening: Option<Happening>) -> Self {
-        Self { happenings: happening.into_iter().collect(), done: true, ..Self::default() }
-    }
-    fn outdated() -> Self {
-        Self { outdated: true, ..Self::default() }
-    }
-    fn failed(happening: Happening, error: WriteError) -> Self {
-        let mut step = Self::default();
-        step.fail(happening, error);
-        step
-    }
-    /// A write that was never sent because the lease ends is nothing to tell the owner of the pool.
-    fn fail(&mut self, happening: Happening, error: WriteError) {
-        if !matches!(error, WriteError::Fenced) {
-            self.happenings.push(happening);
-        }
-        self.done = false;
-        self.error = Some(error);
-    }
-}
-
-/// Tells the memory what came of an action.
-fn learn<P: Platform>(
-    context: &Context<P>,
-    pool: &PoolEntry<P>,
-    memory: &mut Memory,
-    outcome: Outcome,
-) -> Step {
-    let uptime = context.env.uptime();
-    match outcome {
-        Outcome::Skipped | Outcome::Outdated => Step::outdated(),
-        Outcome::Opened => Step::done(None),
-        Outcome::Machine(seen) => {
-            memory.machines.written(seen, uptime);
-            Step::done(None)
-        }
-        Outcome::Changed(seen) => {
-            memory.machines.written(seen, uptime);
-            Step::outdated()
-        }
-        Outcome::Disk(seen, happening) => {
-            memory.disks.written(seen, uptime);
-            Step::done(happening)
-        }
-        Outcome::Deleted(id, reason) => {
-            forget_live(context, pool, memory, &id, uptime);
-            tracing::info!(machine = &*id.name, machine_uid = id.uid.as_str(), ?reason, "deleted a machine");
-            context.metrics.removals.deleted(reason);
-            let why = match reason {
-                DeleteReason::Surplus => "",
-                DeleteReason::Named => ", which was named to be removed",
-            };
-            Step::done(Some(Happening {
-                reason: Reason::SuccessfulDelete,
-                name: id.name.to_string(),
-                note: format!("deleted machine {id}{why}"),
-            }))
-        }
-        Outcome::Gone(id) => {
-            forget_live(context, pool, memory, &id, uptime);
-            Step::done(None)
-        }
-        // Until that is certain the plan lets nobody else leave instead.
-        Outcome::MaybeDeleted(id, error) => {
-            memory.unsure_of(&id.uid, uptime);
-            Step::failed(delete::failure(&id, &error), error)
-        }
-        Outcome::Unit(unit) => unit.learn(memory, uptime),
-        Outcome::Settled(settled) => settled.learn(&context.metrics, memory, uptime),
-        Outcome::Failed(happening, error) => Step::failed(happening, error),
-    }
-}
-
-fn forget_live<P: Platform>(
-    context: &Context<P>,
-    pool: &PoolEntry<P>,
-    memory: &mut Memory,
-    id: &ObjectId,
-    uptime: Duration,
-) {
-    if let Some(known) = context.known_machine(&pool.facts, memory, id) {
-        memory.machines.deleted(&known, uptime);
     }
 }
 

@@ -3,64 +3,22 @@
 //! Watches carry no label selector: membership goes by owner UID, and names matter whoever has them. An update that
 //! changes none of the facts wakes nobody, which is the whole event filter.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+mod index;
+mod keys;
+
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
+use vmpool_engine::Uid;
 use vmpool_engine::ledger::{self, Seen};
-use vmpool_engine::{Disk, Replica, Uid};
+
+use index::Index;
+pub(crate) use keys::{Cached, Key};
 
 /// How long a deletion that a watch showed is remembered: longer than any write may take to be answered.
 const REMEMBER_DELETIONS: Duration = Duration::from_mins(3);
-
-/// What an object can be found by, besides its name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Key {
-    /// A pool owns it or is named by its label.
-    Pool(Uid),
-    /// It is this disk of this namespace, or refers to it.
-    Disk(Arc<str>, Arc<str>),
-}
-
-/// Facts that the cache can hold.
-pub(crate) trait Cached: PartialEq + Send + Sync + 'static {
-    fn name(&self) -> &Arc<str>;
-    fn uid(&self) -> &Uid;
-    /// What it is indexed by.
-    fn keys(&self, namespace: &Arc<str>) -> Vec<Key>;
-}
-
-impl Cached for Replica {
-    fn name(&self) -> &Arc<str> {
-        &self.id.name
-    }
-    fn uid(&self) -> &Uid {
-        &self.id.uid
-    }
-    fn keys(&self, namespace: &Arc<str>) -> Vec<Key> {
-        let mut keys: Vec<Key> = self.owner.iter().cloned().map(Key::Pool).collect();
-        keys.extend(
-            self.pool_uid_label.iter().filter(|uid| self.owner.as_ref() != Some(uid)).cloned().map(Key::Pool),
-        );
-        keys.extend(self.disks.iter().map(|disk| Key::Disk(namespace.clone(), disk.disk.clone())));
-        keys
-    }
-}
-
-impl Cached for Disk {
-    fn name(&self) -> &Arc<str> {
-        &self.id.name
-    }
-    fn uid(&self) -> &Uid {
-        &self.id.uid
-    }
-    fn keys(&self, namespace: &Arc<str>) -> Vec<Key> {
-        let mut keys: Vec<Key> = self.pool_uid_label.iter().cloned().map(Key::Pool).collect();
-        keys.push(Key::Disk(namespace.clone(), self.id.name.clone()));
-        keys
-    }
-}
 
 /// An object of a known namespace.
 pub(crate) struct Located<T> {
@@ -78,8 +36,6 @@ pub(crate) struct Cache<T> {
 
 /// By namespace and name.
 type Objects<T> = HashMap<Arc<str>, HashMap<Arc<str>, Seen<T>>>;
-/// Namespaces and names of what has a key.
-type Index = HashMap<Key, BTreeSet<(Arc<str>, Arc<str>)>>;
 
 struct Inner<T> {
     objects: Objects<T>,
@@ -97,7 +53,7 @@ impl<T> Default for Cache<T> {
         Self {
             inner: RwLock::new(Inner {
                 objects: HashMap::new(),
-                index: HashMap::new(),
+                index: Index::default(),
                 deleted: HashMap::new(),
                 deletions: VecDeque::new(),
                 listed: None,
@@ -181,12 +137,16 @@ impl<T: Cached> Cache<T> {
 
     /// Everything with this key.
     pub(crate) fn by_key(&self, key: &Key) -> Vec<Arc<T>> {
+        self.by_key_where(key, |_| true)
+    }
+
+    /// Everything with this key that `matters`.
+    pub(crate) fn by_key_where(&self, key: &Key, matters: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
         let inner = self.inner.read();
-        let Some(places) = inner.index.get(key) else { return Vec::new() };
-        places
-            .iter()
-            .filter_map(|(namespace, name)| Some(inner.objects.get(namespace)?.get(name)?.facts.clone()))
-            .collect()
+        let objects = inner.index.places(key).filter_map(|(namespace, name)| {
+            Some(&inner.objects.get(namespace)?.get(name)?.facts).filter(|facts| matters(facts))
+        });
+        objects.cloned().collect()
     }
 
     /// The object of this name.
@@ -217,10 +177,10 @@ impl<T: Cached> Inner<T> {
         let old = objects.insert(name.clone(), seen);
         let mut concerned = old.map(|old| old.facts.keys(&namespace)).unwrap_or_default();
         for key in concerned.iter().filter(|key| !keys.contains(key)) {
-            unindex(&mut self.index, key, &namespace, &name);
+            self.index.remove(key, &namespace, &name);
         }
-        for key in &keys {
-            self.index.entry(key.clone()).or_default().insert((namespace.clone(), name.clone()));
+        for key in keys.iter().filter(|key| T::is_looked_up_by(key)) {
+            self.index.insert(key, &namespace, &name);
         }
         concerned.extend(keys);
         concerned
@@ -235,18 +195,9 @@ impl<T: Cached> Inner<T> {
         }
         let keys = old.facts.keys(namespace);
         for key in &keys {
-            unindex(&mut self.index, key, namespace, name);
+            self.index.remove(key, namespace, name);
         }
         keys
-    }
-}
-
-fn unindex(index: &mut Index, key: &Key, namespace: &Arc<str>, name: &Arc<str>) {
-    if let Some(places) = index.get_mut(key) {
-        places.remove(&(namespace.clone(), name.clone()));
-        if places.is_empty() {
-            index.remove(key);
-        }
     }
 }
 

@@ -5,28 +5,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Resource;
+use kube::api::ListParams;
+use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use parking_lot::Mutex;
-use vmpool_engine::plan::Taken;
+use serde_json::Value;
+use vmpool_engine::plan::{COLLECTION_GRACE, Taken};
+use vmpool_engine::removal::RESERVATION_AGE;
 use vmpool_engine::{Disk, Memory, ObjectId, Pool, Replica, Uid};
 use vmpool_runtime::Env;
 
 use crate::cache::{Cache, Cached, Key};
+use crate::dispute::Dispute;
 use crate::events::{Events, Subject};
 use crate::metrics::{Census, Metrics};
-use crate::platform::{Platform, Stored};
+use crate::platform::{Attachment, Platform, Stored};
 use crate::queue::Queue;
+use crate::revisions::Revisions;
 use crate::write::Writer;
 
 /// A pool as stored, beside what the engine makes of it.
 pub(crate) struct PoolEntry<P: Platform> {
     pub(crate) facts: Pool,
-    pub(crate) object: P::Pool,
+    pub(crate) object: Arc<P::Pool>,
 }
 
 impl<P: Platform> PoolEntry<P> {
     pub(crate) fn read(object: P::Pool) -> Self {
-        Self { facts: P::read_pool(&object), object }
+        Self { facts: P::read_pool(&object), object: Arc::new(object) }
     }
 
     /// What events are about.
@@ -60,6 +66,9 @@ impl<P: Platform> Cached for PoolEntry<P> {
     }
 }
 
+/// Objects of one page of a list.
+const PAGE: u32 = 500;
+
 /// What is kept of one pool between two passes.
 #[derive(Default)]
 pub(crate) struct PoolState {
@@ -70,6 +79,10 @@ pub(crate) struct PoolState {
     pub(crate) effort: Duration,
     /// Uptime of the last write of the status.
     pub(crate) status_written: Option<Duration>,
+    /// Whether somebody else writes the status, too.
+    pub(crate) dispute: Dispute,
+    /// What is stored of the pool's template; `None` before the first pass.
+    pub(crate) revisions: Option<Revisions>,
 }
 
 /// See the module.
@@ -82,6 +95,7 @@ pub(crate) struct Context<P: Platform> {
     pub(crate) pools: Arc<Cache<PoolEntry<P>>>,
     pub(crate) machines: Arc<Cache<Replica>>,
     pub(crate) disks: Arc<Cache<Disk>>,
+    pub(crate) attachments: Arc<Cache<Attachment>>,
     pub(crate) states: Mutex<HashMap<Uid, PoolState>>,
     pub(crate) settings: Settings,
     pub(crate) metrics: Arc<Metrics>,
@@ -99,6 +113,10 @@ pub struct Settings {
     pub request_deadline: Duration,
     /// Shortest time between an event-driven pass and the one before it.
     pub debounce: Duration,
+    /// After this time a reservation of named machines that nobody accepted is dropped.
+    pub reservation_timeout: Duration,
+    /// How long a disk of a pool is marked before it is deleted: time for whoever is about to use it to be seen.
+    pub collection_grace: Duration,
     /// Shortest time between two writes of one pool's status.
     pub status_interval: Duration,
     /// A pool is looked at this often even if nothing happens.
@@ -112,6 +130,8 @@ impl Default for Settings {
             writes_in_flight: 64,
             request_deadline: Duration::from_secs(8),
             debounce: Duration::from_millis(100),
+            reservation_timeout: RESERVATION_AGE,
+            collection_grace: COLLECTION_GRACE,
             status_interval: Duration::from_secs(1),
             resync: Duration::from_mins(10),
         }
@@ -145,6 +165,56 @@ impl<P: Platform> Context<P> {
             Ok(Ok(object)) => Ok(object),
             Ok(Err(source)) => Err(ReadError::Failed { kind, name, source: Box::new(source) }),
             Err(source) => Err(ReadError::TooLate { kind, name, source }),
+        }
+    }
+
+    /// The same, with every field that the object has.
+    pub(crate) async fn get_raw<K: Stored>(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Value>, ReadError> {
+        let resource = ApiResource::erase::<K>(&());
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &resource);
+        let (kind, name) = (K::kind(&()).into_owned(), name.to_owned());
+        match self.env.timeout(self.settings.request_deadline, api.get_opt(&name)).await {
+            Ok(Ok(object)) => Ok(object.and_then(|object| serde_json::to_value(object).ok())),
+            Ok(Err(source)) => Err(ReadError::Failed { kind, name, source: Box::new(source) }),
+            Err(source) => Err(ReadError::TooLate { kind, name, source }),
+        }
+    }
+
+    /// Shows every `K` of `namespace` to `visit`, page by page, as all of them were at one moment that came after the
+    /// call: resourceVersion is left empty.
+    pub(crate) async fn list_live<K: Stored>(
+        &self,
+        namespace: &str,
+        visit: impl FnMut(&K),
+    ) -> Result<(), ReadError> {
+        self.list_live_where(namespace, ListParams::default(), visit).await
+    }
+
+    /// The same for those that `wanted` selects.
+    pub(crate) async fn list_live_where<K: Stored>(
+        &self,
+        namespace: &str,
+        wanted: ListParams,
+        mut visit: impl FnMut(&K),
+    ) -> Result<(), ReadError> {
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        let (kind, name) = (K::kind(&()).into_owned(), "(all)".to_owned());
+        let mut page = wanted.limit(PAGE);
+        loop {
+            let list = match self.env.timeout(self.settings.request_deadline, api.list(&page)).await {
+                Ok(Ok(list)) => list,
+                Ok(Err(source)) => return Err(ReadError::Failed { kind, name, source: Box::new(source) }),
+                Err(source) => return Err(ReadError::TooLate { kind, name, source }),
+            };
+            list.items.iter().for_each(&mut visit);
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => return Ok(()),
+            }
         }
     }
 

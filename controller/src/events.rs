@@ -41,10 +41,22 @@ pub enum Reason {
     FailedDelete,
     /// A disk that a member lacked was created.
     DiskCreated,
-    /// Creating a disk, or pointing a machine to it, failed.
+    /// A machine got a disk that was free.
+    DiskReused,
+    /// A disk was taken away from a machine.
+    DiskDetached,
+    /// A disk that no machine had was deleted.
+    DiskDeleted,
+    /// A disk was made larger.
+    DiskResized,
+    /// Creating, promising, marking, growing or deleting a disk, or pointing a machine to it, failed.
     FailedDisk,
     /// Writing back markers, or the record of named machines, failed.
     FailedRepair,
+    /// A changed template was written to a machine.
+    TemplateApplied,
+    /// Writing a changed template to a machine failed.
+    FailedTemplateUpdate,
     /// A removal by name was begun and not carried out.
     ReservationExpired,
 }
@@ -58,8 +70,14 @@ impl Reason {
             Self::SuccessfulDelete => "SuccessfulDelete",
             Self::FailedDelete => "FailedDelete",
             Self::DiskCreated => "DiskCreated",
+            Self::DiskReused => "DiskReused",
+            Self::DiskDetached => "DiskDetached",
+            Self::DiskDeleted => "DiskDeleted",
+            Self::DiskResized => "DiskResized",
             Self::FailedDisk => "FailedDisk",
             Self::FailedRepair => "FailedRepair",
+            Self::TemplateApplied => "TemplateApplied",
+            Self::FailedTemplateUpdate => "FailedTemplateUpdate",
             Self::ReservationExpired => "ReservationExpired",
         }
     }
@@ -68,8 +86,14 @@ impl Reason {
         match self {
             Self::SuccessfulCreate | Self::FailedCreate => "Create",
             Self::SuccessfulDelete | Self::FailedDelete => "Delete",
-            Self::DiskCreated | Self::FailedDisk => "Disk",
+            Self::DiskCreated
+            | Self::DiskReused
+            | Self::DiskDetached
+            | Self::DiskDeleted
+            | Self::DiskResized
+            | Self::FailedDisk => "Disk",
             Self::FailedRepair => "Repair",
+            Self::TemplateApplied | Self::FailedTemplateUpdate => "Update",
             Self::ReservationExpired => "Remove",
         }
     }
@@ -82,6 +106,7 @@ impl Reason {
                 | Self::FailedDelete
                 | Self::FailedDisk
                 | Self::FailedRepair
+                | Self::FailedTemplateUpdate
                 | Self::ReservationExpired
         )
     }

@@ -7,23 +7,22 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{Either, select, select_all};
-use kube::{Api, Client};
+use kube::Client;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
-use vmpool_engine::{Disk, Replica, Uid};
+use vmpool_engine::Uid;
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
 use vmpool_runtime::health::Heartbeat;
 use vmpool_runtime::lease::Fence;
 
-use crate::cache::{Concerned, Key};
-use crate::context::{Context, PoolEntry, Settings};
+use crate::context::{Context, Settings};
 use crate::events::Events;
 use crate::metrics::{Census, Live, Metrics, PassResult, WatchResource};
-use crate::platform::{Platform, Stored};
+use crate::platform::Platform;
 use crate::queue::{Again, Queue};
 use crate::reconcile::reconcile;
-use crate::watch::watch;
+use crate::watches::{self, is_synced};
 use crate::write::Writer;
 
 /// When a pool is looked at again whose pass panicked.
@@ -75,7 +74,7 @@ impl Vitals {
     pub fn synced(&self) -> Result<(), String> {
         match &self.state.lock().synced {
             Some(synced) if !synced() => {
-                Err("the first list of pools, machines and disks is not complete".into())
+                Err("the first list of pools, machines, disks and attachments is not complete".into())
             }
             _ => Ok(()),
         }
@@ -136,6 +135,7 @@ pub async fn lead<P: Platform>(
         pools: Arc::default(),
         machines: Arc::default(),
         disks: Arc::default(),
+        attachments: Arc::default(),
         states: Mutex::new(HashMap::new()),
         settings,
         metrics: metrics.clone(),
@@ -148,7 +148,7 @@ pub async fn lead<P: Platform>(
     // Its own end is nobody else's.
     let stop = stop.child_token();
     let mut tasks = vec![env.spawn("events", send_events)];
-    tasks.extend(watches(&context, namespace.as_deref()));
+    tasks.extend(watches::begin(&context, namespace.as_deref()));
     let synced = {
         let context = Arc::downgrade(&context);
         move || context.upgrade().is_none_or(|context| is_synced(&context))
@@ -188,78 +188,9 @@ fn live<P: Platform>(context: &Context<P>) -> Live {
         WatchResource::Pools => context.pools.len(),
         WatchResource::Machines => context.machines.len(),
         WatchResource::Disks => context.disks.len(),
+        WatchResource::Attachments => context.attachments.len(),
     });
     Live::new(context.queue.state(), context.census.totals(), cached)
-}
-
-fn is_synced<P: Platform>(context: &Context<P>) -> bool {
-    context.pools.is_synced() && context.machines.is_synced() && (!P::HAS_DISKS || context.disks.is_synced())
-}
-
-fn api<K: Stored>(client: &Client, namespace: Option<&str>) -> Api<K> {
-    match namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    }
-}
-
-fn watches<P: Platform>(context: &Arc<Context<P>>, namespace: Option<&str>) -> Vec<Task> {
-    let Context { env, client, metrics, .. } = &**context;
-    let waker = || {
-        let context = context.clone();
-        move |concerned: Concerned| wake(&context, &concerned)
-    };
-    let pools = watch::<P::Pool, PoolEntry<P>>(
-        api(client, namespace),
-        env.clone(),
-        (metrics.clone(), WatchResource::Pools),
-        context.pools.clone(),
-        PoolEntry::read,
-        waker(),
-    );
-    let machines = watch::<P::Machine, Replica>(
-        api(client, namespace),
-        env.clone(),
-        (metrics.clone(), WatchResource::Machines),
-        context.machines.clone(),
-        |machine| P::read_machine(&machine),
-        waker(),
-    );
-    let mut tasks = vec![env.spawn("watch of pools", pools), env.spawn("watch of machines", machines)];
-    if P::HAS_DISKS {
-        let context = context.clone();
-        let disks = watch::<P::Disk, Disk>(
-            api(client, namespace),
-            env.clone(),
-            (metrics.clone(), WatchResource::Disks),
-            context.disks.clone(),
-            |disk| P::read_disk(&disk),
-            move |concerned| wake_for_disk(&context, &concerned),
-        );
-        tasks.push(env.spawn("watch of disks", disks));
-    }
-    tasks
-}
-
-/// Wakes the pools that a change of a pool or a machine concerns.
-fn wake<P: Platform>(context: &Context<P>, concerned: &Concerned) {
-    for key in concerned {
-        if let Key::Pool(uid) = key {
-            context.queue.wake(uid);
-        }
-    }
-}
-
-/// Wakes the pools that a change of a disk concerns: its label names one, or a machine refers to the disk.
-fn wake_for_disk<P: Platform>(context: &Context<P>, concerned: &Concerned) {
-    wake(context, concerned);
-    for key in concerned.iter().filter(|key| matches!(key, Key::Disk(..))) {
-        for machine in context.machines.by_key(key) {
-            if let Some(owner) = &machine.owner {
-                context.queue.wake(owner);
-            }
-        }
-    }
 }
 
 async fn work<P: Platform>(context: Arc<Context<P>>, heartbeat: Heartbeat, stop: CancellationToken) {

@@ -14,6 +14,7 @@
 mod apply;
 mod cache;
 mod context;
+mod dispute;
 mod events;
 mod lead;
 pub mod metrics;
@@ -23,14 +24,16 @@ pub mod platform;
 mod queue;
 mod reconcile;
 mod report;
+mod revisions;
 mod run;
 #[cfg(test)]
 mod testing;
 mod watch;
+mod watches;
 mod write;
 
 pub use context::Settings;
 pub use events::Reason;
 pub use lead::{Surroundings, Vitals, lead};
-pub use run::{RunError, run};
+pub use run::{RunError, run, serve};
 pub use write::{WriteError, Writer};

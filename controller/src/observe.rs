@@ -7,11 +7,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use vmpool_engine::ledger::{Fact, Ledger, Seen, Unanswered};
 use vmpool_engine::plan::Observed;
-use vmpool_engine::{Disk, Memory, Pool, Replica, Uid};
+use vmpool_engine::{Disk, Memory, Pool, Replica};
 
 use crate::cache::{Cached, Key};
 use crate::context::{Context, Names, PoolEntry, ReadError};
-use crate::metrics::LedgerResource;
+use crate::metrics::{DiskCounts, LedgerResource};
 use crate::platform::{Platform, Stored};
 use crate::watch::version;
 
@@ -24,7 +24,10 @@ pub(crate) struct Snapshot {
     uptime: Duration,
     machines: Vec<Arc<Replica>>,
     disks: HashMap<Arc<str>, Arc<Disk>>,
+    kept: Vec<Arc<Disk>>,
+    others: HashMap<Arc<str>, Vec<Arc<str>>>,
     unanswered: Vec<Unanswered>,
+    collection_grace: Duration,
 }
 
 impl Snapshot {
@@ -44,39 +47,42 @@ impl Snapshot {
                 Some((device.disk.clone(), disk))
             })
             .collect();
+        let kept = if P::HAS_DISKS { kept(context, pool, memory) } else { Vec::new() };
         Self {
             now: context.env.now(),
             uptime: context.env.uptime(),
             machines,
             disks,
+            others: others(context, pool, &kept),
+            kept,
             unanswered: memory.machines.lost_answers(),
+            collection_grace: context.settings.collection_grace,
         }
     }
 
-    /// The versions of the machines with these UIDs, of those that are still known as the pass saw them.
-    ///
-    /// Whoever acts on such a version acts on what was planned for: the server refuses it once the machine is another.
-    pub(crate) fn versions<P: Platform>(
-        &self,
-        context: &Context<P>,
-        pool: &Pool,
-        memory: &Memory,
-        wanted: &HashSet<Uid>,
-    ) -> HashMap<Uid, u64> {
-        if wanted.is_empty() {
-            return HashMap::new();
-        }
-        let planned = self.machines.iter().filter(|machine| wanted.contains(&machine.id.uid));
-        planned
-            .filter_map(|planned| {
-                let name = &planned.id.name;
-                let known = memory.machines.written_as(name);
-                let known = known.or_else(|| context.machines.get(&pool.namespace, name))?;
-                // A change that is no fact leaves the facts as they are.
-                let same = Arc::ptr_eq(&known.facts, planned) || known.facts == *planned;
-                same.then(|| (planned.id.uid.clone(), known.version))
-            })
-            .collect()
+    /// The machines and disks that a pass saw, as it saw them.
+    pub(crate) fn machines(&self) -> impl Iterator<Item = &Arc<Replica>> + Clone {
+        self.machines.iter()
+    }
+
+    /// All disks of it. One that the pool owns and a machine refers to comes twice.
+    pub(crate) fn disks(&self) -> impl Iterator<Item = &Arc<Disk>> {
+        self.kept.iter().chain(self.disks.values())
+    }
+
+    /// What has become of the disks that the pool owns.
+    pub(crate) fn census(&self, pool: &Pool) -> DiskCounts {
+        let used: HashSet<&Arc<str>> = self
+            .machines
+            .iter()
+            .flat_map(|machine| machine.disks.iter().map(|device| &device.disk).chain(&machine.lingering))
+            .chain(self.others.keys())
+            .collect();
+        let owned = |disk: &&Arc<Disk>| disk.owner.as_ref().is_some_and(|owner| owner.uid == pool.id.uid);
+        DiskCounts::of(
+            pool,
+            self.kept.iter().filter(owned).map(|disk| (&**disk, used.contains(&disk.id.name))),
+        )
     }
 
     /// How many members there are, and how many of them are terminating.
@@ -94,15 +100,65 @@ impl Snapshot {
         memory: &'a Memory,
         names: &'a Names<'a, P>,
     ) -> Observed<'a> {
-        let Self { now, uptime, machines, disks, unanswered } = self;
-        Observed { now, uptime, pool, machines, disks, unanswered, memory, taken: names }
+        let Self { now, uptime, machines, disks, kept, others, unanswered, collection_grace } = self;
+        Observed {
+            now,
+            uptime,
+            pool,
+            machines,
+            disks,
+            kept,
+            others,
+            collection_grace,
+            stored: Vec::new(),
+            unanswered,
+            memory,
+            taken: names,
+        }
     }
 
     /// The snapshot back from the engine's hands.
     pub(crate) fn recover(observed: Observed<'_>) -> Self {
-        let Observed { now, uptime, machines, disks, unanswered, .. } = observed;
-        Self { now, uptime, machines, disks, unanswered }
+        let Observed { now, uptime, machines, disks, kept, others, unanswered, collection_grace, .. } =
+            observed;
+        Self { now, uptime, machines, disks, kept, others, unanswered, collection_grace }
     }
+}
+
+/// The disks that the pool owns, and those with its label whose template is gone. The others belong to machines and
+/// are found through these.
+fn kept<P: Platform>(context: &Context<P>, pool: &Pool, memory: &Memory) -> Vec<Arc<Disk>> {
+    let matters = |disk: &Disk| {
+        disk.owner.as_ref().is_some_and(|owner| owner.uid == pool.id.uid)
+            || disk.pool_uid_label.as_ref() == Some(&pool.id.uid)
+                && !pool.disks.iter().any(|template| Some(&template.name) == disk.template.as_ref())
+    };
+    let mut kept = context.disks.by_key_where(&Key::Pool(pool.id.uid.clone()), matters);
+    memory.disks.overlay(&mut kept);
+    kept.retain(|disk| matters(disk));
+    kept
+}
+
+/// Who refers to these disks and is no member: machines, and what was attached by hand.
+fn others<P: Platform>(
+    context: &Context<P>,
+    pool: &Pool,
+    kept: &[Arc<Disk>],
+) -> HashMap<Arc<str>, Vec<Arc<str>>> {
+    let foreign = |machine: &Replica| machine.owner.as_ref() != Some(&pool.id.uid);
+    let mut others = HashMap::new();
+    for disk in kept {
+        let key = Key::Disk(pool.namespace.clone(), disk.id.name.clone());
+        let machines = context.machines.by_key_where(&key, foreign);
+        let attachments = context.attachments.by_key(&key);
+        let names = machines.iter().map(|machine| &machine.id.name);
+        let names: Vec<_> =
+            names.chain(attachments.iter().map(|attachment| &attachment.id.name)).cloned().collect();
+        if !names.is_empty() {
+            others.insert(disk.id.name.clone(), names);
+        }
+    }
+    others
 }
 
 /// Settles by live reads what the caches have not shown for too long; what is more than a pass may read is left to

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use vmpool_feature_gates::{FeatureGates, Registry};
-use vmpool_runtime::args::{ArgsError, ClientArgs, HealthArgs, LeaseArgs, LogArgs};
+use vmpool_runtime::args::{ArgsError, ClientArgs, HealthArgs, LeaseArgs, LogArgs, ReservationArgs};
 
 use crate::context::Settings;
 
@@ -45,6 +45,15 @@ pub struct Options {
           value_parser = vmpool_runtime::duration::parse)]
     pub debounce: Duration,
 
+    /// Reservations of named machines.
+    #[command(flatten)]
+    pub reservations: ReservationArgs,
+
+    /// Mark a free disk for so long before it is deleted, so that whoever is about to use it is seen.
+    #[arg(long, env = "VMPOOL_DISK_COLLECTION_GRACE", default_value = "30s", value_name = "DURATION",
+          value_parser = vmpool_runtime::duration::parse)]
+    pub disk_collection_grace: Duration,
+
     /// The lease of the leader.
     #[command(flatten)]
     pub lease: LeaseArgs,
@@ -82,9 +91,9 @@ pub enum OptionsError {
         /// What it must stay below.
         limit: Duration,
     },
-    /// The options of the lease do not fit each other.
+    /// The options of the lease do not fit each other, or reservations would not last.
     #[error(transparent)]
-    Lease(#[from] ArgsError),
+    Shared(#[from] ArgsError),
 }
 
 impl Options {
@@ -116,6 +125,8 @@ impl Options {
             writes_in_flight: self.max_in_flight_writes,
             request_deadline: self.request_deadline,
             debounce: self.debounce,
+            collection_grace: self.disk_collection_grace,
+            reservation_timeout: self.reservations.timeout()?,
             ..Settings::default()
         })
     }

@@ -4,15 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::Instrument;
-use vmpool_engine::{Plan, Uid, plan, status};
+use vmpool_engine::pacing::{Failure, FailureReason};
+use vmpool_engine::{Action, Plan, Replica, Uid, plan, status};
 
 use crate::apply::{Applied, apply};
-use crate::context::{Context, Names, PoolEntry, PoolState};
+use crate::context::{Context, Names, PoolEntry, PoolState, ReadError};
 use crate::metrics::{Laps, PassResult, PoolFacts, Stage};
 use crate::observe::{Snapshot, settle_overdue};
 use crate::platform::Platform;
 use crate::queue::Again;
 use crate::report::report;
+use crate::revisions::{self, Revisions, Templates};
+use crate::watch::version;
 
 /// When to come back after a read failed.
 const AFTER_FAILED_READ: Duration = Duration::from_secs(1);
@@ -79,11 +82,17 @@ async fn pass<P: Platform>(
         laps.lap(&context.env, Stage::Observe);
         return Ended::early(PassResult::Unread, Some(AFTER_FAILED_READ));
     }
-    state.memory.meet(&cached.facts, context.env.uptime());
+    state.memory.reservation_timeout = Some(context.settings.reservation_timeout);
+    let cached = match revise(context, cached, state).await {
+        Ok(pool) => pool,
+        Err(again) => return Ended::early(PassResult::Unread, Some(again)),
+    };
+    meet(context, &cached, state);
     laps.lap(&context.env, Stage::Observe);
 
     // Machines and disks are read before the pool is: whoever sees a machine gone also sees the pool that let it go.
     let snapshot = Snapshot::take(context, &cached.facts, &mut state.memory);
+    state.memory.trials.meet(snapshot.machines().filter(is_member(&cached)), context.env.uptime());
     state.effort += laps.lap(&context.env, Stage::Observe);
     let (mut plan, mut snapshot) = decide(context, &cached, snapshot, state);
     state.effort += laps.lap(&context.env, Stage::Plan);
@@ -92,28 +101,41 @@ async fn pass<P: Platform>(
         let live = read_live(context, &pool).await;
         laps.lap(&context.env, Stage::Observe);
         match live {
-            Ok(Some(live)) => pool = Arc::new(live),
+            Ok(Some(live)) => match revise(context, Arc::new(live), state).await {
+                Ok(live) => pool = live,
+                Err(again) => return Ended::early(PassResult::Unread, Some(again)),
+            },
             Ok(None) => return Ended::early(PassResult::Gone, Some(after_surprise(state))),
             Err(again) => return Ended::early(PassResult::Unread, Some(again)),
         }
-        state.memory.meet(&pool.facts, context.env.uptime());
+        meet(context, &pool, state);
         (plan, snapshot) = decide(context, &pool, snapshot, state);
         laps.lap(&context.env, Stage::Plan);
     }
-    let uid = &pool.facts.id.uid;
     if pool.facts.deleting {
         let (members, terminating) = snapshot.members(&pool.facts);
-        context.census.record(uid, PoolFacts::deleting(&pool.facts, members, terminating, &state.memory));
+        let disks = snapshot.census(&pool.facts);
+        let facts = PoolFacts::deleting(&pool.facts, members, terminating, disks, &state.memory);
+        context.census.record(&pool.facts.id.uid, facts);
         return Ended::early(PassResult::Gone, None);
     }
 
-    let Plan { actions, again, waits, wants, complaint } = plan;
+    let plan = if state.dispute.is_on() { Plan::default() } else { plan };
+    let Plan { actions, again, waits, wants, complaint, awaited } = plan;
+    let templates = match templates(context, &pool, state, &actions).await {
+        Ok(templates) => templates,
+        Err(again) => return Ended::early(PassResult::Unread, Some(again)),
+    };
     for wait in &waits {
         tracing::debug!(%wait, "postponed");
     }
     state.memory.keep_wanted(wants);
+    state.memory.await_disks(&awaited, context.env.uptime());
     let acted = !actions.is_empty();
-    let applied = apply(context, &pool, &snapshot, actions, &mut state.memory).await;
+    let mut applied = apply(context, &pool, &snapshot, (actions, templates), &mut state.memory).await;
+    if let Some(revisions) = &mut state.revisions {
+        applied.revisions.drain(..).for_each(|change| revisions.learn(change));
+    }
     let result = match &applied {
         Applied { fenced: true, .. } => PassResult::Fenced,
         Applied { failed: true, .. } => PassResult::Failed,
@@ -137,23 +159,34 @@ async fn pass<P: Platform>(
         }
     };
 
-    let (_, terminating) = snapshot.members(&pool.facts);
-    let status = {
-        let names = Names { context, namespace: &pool.facts.namespace };
-        let observed = snapshot.observed(&pool.facts, &state.memory, &names);
-        status(&observed, state.memory.failure().or(complaint.as_ref()))
-    };
-    let facts = PoolFacts::served(&pool.facts, &status, terminating, &state.memory);
-    context.census.record(uid, facts);
-    let unwritten = report(context, &pool, status, applied, state).await;
+    let unwritten = tell(context, &pool, snapshot, (applied, complaint), state).await;
     laps.lap(&context.env, Stage::Report);
 
     let uptime = context.env.uptime();
     let memory = &state.memory;
-    let pauses = [&memory.creating, &memory.removing, &memory.repairing, &memory.recording];
-    let paused = pauses.into_iter().filter_map(|pacing| pacing.width(uptime).err());
+    let disputed = state.dispute.left(uptime).filter(|_| state.dispute.is_on());
+    let paused = memory.pause(uptime).into_iter().chain(disputed);
     let overdue = memory.machines.due_in(uptime).into_iter().chain(memory.disks.due_in(uptime));
     Ended { result, again: paused.chain(overdue).chain(again).chain(surprised).chain(unwritten).min() }
+}
+
+/// Publishes what a pass left behind. Returns when to come back for what could not be written now.
+async fn tell<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    snapshot: Snapshot,
+    (applied, complaint): (Applied, Option<Failure>),
+    state: &mut PoolState,
+) -> Option<Duration> {
+    let (_, terminating) = snapshot.members(&pool.facts);
+    let disks = snapshot.census(&pool.facts);
+    let names = Names { context, namespace: &pool.facts.namespace };
+    let dispute = state.dispute.complaint();
+    let failure = dispute.as_ref().or(state.memory.failure()).or(complaint.as_ref());
+    let status = status(&snapshot.observed(&pool.facts, &state.memory, &names), failure);
+    let facts = PoolFacts::served(&pool.facts, &status, terminating, disks, &state.memory);
+    context.census.record(&pool.facts.id.uid, facts);
+    report(context, pool, status, applied, state).await
 }
 
 /// The watch may be stalled: whoever is surprised again and again asks less and less often.
@@ -170,9 +203,65 @@ fn decide<P: Platform>(
     state: &PoolState,
 ) -> (Plan, Snapshot) {
     let names = Names { context, namespace: &pool.facts.namespace };
-    let observed = snapshot.observed(&pool.facts, &state.memory, &names);
+    let mut observed = snapshot.observed(&pool.facts, &state.memory, &names);
+    observed.stored = state.revisions.as_ref().map(Revisions::ids).unwrap_or_default();
     let plan = plan(&observed);
     (plan, Snapshot::recover(observed))
+}
+
+/// Takes note of the pool as it is.
+fn meet<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, state: &mut PoolState) {
+    let uptime = context.env.uptime();
+    state.memory.meet(&pool.facts, uptime);
+    let was_on = state.dispute.is_on();
+    state.dispute.meet(&pool.facts.published, version(&*pool.object), uptime);
+    if state.dispute.is_on() && !was_on {
+        context.metrics.writes.batch_failed(FailureReason::StatusDisputed);
+        tracing::error!(
+            "somebody else keeps writing the status of the pool: nothing is done about it any more"
+        );
+    }
+}
+
+fn is_member<P: Platform>(pool: &PoolEntry<P>) -> impl Fn(&&Arc<Replica>) -> bool + Clone {
+    |machine| machine.owner.as_ref() == Some(&pool.facts.id.uid)
+}
+
+/// The pool with the revision that its machines shall have.
+async fn revise<P: Platform>(
+    context: &Context<P>,
+    pool: Arc<PoolEntry<P>>,
+    state: &mut PoolState,
+) -> Result<Arc<PoolEntry<P>>, Duration> {
+    if pool.facts.deleting {
+        return Ok(pool);
+    }
+    let result = async {
+        let revisions = match &mut state.revisions {
+            Some(revisions) => revisions,
+            None => state.revisions.insert(revisions::list(context, &pool).await?),
+        };
+        revisions::resolve(context, pool, revisions).await
+    };
+    result.await.map_err(|error| unread(&error, "reading the revisions of the template"))
+}
+
+/// What the writes need of the revisions.
+async fn templates<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    state: &mut PoolState,
+    actions: &[Action],
+) -> Result<Templates, Duration> {
+    let Some(revisions) = &mut state.revisions else { return Ok(Templates::default()) };
+    let templates = revisions::templates(context, pool, revisions, actions).await;
+    templates.map_err(|error| unread(&error, "reading the revisions that machines have"))
+}
+
+fn unread(error: &ReadError, doing: &'static str) -> Duration {
+    let error = vmpool_runtime::telemetry::with_causes(error);
+    tracing::warn!(error, doing, "a read failed");
+    AFTER_FAILED_READ
 }
 
 /// The pool as the API server has it now; `None` if it is gone or another one by now.

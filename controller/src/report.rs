@@ -8,8 +8,10 @@ use vmpool_engine::Status;
 
 use crate::apply::Applied;
 use crate::context::{Context, PoolEntry, PoolState, collection};
+use crate::dispute;
 use crate::metrics::WriteKind;
 use crate::platform::Platform;
+use crate::watch::version;
 use crate::write::WriteError;
 
 /// Publishes `status` if it differs from what the pool shows, and tells what happened. Returns when to come back for a
@@ -36,9 +38,11 @@ pub(crate) async fn report<P: Platform>(
         return None;
     }
     let uptime = context.env.uptime();
+    let usual = context.settings.status_interval;
+    let interval = if state.dispute.is_on() { dispute::INTERVAL.max(usual) } else { usual };
     let too_soon = state
         .status_written
-        .and_then(|last| context.settings.status_interval.checked_sub(uptime.saturating_sub(last)))
+        .and_then(|last| interval.checked_sub(uptime.saturating_sub(last)))
         .filter(|left| !left.is_zero());
     if too_soon.is_some() {
         return too_soon;
@@ -46,6 +50,7 @@ pub(crate) async fn report<P: Platform>(
     state.status_written = Some(uptime);
     match publish(context, pool, &status).await {
         Ok(entry) => {
+            state.dispute.wrote(&entry.facts.published, version(&*entry.object));
             state.memory.last_status = Some((status, entry.facts.published));
             None
         }

@@ -102,8 +102,8 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     }
 }
 
-/// Standby and leader in turn.
-async fn serve(
+/// Standby and leader in turn, until `stop`.
+pub async fn serve(
     candidate: &mut Candidate,
     lease: &LeaseConfig,
     surroundings: Surroundings,

@@ -11,7 +11,7 @@ use vmpool_runtime::Env;
 
 use crate::cache::{Cache, Cached, Concerned, Located};
 use crate::metrics::{Metrics, WatchResource};
-use crate::platform::Stored;
+use crate::platform::{Stored, intern};
 
 /// How long one watch request lasts, in seconds. kube notices a silently dropped connection five seconds later.
 const WATCH_SECONDS: u32 = 45;
@@ -64,7 +64,7 @@ pub(crate) async fn watch<K: Stored, T: Cached>(
 
 /// Facts and place of an object.
 pub(crate) fn locate<K: Stored, T>(object: K, read: fn(K) -> T) -> Located<T> {
-    let namespace = object.meta().namespace.as_deref().unwrap_or_default().into();
+    let namespace = intern(object.meta().namespace.as_deref().unwrap_or_default());
     let version = version(&object);
     Located { namespace, seen: Seen { facts: Arc::new(read(object)), version } }
 }

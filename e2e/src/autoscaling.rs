@@ -28,10 +28,12 @@ use vmpool_runtime::tls::{ClientCas, Identity};
 use crate::cluster::{Cluster, apply};
 use crate::error::{Error, Result};
 use crate::installation::until_available;
-use crate::programs::SYSTEM_NAMESPACE;
 
 /// Name of the Service that leads the API server here.
 const SERVICE: &str = "e2e-metrics";
+
+/// Its namespace, which is not the chart's: that one may go.
+const NAMESPACE: &str = "e2e-metrics";
 
 /// The groups and versions that are served.
 const GROUPS: [(&str, &str); 2] = [("metrics.k8s.io", "v1beta1"), ("custom.metrics.k8s.io", "v1beta2")];
@@ -61,17 +63,56 @@ struct Shared {
 }
 
 impl MetricsApi {
-    /// Starts the server and registers it, until the API server reaches it.
+    /// Starts the server on this machine and registers it, until the API server reaches it.
     ///
     /// # Errors
-    /// [`Error::Port`], [`Error::Certificate`], [`Error::Api`], [`Error::Deadline`].
+    /// [`Error::Port`] and what [`MetricsApi::serve`] says.
     pub(crate) async fn start(cluster: &Cluster) -> Result<Self> {
-        let loads = Loads::default();
         let listener =
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|source| Error::Port { source })?;
         let port = listener.local_addr().map_err(|source| Error::Port { source })?.port();
+        // The API server dials an external name at the port of the APIService.
+        let local = json!({ "type": "ExternalName", "externalName": "localhost" });
+        Self::serve(&cluster.admin(), listener, &[service(&local)], port).await
+    }
+
+    /// Starts the server on the network of a cluster that has one of its own, and registers it, until the API server
+    /// reaches it.
+    ///
+    /// # Errors
+    /// [`Error::Port`] and what [`MetricsApi::serve`] says.
+    pub async fn start_inside(cluster: &Cluster) -> Result<Self> {
+        /// The port of the Service, which kube-proxy translates.
+        const PORT: u16 = 443;
+        let inside = cluster.namespaces().ok_or_else(|| Error::Unexpected {
+            what: "the cluster has a network of its own".to_owned(),
+            last: "it is on the loopback address".to_owned(),
+        })?;
+        let listener = TcpListener::from_std(inside.listen()?).map_err(|source| Error::Port { source })?;
+        let address = listener.local_addr().map_err(|source| Error::Port { source })?;
+        // Nobody selects a process that is no Pod: its address is written down by hand.
+        let ports = json!([{ "name": "https", "port": PORT, "targetPort": address.port() }]);
+        let slice = json!({
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {
+                "name": SERVICE, "namespace": NAMESPACE, "labels": { "kubernetes.io/service-name": SERVICE } },
+            "addressType": "IPv4",
+            "endpoints": [{ "addresses": [address.ip()], "conditions": { "ready": true } }],
+            "ports": [{ "name": "https", "port": address.port() }],
+        });
+        let way = [service(&json!({ "ports": ports })), slice];
+        Self::serve(&cluster.admin(), listener, &way, PORT).await
+    }
+
+    /// Serves on a socket to which these objects lead, at this port of the Service.
+    ///
+    /// # Errors
+    /// [`Error::Certificate`], [`Error::Api`], [`Error::Deadline`].
+    async fn serve(client: &Client, listener: TcpListener, way: &[Value], port: u16) -> Result<Self> {
+        let loads = Loads::default();
         let identity = identity()?;
-        let router = router(Shared { client: cluster.admin(), loads: loads.clone() });
+        let router = router(Shared { client: client.clone(), loads: loads.clone() });
         let task = AbortOnDropHandle::new(tokio::spawn(async move {
             let (clients, limits, env) = (ClientCas::none(), Limits::default(), Env::system());
             let forever = std::future::pending();
@@ -80,9 +121,12 @@ impl MetricsApi {
                 tracing::warn!(%error, "the metrics are not served any more");
             }
         }));
-        apply(&cluster.admin(), &registration(port), None).await?;
+        let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
+        let objects: Vec<Value> =
+            std::iter::once(namespace).chain(way.iter().cloned()).chain(registrations(port)).collect();
+        apply(client, &objects, None).await?;
         for (group, version) in GROUPS {
-            until_available(cluster, &format!("{version}.{group}")).await?;
+            until_available(client, &format!("{version}.{group}")).await?;
         }
         Ok(Self { loads, _task: task })
     }
@@ -111,14 +155,17 @@ fn identity() -> Result<Identity> {
     Ok(identity)
 }
 
-fn registration(port: u16) -> Vec<Value> {
-    let service = json!({
+fn service(spec: &Value) -> Value {
+    json!({
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": { "name": SERVICE, "namespace": SYSTEM_NAMESPACE },
-        "spec": { "type": "ExternalName", "externalName": "localhost" },
-    });
-    let groups = GROUPS.iter().map(|(group, version)| {
+        "metadata": { "name": SERVICE, "namespace": NAMESPACE },
+        "spec": spec,
+    })
+}
+
+fn registrations(port: u16) -> impl Iterator<Item = Value> {
+    GROUPS.iter().map(move |(group, version)| {
         json!({
             "apiVersion": "apiregistration.k8s.io/v1",
             "kind": "APIService",
@@ -129,11 +176,10 @@ fn registration(port: u16) -> Vec<Value> {
                 "groupPriorityMinimum": 100,
                 "versionPriority": 100,
                 "insecureSkipTLSVerify": true,
-                "service": { "name": SERVICE, "namespace": SYSTEM_NAMESPACE, "port": port },
+                "service": { "name": SERVICE, "namespace": NAMESPACE, "port": port },
             },
         })
-    });
-    std::iter::once(service).chain(groups).collect()
+    })
 }
 
 fn router(shared: Shared) -> axum::Router {

@@ -17,20 +17,45 @@ pub enum Error {
         directory: PathBuf,
     },
     /// One of our own programs was not built.
-    #[error("{program} is not at {}: run `cargo build -p {program}` first (or set {variable})", path.display())]
+    #[error("{program} is not at {}: run `cargo build --workspace --bins` first (or set {variable})", path.display())]
     MissingProgram {
-        /// Name of the program, which is also its package.
+        /// Name of the program.
         program: &'static str,
         /// Where it was looked for.
         path: PathBuf,
         /// The environment variable that names another place.
         variable: &'static str,
     },
+    /// A program that an image shall have was not built.
+    #[error("{} is missing, which the image {name} is made of: run `cargo build --workspace --bins` first", program.display())]
+    MissingImage {
+        /// Name of the image.
+        name: String,
+        /// Where the program was looked for.
+        program: PathBuf,
+    },
+    /// This machine cannot have a node cluster.
+    #[error("{missing}")]
+    Node {
+        /// What is missing, in one line.
+        missing: String,
+    },
     /// `E2E_CLUSTER` names a provider that this build cannot start.
-    #[error("E2E_CLUSTER={name} is not a cluster that can be started here: only `embedded` is")]
+    #[error(
+        "E2E_CLUSTER={name} is no cluster for this: tests start `embedded` and `node` by themselves, and `make e2e` takes \
+         `kind`, `k3s` and `current`, too"
+    )]
     UnknownProvider {
         /// What the variable says.
         name: String,
+    },
+    /// A cluster of somebody else cannot be had here.
+    #[error("E2E_CLUSTER={provider} needs {what}")]
+    ProviderLacks {
+        /// The provider.
+        provider: &'static str,
+        /// What is missing.
+        what: String,
     },
     /// A child process could not be started.
     #[error("starting {name}")]

@@ -7,6 +7,7 @@
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::OnceCell;
 use tracing_subscriber::EnvFilter;
@@ -92,24 +93,40 @@ fn log_to_stderr() {
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
 }
 
-#[expect(unsafe_code, reason = "the standard library cannot call anything when the process exits")]
 fn tear_down_at_exit() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        at_exit(|| {
+            if let Some(Ok(installation)) = INSTALLATION.get() {
+                installation.tear_down();
+            }
+            if let Some(Ok(guarded)) = GUARDED.get() {
+                guarded.tear_down();
+                guarded.cluster().tear_down();
+            }
+            if let Some(Ok(cluster)) = CLUSTER.get() {
+                cluster.tear_down();
+            }
+        });
+    });
+}
+
+/// Has this done when the process exits, for what statics hold: they are never dropped.
+#[expect(unsafe_code, reason = "the standard library cannot call anything when the process exits")]
+pub fn at_exit(last: impl FnOnce() + Send + 'static) {
+    static LAST: Mutex<Vec<Box<dyn FnOnce() + Send>>> = Mutex::new(Vec::new());
+    static ONCE: std::sync::Once = std::sync::Once::new();
     unsafe extern "C" {
         safe fn atexit(callback: extern "C" fn()) -> std::ffi::c_int;
     }
     extern "C" fn tear_down() {
-        if let Some(Ok(installation)) = INSTALLATION.get() {
-            installation.tear_down();
-        }
-        if let Some(Ok(guarded)) = GUARDED.get() {
-            guarded.tear_down();
-            guarded.cluster().tear_down();
-        }
-        if let Some(Ok(cluster)) = CLUSTER.get() {
-            cluster.tear_down();
+        // Not under the lock: one of them may take long, or panic.
+        let all = std::mem::take(&mut *LAST.lock());
+        for last in all {
+            last();
         }
     }
-    static ONCE: std::sync::Once = std::sync::Once::new();
+    LAST.lock().push(Box::new(last));
     ONCE.call_once(|| {
         // On Linux the children die with the process anyway, and only the directory would stay.
         if atexit(tear_down) != 0 {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-pub(crate) use guard::until_available;
-pub use guard::{Guard, GuardOptions};
+pub use guard::{Guard, GuardOptions, UNGUARDED};
+pub(crate) use guard::{until_available, until_judged};
 
 use crate::cluster::{Cluster, Options, apply, workspace_root};
 use crate::error::{Error, Result};
@@ -162,7 +162,7 @@ pub async fn install_without_simulator(cluster: &Cluster) -> Result<Accounts> {
 }
 
 /// What a platform's administrator provides.
-fn platform_objects() -> Vec<Value> {
+pub(crate) fn platform_objects() -> Vec<Value> {
     vec![
         json!({
             "apiVersion": API_VERSION,

@@ -83,6 +83,11 @@ impl Kind {
     }
 }
 
+/// The UIDs of objects, in their order.
+pub fn uids(objects: &[Object]) -> Vec<String> {
+    objects.iter().map(|object| object.uid().to_owned()).collect()
+}
+
 /// An object as it was stored at one moment. Cheap to clone.
 #[derive(Clone, PartialEq)]
 pub struct Object(Arc<Value>);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 
+use crate::access::Access;
 use crate::error::{Result, chain};
 use crate::harness;
 use crate::installation::{GuardOptions, Installation};
@@ -92,19 +93,10 @@ impl Scenario {
                 installation.cluster().keep_directory();
                 begin(error)
             })?;
-        let played = AssertUnwindSafe(body(&world)).catch_unwind().await;
-        let outcome = match played {
-            Ok(Ok(())) => self.end(&world).await.map_err(|error| format!("at its end: {}", chain(&error))),
-            Ok(Err(error)) => Err(chain(error.as_ref())),
-            // The panic's own message went to the test's output already.
-            Err(_panic) => Err("it panicked, see above".to_owned()),
-        };
-        let outcome = outcome.map_err(|error| {
+        let outcome = played(&world, self.ending, body).await;
+        if outcome.is_err() {
             world.cluster().keep_directory();
-            format!("scenario `{}` failed: {error}\n\n{}", self.name, world.report())
-        });
-        let seconds = world.age().as_secs_f32();
-        tracing::info!(scenario = self.name, seconds, failed = outcome.is_err(), "ends");
+        }
         drop(world);
         if self.own_cluster
             && let Ok(own) = Arc::try_unwrap(installation)
@@ -114,15 +106,47 @@ impl Scenario {
         }
         outcome
     }
+}
 
-    async fn end(&self, world: &World) -> Result<()> {
+/// Runs a scenario of this name on a cluster where the chart is installed, with a full ending.
+///
+/// # Errors
+/// What was not as `body` or an invariant expects, with everything that the reader will ask for.
+pub async fn visit(
+    name: &str,
+    access: &Access,
+    body: impl AsyncFnOnce(&World) -> anyhow::Result<()>,
+) -> Result<(), String> {
+    let world = World::visit(name, access.clone()).await;
+    let world = world.map_err(|error| format!("scenario `{name}` could not begin: {}", chain(&error)))?;
+    played(&world, Ending::Full, body).await
+}
+
+/// Plays a scenario in its world, and ends it.
+async fn played(
+    world: &World,
+    ending: Ending,
+    body: impl AsyncFnOnce(&World) -> anyhow::Result<()>,
+) -> Result<(), String> {
+    let outcome = match AssertUnwindSafe(body(world)).catch_unwind().await {
+        Ok(Ok(())) => end(world, ending).await.map_err(|error| format!("at its end: {}", chain(&error))),
+        Ok(Err(error)) => Err(chain(error.as_ref())),
+        // The panic's own message went to the test's output already.
+        Err(_panic) => Err("it panicked, see above".to_owned()),
+    };
+    let name = world.name();
+    let seconds = world.age().as_secs_f32();
+    tracing::info!(scenario = name, seconds, failed = outcome.is_err(), "ends");
+    outcome.map_err(|error| format!("scenario `{name}` failed: {error}\n\n{}", world.report()))
+}
+
+async fn end(world: &World, ending: Ending) -> Result<()> {
+    world.check().await?;
+    if ending == Ending::Full {
+        world.settles().await?;
         world.check().await?;
-        if self.ending == Ending::Full {
-            world.settles().await?;
-            world.check().await?;
-            world.clear().await?;
-            world.stop_controllers().await?;
-        }
-        world.delete_namespace().await
+        world.clear().await?;
+        world.stop_controllers().await?;
     }
+    world.delete_namespace().await
 }

@@ -19,6 +19,7 @@ use vmpool_runtime::metrics::Kind;
 
 const POOLS: &str = "docs/pools.md";
 const OPERATIONS: &str = "docs/operations.md";
+const ALERTS: &str = "docs/alerts.md";
 
 /// All variants of an enum. One that is not listed does not compile.
 macro_rules! all {
@@ -123,7 +124,8 @@ fn every_condition_and_reason_is_documented() {
 
     let (failures, others): (BTreeSet<_>, BTreeSet<_>) =
         rows.into_iter().partition(|(kind, _)| kind == condition::REPLICA_FAILURE);
-    let words = all!(FailureReason: FailedCreate, FailedDelete, DiskFailure, FailedRepair);
+    let words = all!(FailureReason: FailedCreate, FailedDelete, DiskFailure, FailedRepair, FailedTemplateUpdate,
+        StatusDisputed);
     let words = words.map(|reason| reason.as_str().to_owned());
     same(POOLS, failures.into_iter().map(|(_, reason)| reason), words);
     let mut reasons = constants("controller/engine/src/condition.rs");
@@ -134,8 +136,9 @@ fn every_condition_and_reason_is_documented() {
 #[test]
 fn every_event_is_documented_with_its_type() {
     let documented = table(POOLS, "Reason").into_iter().map(|row| (code(&row[0]).concat(), row[1].clone()));
-    let reasons = all!(Reason: SuccessfulCreate, FailedCreate, SuccessfulDelete, FailedDelete, DiskCreated, FailedDisk,
-        FailedRepair, ReservationExpired);
+    let reasons = all!(Reason: SuccessfulCreate, FailedCreate, SuccessfulDelete, FailedDelete, DiskCreated, DiskReused,
+        DiskDetached, DiskDeleted, DiskResized, FailedDisk, FailedRepair, ReservationExpired, TemplateApplied,
+        FailedTemplateUpdate);
     let kind = |reason: Reason| if reason.is_warning() { "Warning" } else { "Normal" };
     let existing = reasons.map(|reason| (reason.as_str().to_owned(), kind(reason).to_owned()));
     same(POOLS, documented, existing);
@@ -184,30 +187,41 @@ fn every_log_message_to_be_alerted_on_can_be_logged() {
 
 #[test]
 fn the_page_about_metrics_is_the_one_that_the_code_makes() {
-    let same = read("docs/metrics.md") == vmpool_controller::metrics::reference::page();
-    assert!(same, "docs/metrics.md is out of date: run `cargo xtask generate`");
+    let parts = [
+        vmpool_controller::metrics::reference::part(),
+        vmpool_webhook::metrics::reference::part(),
+        vmpool_apiserver::metrics_reference(),
+    ];
+    assert!(
+        read("docs/metrics.md") == parts.concat(),
+        "docs/metrics.md is out of date: run `cargo xtask generate`"
+    );
 }
 
 #[test]
 fn every_metric_that_is_spoken_of_exists() {
-    let metrics = Metrics::new(&Env::system());
+    let (metrics, webhook) = (Metrics::new(&Env::system()), vmpool_webhook::metrics::Metrics::new());
+    let apiserver = vmpool_apiserver::Metrics::new(|_| ());
+    let catalogue = [metrics.catalogue(), webhook.catalogue(), apiserver.catalogue()].concat();
     let mut exist: BTreeSet<String> = BTreeSet::new();
-    for metric in metrics.catalogue() {
+    for metric in &catalogue {
         if metric.kind == Kind::Histogram {
             exist.extend(["_bucket", "_sum", "_count"].map(|part| format!("{}{part}", metric.name)));
         }
         exist.insert(metric.name.to_owned());
     }
     // The labels in front of a brace, too: a panel with a misspelt one stays empty and says nothing.
-    let labels: BTreeSet<&str> = metrics
-        .catalogue()
+    let labels: BTreeSet<&str> = catalogue
         .iter()
         .flat_map(|metric| &metric.labels)
         .map(|label| label.name)
-        .chain(["le"])
+        // Of Prometheus, of the aggregation layer, and of what scrapes a Pod.
+        .chain(["le", "name", "job"])
         .collect();
     let mut spoken_of = 0;
-    for page in [OPERATIONS, "README.md", "charts/vmpool/README.md"] {
+    for page in
+        [OPERATIONS, "README.md", "charts/vmpool/README.md", ALERTS, "charts/vmpool/files/alerts.yaml"]
+    {
         let text = read(page);
         for word in text.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_')) {
             if word.starts_with("vmpool_") && word != "vmpool_controller" {
@@ -276,6 +290,60 @@ fn every_autoscaler_that_is_shown_acts_on_a_pool_that_is_shown() {
         assert_eq!(target["apiVersion"], pool["apiVersion"]);
     }
     assert!(autoscalers >= 5, "only {autoscalers} autoscalers");
+}
+
+/// Names of tests, and of the cases of tables, in the sources of a crate.
+fn tests_below(folder: &str, found: &mut BTreeSet<String>) {
+    for path in files(&workspace_root().join(folder), "rs") {
+        let text = std::fs::read_to_string(path).unwrap();
+        // What is between the attribute and the name of a test: cases, and the word async.
+        for block in text
+            .split("#[test]")
+            .skip(1)
+            .chain(text.split("#[tokio::test").skip(1))
+            .chain(text.split("#[rstest]").skip(1))
+        {
+            let Some((before, rest)) = block.split_once("fn ") else { continue };
+            let test: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            for case in before.split("#[case::").skip(1) {
+                let case: String = case.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                found.insert(format!("{test}::{case}"));
+            }
+            found.insert(test);
+        }
+    }
+}
+
+#[test]
+fn every_weakness_has_a_test_that_exists() {
+    let mut exist = BTreeSet::new();
+    for folder in ["api", "apiserver", "controller", "e2e", "hack", "runtime", "webhook"] {
+        tests_below(folder, &mut exist);
+    }
+    assert!(exist.len() > 500, "only {} tests are found", exist.len());
+    let rows: Vec<Vec<String>> = read("docs/weaknesses.md")
+        .lines()
+        .filter_map(|line| line.strip_prefix("| "))
+        .filter(|line| line.starts_with(|first: char| first.is_ascii_digit()))
+        .map(|line| {
+            line.trim_end().trim_end_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
+        })
+        .collect();
+    let numbers: Vec<String> = rows.iter().map(|row| row[0].clone()).collect();
+    assert_eq!(numbers, (1..=45).map(|number: i32| number.to_string()).collect::<Vec<_>>());
+    for row in rows {
+        assert_eq!(row.len(), 4, "{row:?}");
+        let tests = code(&row[3]);
+        // Two are no faults but wishes, and the page says why they are not fulfilled.
+        assert!(
+            !tests.is_empty() || row[3] == "does not apply" && row[2].len() > 80,
+            "{} has no test",
+            row[0]
+        );
+        for test in tests {
+            assert!(exist.contains(&test), "weakness {}: there is no test {test}", row[0]);
+        }
+    }
 }
 
 #[test]

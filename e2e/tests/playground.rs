@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, getsid, kill_process};
 use tempfile::TempDir;
-use vmpool_e2e::cluster::workspace_root;
+use vmpool_e2e::cluster::{target_directory, workspace_root};
+use vmpool_e2e::node;
 
 const PAGE: &str = "docs/playground.md";
 
@@ -22,11 +23,20 @@ const PROCESSES: usize = 7;
 /// A place for a playground, which is taken down at the end of the test, however that comes.
 struct Playground {
     parent: TempDir,
+    /// Which one, and how a directory is named to it.
+    flags: &'static [&'static str],
+    variable: &'static str,
 }
 
 impl Playground {
     fn new() -> Self {
-        Self { parent: tempfile::tempdir().unwrap() }
+        Self { parent: tempfile::tempdir().unwrap(), flags: &[], variable: "VMPOOL_PLAYGROUND_DIR" }
+    }
+
+    /// One with a node, whose images need more room than there may be in memory.
+    fn on_a_node() -> Self {
+        let parent = tempfile::tempdir_in(target_directory()).unwrap();
+        Self { parent, flags: &["--node"], variable: "VMPOOL_NODE_DIR" }
     }
 
     fn directory(&self) -> PathBuf {
@@ -35,7 +45,7 @@ impl Playground {
 
     fn command(&self, verb: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_playground"));
-        command.arg(verb).env("VMPOOL_PLAYGROUND_DIR", self.directory()).stdin(Stdio::null());
+        command.args(self.flags).arg(verb).env(self.variable, self.directory()).stdin(Stdio::null());
         command
     }
 
@@ -190,6 +200,39 @@ fn it_stays_up_until_it_is_taken_down_and_the_tour_shows_what_it_promises() {
     assert!(said.contains("Everything is stopped and removed"), "{said}");
     playground.is_gone();
     assert_eq!(playground.succeeds("down"), "Nothing is up.\n");
+}
+
+#[test]
+fn on_a_node_the_chart_is_installed_with_two_replicas_of_everything() {
+    if let Some(line) = node::missing() {
+        // Past the capture of what passing tests print.
+        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("skipped: {line}\n"));
+        return;
+    }
+    let playground = Playground::on_a_node();
+    let first = playground.succeeds("up");
+    let supervisor = playground.pid("supervisor");
+    let second = playground.succeeds("up");
+    assert!(second.starts_with("The playground is up already"), "{second}");
+    assert_eq!(exports(&first).len(), 2, "{first}");
+    assert_eq!(exports(&first), exports(&second));
+    assert_eq!(playground.pid("supervisor"), supervisor);
+
+    let list = "kubectl -n vmpool-system get deployments -o jsonpath=\
+        '{range .items[*]}{.metadata.name}={.status.readyReplicas} {end}'";
+    let mut shell = Command::new("sh");
+    shell.args(["-e", "-c", &format!("{}\n{list}", exports(&first).join("\n"))]).stdin(Stdio::null());
+    let listed = shell.env("HOME", playground.parent.path()).output().unwrap();
+    assert_eq!(
+        text(&listed.stdout).trim(),
+        "vmpool-apiserver=2 vmpool-controller=2 vmpool-webhook=2",
+        "{}",
+        text(&listed.stderr)
+    );
+
+    let said = playground.succeeds("down");
+    assert!(said.contains("Everything is stopped and removed"), "{said}");
+    playground.is_gone();
 }
 
 #[test]

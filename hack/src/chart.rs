@@ -3,6 +3,7 @@
 //! The rules are in [`rules`], over plain objects; this module only runs helm.
 
 mod alerts;
+mod dashboard;
 mod objects;
 pub(crate) mod readme;
 mod rules;
@@ -42,6 +43,8 @@ const REFUSED: &[&str] = &[
     "metrics.monitor=Annotations",
     "metrics.interval=often",
     "metrics.prometheusRule.runbookUrl=alerts.md",
+    "metrics.grafanaDashboard.enabled=yes",
+    "metrics.grafanaDashboard.folder=vm",
     "podDisruptionBudget.maxUnavailable=0",
 ];
 
@@ -65,7 +68,10 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     }
     let rule_file: Value = serde_yaml_ng::from_str(&read("charts/vmpool/files/alerts.yaml")?)
         .context("reading the chart's alerts")?;
-    found.extend(alerts::violations(&rule_file, &read("docs/alerts.md")?, &sources(workspace)?));
+    let sources = sources(workspace)?;
+    found.extend(alerts::violations(&rule_file, &read("docs/alerts.md")?, &sources));
+    let dashboard = read("charts/vmpool/files/dashboard.json")?;
+    found.extend(dashboard::violations(&dashboard, &sources));
     found.extend(schema::violations(&read("charts/vmpool/values.schema.json")?)?);
     let help =
         PROGRAMS.map(|program| Ok((program, help(program)?))).into_iter().collect::<Result<Vec<_>>>()?;
@@ -76,6 +82,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
                 for rule in objects::of_kind(&objects, "PrometheusRule") {
                     broken.extend(alerts::rendered(rule, &rule_file));
                 }
+                broken.extend(dashboard::rendered(&objects, &dashboard));
                 for (program, help) in &help {
                     broken.extend(rules::unknown_flags(program, &objects, help));
                 }
@@ -127,14 +134,16 @@ fn render(workspace: &Workspace, values: &[String]) -> Result<Vec<Value>> {
     objects::parse(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// The text of everything that may declare a metric.
+/// The text of everything that may declare a metric; tests declare others.
 fn sources(workspace: &Workspace) -> Result<String> {
     fn collect(folder: &Path, text: &mut String) -> Result<()> {
         for entry in fs::read_dir(folder).with_context(|| format!("listing {}", folder.display()))? {
             let path = entry?.path();
             if path.is_dir() {
                 collect(&path, text)?;
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.extension().is_some_and(|extension| extension == "rs")
+                && !path.ends_with("tests.rs")
+            {
                 text.push_str(
                     &fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?,
                 );

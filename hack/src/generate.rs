@@ -8,8 +8,15 @@ use anyhow::{Context, Result, bail};
 use crate::chart;
 use crate::workspace::{Workspace, built, succeed};
 
-/// The page about metrics, which the controller itself can print.
+/// The page about metrics, of which each program can print its part.
 const METRICS: &str = "docs/metrics.md";
+
+/// Those who print the parts, in their order on the page: package and example.
+const PARTS_OF_METRICS: [(&str, &str); 3] = [
+    ("vmpool-controller", "metrics-reference"),
+    ("vmpool-webhook", "webhook-metrics-reference"),
+    ("vmpool-apiserver", "apiserver-metrics-reference"),
+];
 
 /// Writes the generated files, or with `check` compares them with what would be written.
 ///
@@ -22,9 +29,12 @@ pub(crate) fn run(workspace: &Workspace, check: bool) -> Result<()> {
         cargo.arg("--check");
     }
     let types = succeed(&mut cargo).context("generating the API types");
-    let mut cargo = workspace.cargo();
-    cargo.args(["run", "--quiet", "--package", "vmpool-controller", "--example", "metrics-reference"]);
-    let metrics = metrics(workspace, &mut cargo, check);
+    let generators = PARTS_OF_METRICS.map(|(package, example)| {
+        let mut cargo = workspace.cargo();
+        cargo.args(["run", "--quiet", "--package", package, "--example", example]);
+        cargo
+    });
+    let metrics = metrics(workspace, generators, check);
     types.and(metrics).and(chart::readme::generate(workspace, check))
 }
 
@@ -34,21 +44,29 @@ pub(crate) fn run(workspace: &Workspace, check: bool) -> Result<()> {
 /// As [`run`], and when a generator was not built.
 pub(crate) fn check_with_built(workspace: &Workspace) -> Result<()> {
     let types = succeed(Command::new(built("vmpool-codegen")?).arg("--check"));
-    let metrics = metrics(workspace, &mut Command::new(built("examples/metrics-reference")?), true);
+    let mut generators = Vec::new();
+    for (_, example) in PARTS_OF_METRICS {
+        generators.push(Command::new(built(&format!("examples/{example}"))?));
+    }
+    let metrics = metrics(workspace, generators, true);
     types.and(metrics).and(chart::readme::generate(workspace, true))
 }
 
-fn metrics(workspace: &Workspace, generator: &mut Command, check: bool) -> Result<()> {
-    let output = generator.output().context("starting the generator of the page about metrics")?;
-    if !output.status.success() {
-        bail!("generating {METRICS}: {}", String::from_utf8_lossy(&output.stderr).trim());
+fn metrics(workspace: &Workspace, generators: impl IntoIterator<Item = Command>, check: bool) -> Result<()> {
+    let mut page = Vec::new();
+    for mut generator in generators {
+        let output = generator.output().context("starting a generator of the page about metrics")?;
+        if !output.status.success() {
+            bail!("generating {METRICS}: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        page.extend(output.stdout);
     }
     let path = workspace.path(METRICS);
     if !check {
-        return fs::write(&path, output.stdout).with_context(|| format!("writing {METRICS}"));
+        return fs::write(&path, page).with_context(|| format!("writing {METRICS}"));
     }
     let current = fs::read(&path).with_context(|| format!("reading {METRICS}"))?;
-    if current != output.stdout {
+    if current != page {
         bail!("{METRICS} is out of date: run `cargo xtask generate`");
     }
     Ok(())

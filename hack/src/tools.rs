@@ -1,4 +1,4 @@
-//! The Go programs that tests and demo run: etcd, the Kubernetes control plane, helm.
+//! The Go programs that tests and demo run: etcd, Kubernetes, containerd, helm.
 //!
 //! `hack/tools/<module>/go.mod` names them as Go tool dependencies, so go.sum pins every byte of their source.
 //! They are built into `target/tools/<module>/bin` and left alone until go.mod, go.sum, the flags or the Go
@@ -35,7 +35,9 @@ pub(crate) enum Selection {
     ControlPlane,
     /// helm
     Helm,
-    /// All of them
+    /// What the node cluster needs: all of the above, kubelet, kube-proxy, kube-scheduler, containerd
+    Node,
+    /// What this machine can use: the node cluster's own only for root on Linux
     All,
 }
 
@@ -44,9 +46,19 @@ impl Selection {
         match self {
             Self::ControlPlane => module.name == "control-plane",
             Self::Helm => module.name == "helm",
-            Self::All => true,
+            Self::Node => true,
+            // The node cluster lives in namespaces that only root can make, and only Linux has.
+            Self::All => !NODE_MODULES.contains(&module.name) || node_is_possible(),
         }
     }
+}
+
+/// The modules that nothing but the node cluster uses.
+const NODE_MODULES: [&str; 2] = ["node", "containerd"];
+
+/// Whether a node cluster can be had on this machine at all; what else it needs are a distribution's packages.
+fn node_is_possible() -> bool {
+    cfg!(target_os = "linux") && rustix::process::geteuid().is_root()
 }
 
 /// Builds the selected programs where they are missing or out of date. Says nothing when there is nothing to do.

@@ -12,6 +12,9 @@ use crate::telemetry::{self, LogFormat, TelemetryError};
 /// The shortest lease: a shorter one could not be told from a released one.
 const SHORTEST_LEASE: Duration = Duration::from_secs(2);
 
+/// The shortest life of a reservation: some round trips lie between it and its acceptance.
+const SHORTEST_RESERVATION: Duration = Duration::from_secs(1);
+
 /// How many renewals must fit into a lease, so that one lost answer does not cost leadership.
 const RENEWALS_PER_LEASE: u32 = 3;
 
@@ -62,6 +65,28 @@ pub struct ClientArgs {
     pub kubeconfig: Option<PathBuf>,
 }
 
+/// Flags about machines that are reserved on their pool, to be removed by name.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Removal by name")]
+pub struct ReservationArgs {
+    /// Drop a reservation that nobody accepts after this time; the same in controller and API server
+    #[arg(long, env = "VMPOOL_RESERVATION_TIMEOUT", value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
+    pub reservation_timeout: Duration,
+}
+
+impl ReservationArgs {
+    /// The time, checked.
+    ///
+    /// # Errors
+    /// [`ArgsError::Reservation`].
+    pub fn timeout(&self) -> Result<Duration, ArgsError> {
+        if self.reservation_timeout < SHORTEST_RESERVATION {
+            return Err(ArgsError::Reservation(self.reservation_timeout));
+        }
+        Ok(self.reservation_timeout)
+    }
+}
+
 /// Flags about leader election.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Leader election")]
@@ -96,6 +121,9 @@ pub enum ArgsError {
     /// The Lease stores whole seconds.
     #[error("--lease-duration must be in whole seconds and at least {SHORTEST_LEASE:?}, not {0:?}")]
     LeaseDuration(Duration),
+    /// A reservation would not last until it can be accepted.
+    #[error("--reservation-timeout must be at least {SHORTEST_RESERVATION:?}, not {0:?}")]
+    Reservation(Duration),
     /// One lost answer would cost leadership.
     #[error(
         "--lease-renew-interval must be between 100ms and a third of --lease-duration, which is {limit:?}, not {interval:?}"

@@ -45,7 +45,8 @@ pub struct Limits {
     /// Connections at a time. More wait in the queue of the listener until one ends.
     pub connections: usize,
     /// For how long new connections are accepted after the shutdown has begun: those who still believe that this
-    /// server is there would be refused otherwise.
+    /// server is there would be refused otherwise. Meanwhile each answer over HTTP/1.1 is the last one of its connection, so
+    /// that at the end none is closed under somebody who is just sending.
     pub linger: Duration,
 }
 

@@ -4,7 +4,7 @@
 //! ```text
 //! args ──> checked configs ──> client, lease::Candidate, health::Server, telemetry::init
 //!                                   │    certificates ──> tls::Identity ──> https::Server
-//!                                   │
+//!                                   │    └──────────── serving::Program ────────────┘
 //!                            env::Env (clock, entropy, spawner)
 //! ```
 //!
@@ -21,6 +21,7 @@ pub mod health;
 pub mod https;
 pub mod lease;
 pub mod metrics;
+pub mod serving;
 pub mod shutdown;
 pub mod telemetry;
 pub mod testing;

@@ -5,6 +5,7 @@
 
 mod describe;
 mod process;
+pub mod reference;
 mod words;
 
 use prometheus_client::encoding::text;

@@ -2,6 +2,7 @@
 //!
 //! As in the controller, no label names a pool, a user or a namespace: the number of series depends on nothing outside.
 
+pub mod reference;
 mod words;
 
 use std::sync::Arc;

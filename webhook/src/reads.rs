@@ -9,7 +9,7 @@ use serde_json::Value;
 use vmpool_api::Quantity;
 use vmpool_api::v1alpha2::API_VERSION;
 use vmpool_engine::admission::{
-    Class, ClassName, Facts, Found, Image, ImageId, ImageKind, Needs, Snapshot, default_class,
+    Class, ClassName, Facts, Found, Image, ImageId, ImageKind, Needs, Revision, Snapshot, default_class,
 };
 use vmpool_runtime::Env;
 
@@ -20,6 +20,7 @@ use crate::metrics::{Metrics, ReadResult, Resource};
 /// for the answer.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(4);
 
+const REVISION_API: &str = "apps/v1";
 const SNAPSHOT_API: &str = "snapshot.storage.k8s.io/v1";
 
 /// What the scale guard wants to know of a pool.
@@ -78,8 +79,20 @@ impl Reader {
         let snapshots = join_all(
             needs.snapshots.iter().map(async |name| (name.clone(), self.snapshot(namespace, name).await)),
         );
-        let (class, (images, snapshots)) = join(class, join(images, snapshots)).await;
-        Facts { class, images: images.into_iter().collect(), snapshots: snapshots.into_iter().collect() }
+        let revision = async {
+            match &needs.revision {
+                Some(name) => Some(self.revision(namespace, name).await),
+                None => None,
+            }
+        };
+        let ((class, revision), (images, snapshots)) =
+            join(join(class, revision), join(images, snapshots)).await;
+        Facts {
+            class,
+            images: images.into_iter().collect(),
+            snapshots: snapshots.into_iter().collect(),
+            revision,
+        }
     }
 
     async fn class(&self, name: &ClassName) -> Found<Class> {
@@ -101,6 +114,11 @@ impl Reader {
                 }
             }
         }
+    }
+
+    async fn revision(&self, namespace: &str, name: &str) -> Found<Revision> {
+        let path = path(REVISION_API, Some(namespace), "controllerrevisions", Some(name));
+        map(self.in_time(Resource::Revision, path).await, |revision| Revision::read(&revision))
     }
 
     async fn image(&self, namespace: &str, id: &ImageId) -> Found<Image> {

@@ -1,22 +1,16 @@
 //! The life of the process.
 
-use std::io;
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use futures::future::{Either, select};
-use futures::pin_mut;
 use kube::Client;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vmpool_feature_gates::Feature;
 use vmpool_runtime::Env;
-use vmpool_runtime::client::ConnectError;
-use vmpool_runtime::health::{Health, HealthError, Server as HealthServer};
-use vmpool_runtime::https::{Limits, Server};
-use vmpool_runtime::tls::{ClientCas, Identity};
-use vmpool_runtime::{certificates, client, telemetry};
+use vmpool_runtime::https::Limits;
+use vmpool_runtime::serving::{Program, ServeError, Service};
+use vmpool_runtime::telemetry;
+use vmpool_runtime::tls::ClientCas;
 
 use crate::metrics::Metrics;
 use crate::options::{Options, OptionsError};
@@ -34,23 +28,9 @@ pub enum RunError {
     /// An option is not usable.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// There is no way to the API server.
-    #[error("connecting to the API server")]
-    Connect(#[from] ConnectError),
-    /// The probes cannot be served.
+    /// Something that it needs cannot be had, or has ended.
     #[error(transparent)]
-    Health(#[from] HealthError),
-    /// The address cannot be listened on.
-    #[error("listening on {address} for reviews")]
-    Listen {
-        /// The wanted address.
-        address: SocketAddr,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The server ended by itself.
-    #[error("serving reviews")]
-    Serve(#[source] io::Error),
+    Serve(#[from] ServeError),
 }
 
 /// Answers reviews until `stop`, and then those that are under way.
@@ -61,15 +41,14 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     let gates = options.gates()?;
     let settings = options.settings()?;
     let serving = options.serving()?;
-    let (health, metrics, identity) = (Health::new(), Metrics::new(), Identity::new());
+    let metrics = Metrics::new();
+    let agent = concat!("vmpool-webhook/", env!("CARGO_PKG_VERSION"));
+    let program = Program::open(agent, serving, &options.client, &options.health).await?;
+    let (health, client) = (program.health(), program.client());
     health.metrics({
         let metrics = metrics.clone();
         move || metrics.page()
     });
-    let probes = HealthServer::bind(options.health.health_address).await?;
-    let client =
-        client::connect(&options.client, concat!("vmpool-webhook/", env!("CARGO_PKG_VERSION"))).await?;
-
     let router = if gates.enabled(Feature::VirtualMachinePool) {
         if settings.removal_handler.is_none() {
             tracing::warn!("no --removal-handler: pools with scaleDownPolicy Explicit cannot shrink");
@@ -79,46 +58,20 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
         tracing::warn!("feature gate VirtualMachinePool is off: no review is answered");
         closed()
     };
-    let failed = |source| RunError::Listen { address: serving.address, source };
-    let listener = TcpListener::bind(serving.address).await.map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    tracing::info!(%address, "serving reviews");
-
     let (reached, seen) = watch::channel(false);
-    health.ready("certificate", {
-        let identity = identity.clone();
-        move || if identity.is_ready() { Ok(()) } else { Err("there is none yet".to_owned()) }
-    });
     health.ready("api-server", move || {
         if *seen.borrow() { Ok(()) } else { Err("it was not reached yet".to_owned()) }
     });
-    // Both end when they are dropped, with this function.
-    let _certificate = env.spawn(
-        "certificate",
-        certificates::keep(
-            client.clone(),
-            serving.source,
-            identity.clone(),
-            metrics.certificates.clone(),
-            env.clone(),
-        ),
-    );
+    // It ends when it is dropped, with this function.
     let _contact = env.spawn("contact", reach(client, env.clone(), reached));
-
-    let limits = Limits { body_bytes: LARGEST_BODY, request_deadline: REQUEST_DEADLINE, ..Limits::default() };
-    let reviews = Server::new(identity, ClientCas::none(), limits, env)
-        .metrics(metrics.traffic.clone())
-        .serve(listener, router, stop.clone().cancelled_owned());
-    let probes = probes.run(health, stop);
-    pin_mut!(reviews, probes);
-    match select(reviews, probes).await {
-        Either::Left((ended, _)) => ended.map_err(RunError::Serve),
-        Either::Right((ended, reviews)) => {
-            ended?;
-            // The probes stop at once on shutdown; reviews that have begun are answered.
-            reviews.await.map_err(RunError::Serve)
-        }
-    }
+    let service = Service {
+        router,
+        clients: ClientCas::none(),
+        limits: Limits { body_bytes: LARGEST_BODY, request_deadline: REQUEST_DEADLINE, ..Limits::default() },
+        certificates: metrics.certificates.clone(),
+        traffic: metrics.traffic.clone(),
+    };
+    Ok(program.serve(service, &env, stop).await?)
 }
 
 /// Asks the API server for its version until it answers.

@@ -38,6 +38,20 @@ pub mod annotations {
     pub const DISKS: &str = "vmpool.virtualization.deckhouse.io/disks";
     /// On disks with policy Retain: name of the member that the disk is promised to.
     pub const CLAIMED_BY: &str = "vmpool.virtualization.deckhouse.io/claimed-by";
+    /// On disks with policy Retain: since when the disk is about to be deleted, written like [`FREE_SINCE`].
+    pub const COLLECTING_SINCE: &str = "vmpool.virtualization.deckhouse.io/collecting-since";
+    /// On pools, the same as `spec.rollout.paused` where the cluster's definition of a pool has no such field: `true`
+    /// or `false`.
+    pub const ROLLOUT_PAUSED: &str = "vmpool.virtualization.deckhouse.io/rollout-paused";
+    /// On pools, the same as `spec.rollout.maxUnavailable` where the cluster's definition of a pool has no such field:
+    /// a number of machines from 1, or a percentage from `1%` to `100%`.
+    pub const ROLLOUT_MAX_UNAVAILABLE: &str = "vmpool.virtualization.deckhouse.io/rollout-max-unavailable";
+    /// On pools, the same as `spec.rollout.revision` where the cluster's definition of a pool has no such field: the id
+    /// of a stored revision.
+    pub const ROLLOUT_REVISION: &str = "vmpool.virtualization.deckhouse.io/rollout-revision";
+    /// On pools, the same as `spec.revisionHistoryLimit` where the cluster's definition of a pool has no such field: a
+    /// number from 0.
+    pub const REVISION_HISTORY_LIMIT: &str = "vmpool.virtualization.deckhouse.io/revision-history-limit";
     /// On pools: JSON list of the machines that were asked to leave, each with `name` and `uid`.
     pub const SCALE_DOWN_TARGETS: &str = "vmpool.virtualization.deckhouse.io/scale-down-targets";
     /// On pools: the open block of numbers for machine names, `<first>-<end>`, the end not included.

@@ -7,5 +7,6 @@ pub(crate) mod duration;
 pub mod finalizers;
 pub(crate) mod keys;
 pub(crate) mod quantity;
+pub(crate) mod share;
 pub(crate) mod sketch;
 pub mod words;

@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    GoDuration, Quantity,
+    GoDuration, Quantity, Share,
     v1alpha2::{
-        BlockDeviceRef, DiskTemplate, MachineTemplate, Reclaim, TemplateMetadata, VirtualDiskSpec,
+        BlockDeviceRef, DiskTemplate, MachineTemplate, Reclaim, Rollout, TemplateMetadata, VirtualDiskSpec,
         VirtualMachinePool, VirtualMachinePoolSpec, VirtualMachineSpec,
         virtual_disk::{
             VirtualDiskDataSource, VirtualDiskDataSourceObjectRef, VirtualDiskPersistentVolumeClaim,
@@ -39,6 +39,7 @@ impl VirtualMachinePool {
                 metadata: None,
                 spec: VirtualMachineSpec::sized(1, "512Mi"),
             },
+            ..VirtualMachinePoolSpec::default()
         };
         PoolSketch { pool: VirtualMachinePool::new(name, spec) }
     }
@@ -91,6 +92,24 @@ impl PoolSketch {
         self
     }
 
+    /// How many machines may be unavailable at once while a template is rolled out.
+    pub fn max_unavailable(mut self, share: Share) -> Self {
+        self.rollout().max_unavailable = Some(share.into());
+        self
+    }
+
+    /// Leaves machines that exist as they are when the template changes.
+    pub fn paused(mut self) -> Self {
+        self.rollout().paused = Some(true);
+        self
+    }
+
+    /// The stored revision that machines have in place of the template.
+    pub fn revision(mut self, name: &str) -> Self {
+        self.rollout().revision = Some(name.to_owned());
+        self
+    }
+
     /// Adds a disk for every machine, and a device for it after those that are there.
     pub fn disk(mut self, template: DiskTemplate) -> Self {
         self.machine().block_device_refs.push(BlockDeviceRef::disk(&template.name));
@@ -113,6 +132,10 @@ impl PoolSketch {
     /// The pool.
     pub fn build(self) -> VirtualMachinePool {
         self.pool
+    }
+
+    fn rollout(&mut self) -> &mut Rollout {
+        self.pool.spec.rollout.get_or_insert_with(Rollout::default)
     }
 
     fn machine(&mut self) -> &mut VirtualMachineSpec {

@@ -7,6 +7,7 @@
 
 use super::virtual_disk::VirtualDiskSpec;
 use super::virtual_machine::VirtualMachineSpec;
+use crate::IntOrPercent;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,12 @@ pub struct VirtualMachinePoolSpec {
     /// Number of machines that the pool should have. People, autoscalers and the removal of named machines change it; the controller never does. Without it the pool is empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
+    /// Number of earlier machine templates that are kept as ControllerRevisions, to return to. Those that machines still have are kept besides. Without it 10.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "revisionHistoryLimit")]
+    pub revision_history_limit: Option<i32>,
+    /// How a changed machine template reaches the machines that exist. Where the cluster's definition of a pool lacks these fields, annotations stand for them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<VirtualMachinePoolRollout>,
     /// Which machines leave when replicas goes down. NewestFirst and OldestFirst go by age, Explicit removes only machines that somebody names. There is no default, because the wrong choice costs data.
     #[serde(rename = "scaleDownPolicy")]
     pub scale_down_policy: String,
@@ -38,6 +45,20 @@ pub struct VirtualMachinePoolSpec {
     /// What every machine of the pool is made from.
     #[serde(rename = "virtualMachineTemplate")]
     pub virtual_machine_template: VirtualMachinePoolVirtualMachineTemplate,
+}
+
+/// How a changed machine template reaches the machines that exist. Where the cluster's definition of a pool lacks these fields, annotations stand for them.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolRollout {
+    /// How many machines may be unavailable at once while a template is rolled out, those that are unavailable for another reason included. A number from 1, or a percentage of replicas, rounded down and at least one machine. Without it 25%.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxUnavailable")]
+    pub max_unavailable: Option<IntOrPercent>,
+    /// Whether machines that exist are left as they are. New machines are made from the present template all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+    /// Name of a stored revision of the machine template, as status.desiredTemplateHash showed it. Machines are made from it and brought to it in place of virtualMachineTemplate, until this is removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
@@ -89,10 +110,10 @@ pub struct VirtualMachinePoolVirtualMachineTemplateMetadata {
 /// What the controller last saw. Counters are written even when they are zero.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachinePoolStatus {
-    /// State of the pool. Available says whether all machines run, Progressing is there while their number changes, Synced says whether all have the present template, and ReplicaFailure is there while something fails.
+    /// State of the pool. Available says whether all machines run, Progressing is there while their number changes, Synced says whether all have the template that they should have, and ReplicaFailure is there while something fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<Condition>>,
-    /// Identifies the present template. Machines carry it as a label once they have taken it up.
+    /// Identifies the template that machines should have: the present one, or the revision that spec.rollout.revision names. Machines carry it as a label once they have taken it up.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "desiredTemplateHash")]
     pub desired_template_hash: Option<String>,
     /// The metadata.generation that the controller last worked on, also if something failed then.
@@ -104,13 +125,13 @@ pub struct VirtualMachinePoolStatus {
     /// Machines that exist, stopped and terminating ones included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    /// Machines that have been given the present template and need a restart to take it up.
+    /// Machines that have been given the template that they should have and need a restart to take it up.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "restartPendingReplicas")]
     pub restart_pending_replicas: Option<i32>,
     /// Label selector for the pods of the pool's machines. Autoscalers read it through the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
-    /// Machines that have taken up the present template and are not being deleted.
+    /// Machines that have taken up the template that they should have, and are not being deleted.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "updatedReplicas")]
     pub updated_replicas: Option<i32>,
 }

@@ -1,5 +1,6 @@
 use clap::{CommandFactory, Parser};
 use rstest::rstest;
+use vmpool_engine::removal::RESERVATION_AGE;
 use vmpool_feature_gates::Feature;
 use vmpool_runtime::testing::pages::flag_differences;
 
@@ -33,6 +34,15 @@ fn a_certificate_is_needed() {
     let error = options(&[]).serving().unwrap_err().to_string();
     assert!(error.contains("--tls-secret"), "{error}");
     assert!(options(&["--tls-secret=a/b", "--tls-dns-names=localhost"]).serving().is_ok());
+}
+
+#[test]
+fn reservations_last_for_a_while() {
+    let timeout = |flags| options(flags).reservation_timeout().map_err(|error| error.to_string());
+    assert_eq!(timeout(&[]), Ok(RESERVATION_AGE), "what the controller's engine takes for granted");
+    assert_eq!(timeout(&["--reservation-timeout=3s"]), Ok(Duration::from_secs(3)));
+    let refused = "--reservation-timeout must be at least 1s, not 500ms".to_owned();
+    assert_eq!(timeout(&["--reservation-timeout=500ms"]), Err(refused));
 }
 
 #[test]

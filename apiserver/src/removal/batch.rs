@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use vmpool_engine::Uid;
-use vmpool_engine::removal::{ACCEPT_WITHIN, Record};
+use vmpool_engine::removal::Record;
 use vmpool_runtime::Env;
 
 use super::claim::{Claim, Verdict, answer, uncertain};
@@ -25,6 +25,8 @@ pub(super) struct Turn<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) env: &'a Env,
     pub(super) metrics: &'a Metrics,
+    /// No reservation is dropped before it is so old.
+    pub(super) accept_within: Duration,
     pub(super) pool: &'a PoolName,
 }
 
@@ -234,7 +236,7 @@ impl Turn<'_> {
         reserved: Duration,
         anew: &mut Vec<Job>,
     ) -> Vec<Claim> {
-        let young = self.env.uptime().saturating_sub(reserved) < ACCEPT_WITHIN;
+        let young = self.env.uptime().saturating_sub(reserved) < self.accept_within;
         let mut held = Vec::with_capacity(claims.len());
         for claim in claims {
             if claim.holds(record) {

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use vmpool_runtime::Env;
@@ -24,14 +25,16 @@ pub(super) struct Queue {
 struct Shared {
     cluster: Cluster,
     env: Env,
+    accept_within: Duration,
     metrics: Metrics,
     /// A pool is in it as long as somebody works on it.
     waiting: Mutex<HashMap<PoolName, VecDeque<Job>>>,
 }
 
 impl Queue {
-    pub(super) fn new(cluster: Cluster, env: Env, metrics: Metrics) -> Self {
-        Self { shared: Arc::new(Shared { cluster, env, metrics, waiting: Mutex::default() }) }
+    pub(super) fn new(cluster: Cluster, env: Env, accept_within: Duration, metrics: Metrics) -> Self {
+        let waiting = Mutex::default();
+        Self { shared: Arc::new(Shared { cluster, env, accept_within, metrics, waiting }) }
     }
 
     /// Lets a request wait for its turn.
@@ -68,8 +71,9 @@ impl Worker {
     async fn work(mut self) {
         while let Some(jobs) = self.next() {
             self.shared.metrics.turn(jobs.len());
-            let Shared { cluster, env, metrics, .. } = &*self.shared;
-            Turn { cluster, env, metrics, pool: &self.pool }.take(jobs).await;
+            let Shared { cluster, env, metrics, accept_within, .. } = &*self.shared;
+            let turn = Turn { cluster, env, metrics, accept_within: *accept_within, pool: &self.pool };
+            turn.take(jobs).await;
         }
     }
 

@@ -3,7 +3,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
-use crate::testing::{Answer, Process, World, ask};
+use crate::testing::{ACCEPT_WITHIN, Answer, Process, World, ask};
 
 const POOL: &str = "/apis/subresources.vmpool.dev/v1alpha1/namespaces/team-a/virtualmachinepools/web";
 const REMOVE: &str =
@@ -133,12 +133,18 @@ async fn names_that_cannot_be_are_not_sent_on() {
 async fn a_feature_that_is_off_is_not_there() {
     let world = World::with_pool(1, 1);
     let process = Process::without_the_feature(&world);
-    for (method, path) in [("GET", POOL), ("POST", REMOVE), ("DELETE", POOL)] {
+    // The chart gives no right to ask about rights then: the answer must not depend on one.
+    world.server.deny(Some("no right to create subjectaccessreviews"));
+    for (method, path) in [("GET", POOL), ("POST", REMOVE), ("DELETE", POOL), ("GET", "/apis/other/v1/x")] {
         is_status(&call(&world, &process, method, path, r#"{"targets":["web-0"]}"#).await, 404, "NotFound");
     }
+    // Discovery goes on: an APIService that was left behind would block the deletion of namespaces otherwise.
     let answer = call(&world, &process, "GET", "/apis/subresources.vmpool.dev/v1alpha1", "").await;
-    assert_eq!(answer.body["resources"], json!([]));
+    assert_eq!((answer.code, &answer.body["resources"]), (StatusCode::OK, &json!([])));
+    let stranger = world.through(process.send(ask("GET", POOL, ""))).await.unwrap();
+    is_status(&stranger, 401, "Unauthorized");
     assert_eq!(world.server.store(|store| store.replicas()), 1);
+    assert!(world.server.take_log().is_empty(), "nobody is asked");
 }
 
 #[tokio::test]
@@ -194,6 +200,7 @@ async fn nobody_is_ready_who_does_not_know_the_front_proxy() {
         world.server.client(),
         world.env.clone(),
         true,
+        ACCEPT_WITHIN,
         health,
         crate::metrics::Metrics::new(|_| ()),
     );

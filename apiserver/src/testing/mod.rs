@@ -22,6 +22,9 @@ pub(crate) const NAMESPACE: &str = "team-a";
 /// How long a request and its answer are under way, together.
 pub(crate) const ROUND_TRIP: Duration = Duration::from_millis(2);
 
+/// As by default: the controller of these tests drops reservations after 30 s.
+pub(crate) const ACCEPT_WITHIN: Duration = Duration::from_secs(25);
+
 /// A server with a clock.
 pub(crate) struct World {
     pub(crate) clock: ManualClock,

@@ -111,11 +111,12 @@ spec:
               port: health
             periodSeconds: 10
             failureThreshold: 3
+          # A rollout goes on, and a drain may take the next pod, as soon as this passes.
           readinessProbe:
             httpGet:
               path: /readyz
               port: health
-            periodSeconds: 5
+            periodSeconds: 2
           {{- if $serves }}
           lifecycle:
             preStop:

@@ -10,11 +10,12 @@
 //! the same answer:
 //!
 //! 1. the record of named machines ([`Rule::TargetsRecord`]), whatever else is true of the request;
-//! 2. an object that is being deleted is let go, and a spec that stays as it is was accepted before;
-//! 3. the name, then the count;
-//! 4. what can be judged by the object alone: the machine template, the devices, each disk template, and of these only
+//! 2. an object that is being deleted is let go;
+//! 3. how changes are rolled out, which annotations say too; otherwise a spec that stays as it is was accepted before;
+//! 4. the name, then the count;
+//! 5. what can be judged by the object alone: the machine template, the devices, each disk template, and of these only
 //!    what the request changes. A pool whose template became invalid can still be scaled, labelled and deleted;
-//! 5. what depends on objects of the cluster.
+//! 6. what depends on objects of the cluster.
 //!
 //! Objects are read leniently: the cluster's definition of a pool may be somebody else's, with other checks than ours.
 //! That is also why every rule of our definition is here once more.
@@ -29,8 +30,10 @@ mod finding;
 mod machine;
 mod name;
 mod networks;
+mod pinned;
 mod provisioning;
 mod record;
+mod rollout;
 mod rule;
 pub mod scale;
 mod selectors;
@@ -42,7 +45,7 @@ use serde_json::Value;
 
 pub use class::{Class, default_class};
 pub use facts::{
-    ClassName, Cluster, Facts, Found, Image, ImageId, ImageKind, Known, Needs, Settings, Snapshot,
+    ClassName, Cluster, Facts, Found, Image, ImageId, ImageKind, Known, Needs, Revision, Settings, Snapshot,
 };
 pub use finding::{Refusal, Warning};
 pub use rule::{Rule, Scope, Severity};
@@ -128,7 +131,11 @@ fn by_itself<'a>(
 ) -> Checked<Option<Look<'a>>> {
     let (old, new) = (request.old.map(Pool), Pool(request.new));
     record::check(settings, request.user, old, new)?;
-    if new.deleting() || old.is_some_and(|old| old.spec() == new.spec()) {
+    if new.deleting() {
+        return Ok(None);
+    }
+    rollout::check(old, new, warnings)?;
+    if old.is_some_and(|old| old.spec() == new.spec()) && !pinned::touched(old, new) {
         return Ok(None);
     }
     match old {
@@ -136,6 +143,7 @@ fn by_itself<'a>(
         Some(old) => {
             count::check(settings, request.user, old, new, warnings)?;
             disks::removed(old, new, warnings);
+            rollout::held(old, new, warnings);
         }
     }
     let template = if old.is_none_or(|old| old.template() != new.template()) {
@@ -156,7 +164,8 @@ fn by_itself<'a>(
             changed.push(disk);
         }
     }
-    let needs = needs(new, template.as_ref(), &changed);
+    let mut needs = needs(new, template.as_ref(), &changed);
+    pinned::needs(old, new, &mut needs)?;
     Ok(Some(Look { pool: new, template, changed, cluster: settings.cluster, needs, warnings: Vec::new() }))
 }
 
@@ -180,8 +189,12 @@ impl Look<'_> {
 
     /// The verdict, with what was read.
     pub fn finish(self, facts: &Facts) -> Verdict {
-        let Self { pool, template, changed, cluster, mut warnings, .. } = self;
-        let outcome = match with_facts(pool, template.as_ref(), &changed, cluster, facts, &mut warnings) {
+        let Self { pool, template, changed, cluster, needs, mut warnings } = self;
+        let judged = with_facts(pool, template.as_ref(), &changed, cluster, facts, &mut warnings);
+        let outcome = match judged.and_then(|()| match needs.revision {
+            Some(_) => pinned::check(pool, facts),
+            None => Ok(()),
+        }) {
             Ok(()) => Outcome::Allowed,
             Err(outcome) => *outcome,
         };

@@ -22,10 +22,15 @@ pub const INSUFFICIENT_READY_REPLICAS: &str = "InsufficientReadyReplicas";
 pub const REPLICAS_PROGRESSING: &str = "ReplicasProgressing";
 /// `Synced` is True.
 pub const POOL_SYNCED: &str = "PoolSynced";
-/// `Synced` is False: every live member that lags has the current template and waits for a restart.
+/// `Synced` is False: the current template is on its way to live members, or would be if nothing held it up.
+pub const ROLLOUT_IN_PROGRESS: &str = "RolloutInProgress";
+/// `Synced` is False: a live member that has the current template waits for somebody to restart it.
 pub const RESTART_PENDING_APPROVAL: &str = "RestartPendingApproval";
-/// `Synced` is False: a live member was made from another template and keeps it until it is recreated.
+/// `Synced` is False: a live member keeps something of another template until it is stopped or recreated.
 pub const RECREATION_REQUIRED: &str = "RecreationRequired";
+/// `Synced` is False: for long the platform has not looked at changes of members, so that nobody knows what is in
+/// effect.
+pub const CHANGES_NOT_EVALUATED: &str = "ChangesNotEvaluated";
 
 /// One condition.
 #[derive(Clone, Debug, PartialEq, Eq)]

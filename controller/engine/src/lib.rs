@@ -22,6 +22,10 @@
 //! * the managed labels of a member: written back when they are lost;
 //! * the disk map annotation of a member: says which disk fills which template. Without it the member's disks are
 //!   not repaired;
+//! * the revision annotation of a member, which says what was written to it last: a member that claims another
+//!   revision is written to again, one that claims the current one is left alone;
+//! * the stored revisions of a pool: one that was taken away is stored again if it is the current one; of a member
+//!   that was made from another one nobody knows any more what was the pool's, so nothing is taken off it;
 //! * the block of machine numbers on the pool: without it names may return that a machine of the pool had before;
 //! * the record of named machines on the pool, which follows the steps of [`removal`]: an accepted entry that nobody
 //!   lowered the count for removes its machine, which is then replaced.

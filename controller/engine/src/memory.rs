@@ -7,8 +7,13 @@ use std::time::Duration;
 use crate::ledger::{Ledger, REQUEST_TIMEOUT};
 use crate::model::{Disk, Pool, Replica, Uid};
 use crate::pacing::{Failure, Pacing};
-use crate::plan::Wants;
+use crate::plan::{Stage, Trials, Wants};
+use crate::removal::RESERVATION_AGE;
+use crate::revision::RevisionId;
 use crate::status::Status;
+
+/// How long a disk that a machine was refused for is not handed out again.
+pub const REFUSAL_AGE: Duration = Duration::from_mins(10);
 
 /// The memory of one pool, kept by its UID: a pool of the same name that comes later starts with an empty one.
 #[derive(Clone, Debug, Default)]
@@ -25,16 +30,34 @@ pub struct Memory {
     pub removing: Pacing,
     /// The pace of repairs: disks, pointers to them, labels.
     pub repairing: Pacing,
-    /// The pace of writing the record of named machines.
+    /// The pace of writing the record of named machines, and of pruning the history.
     pub recording: Pacing,
+    /// The pace of writing templates to machines.
+    pub updating: Pacing,
+    /// The pace of saying on machines which template is in effect.
+    pub advancing: Pacing,
+    /// The pace of writing on disks between machines.
+    pub keeping: Pacing,
+    /// The pace of making disks larger.
+    pub growing: Pacing,
+    /// What came of bringing revisions to machines.
+    pub trials: Trials,
     /// The generation that the paces belong to.
     pub generation: i64,
+    /// The revision that the pace of bringing it to machines belongs to.
+    revision: Option<RevisionId>,
     /// Machines whose deletion got no answer, and when: it may still be carried out.
     unsure: BTreeMap<Uid, Duration>,
+    /// Age at which reservations are dropped, if it is another one than [`RESERVATION_AGE`].
+    pub reservation_timeout: Option<Duration>,
     /// Requests that have reservations, and when they were first seen: the only clock that they are judged by.
     reservations: BTreeMap<Arc<str>, Duration>,
     /// Names of objects whose last write was refused: they let others go first.
     refused: BTreeSet<Arc<str>>,
+    /// Disks that are neither free nor in use yet, and since when they are waited for.
+    awaited: BTreeMap<Arc<str>, Duration>,
+    /// Disks that a machine was refused for, and when.
+    refused_disks: BTreeMap<Arc<str>, Duration>,
     /// The last status that was written, and what the server made of it.
     pub last_status: Option<(Status, crate::model::Published)>,
 }
@@ -51,12 +74,20 @@ impl Memory {
                 self.reservations.entry(request.clone()).or_insert(uptime);
             }
         }
+        if self.revision.as_ref() != Some(&pool.revision) {
+            self.revision = Some(pool.revision.clone());
+            self.updating.reset();
+        }
         if self.generation != pool.generation {
             self.generation = pool.generation;
             self.creating.reset();
             self.removing.reset();
             self.repairing.reset();
             self.recording.reset();
+            self.updating.reset();
+            self.advancing.reset();
+            self.keeping.reset();
+            self.growing.reset();
             self.refused.clear();
         }
     }
@@ -73,9 +104,12 @@ impl Memory {
         self.unsure.get(machine).is_some_and(|since| uptime.saturating_sub(*since) < REQUEST_TIMEOUT)
     }
 
-    /// How long the reservations of a request are known.
-    pub fn reservation_age(&self, request: &str, uptime: Duration) -> Duration {
-        self.reservations.get(request).map_or(Duration::ZERO, |since| uptime.saturating_sub(*since))
+    /// How long the reservations of a request still stand; nothing if they are to be dropped.
+    pub fn reservation_left(&self, request: &str, uptime: Duration) -> Option<Duration> {
+        let timeout = self.reservation_timeout.unwrap_or(RESERVATION_AGE);
+        let age =
+            self.reservations.get(request).map_or(Duration::ZERO, |since| uptime.saturating_sub(*since));
+        timeout.checked_sub(age).filter(|left| !left.is_zero())
     }
 
     /// Records whether the last write on the object of this name was refused.
@@ -100,6 +134,10 @@ impl Memory {
             (&mut self.removing, wants.remove),
             (&mut self.repairing, wants.repair),
             (&mut self.recording, wants.record),
+            (&mut self.updating, wants.update),
+            (&mut self.advancing, wants.advance),
+            (&mut self.keeping, wants.keep),
+            (&mut self.growing, wants.grow),
         ] {
             if !wanted && pacing.cause().is_some() {
                 pacing.reset();
@@ -107,9 +145,67 @@ impl Memory {
         }
     }
 
+    /// The pace of the writes of a stage.
+    pub fn pace(&mut self, stage: Stage) -> &mut Pacing {
+        match stage {
+            Stage::Repair => &mut self.repairing,
+            Stage::Remove => &mut self.removing,
+            Stage::Prepare | Stage::Create => &mut self.creating,
+            Stage::Update => &mut self.updating,
+            Stage::Advance => &mut self.advancing,
+            Stage::Keep => &mut self.keeping,
+            Stage::Grow => &mut self.growing,
+            Stage::Settle => &mut self.recording,
+        }
+    }
+
     /// The failure to show, the gravest first.
     pub fn failure(&self) -> Option<&Failure> {
-        [&self.creating, &self.repairing, &self.removing, &self.recording].into_iter().find_map(Pacing::cause)
+        self.paces().into_iter().find_map(Pacing::cause)
+    }
+
+    /// How long until the first of the pauses after a failure is over; `None` if nothing is paused.
+    pub fn pause(&self, uptime: Duration) -> Option<Duration> {
+        self.paces().into_iter().filter_map(|pacing| pacing.width(uptime).err()).min()
+    }
+
+    /// All paces, the gravest first.
+    fn paces(&self) -> [&Pacing; 8] {
+        [
+            &self.creating,
+            &self.repairing,
+            &self.removing,
+            &self.updating,
+            &self.advancing,
+            &self.keeping,
+            &self.growing,
+            &self.recording,
+        ]
+    }
+
+    /// Takes note of the disks that a plan waits for; the others are waited for no longer.
+    pub fn await_disks(&mut self, awaited: &[Arc<str>], uptime: Duration) {
+        self.awaited.retain(|disk, _| awaited.contains(disk));
+        for disk in awaited {
+            self.awaited.entry(disk.clone()).or_insert(uptime);
+        }
+    }
+
+    /// How long a disk is waited for.
+    pub fn awaited(&self, disk: &str, uptime: Duration) -> Duration {
+        self.awaited.get(disk).map_or(Duration::ZERO, |since| uptime.saturating_sub(*since))
+    }
+
+    /// Records that a machine was refused because of a disk: it is not handed out for a while.
+    pub fn refuse_disk(&mut self, disk: &Arc<str>, uptime: Duration) {
+        self.refused_disks.retain(|_, since| uptime.saturating_sub(*since) < REFUSAL_AGE);
+        self.refused_disks.insert(disk.clone(), uptime);
+    }
+
+    /// How long this disk is still not handed out because a machine was refused for it; `None` if it may be.
+    pub fn disk_refusal(&self, disk: &str, uptime: Duration) -> Option<Duration> {
+        let age = uptime.saturating_sub(*self.refused_disks.get(disk)?);
+        REFUSAL_AGE.checked_sub(age).filter(|left| !left.is_zero())
     }
 }
 

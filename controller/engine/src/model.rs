@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -24,6 +25,12 @@ impl Uid {
 impl From<&str> for Uid {
     fn from(text: &str) -> Self {
         Self(text.into())
+    }
+}
+
+impl From<Arc<str>> for Uid {
+    fn from(text: Arc<str>) -> Self {
+        Self(text)
     }
 }
 
@@ -101,6 +108,67 @@ pub struct DiskTemplate {
     pub name: Arc<str>,
     /// What happens to its disks when their machine leaves.
     pub lifetime: Lifetime,
+    /// How many of its free disks are kept whatever their age.
+    pub keep: usize,
+    /// Age at which a free disk beyond [`DiskTemplate::keep`] is deleted; `None`: never.
+    pub ttl: Option<Duration>,
+    /// The size that its disks shall have at least, in bytes; `None` leaves them as they are.
+    pub size: Option<u64>,
+    /// Whether machines of the pool's current revision have a device for it. A template without one keeps its disks.
+    pub used: bool,
+}
+
+impl DiskTemplate {
+    /// A template of the current revision that keeps nothing and asks for no size.
+    pub fn new(name: &str, lifetime: Lifetime) -> Self {
+        Self { name: name.into(), lifetime, keep: 0, ttl: None, size: None, used: true }
+    }
+}
+
+/// How a changed template reaches the machines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rollout {
+    /// Whether no further machine is changed.
+    pub paused: bool,
+    /// How many machines may be unavailable at once because of it.
+    pub budget: Budget,
+    /// Revisions that are kept besides the current one and those that members name.
+    pub history: usize,
+    /// The stored revision that machines shall have instead of the template in the spec.
+    pub pinned: Option<RevisionId>,
+}
+
+impl Default for Rollout {
+    fn default() -> Self {
+        Self { paused: false, budget: Budget::default(), history: 10, pinned: None }
+    }
+}
+
+/// A share of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Budget {
+    /// So many machines; at least one counts.
+    Machines(usize),
+    /// So many of a hundred desired machines, rounded down; at least one counts.
+    Percent(u8),
+}
+
+impl Default for Budget {
+    /// A quarter.
+    fn default() -> Self {
+        Self::Percent(25)
+    }
+}
+
+impl Budget {
+    /// How many of `desired` machines it allows: at least one.
+    pub fn of(self, desired: usize) -> usize {
+        match self {
+            Self::Machines(machines) => machines,
+            Self::Percent(percent) => desired.saturating_mul(usize::from(percent)) / 100,
+        }
+        .max(1)
+    }
 }
 
 /// A pool, as its owner wants it.
@@ -120,8 +188,12 @@ pub struct Pool {
     pub removal: Removal,
     /// How machines are called.
     pub naming: Naming,
-    /// Identity of the current machine template.
+    /// Identity of the revision that machines shall have.
     pub revision: RevisionId,
+    /// Whether that revision is stored, so that its identity is fixed.
+    pub revision_stored: bool,
+    /// How it reaches machines that exist.
+    pub rollout: Rollout,
     /// The disks that every machine gets as objects of their own. Empty where the platform keeps disks inside the
     /// machine object.
     pub disks: Vec<DiskTemplate>,
@@ -142,6 +214,9 @@ pub struct Published {
     pub conditions: Vec<Condition>,
     /// The counters and identities, as the platform wrote them; `None` while there is no complete status.
     pub summary: Option<crate::status::Summary>,
+    /// The template that the status names as the desired one, and the generation of the pool that it speaks of. There
+    /// may be no summary beside it: another controller may leave counters out.
+    pub named: Option<(RevisionId, i64)>,
 }
 
 /// What a machine is doing, as far as a pool cares.
@@ -149,7 +224,9 @@ pub struct Published {
 pub enum Activity {
     /// Its guest runs; live migration included.
     Running,
-    /// Anything else: not started, starting, stopped, broken.
+    /// It is stopped and stays so until somebody starts it: a change of its template disturbs nobody.
+    Stopped,
+    /// Anything else: not started, starting, stopping, broken.
     NotRunning,
 }
 
@@ -166,6 +243,7 @@ pub struct DiskRef {
 
 /// One machine of the namespace: a member, or one that might be taken for one.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts: any of them may come with any other")]
 pub struct Replica {
     /// Name and UID.
     pub id: ObjectId,
@@ -181,12 +259,24 @@ pub struct Replica {
     pub pool_label: Option<Arc<str>>,
     /// The template revision that is in effect.
     pub revision: Option<RevisionId>,
+    /// The template revision that was last written to it.
+    pub written: Option<RevisionId>,
+    /// Whether the platform has looked at its spec as it is now.
+    pub evaluated: bool,
     /// What it is doing.
     pub activity: Activity,
     /// Whether a change waits for its restart.
     pub restart_pending: bool,
+    /// Whether the platform restarts it for such a change without being asked.
+    pub restarts_itself: bool,
     /// Its disks.
     pub disks: Vec<DiskRef>,
+    /// The disk that it boots from, if it boots from one: the smallest boot order, or else the first device.
+    pub boot_disk: Option<Arc<str>>,
+    /// Disks that its status still shows and its spec does not: they may still be mounted.
+    pub lingering: Vec<Arc<str>>,
+    /// Whether all its devices are there, as the platform says.
+    pub devices_ready: bool,
 }
 
 /// One disk object of the namespace.
@@ -200,15 +290,85 @@ pub struct Disk {
     pub owner: Option<ObjectId>,
     /// The managed label that holds a pool's UID.
     pub pool_uid_label: Option<Uid>,
+    /// The managed label that holds the name of its template.
+    pub template: Option<Arc<str>>,
+    /// What it is doing.
+    pub state: DiskState,
+    /// The size that its spec asks for, in bytes.
+    pub size: Option<u64>,
+    /// The size that it has, in bytes.
+    pub capacity: Option<u64>,
+    /// The machine that has it mounted, as the disk's status says.
+    pub mounted_by: Option<Arc<str>>,
+    /// Whether an image is made from it, or its data is being exported.
+    pub used_otherwise: bool,
+    /// What we keep on a disk of the pool between its machines.
+    pub marks: Marks,
 }
 
-/// A disk to be created.
+/// What a disk is doing, as far as a pool cares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum DiskState {
+    /// It holds data and can be used.
+    Ready,
+    /// It is on its way: being made, or waiting for its first consumer.
+    #[default]
+    Coming,
+    /// It is changing: growing or moving. It can be used, and its spec must be left alone.
+    Changing,
+    /// It could not be made.
+    Failed,
+    /// Its volume is gone.
+    Lost,
+}
+
+/// What we keep on a disk of the pool between its machines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// The machine that it is promised to. Names do not return, so a name is enough.
+    pub claimed_by: Option<Arc<str>>,
+    /// Since when no machine has it.
+    pub free_since: Option<Mark>,
+    /// Since when it is about to be deleted.
+    pub collecting_since: Option<Mark>,
+}
+
+/// A moment that was written on an object, where anybody may have changed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// The moment.
+    At(Timestamp),
+    /// What stands there is no moment.
+    Unreadable,
+}
+
+/// A disk of a machine that is to be created or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskDraft {
     /// Name of the disk.
     pub name: Arc<str>,
-    /// The template that it is made from.
+    /// The template that it fills.
     pub template: Arc<str>,
+    /// Where it comes from.
+    pub source: DiskSource,
+}
+
+impl DiskDraft {
+    /// A disk to be made.
+    pub fn new(name: Arc<str>, template: Arc<str>) -> Self {
+        Self { name, template, source: DiskSource::New }
+    }
+}
+
+/// Where a disk of a draft comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiskSource {
+    /// It is created after the machine that refers to it.
+    New,
+    /// It exists, belongs to the pool and is free: it is claimed before the machine refers to it.
+    Free(ObjectId),
+    /// It exists and is the machine's already: it was claimed for it, or the machine refers to it.
+    Held(ObjectId),
 }
 
 /// A machine to be created, with every choice already made, and the disks that belong to the same unit.

@@ -7,9 +7,13 @@
 //! Numbers come from *blocks*. The end of a block is recorded on the pool before any of its numbers is used, so a
 //! successor of a dead leader uses the same names, and a late request of the predecessor meets `AlreadyExists` instead
 //! of making a twin. Numbers below the open block never return.
+//!
+//! A disk of the pool that is made for a machine is named in the same way, by six characters that are made of the
+//! machine's number and keyed by the template besides: whoever creates it again asks for the same name.
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
@@ -18,12 +22,15 @@ use crate::model::Uid;
 /// The alphabet of the API server's own generated names: no vowels and no look-alikes.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 /// Characters of a suffix.
-const LENGTH: u32 = 5;
+const LENGTH: usize = 5;
 /// How many suffixes there are.
-pub const SUFFIXES: u64 = 27u64.pow(LENGTH);
+pub const SUFFIXES: u64 = 27u64.pow(5);
+/// Characters of the suffix of a disk.
+const DISK_LENGTH: usize = LENGTH + 1;
 /// Bits of each half of the Feistel network; twice that just covers [`SUFFIXES`].
 const HALF_BITS: u32 = 12;
-const HALF_MASK: u64 = (1 << HALF_BITS) - 1;
+/// The same for the suffixes of disks.
+const DISK_HALF_BITS: u32 = 15;
 const ROUNDS: usize = 6;
 
 /// Numbers that one write on the pool opens at least. Larger means fewer writes; a number that was opened and not used
@@ -66,39 +73,26 @@ impl FromStr for Block {
 /// Makes the names of one pool's machines.
 #[derive(Clone, Debug)]
 pub struct Namer {
-    pool: std::sync::Arc<str>,
-    keys: [u64; ROUNDS],
+    pool: Arc<str>,
+    permutation: Permutation,
 }
 
 impl Namer {
     /// The names of the pool called `pool` with this UID.
-    pub fn new(pool: &std::sync::Arc<str>, uid: &Uid) -> Self {
-        let mut keys = [0; ROUNDS];
-        for (round, key) in keys.iter_mut().enumerate() {
-            let digest =
-                Sha256::new().chain_update([round.to_le_bytes()[0]]).chain_update(uid.as_str()).finalize();
-            *key = digest.iter().take(8).fold(0, |key, byte| key << 8 | u64::from(*byte));
-        }
-        Self { pool: pool.clone(), keys }
+    pub fn new(pool: &Arc<str>, uid: &Uid) -> Self {
+        Self { pool: pool.clone(), permutation: Permutation::new(HALF_BITS, SUFFIXES, &[uid.as_str()]) }
     }
 
     /// The name of the machine with this number. Numbers that differ by less than [`SUFFIXES`] have different names.
-    #[expect(clippy::missing_panics_doc, reason = "a remainder of 27 fits into any usize")]
     pub fn name(&self, number: u64) -> String {
-        let mut rest = self.permute(number % SUFFIXES);
-        let mut suffix = [0u8; LENGTH as usize];
-        for place in suffix.iter_mut().rev() {
-            *place = ALPHABET[usize::try_from(rest % 27).expect("below 27")];
-            rest /= 27;
-        }
-        format!("{}-{}", self.pool, String::from_utf8_lossy(&suffix))
+        format!("{}-{}", self.pool, spell(self.permutation.apply(number % SUFFIXES), LENGTH))
     }
 
     /// The number that `name` was made from, if it has the form of a name of this pool. Every suffix of five
     /// characters of the alphabet has one: whether it was *issued* shows in its size.
     pub fn number_of(&self, name: &str) -> Option<u64> {
         let suffix = name.strip_prefix(&*self.pool)?.strip_prefix('-')?;
-        if suffix.len() != LENGTH as usize {
+        if suffix.len() != LENGTH {
             return None;
         }
         let mut value = 0;
@@ -106,46 +100,109 @@ impl Namer {
             let digit = ALPHABET.iter().position(|candidate| *candidate == byte)?;
             value = value * 27 + digit as u64;
         }
-        Some(self.invert(value))
-    }
-
-    /// A Feistel network over 24 bits, walked until it lands on a suffix again.
-    fn permute(&self, value: u64) -> u64 {
-        let mut value = value;
-        loop {
-            let (mut left, mut right) = (value >> HALF_BITS, value & HALF_MASK);
-            for key in self.keys {
-                (left, right) = (right, left ^ mix(key, right));
-            }
-            value = left << HALF_BITS | right;
-            if value < SUFFIXES {
-                return value;
-            }
-        }
-    }
-
-    fn invert(&self, value: u64) -> u64 {
-        let mut value = value;
-        loop {
-            let (mut left, mut right) = (value >> HALF_BITS, value & HALF_MASK);
-            for key in self.keys.iter().rev() {
-                (left, right) = (right ^ mix(*key, left), left);
-            }
-            value = left << HALF_BITS | right;
-            if value < SUFFIXES {
-                return value;
-            }
-        }
+        Some(self.permutation.invert(value))
     }
 }
 
-/// The round function; the finisher of SplitMix64. Names must scatter, not withstand an adversary: who can see a
-/// pool's UID can see its machines.
-fn mix(key: u64, half: u64) -> u64 {
-    let mut x = key ^ half.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (x ^ (x >> 31)) & HALF_MASK
+/// Makes the names of the disks that a pool keeps for one of its templates.
+#[derive(Clone, Debug)]
+pub struct DiskNamer {
+    /// `<pool>-<template>`.
+    stem: String,
+    permutation: Permutation,
+}
+
+impl DiskNamer {
+    /// The names of the disks of this template in the pool called `pool` with this UID.
+    pub fn new(pool: &str, uid: &Uid, template: &str) -> Self {
+        let size = SUFFIXES * 27;
+        let permutation = Permutation::new(DISK_HALF_BITS, size, &[uid.as_str(), "/", template]);
+        Self { stem: format!("{pool}-{template}"), permutation }
+    }
+
+    /// A name for a disk that is made for the machine with this number; `attempt` counts those that were found to be
+    /// taken. Two machines whose numbers differ by less than [`SUFFIXES`] share no name in the first 27 attempts.
+    pub fn name(&self, number: u64, attempt: u64) -> String {
+        let name = |attempt: u64| {
+            let value = self.permutation.apply(number % SUFFIXES + attempt * SUFFIXES);
+            format!("{}-{}", self.stem, spell(value, DISK_LENGTH))
+        };
+        if attempt < 27 { name(attempt) } else { format!("{}-{attempt}", name(0)) }
+    }
+}
+
+/// The last `length` digits of `value`, in our alphabet.
+fn spell(value: u64, length: usize) -> String {
+    let mut rest = value;
+    let mut suffix = vec![0u8; length];
+    for place in suffix.iter_mut().rev() {
+        *place = ALPHABET[usize::try_from(rest % 27).expect("a remainder of 27 fits into any usize")];
+        rest /= 27;
+    }
+    suffix.into_iter().map(char::from).collect()
+}
+
+/// A keyed permutation of the numbers below some size: a Feistel network over twice `half_bits` bits, walked until it
+/// lands among them again.
+#[derive(Clone, Debug)]
+struct Permutation {
+    half_bits: u32,
+    size: u64,
+    keys: [u64; ROUNDS],
+}
+
+impl Permutation {
+    fn new(half_bits: u32, size: u64, key: &[&str]) -> Self {
+        let mut keys = [0; ROUNDS];
+        for (round, slot) in keys.iter_mut().enumerate() {
+            let digest = Sha256::new().chain_update([round.to_le_bytes()[0]]);
+            let digest = key.iter().fold(digest, Digest::chain_update).finalize();
+            *slot = digest.iter().take(8).fold(0, |key, byte| key << 8 | u64::from(*byte));
+        }
+        Self { half_bits, size, keys }
+    }
+
+    fn apply(&self, value: u64) -> u64 {
+        self.walk(value, |mut left, mut right| {
+            for key in self.keys {
+                (left, right) = (right, left ^ self.mix(key, right));
+            }
+            (left, right)
+        })
+    }
+
+    fn invert(&self, value: u64) -> u64 {
+        self.walk(value, |mut left, mut right| {
+            for key in self.keys.iter().rev() {
+                (left, right) = (right ^ self.mix(*key, left), left);
+            }
+            (left, right)
+        })
+    }
+
+    fn walk(&self, value: u64, network: impl Fn(u64, u64) -> (u64, u64)) -> u64 {
+        let mut value = value;
+        loop {
+            let (left, right) = network(value >> self.half_bits, value & self.mask());
+            value = left << self.half_bits | right;
+            if value < self.size {
+                return value;
+            }
+        }
+    }
+
+    fn mask(&self) -> u64 {
+        (1 << self.half_bits) - 1
+    }
+
+    /// The round function; the finisher of SplitMix64. Names must scatter, not withstand an adversary: who can see a
+    /// pool's UID can see its machines.
+    fn mix(&self, key: u64, half: u64) -> u64 {
+        let mut x = key ^ half.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (x ^ (x >> 31)) & self.mask()
+    }
 }
 
 #[cfg(test)]
@@ -186,6 +243,25 @@ mod tests {
             let name = format!("web-{suffix}");
             prop_assert_eq!(namer.name(namer.number_of(&name).unwrap()), name);
         }
+    }
+
+    #[test]
+    fn disks_of_a_template_share_no_name_whatever_the_attempt() {
+        let namer = DiskNamer::new("web", &"3c1f".into(), "data");
+        let names = (0..20_000).flat_map(|number| [0, 1, 2, 26, 27, 28].map(|attempt| (number, attempt)));
+        let distinct: BTreeSet<String> =
+            names.clone().map(|(number, attempt)| namer.name(number, attempt)).collect();
+        assert_eq!(distinct.len(), names.count());
+    }
+
+    #[test]
+    fn names_of_disks_are_stable_and_keyed_by_pool_and_template() {
+        let name = |uid: &str, template: &str| DiskNamer::new("web", &uid.into(), template).name(0, 0);
+        // Fixed on purpose: a create that is repeated after an upgrade must meet its own disk.
+        assert_eq!(name("3c1f", "data"), "web-data-g2fgck");
+        let suffix = |name: String| name.rsplit_once('-').map(|(_, suffix)| suffix.to_owned());
+        assert_ne!(suffix(name("3c1f", "data")), suffix(name("3c20", "data")));
+        assert_ne!(suffix(name("3c1f", "data")), suffix(name("3c1f", "logs")));
     }
 
     #[rstest]

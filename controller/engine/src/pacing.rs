@@ -44,6 +44,10 @@ pub enum FailureReason {
     DiskFailure,
     /// Writing back our markers.
     FailedRepair,
+    /// Writing a template to a machine.
+    FailedTemplateUpdate,
+    /// Nothing: somebody else keeps writing the pool's status, so that nothing is tried.
+    StatusDisputed,
 }
 
 impl FailureReason {
@@ -54,6 +58,8 @@ impl FailureReason {
             Self::FailedDelete => "FailedDelete",
             Self::DiskFailure => "DiskFailure",
             Self::FailedRepair => "FailedRepair",
+            Self::FailedTemplateUpdate => "FailedTemplateUpdate",
+            Self::StatusDisputed => "StatusDisputed",
         }
     }
 }

@@ -14,7 +14,7 @@
 //!
 //! An accepted target is a victim under every policy, and the only one for its decrement. A reservation that nobody
 //! accepts is dropped by the controller [`RESERVATION_AGE`] after it first saw it, by its own clock: nothing in the
-//! record is a time. So whoever sent a reservation less than [`ACCEPT_WITHIN`] ago and finds it missing knows that its
+//! record is a time. So whoever sent a reservation less than [`accept_within`] ago and finds it missing knows that its
 //! own acceptance went through, although the answer was lost.
 //!
 //! A target is identified by its UID. There is one accepted entry for it at most; reservations of several requests
@@ -37,12 +37,14 @@ pub const LIMIT: usize = 1000;
 /// Most bytes that the written record may have: all annotations of an object share 256 KiB.
 pub const LIMIT_BYTES: usize = 192 * 1024;
 
-/// Age at which the controller drops a reservation, counted from when it first saw it.
+/// Age at which the controller drops a reservation, counted from when it first saw it, unless it is told otherwise.
 pub const RESERVATION_AGE: Duration = Duration::from_secs(30);
 
-/// Age, counted from before it was sent, up to which a reservation cannot have been dropped. The rest up to
-/// [`RESERVATION_AGE`] is for clocks that run at different speeds.
-pub const ACCEPT_WITHIN: Duration = Duration::from_secs(25);
+/// Age, counted from before it was sent, up to which a reservation cannot have been dropped, if it is dropped at
+/// `reservation_age`. The rest is for clocks that run at different speeds.
+pub fn accept_within(reservation_age: Duration) -> Duration {
+    reservation_age / 6 * 5
+}
 
 /// How far the removal of one target has come.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

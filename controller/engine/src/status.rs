@@ -1,11 +1,14 @@
 //! The status of a pool: a function of what was observed and of the last failure.
 
+mod synced;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::condition::{self, Condition, Wanted};
 use crate::model::{Activity, Removal, Replica, Uid};
 use crate::pacing::Failure;
+use crate::plan::rollout::Standing;
 use crate::plan::{Observed, blocker};
 use crate::revision::RevisionId;
 
@@ -38,23 +41,21 @@ pub struct Status {
 /// The status of the observed pool.
 pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
     let pool = observed.pool;
-    let members: Vec<_> = observed.members().collect();
-    let live: Vec<_> = members.iter().filter(|member| !member.terminating).collect();
-    let current = |member: &Replica| member.revision.as_ref() == Some(&pool.revision);
+    let census = Census::take(observed);
     let summary = Summary {
         observed_generation: pool.generation,
-        replicas: members.len(),
-        ready: live.iter().filter(|member| member.activity == Activity::Running).count(),
-        updated: live.iter().filter(|member| current(member) && !member.restart_pending).count(),
-        restart_pending: live.iter().filter(|member| current(member) && member.restart_pending).count(),
+        replicas: census.members,
+        ready: census.ready,
+        updated: census.updated,
+        restart_pending: census.restart_pending,
         revision: pool.revision.clone(),
     };
 
-    let mut wanted = vec![available(&summary, pool.desired), synced(&summary, live.len())];
-    if members.len() != pool.desired {
-        wanted.push(progressing(observed, members.len(), live.len()));
+    let mut wanted = vec![available(&summary, pool.desired), synced::synced(observed, &census)];
+    if census.members != pool.desired {
+        wanted.push(progressing(observed, census.members, census.live));
     }
-    let matters = members.len() < pool.desired || !pool.flaws.is_empty();
+    let matters = census.members < pool.desired || !pool.flaws.is_empty();
     let blocked = matters.then(|| blocker(pool)).flatten();
     if let Some(failure) = blocked.as_ref().or(failure) {
         wanted.push(Wanted {
@@ -69,6 +70,46 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
     Status { summary, conditions }
 }
 
+/// The members, counted in one walk.
+#[derive(Clone, Copy, Debug, Default)]
+struct Census {
+    members: usize,
+    /// Members that do not leave; the other counts are of these.
+    live: usize,
+    ready: usize,
+    updated: usize,
+    /// Those that the current template was written to and that wait for a restart.
+    restart_pending: usize,
+    /// Those of them that somebody has to restart.
+    for_approval: usize,
+    /// Those that keep something of another template.
+    stranded: usize,
+}
+
+impl Census {
+    fn take(observed: &Observed<'_>) -> Self {
+        let pool = observed.pool;
+        let mut census = Self::default();
+        for member in observed.members() {
+            census.members += 1;
+            if !member.terminating {
+                census.count(Standing::of(pool, member), member);
+            }
+        }
+        census
+    }
+
+    fn count(&mut self, standing: Standing, member: &Replica) {
+        let waits = member.restart_pending && standing != Standing::Behind;
+        self.live += 1;
+        self.ready += usize::from(member.activity == Activity::Running);
+        self.updated += usize::from(standing == Standing::Settled);
+        self.restart_pending += usize::from(waits);
+        self.for_approval += usize::from(waits && !member.restarts_itself);
+        self.stranded += usize::from(standing == Standing::Stranded);
+    }
+}
+
 fn available(summary: &Summary, desired: usize) -> Wanted {
     let holds = summary.ready >= desired;
     Wanted {
@@ -79,30 +120,6 @@ fn available(summary: &Summary, desired: usize) -> Wanted {
             String::new()
         } else {
             format!("{} of {desired} desired replicas are ready", summary.ready)
-        },
-    }
-}
-
-fn synced(summary: &Summary, live: usize) -> Wanted {
-    let holds = summary.updated == live;
-    Wanted {
-        kind: condition::SYNCED,
-        holds,
-        reason: if holds {
-            condition::POOL_SYNCED
-        } else if summary.updated + summary.restart_pending == live {
-            condition::RESTART_PENDING_APPROVAL
-        } else {
-            condition::RECREATION_REQUIRED
-        },
-        message: if holds {
-            String::new()
-        } else {
-            format!(
-                "{} of {live} live replicas have the current template; the others keep what they were made from \
-                 until they are restarted or recreated",
-                summary.updated
-            )
         },
     }
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::model::{
-    Activity, Disk, DiskRef, DiskTemplate, Lifetime, Naming, ObjectId, Pool, Published, Removal, Replica, Uid,
+    Activity, Disk, DiskRef, DiskState, DiskTemplate, Lifetime, Mark, Marks, Naming, ObjectId, Pool,
+    Published, Removal, Replica, Rollout, Uid,
 };
 use crate::numbers::{Block, Namer};
 use crate::plan::Action;
@@ -21,11 +22,28 @@ pub(crate) const POOL_UID: &str = "pool-uid";
 /// The uptime of a world that nothing has happened to.
 const UPTIME: Duration = Duration::from_secs(100);
 
+/// The template whose disks outlive their machines, in worlds that have one.
+pub(crate) const KEPT: &str = "data";
+
+/// When all worlds are observed.
+pub(crate) fn now() -> Timestamp {
+    Timestamp::from_second(1_000_000).expect("in range")
+}
+
+/// So many seconds before that; after it if negative.
+pub(crate) fn ago(seconds: i64) -> Mark {
+    Mark::At(now() - jiff::SignedDuration::from_secs(seconds))
+}
+
 /// A pool with one disk per machine, and what exists around it.
 pub(crate) struct World {
     pub(crate) pool: Pool,
     pub(crate) machines: Vec<Arc<Replica>>,
     pub(crate) disks: BTreeMap<Arc<str>, Arc<Disk>>,
+    /// Who else refers to disks of the pool.
+    pub(crate) others: BTreeMap<Arc<str>, Vec<Arc<str>>>,
+    /// The stored revisions.
+    pub(crate) stored: Vec<RevisionId>,
     pub(crate) memory: Memory,
     pub(crate) foreign_names: BTreeSet<String>,
     pub(crate) uptime: Duration,
@@ -42,7 +60,9 @@ impl World {
             removal: Removal::NewestFirst,
             naming: Naming::Scattered,
             revision: RevisionId::from("r1"),
-            disks: vec![DiskTemplate { name: "root".into(), lifetime: Lifetime::Machine }],
+            revision_stored: true,
+            rollout: Rollout::default(),
+            disks: vec![DiskTemplate::new("root", Lifetime::Machine)],
             block: None,
             record: Record::default(),
             published: Published::default(),
@@ -54,6 +74,8 @@ impl World {
             pool,
             machines: Vec::new(),
             disks: BTreeMap::new(),
+            others: BTreeMap::new(),
+            stored: vec![RevisionId::from("r1")],
             memory,
             foreign_names: BTreeSet::new(),
             uptime: UPTIME,
@@ -143,15 +165,53 @@ impl World {
         self
     }
 
+    /// Adds a template whose disks outlive their machines, as `edit` leaves it.
+    pub(crate) fn keeping(mut self, edit: impl FnOnce(&mut DiskTemplate)) -> Self {
+        let mut template = DiskTemplate::new(KEPT, Lifetime::Pool);
+        edit(&mut template);
+        self.pool.disks.push(template);
+        self
+    }
+
+    /// Lets a machine have this disk of the kept template; it is made unless it exists.
+    pub(crate) fn holding(self, machine: &str, disk: &str) -> Self {
+        let mounted_by = Some(machine.into());
+        let made = |disk: &str| Some(Disk { mounted_by, ..kept_disk(disk) });
+        self.disk(disk, |existing| existing.or_else(|| made(disk))).edit(machine, |machine| {
+            let position = machine.disks.len();
+            machine.disks.push(DiskRef { template: Some(KEPT.into()), disk: disk.into(), position });
+        })
+    }
+
+    /// Adds a disk of the kept template that nobody has had for so many seconds.
+    pub(crate) fn free(self, disk: &str, seconds: i64) -> Self {
+        let free_since = Some(ago(seconds));
+        let made = Disk { marks: Marks { free_since, ..Marks::default() }, ..kept_disk(disk) };
+        self.disk(disk, |_| Some(made))
+    }
+
+    /// Changes a disk that exists.
+    pub(crate) fn edit_disk(self, disk: &str, edit: impl FnOnce(&mut Disk)) -> Self {
+        self.disk(disk, |existing| {
+            let mut existing = existing.expect("no such disk");
+            edit(&mut existing);
+            Some(existing)
+        })
+    }
+
     pub(crate) fn observed(&self) -> Observed<'_> {
         let mut machines = self.machines.clone();
         self.memory.machines.overlay(&mut machines);
         Observed {
-            now: Timestamp::from_second(1_000_000).expect("in range"),
+            now: now(),
             uptime: self.uptime,
             pool: &self.pool,
             machines,
             disks: self.disks.clone().into_iter().collect(),
+            kept: self.disks.values().cloned().collect(),
+            others: self.others.clone().into_iter().collect(),
+            collection_grace: crate::plan::COLLECTION_GRACE,
+            stored: self.stored.clone(),
             unanswered: self.memory.machines.lost_answers(),
             memory: &self.memory,
             taken: self,
@@ -213,13 +273,19 @@ pub(crate) fn member(name: &str, age: i64) -> Replica {
         pool_uid_label: Some(Uid::from(POOL_UID)),
         pool_label: Some("web".into()),
         revision: Some(RevisionId::from("r1")),
+        written: Some(RevisionId::from("r1")),
+        evaluated: true,
         activity: Activity::Running,
         restart_pending: false,
+        restarts_itself: false,
         disks: vec![DiskRef {
             template: Some("root".into()),
             disk: format!("{name}-root").into(),
             position: 0,
         }],
+        boot_disk: Some(format!("{name}-root").into()),
+        lingering: Vec::new(),
+        devices_ready: true,
     }
 }
 
@@ -229,5 +295,29 @@ pub(crate) fn own_disk(name: &str, member: &Replica) -> Disk {
         terminating: false,
         owner: Some(member.id.clone()),
         pool_uid_label: Some(Uid::from(POOL_UID)),
+        template: Some("root".into()),
+        state: DiskState::Ready,
+        size: None,
+        capacity: None,
+        mounted_by: Some(member.id.name.clone()),
+        used_otherwise: false,
+        marks: Marks::default(),
+    }
+}
+
+/// A disk of the kept template that nobody has, without any mark.
+pub(crate) fn kept_disk(name: &str) -> Disk {
+    Disk {
+        id: ObjectId::new(name, &format!("uid-of-{name}")),
+        terminating: false,
+        owner: Some(ObjectId::new("web", POOL_UID)),
+        pool_uid_label: Some(Uid::from(POOL_UID)),
+        template: Some(KEPT.into()),
+        state: DiskState::Ready,
+        size: None,
+        capacity: None,
+        mounted_by: None,
+        used_otherwise: false,
+        marks: Marks::default(),
     }
 }

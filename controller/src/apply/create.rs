@@ -1,16 +1,18 @@
-//! A machine and its own disks: one unit, in this order, because the disks name the machine's UID as their owner.
+//! A machine and its disks, which are one unit. Disks that exist are promised to it first; those that are to be made
+//! come after it, because they may name its UID as their owner.
 
 use std::time::Duration;
 
 use vmpool_engine::ledger::Seen;
-use vmpool_engine::model::{DiskDraft, Draft};
+use vmpool_engine::model::{DiskDraft, DiskSource, Draft, Lifetime};
 use vmpool_engine::pacing::FailureReason;
-use vmpool_engine::{Disk, Memory, ObjectId, Replica};
+use vmpool_engine::{Disk, Memory, ObjectId, Replica, Uid};
 
-use super::{Step, seen};
+use super::basis::Basis;
+use super::{Outcome, Step, keep, seen};
 use crate::context::{Context, PoolEntry, collection};
 use crate::events::{Happening, Reason};
-use crate::metrics::WriteKind;
+use crate::metrics::{Metrics, WriteKind};
 use crate::platform::Platform;
 use crate::write::WriteError;
 
@@ -18,14 +20,22 @@ use crate::write::WriteError;
 pub(super) struct Unit {
     draft: Draft,
     machine: Machine,
-    disks: Vec<(DiskDraft, Result<Seen<Disk>, WriteError>)>,
+    /// Those that were made.
+    disks: Vec<Made>,
+}
+
+struct Made {
+    draft: DiskDraft,
+    /// UID of the owner that it should have.
+    owner: Uid,
+    result: Result<Seen<Disk>, WriteError>,
 }
 
 enum Machine {
     /// It exists and is ours.
     Exists(Seen<Replica>),
     /// Somebody else has the name.
-    NameTaken,
+    NameTaken(Seen<Replica>),
     /// Somebody had the name a moment ago.
     NameFreed,
     /// It may exist.
@@ -34,16 +44,41 @@ enum Machine {
     Refused(WriteError),
 }
 
-pub(super) async fn unit<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, draft: &Draft) -> Unit {
+pub(super) async fn unit<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    basis: &Basis,
+    draft: &Draft,
+) -> Outcome {
+    let (claimed, stop) = keep::claim(context, pool, basis, &draft.disks, &draft.name).await;
+    let outcome = match stop {
+        Some(stop) => stop,
+        None => Outcome::Unit(promised(context, pool, basis, draft).await),
+    };
+    outcome.after(claimed)
+}
+
+/// The unit of a machine that has been promised all the disks that it is to get and that exist.
+async fn promised<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    basis: &Basis,
+    draft: &Draft,
+) -> Unit {
     let mut unit =
-        Unit { draft: draft.clone(), machine: machine(context, pool, draft).await, disks: Vec::new() };
+        Unit { draft: draft.clone(), machine: machine(context, pool, basis, draft).await, disks: Vec::new() };
     if let Machine::Exists(replica) = &unit.machine
         && !replica.facts.terminating
     {
-        for wanted in &draft.disks {
-            let created = disk(context, pool, &replica.facts.id, wanted).await;
-            let failed = created.is_err();
-            unit.disks.push((wanted.clone(), created));
+        // One that exists already may have been made from another draft: what it does not refer to would be one disk
+        // too many, and what it lacks is repaired by the next pass.
+        let refers = |disk: &&DiskDraft| replica.facts.disks.iter().any(|device| device.disk == disk.name);
+        let new = draft.disks.iter().filter(|disk| disk.source == DiskSource::New);
+        for wanted in new.filter(refers) {
+            let id = &replica.facts.id;
+            let result = disk(context, pool, id, wanted).await;
+            let failed = result.is_err();
+            unit.disks.push(Made { draft: wanted.clone(), owner: owner(pool, id, wanted), result });
             // The rest is created by the repair of a later pass, at its pace.
             if failed {
                 break;
@@ -53,9 +88,14 @@ pub(super) async fn unit<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>,
     unit
 }
 
-async fn machine<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, draft: &Draft) -> Machine {
+async fn machine<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    basis: &Basis,
+    draft: &Draft,
+) -> Machine {
     let namespace = &*pool.facts.namespace;
-    let body = P::machine(&pool.object, draft);
+    let body = P::machine(&pool.object, &basis.templates.wanted, draft);
     let path = collection::<P::Machine>(namespace);
     match context.writer.create::<P::Machine>(WriteKind::CreateMachine, path, &body).await {
         Ok(machine) => Machine::Exists(seen(&machine, P::read_machine)),
@@ -66,7 +106,7 @@ async fn machine<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, draft: 
                     if machine.facts.owner.as_ref() == Some(&pool.facts.id.uid) {
                         Machine::Exists(machine)
                     } else {
-                        Machine::NameTaken
+                        Machine::NameTaken(machine)
                     }
                 }
                 Ok(None) => Machine::NameFreed,
@@ -103,6 +143,23 @@ pub(super) async fn disk<P: Platform>(
     }
 }
 
+/// Notes that a disk of the pool may exist, or still come to be: another machine waits for it rather than getting one
+/// more, should the one that it was for be gone.
+pub(super) fn note_lost(memory: &mut Memory, draft: &DiskDraft, error: &WriteError, uptime: Duration) {
+    if matches!(error, WriteError::Lost(_)) {
+        memory.disks.unanswered(&draft.name, 0, uptime);
+    }
+}
+
+/// Who owns a disk of this template.
+pub(super) fn owner<P: Platform>(pool: &PoolEntry<P>, member: &ObjectId, draft: &DiskDraft) -> Uid {
+    let template = pool.facts.disks.iter().find(|template| template.name == draft.template);
+    match template.map(|template| template.lifetime) {
+        Some(Lifetime::Pool) => pool.facts.id.uid.clone(),
+        Some(Lifetime::Machine) | None => member.uid.clone(),
+    }
+}
+
 fn machine_failure(draft: &Draft, error: &WriteError) -> Happening {
     Happening {
         reason: Reason::FailedCreate,
@@ -121,7 +178,7 @@ pub(super) fn disk_failure(draft: &DiskDraft, error: &WriteError) -> Happening {
 }
 
 impl Unit {
-    pub(super) fn learn(self, memory: &mut Memory, uptime: Duration) -> Step {
+    pub(super) fn learn(self, metrics: &Metrics, memory: &mut Memory, uptime: Duration) -> Step {
         let Self { draft, machine, disks } = self;
         // A refused create had no effect: its number is as good as new. Any other is used up.
         if !matches!(machine, Machine::Refused(_)) {
@@ -129,9 +186,11 @@ impl Unit {
         }
         let replica = match machine {
             Machine::Exists(replica) => replica,
-            Machine::NameTaken => {
+            Machine::NameTaken(machine) => {
                 // An earlier attempt without an answer is settled by that too: the name is not ours and never will be.
                 memory.machines.refused(&draft.name);
+                // It may have been a member when it was created, and then it has disks of the pool, which are not free.
+                memory.machines.written(machine, uptime);
                 return Step::outdated();
             }
             // Whoever had the name says nothing about an earlier attempt, which may still happen.
@@ -140,7 +199,10 @@ impl Unit {
                 memory.machines.unanswered(&draft.name, draft.number, uptime);
                 return Step::failed(machine_failure(&draft, &error), error);
             }
-            Machine::Refused(error) => return Step::failed(machine_failure(&draft, &error), error),
+            Machine::Refused(error) => {
+                keep::note_refusal(memory, &draft.disks, &error, uptime);
+                return Step::failed(machine_failure(&draft, &error), error);
+            }
         };
         let id = replica.facts.id.clone();
         tracing::info!(machine = &*id.name, machine_uid = id.uid.as_str(), "created a machine");
@@ -151,17 +213,21 @@ impl Unit {
             note: format!("created machine {id}"),
         };
         let mut step = Step::done(Some(created));
-        for (draft, result) in disks {
+        step.happenings.extend(keep::reused(metrics, &draft.disks, &id));
+        for Made { draft, owner, result } in disks {
             match result {
                 Ok(disk) => {
                     // A foreign disk is not what the machine needs: the next plan finds another name.
-                    if disk.facts.owner.as_ref() != Some(&id) {
+                    if disk.facts.owner.as_ref().is_none_or(|found| found.uid != owner) {
                         step.done = false;
                         step.outdated = true;
                     }
                     memory.disks.written(disk, uptime);
                 }
                 Err(error) => {
+                    if owner != id.uid {
+                        note_lost(memory, &draft, &error, uptime);
+                    }
                     step.fail(disk_failure(&draft, &error), error);
                     step.reason = Some(FailureReason::DiskFailure);
                 }

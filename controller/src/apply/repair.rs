@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use vmpool_engine::ObjectId;
 use vmpool_engine::model::DiskDraft;
 
-use super::{Outcome, create, seen};
+use super::basis::Basis;
+use super::{Outcome, create, keep, seen};
 use crate::context::{Context, PoolEntry, collection};
 use crate::events::{Happening, Reason};
 use crate::metrics::WriteKind;
@@ -29,13 +30,57 @@ pub(super) async fn patch<P: Platform>(
     send(context, pool, machine, &Patch::Merge(&patch), Reason::FailedRepair).await
 }
 
-/// Makes a machine refer to another disk.
-pub(super) async fn repoint<P: Platform>(
+/// Takes our markers off a machine that is no member any more, once the disks are its own that the pool had kept for
+/// it.
+pub(super) async fn release<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     machine: &ObjectId,
-    position: usize,
-    from: &str,
+) -> Outcome {
+    let live = match live(context, pool, machine).await {
+        Ok(live) => P::read_machine(&live),
+        Err(outcome) => return outcome,
+    };
+    let (handed, stop) = keep::hand_over(context, pool, &live).await;
+    let outcome = match stop {
+        Some(stop) => stop,
+        None => patch(context, pool, machine, P::unmark()).await,
+    };
+    outcome.after(handed)
+}
+
+/// Makes a machine refer to another disk, which is promised to it first if it is a free one.
+pub(super) async fn repoint<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    basis: &Basis,
+    machine: &ObjectId,
+    from: (usize, &str),
+    to: &DiskDraft,
+) -> Outcome {
+    let drafts = std::slice::from_ref(to);
+    let (claimed, stop) = keep::claim(context, pool, basis, drafts, &machine.name).await;
+    let outcome = match stop {
+        Some(stop) => stop,
+        None => match point(context, pool, machine, from, to).await {
+            Outcome::Machine(changed, mut happenings) => {
+                let why = format!("disk {} takes its place", to.name);
+                happenings.push(keep::detached(from.1, machine, &why));
+                happenings.extend(keep::reused(&context.metrics, drafts, machine));
+                Outcome::Machine(changed, happenings)
+            }
+            Outcome::Failed(happening, error) => Outcome::DisksRefused(drafts.to_vec(), happening, error),
+            outcome => outcome,
+        },
+    };
+    outcome.after(claimed)
+}
+
+async fn point<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+    (position, from): (usize, &str),
     to: &DiskDraft,
 ) -> Outcome {
     let live = match live(context, pool, machine).await {
@@ -88,7 +133,8 @@ pub(super) async fn disk<P: Platform>(
     }
     match create::disk(context, pool, member, draft).await {
         Ok(disk) => {
-            let ours = disk.facts.owner.as_ref() == Some(member);
+            let owner = create::owner(pool, member, draft);
+            let ours = disk.facts.owner.as_ref().is_some_and(|found| found.uid == owner);
             let happening = ours.then(|| Happening {
                 reason: Reason::DiskCreated,
                 name: draft.name.to_string(),
@@ -129,7 +175,7 @@ async fn send<P: Platform>(
         .patch::<P::Machine, _>(WriteKind::PatchMachine, path, &machine.name, None, patch)
         .await
     {
-        Ok(machine) => Outcome::Machine(seen(&machine, P::read_machine)),
+        Ok(machine) => Outcome::Machine(seen(&machine, P::read_machine), Vec::new()),
         Err(error) if error.is_gone() || error.is_conflict() => Outcome::Outdated,
         Err(error) => failed(machine, reason, error),
     }

@@ -1,8 +1,9 @@
-use vmpool_engine::ObjectId;
 use vmpool_engine::ledger::Cache as _;
-use vmpool_engine::model::{Activity, DiskRef};
+use vmpool_engine::model::{Activity, DiskRef, DiskState, Marks};
+use vmpool_engine::{Disk, ObjectId, Replica};
 
 use super::*;
+use crate::platform::Attachment;
 
 const NAMESPACE: &str = "team-a";
 
@@ -15,9 +16,15 @@ fn replica(name: &str, owner: Option<&str>) -> Replica {
         pool_uid_label: None,
         pool_label: None,
         revision: None,
+        written: None,
+        evaluated: false,
         activity: Activity::NotRunning,
         restart_pending: false,
+        restarts_itself: false,
         disks: Vec::new(),
+        boot_disk: None,
+        lingering: Vec::new(),
+        devices_ready: false,
     }
 }
 
@@ -54,20 +61,84 @@ fn machines_are_found_by_owner_by_label_and_by_disk() {
 }
 
 #[test]
-fn disks_are_found_by_name_and_by_label() {
-    let cache = Cache::<Disk>::default();
+fn machines_are_found_by_disks_that_only_their_status_shows() {
+    let cache = Cache::<Replica>::default();
+    let mut letting_go = replica("letting-go", Some("web"));
+    letting_go.lingering.push("scratch".into());
+    cache.applied(at(1, letting_go));
+    assert_eq!(names(&cache.by_key(&Key::Disk(NAMESPACE.into(), "scratch".into()))), ["letting-go"]);
+}
+
+fn disk(name: &str, owner: Option<&str>, label: Option<&str>) -> Located<Disk> {
     let disk = Disk {
-        id: ObjectId::new("web-1-root", "d"),
+        id: ObjectId::new(name, &format!("uid of {name}")),
         terminating: false,
-        owner: None,
-        pool_uid_label: Some("web".into()),
+        owner: owner.map(|uid| ObjectId::new("owner", uid)),
+        pool_uid_label: label.map(Uid::from),
+        template: None,
+        state: DiskState::Ready,
+        size: None,
+        capacity: None,
+        mounted_by: None,
+        used_otherwise: false,
+        marks: Marks::default(),
     };
-    let concerned = cache
-        .applied(Located { namespace: NAMESPACE.into(), seen: Seen { facts: Arc::new(disk), version: 1 } });
-    assert_eq!(concerned, [pool("web"), Key::Disk(NAMESPACE.into(), "web-1-root".into())]);
-    for key in concerned {
-        assert_eq!(cache.by_key(&key).len(), 1);
+    Located { namespace: NAMESPACE.into(), seen: Seen { facts: Arc::new(disk), version: 1 } }
+}
+
+fn disk_names(disks: &[Arc<Disk>]) -> Vec<&str> {
+    disks.iter().map(|disk| &*disk.id.name).collect()
+}
+
+#[test]
+fn disks_are_found_by_owner_and_by_label_and_concern_who_refers_to_them() {
+    let cache = Cache::<Disk>::default();
+    let named = |name: &str| Key::Disk(NAMESPACE.into(), name.into());
+    assert_eq!(cache.applied(disk("kept", Some("web"), Some("web"))), [pool("web"), named("kept")]);
+    assert_eq!(
+        cache.applied(disk("of-a-machine", Some("m"), Some("web"))),
+        [pool("m"), pool("web"), named("of-a-machine")]
+    );
+    cache.applied(disk("lost-its-label", Some("web"), None));
+    cache.applied(disk("of-others", None, None));
+    assert_eq!(disk_names(&cache.by_key(&pool("web"))), ["kept", "lost-its-label", "of-a-machine"]);
+    let kept = cache.by_key_where(&pool("web"), |disk| disk.pool_uid_label.is_none());
+    assert_eq!(disk_names(&kept), ["lost-its-label"]);
+}
+
+#[test]
+fn attachments_are_found_by_what_they_attach() {
+    let cache = Cache::<Attachment>::default();
+    let attachment = |disk: Option<&str>| {
+        let facts = Attachment { id: ObjectId::new("by-hand", "a"), disk: disk.map(Into::into) };
+        Located { namespace: NAMESPACE.into(), seen: Seen { facts: Arc::new(facts), version: 1 } }
+    };
+    let key = Key::Disk(NAMESPACE.into(), "scratch".into());
+    assert_eq!(cache.applied(attachment(Some("scratch"))), std::slice::from_ref(&key));
+    assert_eq!(cache.by_key(&key).len(), 1);
+    // Another kind of device under the same name is another thing.
+    assert_eq!(cache.applied(attachment(None)), std::slice::from_ref(&key));
+    assert!(cache.by_key(&key).is_empty());
+}
+
+#[test]
+fn one_disk_of_many_machines_has_all_of_them_in_order_and_none_once_they_let_go() {
+    let cache = Cache::<Replica>::default();
+    let key = Key::Disk(NAMESPACE.into(), "shared".into());
+    let user = |name: &str| {
+        let mut user = replica(name, None);
+        user.disks.push(DiskRef { template: None, disk: "shared".into(), position: 0 });
+        user
+    };
+    for name in ["c", "a", "b", "a"] {
+        cache.applied(at(1, user(name)));
     }
+    assert_eq!(names(&cache.by_key(&key)), ["a", "b", "c"]);
+    for (gone, left) in [("a", vec!["b", "c"]), ("c", vec!["b"]), ("b", vec![])] {
+        cache.applied(at(2, replica(gone, None)));
+        assert_eq!(names(&cache.by_key(&key)), left);
+    }
+    assert!(cache.inner.read().index.is_empty());
 }
 
 #[test]

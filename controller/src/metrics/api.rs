@@ -56,6 +56,7 @@ impl ApiMetrics {
             (P::Pool::plural(&()), Resource::Pools),
             (P::Machine::plural(&()), Resource::Machines),
             (P::Disk::plural(&()), Resource::Disks),
+            (P::Attachment::plural(&()), Resource::Attachments),
         ];
         RequestLayer { metrics: self.clone(), plurals: Arc::new(plurals) }
     }
@@ -69,7 +70,7 @@ fn histogram() -> Histogram {
 #[derive(Clone, Debug)]
 pub struct RequestLayer {
     metrics: ApiMetrics,
-    plurals: Arc<[(Cow<'static, str>, Resource); 3]>,
+    plurals: Arc<[(Cow<'static, str>, Resource); 4]>,
 }
 
 impl<S> Layer<S> for RequestLayer {
@@ -164,6 +165,7 @@ fn classify(plurals: &[(Cow<'static, str>, Resource)], method: &Method, uri: &ht
     let resource = match plural {
         Some("events") => Resource::Events,
         Some("leases") => Resource::Leases,
+        Some("controllerrevisions") => Resource::Revisions,
         Some(plural) => plurals
             .iter()
             .find(|(known, _)| known == plural)

@@ -7,10 +7,12 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use vmpool_engine::ledger::{Fact, Ledger};
+use vmpool_engine::pacing::FailureReason;
 use vmpool_engine::{Memory, Pool, Status, Uid, condition};
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::{FloatGauge, Registry};
 
+use super::disks::{DiskCounts, DiskGauges};
 use super::labels::{LedgerLabels, MemberLabels, PoolLabels, RemovalLabels, each};
 use super::words::{LedgerResource, MemberState, PoolState, RemovalState};
 
@@ -20,6 +22,7 @@ pub(crate) struct PoolFacts {
     state: PoolState,
     members: [usize; MemberState::ALL.len()],
     removals: [usize; RemovalState::ALL.len()],
+    disks: DiskCounts,
     ledger: [usize; LedgerResource::ALL.len()],
     /// Uptime of the oldest entry.
     oldest: Option<Duration>,
@@ -27,13 +30,22 @@ pub(crate) struct PoolFacts {
 
 impl PoolFacts {
     /// A pool that is served. `terminating` counts members.
-    pub(crate) fn served(pool: &Pool, status: &Status, terminating: usize, memory: &Memory) -> Self {
+    pub(crate) fn served(
+        pool: &Pool,
+        status: &Status,
+        terminating: usize,
+        disks: DiskCounts,
+        memory: &Memory,
+    ) -> Self {
         let summary = &status.summary;
-        let failing = status
+        let failure = status
             .conditions
             .iter()
-            .any(|condition| condition.kind == condition::REPLICA_FAILURE && condition.status == "True");
-        let state = if failing {
+            .find(|condition| condition.kind == condition::REPLICA_FAILURE && condition.status == "True");
+        let state = if failure.is_some_and(|failure| failure.reason == FailureReason::StatusDisputed.as_str())
+        {
+            PoolState::Disputed
+        } else if failure.is_some() {
             PoolState::Failing
         } else if summary.replicas != pool.desired {
             PoolState::Progressing
@@ -50,17 +62,23 @@ impl PoolFacts {
             MemberState::RestartPending => summary.restart_pending,
             MemberState::Terminating => terminating,
         });
-        Self::new(state, members, pool, memory)
+        Self { disks, ..Self::new(state, members, pool, memory) }
     }
 
     /// A pool on its way out: nobody wants or serves its members any more.
-    pub(crate) fn deleting(pool: &Pool, replicas: usize, terminating: usize, memory: &Memory) -> Self {
+    pub(crate) fn deleting(
+        pool: &Pool,
+        replicas: usize,
+        terminating: usize,
+        disks: DiskCounts,
+        memory: &Memory,
+    ) -> Self {
         let members = MemberState::ALL.iter().map(|state| match state {
             MemberState::Replicas => replicas,
             MemberState::Terminating => terminating,
             _ => 0,
         });
-        Self::new(PoolState::Deleting, members, pool, memory)
+        Self { disks, ..Self::new(PoolState::Deleting, members, pool, memory) }
     }
 
     fn new(state: PoolState, counted: impl Iterator<Item = usize>, pool: &Pool, memory: &Memory) -> Self {
@@ -69,7 +87,7 @@ impl PoolFacts {
         let (machines, disks) = (extent(&memory.machines), extent(&memory.disks));
         let oldest = [machines.1, disks.1].into_iter().flatten().min();
         let removals = [pool.record.reserved().count(), pool.record.accepted().count()];
-        Self { state, members, removals, ledger: [machines.0, disks.0], oldest }
+        Self { state, members, removals, disks: DiskCounts::default(), ledger: [machines.0, disks.0], oldest }
     }
 }
 
@@ -87,6 +105,7 @@ pub(crate) struct Totals {
     pools: [usize; PoolState::ALL.len()],
     members: [usize; MemberState::ALL.len()],
     removals: [usize; RemovalState::ALL.len()],
+    disks: DiskCounts,
     ledger: [usize; LedgerResource::ALL.len()],
     oldest: Option<Duration>,
 }
@@ -113,6 +132,7 @@ impl Census {
             totals.pools[facts.state as usize] += 1;
             totals.members.iter_mut().zip(facts.members).for_each(|(sum, count)| *sum += count);
             totals.removals.iter_mut().zip(facts.removals).for_each(|(sum, count)| *sum += count);
+            totals.disks.add(&facts.disks);
             totals.ledger.iter_mut().zip(facts.ledger).for_each(|(sum, count)| *sum += count);
             totals.oldest = [totals.oldest, facts.oldest].into_iter().flatten().min();
         }
@@ -127,6 +147,7 @@ pub(super) struct CensusGauges {
     pools: Family<PoolLabels, Gauge>,
     members: Family<MemberLabels, Gauge>,
     removals: Family<RemovalLabels, Gauge>,
+    disks: DiskGauges,
     ledger: Family<LedgerLabels, Gauge>,
     oldest: FloatGauge,
 }
@@ -153,6 +174,7 @@ impl CensusGauges {
                 "Machines that were named to be removed, of all pools together, as the last pass of each pool saw them",
                 each(RemovalState::ALL.iter().map(|&state| RemovalLabels { state })),
             ),
+            disks: DiskGauges::new(registry),
             ledger: registry.register(
                 "vmpool_ledger_entries",
                 "entries",
@@ -178,6 +200,7 @@ impl CensusGauges {
         for (&state, count) in RemovalState::ALL.iter().zip(totals.removals) {
             self.removals.get_or_create(&RemovalLabels { state }).set(gauge(count));
         }
+        self.disks.show(&totals.disks);
         for (&resource, count) in LedgerResource::ALL.iter().zip(totals.ledger) {
             self.ledger.get_or_create(&LedgerLabels { resource }).set(gauge(count));
         }

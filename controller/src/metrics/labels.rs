@@ -5,6 +5,7 @@ use std::hash::Hash;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
 use vmpool_runtime::label_set;
 
+use super::disks::{ClaimOutcome, Collection, DiskUse};
 use super::words::{
     Code, Deletion, Failed, LedgerResource, MemberState, PassResult, PoolState, RemovalState, Resource,
     SettledOutcome, Stage, Tenure, Verb, WakeOutcome, WatchResource, WriteKind, WriteOutcome,
@@ -22,6 +23,9 @@ label_set!(pub(super) MemberLabels { state: MemberState });
 label_set!(pub(super) DeletionLabels { reason: Deletion });
 label_set!(pub(super) RemovalLabels { state: RemovalState });
 label_set!(pub(super) SettledLabels { outcome: SettledOutcome });
+label_set!(pub(super) DiskLabels { state: DiskUse });
+label_set!(pub(super) ClaimLabels { outcome: ClaimOutcome });
+label_set!(pub(super) CollectionLabels { reason: Collection });
 label_set!(pub(super) LedgerLabels { resource: LedgerResource });
 label_set!(pub(super) WatchLabels { resource: WatchResource });
 label_set!(pub(super) TenureLabels { event: Tenure });

@@ -8,6 +8,7 @@
 
 mod api;
 mod census;
+mod disks;
 mod labels;
 mod live;
 mod passes;
@@ -31,6 +32,7 @@ use vmpool_runtime::metrics::{
 
 pub use api::{ApiMetrics, RequestLayer};
 pub(crate) use census::{Census, PoolFacts};
+pub(crate) use disks::{ClaimOutcome, DiskCounts, DiskMetrics};
 pub(crate) use live::{Live, QueueState};
 pub(crate) use passes::{Laps, PassMetrics, QueueMetrics};
 pub use words::WriteKind;
@@ -54,6 +56,8 @@ pub struct Metrics {
     pub(crate) writes: WriteMetrics,
     /// Who leaves.
     pub(crate) removals: RemovalMetrics,
+    /// Disks that outlive their machines.
+    pub(crate) disks: DiskMetrics,
     ledger_overdue: Family<LedgerLabels, Counter>,
     tenures: Family<TenureLabels, Counter>,
     watch_restarts: Family<WatchLabels, Counter>,
@@ -108,6 +112,7 @@ impl Metrics {
             api: ApiMetrics::new(registry, env),
             writes: WriteMetrics::new(registry),
             removals: RemovalMetrics::new(registry),
+            disks: DiskMetrics::new(registry),
             ledger_overdue: registry.register(
                 "vmpool_ledger_overdue_total",
                 "entries",

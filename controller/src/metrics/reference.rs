@@ -1,21 +1,21 @@
 //! The page about metrics in the docs, made from what is registered.
 
-use std::fmt::Write as _;
-
 use vmpool_runtime::Env;
-use vmpool_runtime::metrics::{Description, Label, Values};
+use vmpool_runtime::metrics::reference::{Section, tables};
 
 use super::Metrics;
 
 /// What stands above the table.
 const HEAD: &str = "\
-<!-- Generated from controller/src/metrics, do not edit. Run `cargo xtask generate`. -->
+<!-- Generated from src/metrics of the programs, do not edit. Run `cargo xtask generate`. -->
 
 # Metrics
 
-Every controller serves `/metrics` beside its probes, in the OpenMetrics text format, which Prometheus reads as it is. A
-standby serves them, too: there, whatever only a leader knows is 0. Counters start at zero with the process, and go on when
-leadership changes. [Operations](operations.md#metrics) says how to collect them and what is worth an alert.
+Every program serves `/metrics` beside its probes, in the OpenMetrics text format, which Prometheus reads as it is: the
+controller, whose metrics come first, [the webhook](#the-webhook) and [the API server](#the-api-server-for-removals). What is said
+of [the process](#the-process) holds for each of them. A standby of the controller serves its metrics, too: there, whatever only a
+leader knows is 0. Counters start at zero with the process, and go on when leadership changes.
+[Operations](operations.md#metrics) says how to collect them and what is worth an alert.
 
 No label names a pool, a machine or a namespace, so the number of time series does not grow with what the cluster holds;
 it is some hundreds. Figures of single pools are in their status, where `kubectl` and autoscalers find them; an exporter of
@@ -25,76 +25,24 @@ Histograms come as `NAME_bucket`, `NAME_sum` and `NAME_count`.
 ";
 
 /// The sections, each with the beginnings of the names that belong to it.
-const SECTIONS: &[(&str, &[&str])] = &[
+const SECTIONS: &[Section] = &[
     ("Leadership", &["vmpool_leader", "vmpool_lease_"]),
     ("Pools and machines", &["vmpool_pools", "vmpool_members"]),
     ("Removal", &["vmpool_deletions_", "vmpool_removal_"]),
+    ("Disks that outlive machines", &["vmpool_disk"]),
     ("Passes and their queue", &["vmpool_passes_", "vmpool_pass_", "vmpool_workqueue_"]),
     ("Requests and writes", &["vmpool_api_", "vmpool_writes_", "vmpool_failures_"]),
     ("Caches and the ledger of own writes", &["vmpool_cache_", "vmpool_watch_", "vmpool_ledger_"]),
     ("The process", &["vmpool_build_", "process_"]),
 ];
 
-/// The whole page, as Markdown.
-pub fn page() -> String {
-    let metrics = Metrics::new(&Env::system());
-    let mut page = HEAD.to_owned();
-    for (title, _) in SECTIONS {
-        // A String takes every write.
-        let _ = write!(
-            page,
-            "\n## {title}\n\n| Metric | Kind | Unit | Labels | Meaning |\n| --- | --- | --- | --- | --- |\n"
-        );
-        let mut explained: Vec<&Label> = Vec::new();
-        let mut words = String::new();
-        for metric in metrics.catalogue().iter().filter(|metric| section(metric) == Some(title)) {
-            page.push_str(&row(metric));
-            for label in &metric.labels {
-                // Several metrics share a label: its words are explained once.
-                if !explained.contains(&label) {
-                    words.push_str(&glossary(metric, label));
-                    explained.push(label);
-                }
-            }
-        }
-        if !words.is_empty() {
-            page.push_str("\n| Label | Of | Value | Meaning |\n| --- | --- | --- | --- |\n");
-            page.push_str(&words);
-        }
-    }
-    page
+/// The controller's part of the page, which is its beginning, as Markdown. Those of webhook and API server follow.
+pub fn part() -> String {
+    HEAD.to_owned() + &tables(SECTIONS, Metrics::new(&Env::system()).catalogue())
 }
 
 /// The title of the section that a metric belongs to.
-pub(super) fn section(metric: &Description) -> Option<&'static str> {
-    let belongs = |starts: &[&str]| starts.iter().any(|start| metric.name.starts_with(start));
-    SECTIONS.iter().find(|(_, starts)| belongs(starts)).map(|(title, _)| *title)
-}
-
-fn row(metric: &Description) -> String {
-    let Description { name, kind, unit, labels, help } = metric;
-    let labels: Vec<String> = labels
-        .iter()
-        .map(|label| match &label.values {
-            Values::Open(text) => format!("`{}`: {text}", label.name),
-            Values::Words(words) => format!("`{}`: {}", label.name, listed(words)),
-        })
-        .collect();
-    format!("| `{name}` | {kind} | {unit} | {} | {help}. |\n", labels.join("; "))
-}
-
-/// What the words of a label mean, a row each.
-fn glossary(metric: &Description, label: &Label) -> String {
-    let words = match &label.values {
-        Values::Words(words) => words.as_slice(),
-        Values::Open(_) => &[],
-    };
-    let row = |(word, meaning): &(&str, &str)| {
-        format!("| `{}` | `{}` | `{word}` | {meaning} |\n", label.name, metric.name)
-    };
-    words.iter().map(row).collect()
-}
-
-fn listed(words: &[(&str, &str)]) -> String {
-    words.iter().map(|(word, _)| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+#[cfg(test)]
+pub(super) fn section(metric: &vmpool_runtime::metrics::Description) -> Option<&'static str> {
+    vmpool_runtime::metrics::reference::section(SECTIONS, metric)
 }

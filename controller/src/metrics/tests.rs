@@ -52,7 +52,7 @@ fn every_metric_has_a_name_that_says_kind_and_unit() {
 #[test]
 fn every_metric_is_on_the_page_and_in_the_reference() {
     let metrics = Metrics::new(&env(&ManualClock::new(), 0));
-    let (page, reference) = (metrics.page(), reference::page());
+    let (page, reference) = (metrics.page(), reference::part());
     for metric in metrics.catalogue() {
         // Requests and their durations have no series before the first request.
         let stem = metric.name.trim_end_matches(metric.kind.suffix());
@@ -84,9 +84,21 @@ fn the_failures_are_the_words_of_the_condition() {
     // A reason that is missing here does not compile.
     use vmpool_engine::pacing::FailureReason as R;
     let words: BTreeSet<&str> = Failed::ALL.iter().map(|failed| failed.0.as_str()).collect();
-    for reason in [R::FailedCreate, R::FailedDelete, R::DiskFailure, R::FailedRepair] {
+    for reason in [
+        R::FailedCreate,
+        R::FailedDelete,
+        R::DiskFailure,
+        R::FailedRepair,
+        R::FailedTemplateUpdate,
+        R::StatusDisputed,
+    ] {
         match reason {
-            R::FailedCreate | R::FailedDelete | R::DiskFailure | R::FailedRepair => {}
+            R::FailedCreate
+            | R::FailedDelete
+            | R::DiskFailure
+            | R::FailedRepair
+            | R::FailedTemplateUpdate
+            | R::StatusDisputed => {}
         }
         assert!(words.contains(reason.as_str()));
     }

@@ -38,6 +38,10 @@ words!(
         Machines => "machines",
         /// The disks.
         Disks => "disks",
+        /// What attaches disks to machines by hand.
+        Attachments => "attachments",
+        /// Revisions of machine templates.
+        Revisions => "revisions",
         /// Kubernetes events.
         Events => "events",
         /// The lease of the leader.
@@ -78,10 +82,20 @@ words!(
         CreateMachine => "create_machine",
         /// A new disk.
         CreateDisk => "create_disk",
+        /// A disk that outlived its machine is deleted.
+        DeleteDisk => "delete_disk",
+        /// A disk is claimed or freed, marked to be deleted, made larger, or handed over to a machine.
+        PatchDisk => "patch_disk",
         /// A machine leaves.
         DeleteMachine => "delete_machine",
         /// A member is repaired, or released.
         PatchMachine => "patch_machine",
+        /// A changed template is written to a member, or the member says that it is in effect.
+        UpdateMachine => "update_machine",
+        /// A revision of a machine template is stored.
+        CreateRevision => "create_revision",
+        /// A stored revision is deleted, since nobody needs it.
+        DeleteRevision => "delete_revision",
         /// A block of machine numbers is recorded, or settled entries leave the record of named machines.
         PatchPool => "patch_pool",
         /// The status is published.
@@ -164,6 +178,8 @@ words!(
         Progressing => "progressing",
         /// Its condition ReplicaFailure is True.
         Failing => "failing",
+        /// Somebody else keeps writing its status, so that nothing is done about it.
+        Disputed => "disputed",
         /// It is on its way out.
         Deleting => "deleting",
     }
@@ -236,6 +252,8 @@ words!(
         Machines => "machines",
         /// Disks.
         Disks => "disks",
+        /// What attaches disks to machines by hand.
+        Attachments => "attachments",
     }
 );
 
@@ -256,11 +274,13 @@ words!(
 pub(super) struct Failed(pub(super) FailureReason);
 
 impl Failed {
-    pub(super) const ALL: [Self; 4] = [
+    pub(super) const ALL: [Self; 6] = [
         Self(FailureReason::FailedCreate),
         Self(FailureReason::FailedDelete),
         Self(FailureReason::DiskFailure),
         Self(FailureReason::FailedRepair),
+        Self(FailureReason::FailedTemplateUpdate),
+        Self(FailureReason::StatusDisputed),
     ];
 }
 
@@ -283,6 +303,13 @@ impl Word for Failed {
                     }
                     reason @ FailureReason::FailedRepair => {
                         (reason.as_str(), "Writing back our markers, or the record of named machines.")
+                    }
+                    reason @ FailureReason::StatusDisputed => (
+                        reason.as_str(),
+                        "A pool is left alone, because somebody else keeps writing its status.",
+                    ),
+                    reason @ FailureReason::FailedTemplateUpdate => {
+                        (reason.as_str(), "Writing a changed template to a machine.")
                     }
                 })
                 .collect(),

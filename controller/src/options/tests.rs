@@ -69,6 +69,7 @@ fn a_value_that_cannot_be_read_is_refused_by_name(
 #[case::workers(&["--workers=0"], "--workers must be at least 1")]
 #[case::writes(&["--max-in-flight-writes=0"], "--max-in-flight-writes must be at least 1")]
 #[case::deadline(&["--request-deadline=9s"], "--request-deadline 9s must be shorter than")]
+#[case::reservations(&["--reservation-timeout=999ms"], "--reservation-timeout must be at least 1s, not 999ms")]
 #[case::short_lease(&["--lease-duration=4s", "--lease-renew-interval=1s"], "--request-deadline 8s must be")]
 fn values_that_do_not_work_are_refused_in_one_line(#[case] arguments: &[&str], #[case] expected: &str) {
     let error = parse(arguments).unwrap().settings().unwrap_err().to_string();
@@ -93,4 +94,10 @@ fn flags_become_settings() {
     assert_eq!((settings.workers, settings.writes_in_flight), (2, 5));
     assert_eq!(settings.request_deadline, Duration::from_secs(2));
     assert_eq!(settings.debounce, Duration::from_millis(10));
+    assert_eq!(settings.reservation_timeout, vmpool_engine::removal::RESERVATION_AGE);
+    assert_eq!(settings.collection_grace, vmpool_engine::plan::COLLECTION_GRACE);
+    let arguments = ["--reservation-timeout=3s", "--disk-collection-grace=2s"];
+    let settings = parse(&arguments).unwrap().settings().unwrap();
+    assert_eq!(settings.reservation_timeout, Duration::from_secs(3));
+    assert_eq!(settings.collection_grace, Duration::from_secs(2));
 }

@@ -13,6 +13,9 @@
 //! The sample is a pool as the API server stores it: with name, namespace, UID and generation, without a status, and
 //! with at least one disk template if the platform has disks.
 
+mod disks;
+mod updates;
+
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -26,6 +29,13 @@ use vmpool_engine::removal::Record;
 use vmpool_engine::{Memory, ObjectId, Pool, Replica, Status};
 
 use super::Platform;
+
+pub use disks::{a_disk_that_was_handed_over_is_the_machines, a_grown_disk_reads_back, marks_read_back};
+
+pub use updates::{
+    a_machine_is_taken_over_as_it_is, a_machine_of_the_same_template_changes_its_marker_only,
+    a_template_is_the_pools, what_a_template_adds_goes_with_it,
+};
 
 /// UID of the sample's machines.
 const MACHINE_UID: &str = "0b1f2a60-5f2f-4f1e-9c39-7d1c3f8e2b55";
@@ -41,11 +51,18 @@ pub fn all<P: Platform>(pool: &Value) {
     lost_markers_are_complete_again_after_mark::<P>(pool);
     nothing_of_ours_stays_after_unmark::<P>(pool);
     disks_belong_to_their_member::<P>(pool);
+    marks_read_back::<P>(pool);
+    a_grown_disk_reads_back::<P>(pool);
+    a_disk_that_was_handed_over_is_the_machines::<P>(pool);
     a_repointed_machine_reads_back::<P>(pool);
     a_recorded_block_reads_back::<P>(pool);
     a_written_record_reads_back::<P>(pool);
     a_published_status_reads_back::<P>(pool);
     the_revision_follows_nothing_but_the_template::<P>(pool);
+    a_template_is_the_pools::<P>(pool);
+    a_machine_of_the_same_template_changes_its_marker_only::<P>(pool);
+    what_a_template_adds_goes_with_it::<P>(pool);
+    a_machine_is_taken_over_as_it_is::<P>(pool);
 }
 
 /// A drafted machine reads back as a live member of the pool, at the drafted revision, with the drafted disks.
@@ -58,7 +75,8 @@ pub fn what_is_written_reads_back<P: Platform>(pool: &Value) {
     let replica = P::read_machine(&sample.machine(&draft));
     assert_eq!(replica.id, ObjectId::new(&draft.name, MACHINE_UID), "name and UID");
     assert_eq!(replica.owner.as_ref(), Some(&sample.facts.id.uid), "the pool owns it");
-    assert_eq!(replica.revision.as_ref(), Some(&draft.revision), "the revision is marked");
+    assert_eq!(replica.revision.as_ref(), Some(&draft.revision), "the revision is marked as in effect");
+    assert_eq!(replica.written.as_ref(), Some(&draft.revision), "and as written");
     assert!(!replica.terminating, "nobody has deleted it");
     assert_eq!(replica.activity, Activity::NotRunning, "nobody has started it");
     assert!(!replica.restart_pending, "nothing has changed since");
@@ -80,7 +98,7 @@ pub fn what_is_written_reads_back<P: Platform>(pool: &Value) {
 pub fn a_written_machine_is_one_of_the_platforms_own<P: Platform>(pool: &Value) {
     let sample = Sample::<P>::new(pool);
     let draft = sample.draft("7", 7);
-    let body = P::machine(&sample.pool, &draft);
+    let body = P::machine(&sample.pool, &sample.template(), &draft);
     assert_eq!(body["apiVersion"], *P::Machine::api_version(&()));
     assert_eq!(body["kind"], *P::Machine::kind(&()));
     assert_eq!(body["metadata"]["name"], *draft.name);
@@ -102,10 +120,10 @@ pub fn a_written_machine_is_one_of_the_platforms_own<P: Platform>(pool: &Value) 
 pub fn drafts_do_not_depend_on_each_other<P: Platform>(pool: &Value) {
     let sample = Sample::<P>::new(pool);
     let (first, second) = (sample.draft("1", 1), sample.draft("2", 2));
-    let alone = P::machine(&sample.pool, &second);
+    let alone = P::machine(&sample.pool, &sample.template(), &second);
     let one = P::read_machine(&sample.machine(&first));
     let other = P::read_machine(&sample.machine(&second));
-    assert_eq!(P::machine(&sample.pool, &second), alone, "writing has no memory");
+    assert_eq!(P::machine(&sample.pool, &sample.template(), &second), alone, "writing has no memory");
     for disk in one.disks.iter().filter(|disk| disk.template.is_some()) {
         assert!(other.disks.iter().all(|other| other.disk != disk.disk), "{} is in both", disk.disk);
     }
@@ -139,6 +157,7 @@ pub fn nothing_of_ours_stays_after_unmark<P: Platform>(pool: &Value) {
     json_patch::merge(&mut body, &P::unmark());
     let released = P::read_machine(&decode(&body));
     assert_eq!((released.pool_uid_label, released.pool_label, released.revision), (None, None, None));
+    assert_eq!(released.written, None);
     assert!(released.disks.iter().all(|disk| disk.template.is_none()), "no disk fills a template of ours");
     assert_eq!(body["metadata"]["labels"]["role"], "kept");
     assert_eq!(body["metadata"]["annotations"]["note"], "kept");
@@ -168,7 +187,7 @@ pub fn disks_belong_to_their_member<P: Platform>(pool: &Value) {
         assert_eq!(disk.pool_uid_label.as_ref(), Some(&sample.facts.id.uid));
         assert!(!disk.terminating);
     }
-    let gone = DiskDraft { name: "any".into(), template: "a-template-that-no-pool-has".into() };
+    let gone = DiskDraft::new("any".into(), "a-template-that-no-pool-has".into());
     assert_eq!(P::disk(&sample.pool, &member, &gone), None);
 }
 
@@ -184,12 +203,15 @@ pub fn a_repointed_machine_reads_back<P: Platform>(pool: &Value) {
     let before = P::read_machine(&machine);
     for (index, device) in before.disks.iter().enumerate() {
         let Some(template) = device.template.clone() else { continue };
-        let to = DiskDraft { name: format!("{}-2", device.disk).into(), template };
+        let to = DiskDraft::new(format!("{}-2", device.disk).into(), template);
         let patch = P::repoint(&machine, device.position, &device.disk, &to);
         let patch: json_patch::Patch = serde_json::from_value(patch).expect("it is a JSON patch");
         let mut patched = body.clone();
         json_patch::patch(&mut patched, &patch).expect("it fits the machine that it was made for");
         let mut expected = before.clone();
+        if expected.boot_disk.as_ref() == Some(&device.disk) {
+            expected.boot_disk = Some(to.name.clone());
+        }
         expected.disks[index].disk = to.name;
         assert_eq!(P::read_machine(&decode(&patched)), expected);
         assert!(json_patch::patch(&mut patched, &patch).is_err(), "it must not fit a machine that changed");
@@ -299,17 +321,18 @@ impl<P: Platform> Sample<P> {
         let name: Arc<str> = format!("{}-{suffix}", self.facts.id.name).into();
         let own = self.facts.disks.iter().filter(|template| template.lifetime == Lifetime::Machine);
         let disks = own
-            .map(|template| DiskDraft {
-                name: format!("{name}-{}", template.name).into(),
-                template: template.name.clone(),
-            })
+            .map(|template| DiskDraft::new(format!("{name}-{}", template.name).into(), template.name.clone()))
             .collect();
         Draft { name, number, revision: self.facts.revision.clone(), disks }
     }
 
+    fn template(&self) -> Value {
+        P::template(&self.pool)
+    }
+
     /// A drafted machine as the API server stores it.
     fn body(&self, draft: &Draft) -> Value {
-        let mut body = P::machine(&self.pool, draft);
+        let mut body = P::machine(&self.pool, &self.template(), draft);
         body["metadata"]["uid"] = json!(MACHINE_UID);
         body["metadata"]["resourceVersion"] = json!("1");
         body["metadata"]["creationTimestamp"] = json!(created().to_string());
@@ -329,6 +352,10 @@ impl<P: Platform> Sample<P> {
             pool: &self.facts,
             machines: Vec::new(),
             disks: [].into(),
+            kept: Vec::new(),
+            others: [].into(),
+            collection_grace: vmpool_engine::plan::COLLECTION_GRACE,
+            stored: Vec::new(),
             unanswered: Vec::new(),
             memory: &memory,
             taken: &Nothing,

@@ -6,14 +6,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference,
 use serde::{Deserialize, Deserializer};
 use vmpool_engine::ObjectId;
 
+/// The reference to the controller owner of an object.
+pub fn controller_reference(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
+}
+
 /// The controller owner of an object.
 pub fn controller_of(metadata: &ObjectMeta) -> Option<ObjectId> {
-    metadata
-        .owner_references
-        .iter()
-        .flatten()
-        .find(|owner| owner.controller == Some(true))
-        .map(|owner| ObjectId::new(&owner.name, &owner.uid))
+    controller_reference(metadata).map(|owner| ObjectId::new(&owner.name, &owner.uid))
 }
 
 /// Decodes the metadata that vmpool reads, and skips the rest: managedFields alone are larger than all of it.

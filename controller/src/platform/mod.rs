@@ -3,8 +3,11 @@
 //! A platform only translates. It never waits, decides, or knows what a pass is; all IO is written once, generically,
 //! over its types. Whoever is about to write `match platform` outside this module is missing a verb in [`Platform`].
 
+mod attachment;
 pub mod contract;
 pub mod dvp;
+mod intern;
+pub mod merge;
 mod meta;
 
 use std::fmt::Debug;
@@ -13,13 +16,16 @@ use kube::Resource;
 use kube::core::NamespaceResourceScope;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use vmpool_engine::model::{DiskDraft, Draft, ObjectId};
+use vmpool_engine::model::{DiskDraft, Draft, Marks, ObjectId};
 use vmpool_engine::numbers::Block;
 use vmpool_engine::removal::Record;
+use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Disk, Pool, Replica, Status};
 
+pub use attachment::Attachment;
 pub use dvp::Dvp;
-pub use meta::{controller_of, slim_metadata};
+pub(crate) use intern::intern;
+pub use meta::{controller_of, controller_reference, slim_metadata};
 
 /// What the cache and the client need of an object's type.
 pub trait Stored:
@@ -55,12 +61,21 @@ pub trait Platform: Send + Sync + 'static {
     /// Whether a machine's disks are objects of [`Platform::Disk`]. Without them that type is never asked for.
     const HAS_DISKS: bool;
 
+    /// Whether a disk can be attached to a machine by an object of [`Platform::Attachment`], past the machine's own
+    /// list of devices. Without them that type is never asked for.
+    const HAS_ATTACHMENTS: bool;
+
+    /// The label of a machine that holds the revision which is in effect. Stored revisions bear it as well.
+    const REVISION_LABEL: &'static str;
+
     /// The pool.
     type Pool: Stored;
     /// The machine.
     type Machine: Stored;
     /// The disk.
     type Disk: Stored;
+    /// What attaches a disk to a machine by hand.
+    type Attachment: Stored;
 
     /// Puts a stored pool into the engine's words. What cannot be read becomes a flaw of the pool.
     fn read_pool(pool: &Self::Pool) -> Pool;
@@ -71,10 +86,54 @@ pub trait Platform: Send + Sync + 'static {
     /// Puts a stored disk into the engine's words.
     fn read_disk(disk: &Self::Disk) -> Disk;
 
-    /// Puts a drafted machine into this stack's words: every marker set, every disk resolved, owned by the pool.
-    fn machine(pool: &Self::Pool, draft: &Draft) -> Value;
+    /// Puts a stored attachment into words of ours.
+    fn read_attachment(attachment: &Self::Attachment) -> Attachment;
 
-    /// Puts a drafted disk of `member` into this stack's words; `None` if the pool has no such template any more.
+    /// The machine template of a pool, as it is stored in a revision: all that a machine is made from, and nothing
+    /// that the pool decides elsewhere.
+    fn template(pool: &Self::Pool) -> Value;
+
+    /// A template in the form in which two are compared: what equals the schema's defaults left out. Equal forms are
+    /// the same template.
+    fn canonical(template: &Value) -> Value;
+
+    /// Names of the disk templates that machines of `template` have a device for.
+    fn disk_templates(template: &Value) -> Vec<String>;
+
+    /// Puts a drafted machine into this stack's words, made from `template`: every marker set, every disk resolved,
+    /// owned by the pool.
+    fn machine(pool: &Self::Pool, template: &Value, draft: &Draft) -> Value;
+
+    /// The merge patch that makes `live`, the machine as the API server has it with every field, one of template `to`:
+    /// what template `from` set and `to` does not is taken away, what others set stays. `None` if nothing differs.
+    /// `disks` fills the templates, in any order; devices of the machine that no template ever gave it stay at the end.
+    fn update(
+        live: &Value,
+        from: Option<&Value>,
+        to: (&RevisionId, &Value),
+        disks: &[DiskDraft],
+    ) -> Option<Value>;
+
+    /// The merge patch that takes over `live`, a machine in which template `to` is in effect as another controller says
+    /// in words of its own: markers, and disks for devices that were never given any. All else of its spec stays as it
+    /// is. `None` if nothing differs.
+    fn adopt(live: &Value, to: (&RevisionId, &Value), disks: &[DiskDraft]) -> Option<Value>;
+
+    /// The merge patch that says that `revision` is in effect in a machine.
+    fn advance(revision: &RevisionId) -> Value;
+
+    /// The merge patch that writes all marks of a disk.
+    fn marks(marks: &Marks) -> Value;
+
+    /// The merge patch that makes a disk larger.
+    fn grow(bytes: u64) -> Value;
+
+    /// The merge patch that gives a disk of the pool to `machine`, which is no member any more: it owns the disk from
+    /// now on, and nothing of ours is left on it.
+    fn hand_over(disk: &Self::Disk, machine: &ObjectId) -> Value;
+
+    /// Puts a drafted disk of `member` into this stack's words, owned by the member or by the pool as its template
+    /// says; `None` if the pool has no such template any more.
     fn disk(pool: &Self::Pool, member: &ObjectId, draft: &DiskDraft) -> Option<Value>;
 
     /// The merge patch that gives a member its managed labels back.

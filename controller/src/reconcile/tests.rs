@@ -1,9 +1,13 @@
 //! Stories of a whole leader on a server in memory: what a pool does while nothing goes wrong.
 
+mod adoption;
+mod disks;
 mod failures;
 mod leaders;
 mod named;
 mod others;
+mod revisions;
+mod rollouts;
 
 use std::time::Duration;
 
@@ -40,7 +44,8 @@ async fn a_new_machine_costs_one_write_and_one_for_each_of_its_disks() {
     assert_eq!(count(&writes, Verb::Create, "virtualmachines"), 3);
     assert_eq!(count(&writes, Verb::Create, "virtualdisks"), 3);
     assert_eq!(count(&writes, Verb::MergePatch, "virtualmachinepools"), 1, "the block of numbers");
-    let others: Vec<_> = writes.iter().filter(|call| call.subresource != "status").skip(7).collect();
+    assert_eq!(count(&writes, Verb::Create, "controllerrevisions"), 1, "the revision");
+    let others: Vec<_> = writes.iter().filter(|call| call.subresource != "status").skip(8).collect();
     assert!(others.is_empty(), "{others:?}");
 
     world.scale(5);

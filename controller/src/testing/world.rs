@@ -143,12 +143,14 @@ impl World {
         self.advance(Duration::from_secs(5)).await;
     }
 
-    /// The platform starts every machine that there is.
+    /// The platform looks at the spec of every machine that there is, and starts it.
     pub(crate) fn run_machines(&self) {
         for machine in self.machines() {
             let name = machine["metadata"]["name"].as_str().unwrap();
-            self.server
-                .edit("virtualmachines", name, |machine| machine["status"]["phase"] = json!("Running"));
+            self.server.edit("virtualmachines", name, |machine| {
+                machine["status"]["phase"] = json!("Running");
+                machine["status"]["observedGeneration"] = machine["metadata"]["generation"].clone();
+            });
         }
     }
 

@@ -54,6 +54,10 @@ pub struct Cli {
     )]
     pub nodes: Vec<String>,
 
+    /// How often the nodes show that they live, at most once a second. A cluster whose controllers look after nodes needs it
+    #[arg(long, env = "VMPOOL_SIM_NODE_HEARTBEAT", default_value = "never")]
+    pub node_heartbeat: Delay,
+
     /// Whether running machines have pods; without them a machine costs three writes less
     #[arg(long, env = "VMPOOL_SIM_PODS", default_value_t = true, action = clap::ArgAction::Set)]
     pub pods: bool,
@@ -100,6 +104,7 @@ impl Cli {
                 seed,
             },
             max_in_flight: usize::from(self.max_in_flight),
+            node_heartbeat: self.node_heartbeat,
             health_address: self.health_address,
             bootstrap_timeout: self.bootstrap_timeout,
         }

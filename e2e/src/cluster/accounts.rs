@@ -18,7 +18,7 @@ const TOKEN_SECONDS: i64 = 90 * 24 * 60 * 60;
 ///
 /// # Errors
 /// [`Error::Kubeconfig`] or [`Error::Api`].
-pub(super) async fn client(kubeconfig: &Path) -> Result<Client> {
+pub(crate) async fn client(kubeconfig: &Path) -> Result<Client> {
     let config = config(kubeconfig).await?;
     Client::try_from(config).map_err(Error::api(format!("using {}", kubeconfig.display())))
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -123,32 +124,44 @@ struct RawStatus {
     code: u16,
 }
 
-impl Cluster {
-    /// The end of the audit log as it is now. Requests answered before are in front of it.
-    pub fn audit_mark(&self) -> AuditMark {
-        let length = std::fs::metadata(self.directory.join(AUDIT_LOG)).map_or(0, |file| file.len());
-        AuditMark(length)
+impl AuditMark {
+    /// The end of a log as it is now; the start, if there is none yet.
+    pub(crate) fn end_of(log: &Path) -> Self {
+        Self(std::fs::metadata(log).map_or(0, |file| file.len()))
     }
 
-    /// The requests answered since `mark` (a default mark is the start of the cluster), in the order of their
-    /// answers, and the mark behind the last of them. A watch has its answer when it ends.
+    /// The entries of a log from here, and the mark behind the last of them.
     ///
     /// # Errors
     /// [`Error::File`].
-    pub fn audit(&self, mark: AuditMark) -> Result<(Vec<AuditEntry>, AuditMark)> {
-        let path = self.directory.join(AUDIT_LOG);
+    pub(crate) fn read(self, log: &Path) -> Result<(Vec<AuditEntry>, Self)> {
         let read = || -> std::io::Result<Vec<u8>> {
-            let mut file = std::fs::File::open(&path)?;
-            file.seek(SeekFrom::Start(mark.0))?;
+            let mut file = std::fs::File::open(log)?;
+            file.seek(SeekFrom::Start(self.0))?;
             let mut bytes = Vec::new();
             file.read_to_end(&mut bytes)?;
             Ok(bytes)
         };
-        let mut bytes = read().map_err(Error::file("reading", &path))?;
+        let mut bytes = read().map_err(Error::file("reading", log))?;
         // The last line may be half written.
         bytes.truncate(bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1));
-        let next = AuditMark(mark.0 + bytes.len() as u64);
+        let next = Self(self.0 + bytes.len() as u64);
         Ok((String::from_utf8_lossy(&bytes).lines().filter_map(AuditEntry::parse).collect(), next))
+    }
+}
+
+impl Cluster {
+    /// As [`crate::access::Access::audit_mark`].
+    pub fn audit_mark(&self) -> AuditMark {
+        AuditMark::end_of(&self.directory.join(AUDIT_LOG))
+    }
+
+    /// As [`crate::access::Access::audit`].
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn audit(&self, mark: AuditMark) -> Result<(Vec<AuditEntry>, AuditMark)> {
+        mark.read(&self.directory.join(AUDIT_LOG))
     }
 }
 

@@ -5,9 +5,11 @@ use std::process::Command;
 
 use super::AuditLog;
 use super::pki::Pki;
+use super::site::command;
 use super::tools::Tools;
+use crate::namespaces::{self, Namespaces};
 
-/// The controllers we need. Each one left out saves memory and requests.
+/// The controllers we need where there is no node. Each one left out saves memory and requests.
 const CONTROLLERS: [&str; 11] = [
     "clusterrole-aggregation-controller",
     "deployment-controller",
@@ -62,10 +64,15 @@ pub(super) struct Ports {
 }
 
 /// etcd, without fsync: the data of a test need not survive the machine.
-pub(super) fn etcd(tools: &Tools, directory: &Path, ports: Ports) -> Command {
+pub(super) fn etcd(
+    namespaces: Option<&Namespaces>,
+    tools: &Tools,
+    directory: &Path,
+    ports: Ports,
+) -> Command {
     let client = format!("http://127.0.0.1:{}", ports.etcd);
     let peer = format!("http://127.0.0.1:{}", ports.etcd_peer);
-    let mut command = Command::new(&tools.etcd);
+    let mut command = command(namespaces, &tools.etcd);
     command
         .arg(format!("--data-dir={}", directory.join("etcd").display()))
         .arg("--unsafe-no-fsync")
@@ -89,24 +96,20 @@ pub(super) fn write_audit_policy(directory: &Path) -> std::io::Result<()> {
 /// kube-apiserver, ready for aggregation: the front-proxy certificate proves to an aggregated API server that
 /// the user's name in the headers comes from here.
 pub(super) fn api_server(
+    namespaces: Option<&Namespaces>,
     tools: &Tools,
     directory: &Path,
     pki: &Pki,
     ports: Ports,
     audit: AuditLog,
 ) -> Command {
-    let mut command = Command::new(&tools.api_server);
+    let mut command = command(namespaces, &tools.api_server);
     command
         .arg(format!("--etcd-servers=http://127.0.0.1:{}", ports.etcd))
-        .arg("--bind-address=127.0.0.1")
-        .arg("--advertise-address=127.0.0.1")
         .arg(format!("--secure-port={}", ports.api_server))
         .arg(path("--tls-cert-file", &pki.certificate("apiserver")))
         .arg(path("--tls-private-key-file", &pki.key("apiserver")))
         .arg(path("--client-ca-file", &pki.certificate("ca")))
-        .arg("--authorization-mode=RBAC")
-        // Owner references with blockOwnerDeletion need a right where this plugin is on: have it on.
-        .arg("--enable-admission-plugins=OwnerReferencesPermissionEnforcement")
         .arg("--service-cluster-ip-range=10.0.0.0/24")
         .arg("--service-account-issuer=https://kubernetes.default.svc")
         .arg(path("--service-account-key-file", &pki.service_account_public_key()))
@@ -120,6 +123,26 @@ pub(super) fn api_server(
         .arg(path("--proxy-client-key-file", &pki.key("front-proxy-client")))
         // A graceful stop otherwise waits up to a minute for watches that nobody ends.
         .args(["--shutdown-delay-duration=0s", "--shutdown-watch-termination-grace-period=1s"]);
+    if namespaces.is_some() {
+        command
+            // As most clusters have it. The plugin below learns of a new definition half a minute late.
+            .arg("--enable-admission-plugins=NodeRestriction")
+            .args(["--bind-address=0.0.0.0", "--authorization-mode=Node,RBAC"])
+            // Pods find the API server here, behind the Service `kubernetes`.
+            .arg(format!("--advertise-address={}", namespaces::ADDRESS))
+            // For logs and exec. The kubelet's own certificate is self-signed, and nobody is between the two.
+            .arg(path("--kubelet-client-certificate", &pki.certificate("kubelet-client")))
+            .arg(path("--kubelet-client-key", &pki.key("kubelet-client")))
+            .arg("--kubelet-preferred-address-types=InternalIP");
+    } else {
+        command.args([
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            "--authorization-mode=RBAC",
+            // Owner references with blockOwnerDeletion need a right where this plugin is on: have it on.
+            "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
+        ]);
+    }
     if audit == AuditLog::Written {
         command
             .arg(path("--audit-policy-file", &directory.join("audit-policy.yaml")))
@@ -130,12 +153,23 @@ pub(super) fn api_server(
     command
 }
 
-/// kube-controller-manager with the controllers we need, each under its own account.
-pub(super) fn controller_manager(tools: &Tools, pki: &Pki, kubeconfig: &Path) -> Command {
-    let mut command = Command::new(&tools.controller_manager);
+/// kube-controller-manager, each controller under its own account: those we need, or with a node all that are on by
+/// default.
+pub(super) fn controller_manager(
+    namespaces: Option<&Namespaces>,
+    tools: &Tools,
+    pki: &Pki,
+    kubeconfig: &Path,
+) -> Command {
+    let mut command = command(namespaces, &tools.controller_manager);
+    if namespaces.is_none() {
+        command.arg(format!("--controllers={}", CONTROLLERS.join(",")));
+    } else {
+        // The controller of volumes makes this directory, by default below /usr.
+        command.arg(path("--flex-volume-plugin-dir", &kubeconfig.with_file_name("volume-plugins")));
+    }
     command
         .arg(path("--kubeconfig", kubeconfig))
-        .arg(format!("--controllers={}", CONTROLLERS.join(",")))
         .arg("--use-service-account-credentials")
         .arg("--leader-elect=false")
         .arg("--secure-port=0")

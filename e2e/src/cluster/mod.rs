@@ -1,7 +1,8 @@
 //! A Kubernetes control plane of our own: etcd, kube-apiserver and kube-controller-manager as child processes.
 //!
 //! There is no node and no scheduler: machines are played by the simulator, and our programs run as local
-//! processes under the chart's accounts. The order of starting and stopping matters:
+//! processes under the chart's accounts. [`crate::node`] puts the same control plane on a node's own network, and the
+//! node beside it. The order of starting and stopping matters:
 //!
 //! ```text
 //! start  etcd ─► kube-apiserver ─► CRDs established ─► kube-controller-manager ─► default account exists
@@ -21,6 +22,7 @@ mod metrics;
 mod pki;
 mod ports;
 mod server;
+mod site;
 mod tools;
 
 use std::path::{Path, PathBuf};
@@ -36,13 +38,16 @@ pub use manifests::{apply, documents, documents_in};
 pub use metrics::{RequestCounts, RequestKey};
 pub use ports::{free as free_ports, was_taken as port_was_taken};
 pub use server::Restart;
+pub use site::Site;
 pub use tools::{check as check_tools, target_directory, workspace_root};
 
-pub(crate) use tools::helm;
+pub(crate) use accounts::client as client_of;
+pub(crate) use pki::Pki;
+pub(crate) use tools::{helm, kubectl};
 
-use self::pki::Pki;
 use self::tools::Tools;
 use crate::error::{Error, Result};
+use crate::namespaces::{Forwarder, Namespaces};
 use crate::process::Process;
 
 /// Whether [`Cluster::audit`] has anything to tell.
@@ -82,6 +87,8 @@ pub struct Options {
     /// The cluster's directory, which is emptied first; by default a new one below `target/e2e`, which a later
     /// cluster clears away if it was left there for a day.
     pub directory: Option<PathBuf>,
+    /// Where its parts run.
+    pub site: Site,
 }
 
 /// A running control plane. Dropping it stops every part of it at once.
@@ -98,6 +105,8 @@ pub struct Cluster {
     /// Counts the files of kubeconfigs and the like.
     serial: AtomicU32,
     keep: AtomicBool,
+    namespaces: Option<Namespaces>,
+    _forwarder: Option<Forwarder>,
     /// In the order in which they stop.
     controller_manager: Mutex<Option<Process>>,
     api_server: Mutex<Option<Process>>,
@@ -133,14 +142,19 @@ impl Cluster {
         };
         let pki = Pki::create(&directory.join("pki"))?;
         components::write_audit_policy(&directory).map_err(Error::file("writing", &directory))?;
-        let [etcd_port, etcd_peer, api_server] = free_ports()?;
+        let namespaces = options.site.prepare(&directory).await?;
+        let (forwarder, [etcd_port, etcd_peer, api_server]) = match &namespaces {
+            // Kept by the forwarder on this side, and nobody else is on the other.
+            Some(namespaces) => namespaces.forward().map(|(forwarder, ports)| (Some(forwarder), ports))?,
+            None => (None, free_ports()?),
+        };
         let ports = components::Ports { etcd: etcd_port, etcd_peer, api_server };
         let address = format!("https://127.0.0.1:{api_server}");
         let admin_kubeconfig = pki.certificate_kubeconfig("admin", &address)?;
         let admin = accounts::client(&admin_kubeconfig).await?;
 
-        let etcd =
-            Process::spawn("etcd", components::etcd(tools, &directory, ports), directory.join("etcd.log"))?;
+        let etcd = components::etcd(namespaces.as_ref(), tools, &directory, ports);
+        let etcd = Process::spawn("etcd", etcd, directory.join("etcd.log"))?;
         let cluster = Self {
             directory,
             tools: tools.clone(),
@@ -152,6 +166,8 @@ impl Cluster {
             serial: AtomicU32::new(0),
             // Whoever fails to start wants the logs; a success decides below.
             keep: AtomicBool::new(true),
+            namespaces,
+            _forwarder: forwarder,
             etcd: Mutex::new(Some(etcd)),
             api_server: Mutex::new(None),
             controller_manager: Mutex::new(None),
@@ -198,6 +214,16 @@ impl Cluster {
         self.keep.store(true, Ordering::Relaxed);
     }
 
+    /// The namespaces that its parts run in, if they have some.
+    pub(crate) fn namespaces(&self) -> Option<&Namespaces> {
+        self.namespaces.as_ref()
+    }
+
+    /// Keys and certificates.
+    pub(crate) fn pki(&self) -> &Pki {
+        &self.pki
+    }
+
     /// A path in the cluster's directory that no other call returns.
     pub(crate) fn unique_path(&self, stem: &str, extension: &str) -> PathBuf {
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
@@ -226,7 +252,7 @@ impl Cluster {
                 return Err(part.exited(status));
             }
         }
-        Ok(())
+        self.namespaces().map_or(Ok(()), Namespaces::check)
     }
 
     /// Stops everything in the right order and removes the directory, unless it shall be kept.
@@ -255,6 +281,10 @@ impl Cluster {
             // Dropping the process kills it.
             slot.lock().take();
         }
+        if let Some(namespaces) = &self.namespaces {
+            // Whoever still runs inside may still write into the directory.
+            namespaces.kill();
+        }
         if self.keep.load(Ordering::Relaxed) || std::thread::panicking() {
             eprintln!("logs and data are kept in {}", self.directory.display());
         } else {
@@ -264,7 +294,7 @@ impl Cluster {
 
     fn start_controller_manager(&self) -> Result<()> {
         let kubeconfig = self.pki.certificate_kubeconfig("kube-controller-manager", &self.address())?;
-        let command = components::controller_manager(&self.tools, &self.pki, &kubeconfig);
+        let command = components::controller_manager(self.namespaces(), &self.tools, &self.pki, &kubeconfig);
         let log = self.directory.join("kube-controller-manager.log");
         *self.controller_manager.lock() = Some(Process::spawn("kube-controller-manager", command, log)?);
         Ok(())
@@ -308,10 +338,10 @@ impl Drop for Cluster {
 
 /// Whether `E2E_CLUSTER` asks for what we can start.
 fn check_provider() -> Result<()> {
-    /// The provider that this build can start.
-    const EMBEDDED: &str = "embedded";
+    /// The providers that are made here: a node cluster is an embedded one with a node.
+    const OURS: [&str; 2] = ["embedded", "node"];
     match std::env::var("E2E_CLUSTER") {
-        Ok(name) if name != EMBEDDED => Err(Error::UnknownProvider { name }),
+        Ok(name) if !OURS.contains(&name.as_str()) => Err(Error::UnknownProvider { name }),
         _ => Ok(()),
     }
 }

@@ -3,7 +3,8 @@
 //! ```text
 //! ca ──────────┬─ serving certificate of kube-apiserver
 //!              ├─ admin                (O=system:masters)
-//!              └─ kube-controller-manager
+//!              ├─ kube-controller-manager
+//!              └─ on a node: kubelet, kubelet-client, kube-proxy, kube-scheduler
 //! front-proxy-ca ── front-proxy-client   what an aggregated API server trusts to name users
 //! service-account key pair               signs and verifies tokens
 //! ```
@@ -35,13 +36,18 @@ impl Pki {
         std::fs::create_dir_all(directory).map_err(Error::file("creating", directory))?;
         let pki = Self { directory: directory.to_owned() };
         let ca = pki.authority("ca")?;
-        let names = ["localhost", "127.0.0.1", "10.0.0.1", "kubernetes.default.svc", "kubernetes"];
+        let node = crate::namespaces::ADDRESS.to_string();
+        let names = ["localhost", "127.0.0.1", "10.0.0.1", &node, "kubernetes.default.svc", "kubernetes"];
         let mut serving = params("kube-apiserver", None, &names)?;
         serving.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         pki.issue(&ca, "apiserver", &serving)?;
         pki.issue(&ca, "admin", &client("admin", Some("system:masters"))?)?;
         let manager = "kube-controller-manager";
         pki.issue(&ca, manager, &client("system:kube-controller-manager", None)?)?;
+        pki.issue(&ca, "kubelet", &client("system:node:node", Some("system:nodes"))?)?;
+        pki.issue(&ca, "kubelet-client", &client("kubelet-client", Some("system:masters"))?)?;
+        pki.issue(&ca, "kube-proxy", &client("system:kube-proxy", None)?)?;
+        pki.issue(&ca, "kube-scheduler", &client("system:kube-scheduler", None)?)?;
         let front = pki.authority("front-proxy-ca")?;
         pki.issue(&front, "front-proxy-client", &client("front-proxy-client", None)?)?;
 

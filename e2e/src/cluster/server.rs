@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use http::Request;
-use tokio::net::TcpStream;
 
 use super::{Cluster, READY_DEADLINE, STOP_DEADLINE, components};
 use crate::error::{Error, Result, chain};
 use crate::process::Process;
+use crate::programs::probe;
 
 /// How often readiness is asked for.
 const POLL: Duration = Duration::from_millis(50);
@@ -41,7 +41,14 @@ impl Cluster {
 
     /// Starts the API server and waits for its readiness.
     pub(super) async fn start_api_server(&self) -> Result<()> {
-        let command = components::api_server(&self.tools, &self.directory, &self.pki, self.ports, self.audit);
+        let command = components::api_server(
+            self.namespaces(),
+            &self.tools,
+            &self.directory,
+            &self.pki,
+            self.ports,
+            self.audit,
+        );
         let server = Process::spawn("kube-apiserver", command, self.directory.join("kube-apiserver.log"))?;
         *self.api_server.lock() = Some(server);
         let begin = Instant::now();
@@ -83,9 +90,11 @@ impl Cluster {
     pub(super) async fn until_etcd_listens(&self) -> Result<()> {
         let begin = Instant::now();
         loop {
-            let last = match TcpStream::connect(("127.0.0.1", self.ports.etcd)).await {
-                Ok(_) => return Ok(()),
-                Err(error) => error.to_string(),
+            // A connection alone proves nothing where a forwarder takes it.
+            let last = match probe::get(self.ports.etcd, "/version").await {
+                Ok((200, _)) => return Ok(()),
+                Ok((code, body)) => format!("/version answered {code} {body}"),
+                Err(reason) => reason,
             };
             if let Some(etcd) = &*self.etcd.lock() {
                 if let Some(status) = etcd.exit_status() {

@@ -59,6 +59,14 @@ pub(crate) fn helm() -> Result<PathBuf> {
     if path.is_file() { Ok(path) } else { Err(Error::MissingTool { tool: "helm", directory }) }
 }
 
+/// Where kubectl is.
+///
+/// # Errors
+/// [`Error::MissingTool`] if the control plane was not built.
+pub(crate) fn kubectl() -> Result<PathBuf> {
+    Tools::find().map(|tools| tools.kubectl)
+}
+
 /// Whether everything that [`super::Cluster::start`] and the chart need was built.
 ///
 /// # Errors

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kube::Api;
 use kube::api::{ApiResource, DynamicObject, PostParams};
+use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::autoscaling::MetricsApi;
@@ -18,6 +18,10 @@ use crate::programs::{Chart, Component, SYSTEM_NAMESPACE, Service, ServiceOption
 /// How long it may take until the API server reaches the programs: their certificates have to be made, put into the
 /// objects that name them, and noticed.
 const REACHED_DEADLINE: Duration = Duration::from_mins(1);
+
+/// A label of namespaces whose pools the webhook does not judge, so that scenarios can store what it would refuse: what
+/// an earlier version, another platform or a cluster without it has stored. The chart itself knows no such label.
+pub const UNGUARDED: &str = "e2e.vmpool.dev/unguarded";
 
 /// How webhook and aggregated API are installed.
 #[derive(Debug, Clone)]
@@ -86,16 +90,18 @@ impl Guard {
             }
             guard.services.push(Service::prepare(cluster, chart, component, service).await?);
         }
-        let ports: BTreeMap<&str, u16> =
-            guard.services.iter().map(|service| (service.component().name(), service.port())).collect();
-        let wiring = chart.wiring(&ports);
+        let ports: BTreeMap<&str, &[u16]> =
+            guard.services.iter().map(|service| (service.component().name(), service.ports())).collect();
+        let mut wiring = chart.wiring(&ports);
+        wiring.iter_mut().for_each(let_pass);
         apply(&cluster.admin(), &wiring, None).await?;
         futures::future::try_join_all(guard.services.iter().map(Service::start)).await?;
         if wiring.iter().any(|object| object["kind"] == "ValidatingWebhookConfiguration") {
             guard.until_webhook_answers(cluster).await?;
         }
         for service in wiring.iter().filter(|object| object["kind"] == "APIService") {
-            until_available(cluster, service["metadata"]["name"].as_str().unwrap_or_default()).await?;
+            until_available(&cluster.admin(), service["metadata"]["name"].as_str().unwrap_or_default())
+                .await?;
         }
         Ok(guard)
     }
@@ -148,30 +154,48 @@ impl Guard {
     /// # Errors
     /// [`Error::Deadline`] with the last answer.
     pub async fn until_webhook_answers(&self, cluster: &Cluster) -> Result<()> {
-        let probe = probe()?;
-        let params = PostParams { dry_run: true, ..PostParams::default() };
-        let api = Kind::Pool.api(cluster.admin(), "default");
-        poll::until(
-            || "the webhook judges pools".to_owned(),
-            REACHED_DEADLINE,
-            async || {
-                self.check()?;
-                Ok(match api.create(&params, &probe).await {
-                    Err(kube::Error::Api(status)) if status.message.contains("denied the request") => Ok(()),
-                    // No answer of the webhook, and no later one will be.
-                    Err(kube::Error::Api(status)) if status.code == 422 => {
-                        return Err(Error::Unexpected {
-                            what: "the schema accepts the probe".to_owned(),
-                            last: status.message.clone(),
-                        });
-                    }
-                    Err(error) => Err(chain(&error)),
-                    Ok(_) => Err("a pool with a record of removals was accepted".to_owned()),
-                })
-            },
-        )
-        .await
+        until_judged(&cluster.admin(), || self.check()).await
     }
+}
+
+/// Lets the webhooks of a configuration pass over namespaces with the label [`UNGUARDED`].
+fn let_pass(object: &mut Value) {
+    for webhook in object.get_mut("webhooks").and_then(Value::as_array_mut).into_iter().flatten() {
+        let selector = &mut webhook["namespaceSelector"];
+        if selector.is_null() {
+            *selector = json!({ "matchExpressions": [{ "key": UNGUARDED, "operator": "DoesNotExist" }] });
+        }
+    }
+}
+
+/// Waits until a webhook judges pools, as long as `check` has nothing against it.
+///
+/// # Errors
+/// [`Error::Deadline`] with the last answer, and what `check` says.
+pub(crate) async fn until_judged(client: &Client, check: impl Fn() -> Result<()>) -> Result<()> {
+    let probe = probe()?;
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let api = Kind::Pool.api(client.clone(), "default");
+    poll::until(
+        || "the webhook judges pools".to_owned(),
+        REACHED_DEADLINE,
+        async || {
+            check()?;
+            Ok(match api.create(&params, &probe).await {
+                Err(kube::Error::Api(status)) if status.message.contains("denied the request") => Ok(()),
+                // No answer of the webhook, and no later one will be.
+                Err(kube::Error::Api(status)) if status.code == 422 => {
+                    return Err(Error::Unexpected {
+                        what: "the schema accepts the probe".to_owned(),
+                        last: status.message.clone(),
+                    });
+                }
+                Err(error) => Err(chain(&error)),
+                Ok(_) => Err("a pool with a record of removals was accepted".to_owned()),
+            })
+        },
+    )
+    .await
 }
 
 /// A pool that the schema accepts and the webhook refuses, whatever the cluster has: nobody but the aggregated API names
@@ -201,7 +225,7 @@ fn probe() -> Result<DynamicObject> {
 ///
 /// # Errors
 /// [`Error::Api`], [`Error::Deadline`] with its reason why not.
-pub(crate) async fn until_available(cluster: &Cluster, name: &str) -> Result<()> {
+pub(crate) async fn until_available(client: &Client, name: &str) -> Result<()> {
     let resource = ApiResource {
         group: "apiregistration.k8s.io".to_owned(),
         version: "v1".to_owned(),
@@ -209,7 +233,7 @@ pub(crate) async fn until_available(cluster: &Cluster, name: &str) -> Result<()>
         kind: "APIService".to_owned(),
         plural: "apiservices".to_owned(),
     };
-    let api = Api::<DynamicObject>::all_with(cluster.admin(), &resource);
+    let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
     let what = || format!("the APIService {name} is available");
     poll::until(what, REACHED_DEADLINE, async || {
         let service = api.get(name).await.map_err(Error::api(format!("reading the APIService {name}")))?;

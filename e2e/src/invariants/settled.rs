@@ -12,7 +12,12 @@ pub fn lies(pool: &Object, members: &[&Object]) -> Vec<Violation> {
     let desired = count(pool.at("/spec/replicas"));
     let ready = live().filter(|member| member.is_running()).count();
     let hash = pool.text("/status/desiredTemplateHash");
-    let updated = live().filter(|member| member.label(TEMPLATE_HASH_LABEL) == Some(hash)).count();
+    let waits = |member: &&&Object| {
+        let waiting = member.condition("AwaitingRestartToApplyConfiguration");
+        waiting.is_some_and(|condition| condition["status"] == "True")
+    };
+    let current = live().filter(|member| member.label(TEMPLATE_HASH_LABEL) == Some(hash));
+    let updated = current.filter(|member| !waits(member)).count();
 
     let mut lies = Vec::new();
     let mut compare = |field: &str, told: &Value, truth: String| {

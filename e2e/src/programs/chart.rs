@@ -88,8 +88,9 @@ impl Chart {
     /// The objects that lead the API server to programs that listen on loopback ports, by the names of their Services.
     ///
     /// A Service becomes an external name: the API server then dials that name at exactly the port that the webhook or
-    /// APIService says, while the certificate's name stays the Service's.
-    pub fn wiring(&self, ports: &BTreeMap<&str, u16>) -> Vec<Value> {
+    /// APIService says, while the certificate's name stays the Service's. Several references to one Service are led to
+    /// its ports in turn.
+    pub fn wiring(&self, ports: &BTreeMap<&str, &[u16]>) -> Vec<Value> {
         let mut objects: Vec<Value> = ports
             .keys()
             .map(|name| {
@@ -103,14 +104,15 @@ impl Chart {
             .collect();
         for configuration in self.all("ValidatingWebhookConfiguration") {
             let mut configuration = configuration.clone();
-            for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
-                redirect(&mut webhook["clientConfig"]["service"], ports);
+            let webhooks = configuration["webhooks"].as_array_mut().into_iter().flatten();
+            for (turn, webhook) in webhooks.enumerate() {
+                redirect(&mut webhook["clientConfig"]["service"], ports, turn);
             }
             objects.push(configuration);
         }
-        for service in self.all("APIService") {
+        for (turn, service) in self.all("APIService").enumerate() {
             let mut service = service.clone();
-            redirect(&mut service["spec"]["service"], ports);
+            redirect(&mut service["spec"]["service"], ports, turn);
             objects.push(service);
         }
         objects
@@ -129,9 +131,10 @@ impl Chart {
     }
 }
 
-/// Points a reference to a Service to the port of the process that stands for it.
-fn redirect(reference: &mut Value, ports: &BTreeMap<&str, u16>) {
-    if let Some(port) = reference["name"].as_str().and_then(|name| ports.get(name)) {
+/// Points a reference to a Service to a port of the processes that stand for it.
+fn redirect(reference: &mut Value, ports: &BTreeMap<&str, &[u16]>, turn: usize) {
+    let ports = reference["name"].as_str().and_then(|name| ports.get(name)).copied().unwrap_or_default();
+    if let Some(port) = ports.iter().cycle().nth(turn) {
         reference["port"] = json!(port);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio::io::copy_bidirectional;
@@ -11,66 +10,67 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::error::{Error, Result};
 
-/// Hands the connections to its port on to one backend after the other, until it is dropped.
+/// Hands connections on to the replicas, until it is dropped. There is a port for each replica; one that is not there
+/// is stood in for by the others.
+///
+/// With a single port, all requests would go to one replica: the API server has one connection to an address, however
+/// many requests there are. A Service hides as much from it; whoever wants several replicas to be asked at a time gives
+/// the API server several ports.
 ///
 /// As with a Service, a backend that leaves gets no new connections and keeps those that it has.
 #[derive(Debug)]
 pub(super) struct Forwarder {
-    port: u16,
+    ports: Vec<u16>,
     backends: Arc<Backends>,
-    _task: AbortOnDropHandle<()>,
+    _tasks: Vec<AbortOnDropHandle<()>>,
 }
 
 /// One place per replica, with the port of the replica that is there.
 #[derive(Debug)]
-struct Backends {
-    places: Mutex<Vec<Option<u16>>>,
-    next: AtomicUsize,
-}
+struct Backends(Mutex<Vec<Option<u16>>>);
 
 impl Backends {
-    /// The ports to be tried for a new connection, in this order: another one first each time.
-    fn order(&self) -> Vec<u16> {
-        let mut ports: Vec<u16> = self.places.lock().iter().copied().flatten().collect();
-        if !ports.is_empty() {
-            let turns = self.next.fetch_add(1, Ordering::Relaxed) % ports.len();
-            ports.rotate_left(turns);
-        }
-        ports
+    /// The ports to be tried for a new connection that is meant for the replica at `place`.
+    fn order(&self, place: usize) -> Vec<u16> {
+        let mut places = self.0.lock().clone();
+        places.rotate_left(place);
+        places.into_iter().flatten().collect()
     }
 }
 
 impl Forwarder {
-    /// Listens on a free loopback port, with room for so many replicas and none there yet.
+    /// Listens on a free loopback port for each of so many replicas, of which none is there yet.
     ///
     /// # Errors
     /// [`Error::Port`].
     pub(super) async fn start(replicas: usize) -> Result<Self> {
-        let listener =
-            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|source| Error::Port { source })?;
-        let port = listener.local_addr().map_err(|source| Error::Port { source })?.port();
-        let backends =
-            Arc::new(Backends { places: Mutex::new(vec![None; replicas]), next: AtomicUsize::new(0) });
-        let task = AbortOnDropHandle::new(tokio::spawn(accept(listener, backends.clone())));
-        Ok(Self { port, backends, _task: task })
+        let failed = |source| Error::Port { source };
+        let backends = Arc::new(Backends(Mutex::new(vec![None; replicas])));
+        let (mut ports, mut tasks) = (Vec::new(), Vec::new());
+        for place in 0..replicas {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(failed)?;
+            ports.push(listener.local_addr().map_err(failed)?.port());
+            tasks.push(AbortOnDropHandle::new(tokio::spawn(accept(listener, place, backends.clone()))));
+        }
+        Ok(Self { ports, backends, _tasks: tasks })
     }
 
-    /// Where it listens.
-    pub(super) fn port(&self) -> u16 {
-        self.port
+    /// Where it listens, in the order of the replicas.
+    pub(super) fn ports(&self) -> &[u16] {
+        &self.ports
     }
 
     /// The replica at this place is ready on a port, or takes no new connections any more.
     pub(super) fn set(&self, place: usize, port: Option<u16>) {
-        self.backends.places.lock()[place] = port;
+        self.backends.0.lock()[place] = port;
     }
 }
 
-async fn accept(listener: TcpListener, backends: Arc<Backends>) {
+async fn accept(listener: TcpListener, place: usize, backends: Arc<Backends>) {
     loop {
         match listener.accept().await {
             Ok((client, _)) => {
-                tokio::spawn(forward(client, backends.clone()));
+                tokio::spawn(forward(client, place, backends.clone()));
             }
             // Out of file descriptors: whoever waits will time out and say so.
             Err(error) => {
@@ -82,8 +82,8 @@ async fn accept(listener: TcpListener, backends: Arc<Backends>) {
 }
 
 /// A client without any backend is hung up on, which is what a Service without endpoints amounts to.
-async fn forward(mut client: TcpStream, backends: Arc<Backends>) {
-    for port in backends.order() {
+async fn forward(mut client: TcpStream, place: usize, backends: Arc<Backends>) {
+    for port in backends.order(place) {
         // One that was killed a moment ago refuses; the next one may not.
         if let Ok(mut server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
             let _ = client.set_nodelay(true).and_then(|()| server.set_nodelay(true));
@@ -114,26 +114,29 @@ mod tests {
         port
     }
 
-    async fn ask(forwarder: &Forwarder) -> String {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, forwarder.port())).await.unwrap();
-        let mut heard = String::new();
-        let _ = stream.read_to_string(&mut heard).await;
-        heard
+    /// What each of the ports answers.
+    async fn ask(forwarder: &Forwarder) -> Vec<String> {
+        let mut answers = Vec::new();
+        for port in forwarder.ports() {
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).await.unwrap();
+            let mut heard = String::new();
+            let _ = stream.read_to_string(&mut heard).await;
+            answers.push(heard);
+        }
+        answers
     }
 
     #[tokio::test]
-    async fn connections_go_to_those_that_are_there() {
+    async fn each_replica_has_a_port_and_those_that_are_there_stand_in_for_the_others() {
         let forwarder = Forwarder::start(3).await.unwrap();
-        assert_eq!(ask(&forwarder).await, "", "nobody is there");
+        assert_eq!(ask(&forwarder).await, ["", "", ""], "nobody is there");
         forwarder.set(0, Some(speaker("a").await));
         forwarder.set(2, Some(speaker("c").await));
-        let mut heard = [ask(&forwarder).await, ask(&forwarder).await];
-        heard.sort();
-        assert_eq!(heard, ["a", "c"], "each has its turn");
+        assert_eq!(ask(&forwarder).await, ["a", "c", "c"]);
         forwarder.set(0, None);
-        assert_eq!([ask(&forwarder).await, ask(&forwarder).await], ["c", "c"]);
+        assert_eq!(ask(&forwarder).await, ["c", "c", "c"]);
         let [dead] = free_ports().unwrap();
         forwarder.set(1, Some(dead));
-        assert_eq!([ask(&forwarder).await, ask(&forwarder).await], ["c", "c"], "a dead one is passed over");
+        assert_eq!(ask(&forwarder).await, ["c", "c", "c"], "a dead one is passed over");
     }
 }

@@ -3,7 +3,7 @@
 mod chart;
 mod controller;
 mod forwarder;
-mod probe;
+pub(crate) mod probe;
 mod program;
 mod service;
 mod simulator;
@@ -29,7 +29,7 @@ pub fn check() -> Result<()> {
 }
 
 /// Finds a program of ours: where `variable` says, else beside the running test's own directory.
-fn find(program: &'static str, variable: &'static str) -> Result<PathBuf> {
+pub(crate) fn find(program: &'static str, variable: &'static str) -> Result<PathBuf> {
     let path = match std::env::var_os(variable) {
         Some(path) => PathBuf::from(path),
         None => profile_directory()?.join(program),
@@ -38,7 +38,7 @@ fn find(program: &'static str, variable: &'static str) -> Result<PathBuf> {
 }
 
 /// `target/<profile>`: tests run in its `deps`, binaries in itself.
-fn profile_directory() -> Result<PathBuf> {
+pub(crate) fn profile_directory() -> Result<PathBuf> {
     let own = std::env::current_exe().map_err(Error::file("finding", "the running program"))?;
     let directory = own.parent().unwrap_or(Path::new("."));
     let is_deps = directory.file_name().is_some_and(|name| name == "deps");

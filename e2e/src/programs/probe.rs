@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 const DEADLINE: Duration = Duration::from_secs(2);
 
 /// The HTTP code and body of `GET path` on a loopback port, or why there is none.
-pub(super) async fn get(port: u16, path: &str) -> Result<(u16, String), String> {
+pub(crate) async fn get(port: u16, path: &str) -> Result<(u16, String), String> {
     match tokio::time::timeout(DEADLINE, exchange(port, path)).await {
         Ok(answer) => answer.map_err(|error| error.to_string()),
         Err(_elapsed) => Err(format!("no answer in {DEADLINE:?}")),

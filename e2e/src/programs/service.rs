@@ -137,9 +137,9 @@ impl Service {
         Ok(Self { component, binary, arguments, forwarder, replicas })
     }
 
-    /// The port that the API server has to call.
-    pub fn port(&self) -> u16 {
-        self.forwarder.port()
+    /// The ports that the API server has to call: one for each replica, where the others stand in for it.
+    pub fn ports(&self) -> &[u16] {
+        self.forwarder.ports()
     }
 
     /// Which component it is.
@@ -157,9 +157,13 @@ impl Service {
     /// # Errors
     /// [`crate::Error::Exited`] and [`crate::Error::NotInTime`] with the end of the log.
     pub async fn start(&self) -> Result<()> {
-        futures::future::try_join_all((0..self.replicas.len()).map(|place| self.restart(place)))
-            .await
-            .map(drop)
+        let launched = (0..self.replicas.len()).map(|place| self.launch(place));
+        let ports = futures::future::try_join_all(launched).await?;
+        // Together: a client that came before them all would stay with the one that it found.
+        for (place, port) in ports.into_iter().enumerate() {
+            self.forwarder.set(place, Some(port));
+        }
+        Ok(())
     }
 
     /// Starts a replica again after it was stopped or killed, and sends connections to it once it is ready. One that
@@ -168,6 +172,13 @@ impl Service {
     /// # Errors
     /// As [`Service::start`].
     pub async fn restart(&self, place: usize) -> Result<()> {
+        let port = self.launch(place).await?;
+        self.forwarder.set(place, Some(port));
+        Ok(())
+    }
+
+    /// Starts a replica, and returns the port that it is ready on.
+    async fn launch(&self, place: usize) -> Result<u16> {
         self.forwarder.set(place, None);
         let command = |[health_port, port]: [u16; 2]| {
             let mut command = Command::new(&self.binary);
@@ -178,8 +189,7 @@ impl Service {
             command
         };
         let [_, port] = self.replicas[place].program.start(State::Ready, command).await?;
-        self.forwarder.set(place, Some(port));
-        Ok(())
+        Ok(port)
     }
 
     /// Kills a replica at once (SIGKILL): its connections break.

@@ -89,6 +89,16 @@ impl<'w> PoolBuilder<'w> {
         self
     }
 
+    /// One more disk per machine, which outlives it: of the free ones `keep` stay, the others for `ttl`.
+    pub fn retained(self, name: &str, keep: u32, ttl: &str) -> Self {
+        let mut with = self.disk(name);
+        let templates = &mut with.object["spec"]["virtualDiskTemplates"];
+        if let Some(template) = templates.as_array_mut().and_then(|all| all.last_mut()) {
+            template["reclaim"] = json!({ "onScaleDown": "Retain", "keep": keep, "ttl": ttl });
+        }
+        with
+    }
+
     /// Misbehaviour of the simulator for every machine of this pool, as an annotation of the template.
     pub fn knob(mut self, knob: &str, value: &str) -> Self {
         self.object["spec"]["virtualMachineTemplate"]["metadata"]["annotations"][faults::annotation(knob)] =

@@ -32,7 +32,7 @@ impl World {
     /// [`Error::File`].
     pub fn audit(&self) -> Result<Vec<AuditEntry>> {
         let mut audited = self.audit.lock();
-        let (new, next) = self.cluster().audit(audited.next)?;
+        let (new, next) = self.access.audit(audited.next)?;
         audited.next = next;
         audited.entries.extend(new.into_iter().filter(|entry| entry.namespace == self.namespace));
         Ok(audited.entries.clone())
@@ -43,7 +43,7 @@ impl World {
     /// # Errors
     /// [`Error::Invariants`] with every violation; [`Error::Exited`] if a program that it relies on is gone.
     pub async fn check(&self) -> Result<()> {
-        self.installation.check()?;
+        self.installation.as_ref().map_or(Ok(()), |installation| installation.check())?;
         self.recorder.catch_up().await?;
         let audit = self.audit()?;
         let mut found = {

@@ -2,13 +2,13 @@
 
 use k8s_openapi::api::core::v1::{ConfigMap, ResourceQuota};
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::{DEADLINE, MANAGER, World};
 use crate::cluster::apply;
 use crate::error::{Error, Result};
-use crate::object::{API_VERSION, GROUP, Kind};
+use crate::object::{API_VERSION, GROUP, Kind, Object};
 use crate::poll;
 
 /// The ConfigMap with the simulator's settings for a namespace.
@@ -25,11 +25,11 @@ pub struct Quota<'w> {
     name: String,
 }
 
-/// A rule by which the API server refuses creates in the scenario's namespace.
+/// A rule by which the API server refuses writes in the scenario's namespace.
 pub struct Refusal<'w> {
     world: &'w World,
     name: String,
-    kind: Kind,
+    probe: Probe,
 }
 
 impl World {
@@ -86,9 +86,35 @@ impl World {
     /// # Errors
     /// [`Error::Api`], [`Error::Deadline`].
     pub async fn refuse_creates(&self, kind: Kind, message: &str) -> Result<Refusal<'_>> {
-        let name = format!("{}-{}", self.namespace, kind.plural());
+        self.refuse(Probe::Create(kind), "CREATE", "false", message).await
+    }
+
+    /// Refuses updates of machines that `expression` (CEL) does not hold for, and waits until that is in effect:
+    /// until `patch` on `machine` is refused.
+    ///
+    /// # Errors
+    /// [`Error::Api`], [`Error::Deadline`].
+    pub async fn refuse_updates(
+        &self,
+        machine: &Object,
+        patch: Value,
+        expression: &str,
+    ) -> Result<Refusal<'_>> {
+        let probe = Probe::Patch(machine.name().to_owned(), patch);
+        self.refuse(probe, "UPDATE", expression, "the platform does not want this update").await
+    }
+
+    async fn refuse(
+        &self,
+        probe: Probe,
+        operation: &str,
+        expression: &str,
+        message: &str,
+    ) -> Result<Refusal<'_>> {
+        let plural = probe.kind().plural();
+        let name = format!("{}-{plural}", self.namespace);
         let rule = json!({
-            "apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["CREATE"], "resources": [kind.plural()] });
+            "apiGroups": [GROUP], "apiVersions": ["*"], "operations": [operation], "resources": [plural] });
         let here = json!({ "matchLabels": { "kubernetes.io/metadata.name": self.namespace } });
         let objects = [
             json!({
@@ -98,7 +124,7 @@ impl World {
                 "spec": {
                     "failurePolicy": "Fail",
                     "matchConstraints": { "resourceRules": [rule] },
-                    "validations": [{ "expression": "false", "message": message, "reason": "Forbidden" }],
+                    "validations": [{ "expression": expression, "message": message, "reason": "Forbidden" }],
                 },
             }),
             json!({
@@ -113,9 +139,26 @@ impl World {
             }),
         ];
         apply(&self.client(), &objects, None).await?;
-        let refusal = Refusal { world: self, name, kind };
+        let refusal = Refusal { world: self, name, probe };
         refusal.until_in_effect(true).await?;
         Ok(refusal)
+    }
+}
+
+/// What is tried, as a dry run, to find out whether a rule is in effect.
+enum Probe {
+    /// A create of this kind.
+    Create(Kind),
+    /// A merge patch of this machine.
+    Patch(String, Value),
+}
+
+impl Probe {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Create(kind) => *kind,
+            Self::Patch(..) => Kind::Machine,
+        }
     }
 }
 
@@ -183,23 +226,36 @@ impl Refusal<'_> {
 
     /// Asks with dry runs. Their object is valid, since the schema is judged first.
     async fn until_in_effect(&self, refused: bool) -> Result<()> {
-        let probe = json!({
-            "apiVersion": API_VERSION,
-            "kind": self.kind.name(),
-            "metadata": { "name": "is-the-rule-in-effect", "namespace": self.world.namespace },
-            "spec": super::others::smallest_spec(self.kind),
-        });
-        let probe = serde_json::from_value(probe).map_err(Error::json("writing a probe"))?;
-        let params = PostParams { dry_run: true, field_manager: Some(MANAGER.to_owned()) };
         let what = || format!("the policy {} {}", self.name, if refused { "refuses" } else { "is gone" });
         poll::until(what, DEADLINE, async || {
-            Ok(match self.world.api(self.kind).create(&params, &probe).await {
+            Ok(match self.tried().await? {
                 Ok(_) if !refused => Ok(()),
                 Err(kube::Error::Api(status)) if refused && status.code == 403 => Ok(()),
-                Ok(_) => Err("a create was accepted".to_owned()),
+                Ok(_) => Err("a write was accepted".to_owned()),
                 Err(error) => Err(error.to_string()),
             })
         })
         .await
+    }
+
+    async fn tried(&self) -> Result<kube::Result<DynamicObject>> {
+        let api = self.world.api(self.probe.kind());
+        match &self.probe {
+            Probe::Create(kind) => {
+                let probe = json!({
+                    "apiVersion": API_VERSION,
+                    "kind": kind.name(),
+                    "metadata": { "name": "is-the-rule-in-effect", "namespace": self.world.namespace },
+                    "spec": super::others::smallest_spec(*kind),
+                });
+                let probe = serde_json::from_value(probe).map_err(Error::json("writing a probe"))?;
+                let params = PostParams { dry_run: true, field_manager: Some(MANAGER.to_owned()) };
+                Ok(api.create(&params, &probe).await)
+            }
+            Probe::Patch(name, patch) => {
+                let params = PatchParams { dry_run: true, ..PatchParams::default() };
+                Ok(api.patch(name, &params, &Patch::Merge(patch)).await)
+            }
+        }
     }
 }

@@ -44,6 +44,7 @@ pub use pool::{Deletion, Pool};
 pub use remove::{Answer, Removal, SUBRESOURCES};
 
 use self::check::Audited;
+use crate::access::Access;
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 use crate::installation::Installation;
@@ -65,7 +66,9 @@ const MANAGER: &str = "vmpool-e2e-user";
 pub struct World {
     name: String,
     namespace: String,
-    installation: Arc<Installation>,
+    access: Access,
+    /// What the scenario may do more to, where our programs are processes of ours.
+    installation: Option<Arc<Installation>>,
     controllers: Mutex<Vec<Arc<Controller>>>,
     recorder: Recorder,
     grounds: Mutex<Grounds>,
@@ -79,32 +82,46 @@ impl World {
     /// # Errors
     /// [`Error::Api`], and what [`Controller::start`] says.
     pub async fn start(name: &str, installation: Arc<Installation>, controllers: usize) -> Result<Self> {
-        let cluster = installation.cluster();
-        let next = cluster.audit_mark();
+        let access = installation.cluster().access();
+        let world = Self::open(name, access, Some(installation.clone())).await?;
+        installation.accounts().grant_in(installation.cluster(), world.namespace()).await?;
+        for _ in 0..controllers {
+            world.add_controller().await?;
+        }
+        Ok(world)
+    }
+
+    /// Makes a namespace on a cluster where the chart is installed, so that its programs are the cluster's own Pods and
+    /// look after every namespace.
+    ///
+    /// # Errors
+    /// [`Error::Api`].
+    pub async fn visit(name: &str, access: Access) -> Result<Self> {
+        Self::open(name, access, None).await
+    }
+
+    async fn open(name: &str, access: Access, installation: Option<Arc<Installation>>) -> Result<Self> {
+        let next = access.audit_mark();
         let namespace = unique_namespace(name);
         let object = serde_json::from_value(json!({ "metadata": { "name": namespace } }))
             .map_err(Error::json("writing a namespace"))?;
-        Api::<Namespace>::all(cluster.admin())
+        Api::<Namespace>::all(access.client.clone())
             .create(&PostParams::default(), &object)
             .await
             .map_err(Error::api(format!("creating the namespace {namespace}")))?;
-        installation.accounts().grant_in(cluster, &namespace).await?;
-        let recorder = Recorder::start(cluster.admin(), &namespace).await?;
-        let world = Self {
+        let recorder = Recorder::start(access.client.clone(), &namespace).await?;
+        tracing::info!(scenario = name, namespace, "begins");
+        Ok(Self {
             name: name.to_owned(),
             namespace,
+            access,
+            installation,
             controllers: Mutex::default(),
             recorder,
             grounds: Mutex::default(),
             audit: Mutex::new(Audited::from_mark(next)),
             begun: Instant::now(),
-            installation,
-        };
-        for _ in 0..controllers {
-            world.add_controller().await?;
-        }
-        tracing::info!(scenario = name, namespace = world.namespace, "begins");
-        Ok(world)
+        })
     }
 
     /// The scenario's name.
@@ -122,24 +139,42 @@ impl World {
         self.begun.elapsed()
     }
 
+    /// How its cluster is reached.
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
     /// The cluster that it lives on.
+    ///
+    /// # Panics
+    /// As [`World::installation`].
     pub fn cluster(&self) -> &Cluster {
-        self.installation.cluster()
+        self.installation().cluster()
     }
 
     /// The installation that it lives on.
+    ///
+    /// # Panics
+    /// If it was opened by [`World::visit`], where our programs are none of our processes.
     pub fn installation(&self) -> &Installation {
-        &self.installation
+        self.home()
     }
 
     /// The same, for what outlives a borrow: the action of a trap, a task.
+    ///
+    /// # Panics
+    /// As [`World::installation`].
     pub fn shared_installation(&self) -> Arc<Installation> {
-        self.installation.clone()
+        self.home().clone()
+    }
+
+    fn home(&self) -> &Arc<Installation> {
+        self.installation.as_ref().expect("only scenarios that were started on an installation ask for it")
     }
 
     /// A client with every right.
     pub fn client(&self) -> Client {
-        self.cluster().admin()
+        self.access.client.clone()
     }
 
     /// An API for a kind in the scenario's namespace.
@@ -160,6 +195,14 @@ impl World {
     /// A pool to be created.
     pub fn pool(&self, name: &str) -> PoolBuilder<'_> {
         PoolBuilder::new(self, name)
+    }
+
+    /// A pool that is there already, such as one that `kubectl apply` has made.
+    ///
+    /// # Errors
+    /// [`Error::Api`], also if there is none.
+    pub async fn existing(&self, name: &str) -> Result<Pool<'_>> {
+        Ok(Pool::new(self, &self.get(Kind::Pool, name).await?))
     }
 
     /// Starts one more controller, which competes for the same lease, and waits until it is live.
@@ -200,11 +243,11 @@ impl World {
     /// Runs kubectl in the scenario's namespace and returns what it printed.
     ///
     /// # Errors
-    /// As [`Cluster::kubectl`].
+    /// As [`Access::kubectl`].
     pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         let namespace = format!("--namespace={}", self.namespace);
         let all: Vec<&str> = std::iter::once(namespace.as_str()).chain(arguments.iter().copied()).collect();
-        self.cluster().kubectl(&all).await
+        self.access.kubectl(&all).await
     }
 
     /// An object as it is stored now.

@@ -40,12 +40,27 @@ impl World {
         self.foreign(Kind::Disk, name, labels).await
     }
 
+    /// Creates a machine that belongs to no pool and refers to this disk only. From now on nobody but the platform may
+    /// touch it (I4).
+    ///
+    /// # Errors
+    /// [`Error::Api`].
+    pub async fn foreign_machine_on(&self, name: &str, disk: &Object) -> Result<Object> {
+        let mut spec = smallest_spec(Kind::Machine);
+        spec["blockDeviceRefs"] = json!([{ "kind": "VirtualDisk", "name": disk.name() }]);
+        self.foreign_with(Kind::Machine, name, &json!({}), &spec).await
+    }
+
     async fn foreign(&self, kind: Kind, name: &str, labels: &Value) -> Result<Object> {
+        self.foreign_with(kind, name, labels, &smallest_spec(kind)).await
+    }
+
+    async fn foreign_with(&self, kind: Kind, name: &str, labels: &Value, spec: &Value) -> Result<Object> {
         let object = json!({
             "apiVersion": API_VERSION,
             "kind": kind.name(),
             "metadata": { "name": name, "namespace": self.namespace(), "labels": labels },
-            "spec": smallest_spec(kind),
+            "spec": spec,
         });
         let created = self.post(kind, &object).await?;
         self.treat_as_foreign(&created);

@@ -102,10 +102,11 @@ impl World {
                 let _ = writeln!(text, "{} ended: {status}", controller.identity());
             }
         }
-        for (name, log) in self.installation.logs(LOG_LINES) {
+        let installation = self.installation.as_ref();
+        for (name, log) in installation.map(|installation| installation.logs(LOG_LINES)).unwrap_or_default() {
             let _ = writeln!(text, "-- the end of the log of {name} --\n{log}");
         }
-        let _ = writeln!(text, "-- more in {} --", self.cluster().directory().display());
+        let _ = writeln!(text, "-- more in {} --", self.access.home.display());
         text
     }
 }

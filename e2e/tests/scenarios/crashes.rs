@@ -5,12 +5,28 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use vmpool_e2e::choke::{Asked, Choke, Moment};
 use vmpool_e2e::installation::GuardOptions;
-use vmpool_e2e::object::{Object, REMOVAL_ANNOTATION};
+use vmpool_e2e::object::{Kind, Object, REMOVAL_ANNOTATION};
 use vmpool_e2e::poll;
 use vmpool_e2e::programs::{CONTROLLER_ACCOUNT, Component, ControllerOptions, SYSTEM_NAMESPACE};
 use vmpool_e2e::scenario::scenario;
-use vmpool_e2e::world::condition::{Condition, has_machine, members, not, ready_replicas};
+use vmpool_e2e::world::condition::{Condition, has_machine, not, ready_replicas};
 use vmpool_e2e::world::{DEADLINE, Policy, Pool, World};
+
+/// How long reservations last in scenarios that wait for their end.
+const RESERVATION: &str = "--reservation-timeout=5s";
+
+/// A choked aggregated API that knows of that.
+fn impatient_guard() -> GuardOptions {
+    GuardOptions::default().choked().value(&format!("apiserver.extraArgs={{{RESERVATION}}}"))
+}
+
+/// Starts a controller that does, too.
+async fn impatient_controller(world: &World) -> anyhow::Result<()> {
+    let mut options = ControllerOptions::new(world.namespace(), "impatient");
+    options.extra.push(RESERVATION.to_owned());
+    world.add_controller_with(options).await?;
+    Ok(())
+}
 
 /// Requests about pools and machines of a namespace, reads included.
 fn about(namespace: &str) -> impl Fn(&Asked) -> bool + Send + 'static + use<> {
@@ -51,46 +67,74 @@ async fn insist(pool: &Pool<'_>, machine: &Object) -> anyhow::Result<()> {
 
 #[test]
 fn a_removal_survives_the_death_of_the_aggregated_api_at_every_request() {
-    let guard = GuardOptions::default().choked();
-    scenario("a removal survives the death of the aggregated API").guarded_by(guard).run(async |world| {
-        let service = world.installation().guard()?.service(Component::Apiserver)?;
-        let choke = world.installation().guard()?.choke(Component::Apiserver)?;
-        // Given the requests that an undisturbed removal makes,
-        let model = world.pool("model").policy(Policy::Explicit).replicas(1).ready().await?;
-        choke.forget();
-        model.remove(&model.machines().await?).await?;
-        let requests: Vec<Asked> = choke.seen().into_iter().filter(about(world.namespace())).collect();
-        ensure!((4..=8).contains(&requests.len()), "{requests:#?}");
-        // when the process dies before or after any one of them, and the user asks again,
-        let mut pools = Vec::new();
-        for moment in Moment::BOTH {
-            for request in 0..requests.len() {
-                let policy = if request % 2 == 0 { Policy::Explicit } else { Policy::NewestFirst };
-                let name = format!("{moment:?}-{request}").to_lowercase();
-                pools.push((moment, request, world.pool(&name).policy(policy).replicas(2).create().await?));
+    let guard = impatient_guard();
+    scenario("a removal survives the death of the aggregated API").guarded_by(guard).controllers(0).run(
+        async |world| {
+            impatient_controller(world).await?;
+            let service = world.installation().guard()?.service(Component::Apiserver)?;
+            let choke = world.installation().guard()?.choke(Component::Apiserver)?;
+            // Given the requests that an undisturbed removal makes,
+            let model = world.pool("model").policy(Policy::Explicit).replicas(1).ready().await?;
+            choke.forget();
+            model.remove(&model.machines().await?).await?;
+            let requests: Vec<Asked> = choke.seen().into_iter().filter(about(world.namespace())).collect();
+            ensure!((4..=8).contains(&requests.len()), "{requests:#?}");
+            // when the process dies before or after any one of them, and the user asks again,
+            let mut pools = Vec::new();
+            for moment in Moment::BOTH {
+                for request in 0..requests.len() {
+                    let policy = if request % 2 == 0 { Policy::Explicit } else { Policy::NewestFirst };
+                    let name = format!("{moment:?}-{request}").to_lowercase();
+                    pools.push((
+                        moment,
+                        request,
+                        world.pool(&name).policy(policy).replicas(2).create().await?,
+                    ));
+                }
             }
-        }
-        for (moment, request, pool) in &pools {
-            pool.until(ready_replicas(2)).await?;
-            let machines = pool.machines().await?;
-            deadly(world, about(world.namespace()), *request, *moment)?;
-            let lost = pool.removal().target(&machines[0]).send().await?;
-            ensure!(!choke.disarm(), "{moment:?} request {request} never came, and the answer was {lost}");
-            ensure!(
-                !lost.is_success(),
-                "{moment:?} {:?} it was dead, and answered {lost}",
-                requests[*request]
-            );
-            service.restart(0).await?;
-            insist(pool, &machines[0]).await?;
-            // then the pool is smaller by that one machine.
-            pool.until(ready_replicas(1)).await?;
-            let left = pool.get().await?.number("/spec/replicas");
-            ensure!(left == Some(1), "{moment:?} {:?}: {left:?} are wanted", requests[*request]);
-            ensure!(pool.machine(0).await?.uid() == machines[1].uid(), "{moment:?}: somebody else left");
-        }
-        Ok::<_, anyhow::Error>(())
-    });
+            for (moment, request, pool) in &pools {
+                pool.until(ready_replicas(2)).await?;
+                let machines = pool.machines().await?;
+                deadly(world, about(world.namespace()), *request, *moment)?;
+                let lost = pool.removal().target(&machines[0]).send().await?;
+                ensure!(
+                    !choke.disarm(),
+                    "{moment:?} request {request} never came, and the answer was {lost}"
+                );
+                ensure!(
+                    !lost.is_success(),
+                    "{moment:?} {:?} it was dead, and answered {lost}",
+                    requests[*request]
+                );
+                service.restart(0).await?;
+                insist(pool, &machines[0]).await?;
+                // then the pool is smaller by that one machine.
+                pool.until(ready_replicas(1)).await?;
+                let left = pool.get().await?.number("/spec/replicas");
+                ensure!(left == Some(1), "{moment:?} {:?}: {left:?} are wanted", requests[*request]);
+                ensure!(pool.machine(0).await?.uid() == machines[1].uid(), "{moment:?}: somebody else left");
+            }
+            Ok::<_, anyhow::Error>(())
+        },
+    );
+}
+
+/// When the record of a pool was gone again.
+fn dropped(world: &World, pool: &Pool<'_>) -> Option<u64> {
+    let history = world.recorder().history();
+    let of_pool = history.changes().iter().filter(|change| change.object.uid() == pool.uid());
+    let since = of_pool.skip_while(|change| change.object.annotation(REMOVAL_ANNOTATION).is_none());
+    let mut gone = since.filter(|change| change.object.annotation(REMOVAL_ANNOTATION).is_none());
+    gone.next().map(|change| change.revision)
+}
+
+/// When the youngest machine of a pool was made.
+fn replaced(world: &World, pool: &Pool<'_>) -> Option<u64> {
+    let history = world.recorder().history();
+    let mut seen = std::collections::BTreeSet::new();
+    let members = history.changes().iter().filter(|change| change.object.owner_uid() == pool.uid());
+    let machines = members.filter(|change| change.kind == Kind::Machine);
+    machines.filter(|change| seen.insert(change.object.uid())).map(|change| change.revision).last()
 }
 
 /// The record names somebody.
@@ -108,38 +152,43 @@ fn wants(replicas: i64) -> Condition {
 
 #[test]
 fn what_was_begun_by_a_dead_process_ends_without_help() {
-    let guard = GuardOptions::default().choked();
-    scenario("what was begun by a dead process ends without help").guarded_by(guard).run(async |world| {
-        let service = world.installation().guard()?.service(Component::Apiserver)?;
-        let write = |nth: usize| {
-            (nth, |asked: &Asked| asked.is_write() && asked.path.contains("/virtualmachinepools/"))
-        };
-        // Given a removal that was reserved and never accepted,
-        let reserved = world.pool("reserved").policy(Policy::Explicit).replicas(2).ready().await?;
-        let vanishing = reserved.machine(0).await?;
-        let (first, pool_writes) = write(0);
-        deadly(world, pool_writes, first, Moment::After)?;
-        ensure!(!reserved.removal().target(&vanishing).send().await?.is_success());
-        reserved.until(recorded().and(wants(2))).await?;
-        service.restart(0).await?;
-        // and one that was accepted, whose machines nobody deleted,
-        let accepted = world.pool("accepted").policy(Policy::NewestFirst).replicas(3).ready().await?;
-        let named = accepted.machine(0).await?;
-        let (second, pool_writes) = write(1);
-        deadly(world, pool_writes, second, Moment::After)?;
-        ensure!(!accepted.removal().target(&named).send().await?.is_success());
-        // then the controller finishes the second one by itself, with nobody else in its place,
-        accepted.until(wants(2)).await?;
-        accepted.until(ready_replicas(2).and(not(has_machine(&named)))).await?;
-        service.restart(0).await?;
-        // and as long as the first one may still be accepted, its machine is not replaced even if it goes,
-        world.delete(&vanishing).await?;
-        reserved.until(members(1)).await?;
-        reserved.holds(members(1), Duration::from_secs(5)).await?;
-        // but after that it is.
-        reserved.until(ready_replicas(2).and(not(recorded()))).await?;
-        Ok::<_, anyhow::Error>(())
-    });
+    let guard = impatient_guard();
+    scenario("what was begun by a dead process ends without help").guarded_by(guard).controllers(0).run(
+        async |world| {
+            impatient_controller(world).await?;
+            let service = world.installation().guard()?.service(Component::Apiserver)?;
+            let write = |nth: usize| {
+                (nth, |asked: &Asked| asked.is_write() && asked.path.contains("/virtualmachinepools/"))
+            };
+            // Given a removal that was accepted, whose machines nobody deleted,
+            let accepted = world.pool("accepted").policy(Policy::NewestFirst).replicas(3).ready().await?;
+            let named = accepted.machine(0).await?;
+            let (second, pool_writes) = write(1);
+            deadly(world, pool_writes, second, Moment::After)?;
+            ensure!(!accepted.removal().target(&named).send().await?.is_success());
+            // then the controller finishes it by itself, with nobody else in its place.
+            accepted.until(wants(2)).await?;
+            accepted.until(ready_replicas(2).and(not(has_machine(&named)))).await?;
+            service.restart(0).await?;
+            // Given one that was reserved and never accepted,
+            let reserved = world.pool("reserved").policy(Policy::Explicit).replicas(2).ready().await?;
+            let vanishing = reserved.machine(0).await?;
+            let (first, pool_writes) = write(0);
+            deadly(world, pool_writes, first, Moment::After)?;
+            ensure!(!reserved.removal().target(&vanishing).send().await?.is_success());
+            reserved.until(wants(2)).await?;
+            // when its machine goes by itself,
+            world.delete(&vanishing).await?;
+            // then it is replaced in the end, though not while the removal might still have been accepted.
+            reserved.until(ready_replicas(2).and(not(recorded())).and(not(has_machine(&vanishing)))).await?;
+            let (dropped, replaced) = (dropped(world, &reserved), replaced(world, &reserved));
+            ensure!(
+                dropped.is_some() && replaced > dropped,
+                "dropped at revision {dropped:?}, replaced at {replaced:?}"
+            );
+            Ok::<_, anyhow::Error>(())
+        },
+    );
 }
 
 /// Writes of the controller that are about the work, not about its lease or the news.

@@ -9,7 +9,7 @@ use vmpool_e2e::object::{Kind, Object};
 use vmpool_e2e::programs::Component;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{Condition, live_members, members, ready_replicas, terminating};
-use vmpool_e2e::world::{Answer, Deletion, Policy, Pool, SETTLE, World};
+use vmpool_e2e::world::{Answer, Deletion, Policy, Pool, SETTLE, SUBRESOURCES, World};
 
 fn uids<'a>(objects: impl IntoIterator<Item = &'a Object>) -> BTreeSet<String> {
     objects.into_iter().map(|object| object.uid().to_owned()).collect()
@@ -214,27 +214,34 @@ fn only_who_may_remove_machines_does_and_no_other_right_is_needed() {
 
 #[test]
 fn fifty_callers_at_once_take_what_they_named_and_no_more() {
-    /// Each of them is named by two callers.
+    /// Each of them is named by two callers, who ask two replicas of the aggregated API: the API server has another way
+    /// to each of the groups.
     const NAMED: usize = 25;
+    const GROUPS: [&str; 2] = [SUBRESOURCES, "subresources.virtualization.deckhouse.io/v1alpha2"];
     scenario("fifty callers at once take what they named and no more").guarded().run(async |world| {
         let pool = world.pool("web").policy(Policy::NewestFirst).replicas(28).ready().await?;
         let machines = pool.machines().await?;
-        let mut waiting: Vec<&Object> = machines[..NAMED].iter().chain(&machines[..NAMED]).collect();
+        let named = machines[..NAMED].iter();
+        let mut waiting: Vec<(&str, &Object)> =
+            GROUPS.into_iter().flat_map(|group| named.clone().map(move |machine| (group, machine))).collect();
         let mut rounds = 0;
         while !waiting.is_empty() {
             rounds += 1;
             ensure!(rounds <= 5, "{} callers were still told to come back", waiting.len());
-            let answers =
-                join_all(waiting.iter().map(|machine| pool.removal().target(machine).send_unchecked()));
+            let answers = join_all(
+                waiting
+                    .iter()
+                    .map(|(group, machine)| pool.removal().target(machine).through(group).send_unchecked()),
+            );
             let answers = answers.await;
             world.check().await?;
             let mut again = Vec::new();
-            for (machine, answer) in waiting.iter().zip(&answers) {
+            for ((group, machine), answer) in waiting.iter().zip(&answers) {
                 match answer.code {
                     201 => {}
                     // Who came second and late finds nobody.
                     400 if answer.message().contains(machine.name()) => {}
-                    409 | 429 => again.push(*machine),
+                    409 | 429 => again.push((*group, *machine)),
                     _ => anyhow::bail!("{}: {answer}", machine.name()),
                 }
             }
@@ -244,6 +251,12 @@ fn fifty_callers_at_once_take_what_they_named_and_no_more() {
         pool.until(ready_replicas(3).and(wants(3))).await?;
         ensure!(uids(&pool.machines().await?) == uids(&machines[NAMED..]), "somebody else left");
         pool.holds(members(3), SETTLE).await?;
+        // No replica was spared: each has a line for each removal that it was asked for.
+        for replica in world.installation().guard()?.service(Component::Apiserver)?.replicas() {
+            let log = std::fs::read_to_string(replica.log())?;
+            let told = log.lines().filter(|line| line.contains(world.namespace())).count();
+            ensure!(told >= NAMED, "{} tells of {told} removals only", replica.log().display());
+        }
         Ok::<_, anyhow::Error>(())
     });
 }

@@ -21,6 +21,7 @@ fn everything() -> Vec<(&'static str, &'static str, &'static str)> {
         (GROUP, "virtualmachinepools/finalizers"),
         (GROUP, "virtualmachines"),
         (GROUP, "virtualdisks"),
+        (GROUP, "virtualmachineblockdeviceattachments"),
         (GROUP, "virtualimages"),
         (OURS, "virtualmachinepools"),
         (OURS, "virtualmachinepools/scaledownwith"),
@@ -98,10 +99,13 @@ fn roles_and_accounts_allow_what_they_should_and_nothing_else() {
                 let found = controller.iter().find(|line| line.starts_with(never));
                 ensure!(found.is_none(), "the controller: {found:?}");
             }
-            ensure!(
-                controller.contains(&"virtualmachinepools: get list watch patch".to_owned()),
-                "{controller:#?}"
-            );
+            for right in [
+                "virtualmachinepools: get list watch patch",
+                "virtualdisks: get list watch create patch delete",
+                "virtualmachineblockdeviceattachments: list watch",
+            ] {
+                ensure!(controller.contains(&right.to_owned()), "{right} is not in {controller:#?}");
+            }
             Ok::<_, anyhow::Error>(())
         },
     );

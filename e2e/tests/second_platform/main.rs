@@ -53,7 +53,7 @@ fn the_contract_is_kept() {
 fn the_disks_inside_a_machine_bear_its_number() {
     let pool: ToyPool = serde_json::from_value(stored()).unwrap();
     let draft = Draft { name: "p-2".into(), number: 2, revision: "r".into(), disks: Vec::new() };
-    let spec = &Toy::machine(&pool, &draft)["spec"];
+    let spec = &Toy::machine(&pool, &Toy::template(&pool), &draft)["spec"];
     assert_eq!(spec["dataVolumeTemplates"][0]["metadata"]["name"], "scratch-2");
     assert_eq!(spec["volumes"][0], json!({ "name": "data", "dataVolume": { "name": "scratch-2" } }));
     assert_eq!(spec["volumes"][1]["dataVolume"]["name"], "library", "it is no template of the pool");
@@ -99,6 +99,27 @@ async fn a_pool_of_numbered_machines_lives_its_whole_life() -> Result<()> {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let requests = world.requests_during(Duration::from_secs(5)).await?;
     assert_eq!(requests, Vec::<String>::new(), "a settled pool costs no request");
+
+    // When the template changes, then each machine gets it in place, and keeps what is its own,
+    world.patch_pool("p", json!({ "spec": { "template": { "spec": { "runStrategy": "Manual" } } } })).await?;
+    world
+        .until_status("p", "a new revision in all", |new| {
+            new["revision"]["name"] != status["revision"]["name"] && new["revision"]["current"] == 3
+        })
+        .await?;
+    let changed = world.machine("p-2").await?;
+    assert_eq!(
+        (&changed.metadata.uid, &changed.data["spec"]["runStrategy"]),
+        (&machine.metadata.uid, &json!("Manual"))
+    );
+    assert_eq!(changed.data["spec"]["volumes"], machine.data["spec"]["volumes"]);
+    // and goes back when the pool does.
+    world.patch_pool("p", json!({ "spec": { "template": { "spec": { "runStrategy": "Always" } } } })).await?;
+    world
+        .until_status("p", "the old revision in all", |new| {
+            new["revision"]["name"] == status["revision"]["name"] && new["revision"]["current"] == 3
+        })
+        .await?;
 
     // When somebody deletes one, then it comes back under its own number.
     let before = world.machine("p-1").await?.metadata.uid;

@@ -6,9 +6,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use vmpool_controller::platform::{Platform, controller_of, slim_metadata};
+use vmpool_controller::platform::merge::Schema;
+use vmpool_controller::platform::{Attachment, Platform, controller_of, slim_metadata};
 use vmpool_engine::condition::{Condition, OWN};
-use vmpool_engine::model::{Activity, DiskDraft, Draft, Naming, ObjectId, Published, Removal, Uid};
+use vmpool_engine::model::{
+    Activity, DiskDraft, DiskState, Draft, Marks, Naming, ObjectId, Published, Removal, Rollout, Uid,
+};
 use vmpool_engine::numbers::Block;
 use vmpool_engine::removal::Record;
 use vmpool_engine::revision::RevisionId;
@@ -20,6 +23,7 @@ const POOL_UID: &str = "toy.vmpool.dev/pool-uid";
 const POOL: &str = "toy.vmpool.dev/pool";
 const TARGETS: &str = "toy.vmpool.dev/scale-in-targets";
 const REVISION: &str = "toy.vmpool.dev/pool-revision";
+const WRITTEN: &str = "toy.vmpool.dev/written-revision";
 
 /// The second platform.
 #[derive(Clone, Copy, Debug)]
@@ -117,11 +121,15 @@ vmpool_controller::stored!(ToyMachine, "toy.vmpool.dev", "v1", "ToyMachine", "to
 impl Platform for Toy {
     const NAME: &'static str = "toy";
     const HAS_DISKS: bool = false;
+    const HAS_ATTACHMENTS: bool = false;
+    const REVISION_LABEL: &'static str = REVISION;
 
     type Pool = ToyPool;
     type Machine = ToyMachine;
     /// Never asked for.
     type Disk = ToyMachine;
+    /// Never asked for.
+    type Attachment = ToyMachine;
 
     fn read_pool(pool: &ToyPool) -> Pool {
         let mut flaws = Vec::new();
@@ -152,6 +160,8 @@ impl Platform for Toy {
             removal,
             naming: Naming::Ordinal,
             revision: RevisionId::of(&pool.spec.template),
+            revision_stored: true,
+            rollout: Rollout::default(),
             disks: Vec::new(),
             block: None,
             record,
@@ -179,10 +189,20 @@ impl Platform for Toy {
             pool_uid_label: label(POOL_UID).map(Uid::from),
             pool_label: label(POOL).map(Into::into),
             revision: label(REVISION).map(RevisionId::from),
+            written: machine.annotations().get(WRITTEN).map(|written| written.as_str().into()),
+            evaluated: true,
             activity: if holds("Ready") { Activity::Running } else { Activity::NotRunning },
             restart_pending: holds("RestartRequired"),
+            restarts_itself: false,
             disks: Vec::new(),
+            boot_disk: None,
+            lingering: Vec::new(),
+            devices_ready: true,
         }
+    }
+
+    fn read_attachment(attachment: &ToyMachine) -> Attachment {
+        Attachment { id: id(&attachment.metadata), disk: None }
     }
 
     fn read_disk(disk: &ToyMachine) -> Disk {
@@ -192,15 +212,36 @@ impl Platform for Toy {
             terminating: replica.terminating,
             owner: controller_of(&disk.metadata),
             pool_uid_label: replica.pool_uid_label,
+            template: None,
+            state: DiskState::Ready,
+            size: None,
+            capacity: None,
+            mounted_by: None,
+            used_otherwise: false,
+            marks: Marks::default(),
         }
     }
 
-    fn machine(pool: &ToyPool, draft: &Draft) -> Value {
-        let template = &pool.spec.template;
+    fn template(pool: &ToyPool) -> Value {
+        pool.spec.template.clone()
+    }
+
+    fn canonical(template: &Value) -> Value {
+        template.clone()
+    }
+
+    fn disk_templates(_: &Value) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn machine(pool: &ToyPool, template: &Value, draft: &Draft) -> Value {
         let mut labels =
             template.pointer("/metadata/labels").and_then(Value::as_object).cloned().unwrap_or_default();
         labels.extend(managed(pool));
         labels.insert(REVISION.to_owned(), json!(draft.revision.as_str()));
+        let mut annotations =
+            template.pointer("/metadata/annotations").and_then(Value::as_object).cloned().unwrap_or_default();
+        annotations.insert(WRITTEN.to_owned(), json!(draft.revision.as_str()));
         json!({
             "apiVersion": API_VERSION,
             "kind": "ToyMachine",
@@ -208,7 +249,7 @@ impl Platform for Toy {
                 "name": &*draft.name,
                 "namespace": pool.namespace(),
                 "labels": labels,
-                "annotations": template.pointer("/metadata/annotations").cloned().unwrap_or_else(|| json!({})),
+                "annotations": annotations,
                 "ownerReferences": [{
                     "apiVersion": API_VERSION,
                     "kind": "ToyPool",
@@ -222,6 +263,47 @@ impl Platform for Toy {
         })
     }
 
+    fn update(
+        live: &Value,
+        from: Option<&Value>,
+        (revision, to): (&RevisionId, &Value),
+        _: &[DiskDraft],
+    ) -> Option<Value> {
+        let name = live["metadata"]["name"].as_str().unwrap_or_default();
+        let number = name.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or_default();
+        let shape = |template: &Value| {
+            json!({
+                "metadata": { "labels": template["metadata"]["labels"], "annotations": template["metadata"]["annotations"] },
+                "spec": numbered(template["spec"].clone(), number),
+            })
+        };
+        let mut wanted = shape(to);
+        wanted["metadata"]["annotations"][WRITTEN] = json!(revision.as_str());
+        Schema::default().patch(live, from.map(shape).as_ref(), &wanted)
+    }
+
+    fn adopt(live: &Value, (revision, _): (&RevisionId, &Value), _: &[DiskDraft]) -> Option<Value> {
+        let wanted = json!({ "metadata": { "annotations": { WRITTEN: revision.as_str() } } });
+        Schema::default().patch(live, None, &wanted)
+    }
+
+    fn advance(revision: &RevisionId) -> Value {
+        json!({ "metadata": { "labels": { REVISION: revision.as_str() } } })
+    }
+
+    fn marks(_: &Marks) -> Value {
+        // No disk is an object.
+        json!({})
+    }
+
+    fn grow(_: u64) -> Value {
+        json!({})
+    }
+
+    fn hand_over(_: &ToyMachine, _: &ObjectId) -> Value {
+        json!({})
+    }
+
     fn disk(_: &ToyPool, _: &ObjectId, _: &DiskDraft) -> Option<Value> {
         None
     }
@@ -231,7 +313,10 @@ impl Platform for Toy {
     }
 
     fn unmark() -> Value {
-        json!({ "metadata": { "labels": { POOL_UID: null, POOL: null, REVISION: null } } })
+        json!({ "metadata": {
+            "labels": { POOL_UID: null, POOL: null, REVISION: null },
+            "annotations": { WRITTEN: null },
+        } })
     }
 
     fn repoint(machine: &ToyMachine, _: usize, _: &str, _: &DiskDraft) -> Value {
@@ -327,7 +412,9 @@ fn published(status: &PoolStatus, pool: &ObjectId) -> Published {
             observed_generation: generation.filter(|_| OWN.contains(&condition.r#type.as_str())),
         })
         .collect();
-    Published { conditions, summary: if complete { summary() } else { None } }
+    let named =
+        status.revision.as_ref().map(|known| (RevisionId::from(known.name.as_str()), known.generation));
+    Published { conditions, summary: if complete { summary() } else { None }, named }
 }
 
 fn managed(pool: &ToyPool) -> Map<String, Value> {

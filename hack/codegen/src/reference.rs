@@ -147,7 +147,9 @@ fn rule_table(page: &mut String, crd: &Crd) {
 /// The type in words, such as `list of object`.
 fn type_name(schema: &Value) -> String {
     if schema.get("x-kubernetes-int-or-string").is_some() {
-        return "quantity".to_owned();
+        // Every quantity comes with the pattern of quantities.
+        let is_quantity = schema.get("pattern").is_some();
+        return if is_quantity { "quantity" } else { "number or percentage" }.to_owned();
     }
     match schema.get("type").and_then(Value::as_str) {
         Some("array") => format!("list of {}", schema.get("items").map_or_else(String::new, type_name)),

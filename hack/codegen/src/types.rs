@@ -46,6 +46,9 @@ const SHARED: [Shared; 2] = [
     },
 ];
 
+/// Fields that hold a number of machines or a percentage of them. All others that hold a number or text are quantities.
+const PERCENTAGES: [&str; 1] = ["max_unavailable"];
+
 /// The Rust module for one kind.
 ///
 /// # Errors
@@ -144,7 +147,7 @@ fn names_below(crd: &Value, kind: &str, shared: &[&Shared]) -> anyhow::Result<Ve
 /// Puts the imports after kopium's stamp.
 ///
 /// kopium's own prelude would read quantities into `IntOrString`, whose numbers end at 2^31: a disk size given
-/// in bytes would not be readable. Ours puts `Quantity` in that place.
+/// in bytes would not be readable. Ours puts `Quantity` in that place, and `IntOrPercent` where [`PERCENTAGES`] says so.
 fn with_prelude(body: &str, shared: &[&Shared]) -> String {
     let stamp_end =
         body.lines().take_while(|line| line.starts_with("//") && !line.starts_with("///")).count();
@@ -159,13 +162,19 @@ fn with_prelude(body: &str, shared: &[&Shared]) -> String {
     if code.contains("Vec<Condition>") {
         uses.push("k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition".to_owned());
     }
+    let mut code = PERCENTAGES.iter().fold(code, |code, field| {
+        code.replace(&format!("{field}: Option<IntOrString>"), &format!("{field}: Option<IntOrPercent>"))
+    });
+    if code.contains("IntOrPercent") {
+        uses.push("crate::IntOrPercent".to_owned());
+    }
     if code.contains("IntOrString") {
         uses.push("crate::Quantity".to_owned());
     }
     uses.extend(shared.iter().map(|part| part.target.to_owned()));
     uses.sort();
 
-    let mut code = code.replace("IntOrString", "Quantity");
+    code = code.replace("IntOrString", "Quantity");
     for part in shared {
         let name = part.target.rsplit("::").next().unwrap_or(part.target);
         code = code.replace(part.alias, name);

@@ -86,7 +86,10 @@ fn collect(
 fn inline(value: &Value) -> String {
     let join = |parts: Vec<String>| parts.join(", ");
     match value {
-        Value::String(text) if text.is_empty() => "\"\"".to_owned(),
+        // What would be read as something else, such as a number, keeps its quotes.
+        Value::String(text) if !serde_yaml_ng::from_str::<Value>(text).is_ok_and(|read| read.is_string()) => {
+            format!("\"{text}\"")
+        }
         Value::String(text) => text.clone(),
         Value::Sequence(items) => format!("[{}]", join(items.iter().map(inline).collect())),
         Value::Mapping(fields) => {

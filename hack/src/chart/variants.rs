@@ -24,7 +24,7 @@ pub(super) struct Variant {
     several: bool,
     /// What Prometheus is told of the pods.
     monitor: Option<&'static str>,
-    /// Prometheus is told what is worth an alert.
+    /// Prometheus is told what is worth an alert, and Grafana what to show.
     alerts: bool,
     /// The chart brings roles for people.
     people: bool,
@@ -94,7 +94,11 @@ impl Variant {
     }
 
     fn watched_by(self, monitor: &'static str) -> Self {
-        let values = [&format!("metrics.monitor={monitor}"), "metrics.prometheusRule.enabled=true"];
+        let values = [
+            &format!("metrics.monitor={monitor}"),
+            "metrics.prometheusRule.enabled=true",
+            "metrics.grafanaDashboard.enabled=true",
+        ];
         Self { monitor: Some(monitor), alerts: true, ..self.named(monitor).set(&values) }
     }
 
@@ -171,6 +175,7 @@ impl Variant {
             add(true, &[monitor], "vmpool");
         }
         add(self.alerts && self.gate, &["PrometheusRule"], "vmpool");
+        add(self.alerts && self.gate, &["ConfigMap"], "vmpool-dashboard");
         ids
     }
 }
@@ -209,5 +214,6 @@ const EVERYTHING: &[&str] = &[
     "metrics.interval=30s",
     "metrics.prometheusRule.labels.release=prometheus",
     "metrics.prometheusRule.runbookUrl=https://runbooks.example/vmpool",
+    "metrics.grafanaDashboard.annotations.folder=Virtualization",
     "podDisruptionBudget.maxUnavailable=50%",
 ];

@@ -36,6 +36,14 @@ enum Part {
     Minor,
 }
 
+/// Where Kubernetes' programs keep their version. Clients parse it; a build without it calls itself v0.0.0-master.
+const KUBERNETES: &[(&str, Part)] = &[
+    ("k8s.io/component-base/version.gitVersion", Part::Whole),
+    ("k8s.io/component-base/version.gitMajor", Part::Major),
+    ("k8s.io/component-base/version.gitMinor", Part::Minor),
+    ("k8s.io/client-go/pkg/version.gitVersion", Part::Whole),
+];
+
 /// Every module. A test compares the programs with the `tool` lines of each go.mod.
 pub(super) const MODULES: &[Module] = &[
     Module {
@@ -55,13 +63,40 @@ pub(super) const MODULES: &[Module] = &[
             },
             Tool { name: "kubectl", file: "kubectl", package: "k8s.io/kubernetes/cmd/kubectl" },
         ],
-        // Clients parse these; a build without them calls itself v0.0.0-master.
-        versions: &[
-            ("k8s.io/component-base/version.gitVersion", Part::Whole),
-            ("k8s.io/component-base/version.gitMajor", Part::Major),
-            ("k8s.io/component-base/version.gitMinor", Part::Minor),
-            ("k8s.io/client-go/pkg/version.gitVersion", Part::Whole),
+        versions: KUBERNETES,
+    },
+    Module {
+        name: "node",
+        main: "k8s.io/kubernetes",
+        tools: &[
+            Tool { name: "kubelet", file: "kubelet", package: "k8s.io/kubernetes/cmd/kubelet" },
+            Tool { name: "kube-proxy", file: "kube-proxy", package: "k8s.io/kubernetes/cmd/kube-proxy" },
+            Tool {
+                name: "kube-scheduler",
+                file: "kube-scheduler",
+                package: "k8s.io/kubernetes/cmd/kube-scheduler",
+            },
         ],
+        versions: KUBERNETES,
+    },
+    Module {
+        name: "containerd",
+        main: "github.com/containerd/containerd/v2",
+        tools: &[
+            Tool {
+                name: "containerd",
+                file: "containerd",
+                package: "github.com/containerd/containerd/v2/cmd/containerd",
+            },
+            Tool {
+                name: "its shim for runc",
+                file: "containerd-shim-runc-v2",
+                package: "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+            },
+            Tool { name: "ctr", file: "ctr", package: "github.com/containerd/containerd/v2/cmd/ctr" },
+        ],
+        // Without it the kubelet reports a runtime of no version.
+        versions: &[("github.com/containerd/containerd/v2/version.Version", Part::Whole)],
     },
     Module {
         name: "helm",

@@ -10,8 +10,8 @@ use rustls::pki_types::DnsName;
 
 use crate::duration;
 
-/// The shortest serving certificate: below, a rotation could not be done without haste.
-const SHORTEST: Duration = Duration::from_mins(1);
+/// The shortest serving certificate, for tests: a third of it is what a replica has for a rotation, on a busy machine.
+const SHORTEST: Duration = Duration::from_secs(15);
 /// The longest: what clients accept of any authority.
 const LONGEST: Duration = Duration::from_hours(24 * 825);
 
@@ -31,7 +31,8 @@ pub struct ServingArgs {
     #[arg(long, env = "VMPOOL_TLS_DNS_NAMES", value_name = "NAME,...", value_delimiter = ',')]
     pub tls_dns_names: Vec<String>,
 
-    /// How long a self-signed certificate is valid; it is replaced when a third of that is left
+    /// How long a self-signed certificate is valid; it is replaced when a third of that is left. Less than an hour suits
+    /// tests only
     #[arg(long, env = "VMPOOL_TLS_VALIDITY", value_name = "DURATION", default_value = "2160h", value_parser = duration::parse)]
     pub tls_validity: Duration,
 
@@ -115,7 +116,7 @@ pub enum ServingArgsError {
     #[error("--tls-dns-names: `{0}` is neither a DNS name nor an IP address")]
     Name(String),
     /// Too short or too long.
-    #[error("--tls-validity must be between 1m and 19800h, which are 825 days, not {0:?}")]
+    #[error("--tls-validity must be between 15s and 19800h, which are 825 days, not {0:?}")]
     Validity(Duration),
     /// With files, bundles are the matter of those who make the files.
     #[error("--ca-bundle-of needs --tls-secret: with files, the bundle is kept by whoever makes them")]

@@ -65,14 +65,24 @@ impl Origin {
     }
 }
 
-/// Serves one connection until it ends, `drain` asks for its end, or `stop` forces it.
+/// What a connection hears of the server's end.
+#[derive(Debug, Clone)]
+pub(super) struct Ends {
+    /// The server is about to go: an HTTP/1.1 connection ends with its next answer. Were it closed without one, a request
+    /// that is being sent at that moment would fail, since nobody repeats a POST whose answer did not come.
+    pub(super) leaving: CancellationToken,
+    /// The time for that is over: connections without a request end now.
+    pub(super) drain: CancellationToken,
+}
+
+/// Serves one connection until it ends, or until it has to and has nothing under way.
 pub(super) async fn run(
     server: Server,
     router: axum::Router,
     config: Arc<ServerConfig>,
     generation: u64,
     accepted: (TcpStream, SocketAddr),
-    drain: CancellationToken,
+    ends: Ends,
 ) {
     let (stream, address) = accepted;
     let _counted = server.metrics.connected();
@@ -106,6 +116,7 @@ pub(super) async fn run(
         env: server.env.clone(),
         origin,
         activity: Arc::clone(&activity),
+        leaving: ends.leaving,
     };
     let service = service_fn(move |request| {
         let answering = answering.clone();
@@ -114,7 +125,7 @@ pub(super) async fn run(
     let builder = builder(&server, http2);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    let ending = end(&server, generation, &activity, &drain);
+    let ending = end(&server, generation, &activity, &ends.drain);
     let ending = std::pin::pin!(ending);
     let result = match select(connection.as_mut(), ending).await {
         Either::Left((result, _)) => result,

@@ -13,8 +13,9 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use super::Server;
+use super::connection::{self, Ends};
 use super::rt::Wall;
-use super::{Server, connection};
 use crate::tls::{Snapshot, provider};
 
 /// The pause after a failure to accept that is not about one connection, such as too many open files.
@@ -28,16 +29,19 @@ pub(super) async fn serve(
 ) -> io::Result<()> {
     // The body is limited below the router, for every extractor alike.
     let router = router.layer(DefaultBodyLimit::disable());
-    let (drain, stop) = (CancellationToken::new(), CancellationToken::new());
+    let (leaving, drain, stop) =
+        (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
     let _stopped = stop.clone().drop_guard();
     let room = Arc::new(Semaphore::new(server.limits.connections));
 
     let env = server.env.clone();
     let shutdown = async {
         shutdown.await;
+        leaving.cancel();
         env.sleep(server.limits.linger).await;
     };
-    let accepting = accept(&server, &listener, &router, &room, &drain, &stop);
+    let ends = Ends { leaving: leaving.clone(), drain: drain.clone() };
+    let accepting = accept(&server, &listener, &router, &room, &ends, &stop);
     match select(std::pin::pin!(shutdown), std::pin::pin!(accepting)).await {
         Either::Left(((), _)) => {}
         Either::Right((ended, _)) => return ended,
@@ -59,7 +63,7 @@ async fn accept(
     listener: &TcpListener,
     router: &Router,
     room: &Arc<Semaphore>,
-    drain: &CancellationToken,
+    ends: &Ends,
     stop: &CancellationToken,
 ) -> io::Result<()> {
     let mut snapshot = server.clients.snapshot();
@@ -86,7 +90,7 @@ async fn accept(
             Arc::clone(&config),
             snapshot.generation,
             accepted,
-            drain.clone(),
+            ends.clone(),
         );
         let stop = stop.clone();
         let task = async move {

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{Request, Response, StatusCode, header};
+use axum::http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use futures::future::FutureExt as _;
 use http_body_util::Limited;
 use hyper::body::{Body as _, Incoming};
 use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use super::answer::status;
@@ -18,6 +19,9 @@ use super::connection::Origin;
 use super::metrics::Refusal;
 use super::{Limits, TrafficMetrics};
 use crate::env::{Elapsed, Env};
+
+/// Says that a connection ends with this answer.
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// Answers the requests of one connection.
 #[derive(Clone)]
@@ -28,6 +32,8 @@ pub(super) struct Answering {
     pub(super) env: Env,
     pub(super) origin: Arc<Origin>,
     pub(super) activity: Arc<Activity>,
+    /// The answer is the last one of an HTTP/1.1 connection.
+    pub(super) leaving: CancellationToken,
 }
 
 /// What a connection is busy with.
@@ -74,6 +80,15 @@ impl Drop for Busy {
 
 impl Answering {
     pub(super) async fn answer(self, request: Request<Incoming>) -> Response<Body> {
+        let (leaving, version) = (self.leaving.clone(), request.version());
+        let mut response = self.respond(request).await;
+        if leaving.is_cancelled() && version < Version::HTTP_2 {
+            response.headers_mut().insert(header::CONNECTION, CLOSE);
+        }
+        response
+    }
+
+    async fn respond(self, request: Request<Incoming>) -> Response<Body> {
         let _busy = Busy::new(&self.activity, &self.env);
         let limit = self.limits.body_bytes;
         if exceeds(&request, limit) {
@@ -84,9 +99,8 @@ impl Answering {
                 &format!("the body may have {limit} bytes at most"),
             );
             // HTTP/1.1 would have to read the body to get at the next request.
-            if request.version() < axum::http::Version::HTTP_2 {
-                let close = header::HeaderValue::from_static("close");
-                response.headers_mut().insert(header::CONNECTION, close);
+            if request.version() < Version::HTTP_2 {
+                response.headers_mut().insert(header::CONNECTION, CLOSE);
             }
             return response;
         }

@@ -92,6 +92,12 @@ impl ManualClock {
         *self.wall_offset.lock() += by;
     }
 
+    /// How long nothing would happen if time passed: until the next sleeper wakes. `None` if nobody sleeps.
+    pub fn until_next(&self) -> Option<Duration> {
+        let shared = self.shared.lock();
+        shared.sleepers.keys().next().map(|(due, _)| due.saturating_sub(shared.running))
+    }
+
     /// How many sleepers wait.
     pub fn sleepers(&self) -> usize {
         self.shared.lock().sleepers.len()

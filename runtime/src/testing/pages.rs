@@ -2,8 +2,6 @@
 
 use clap::Command;
 
-use crate::metrics::{Description, Values};
-
 /// The differences between the flags of `command` and the table in the section `## Flags` of `page`, whose rows begin
 /// with flag, variable and default. None, if the page is right.
 pub fn flag_differences(command: &Command, page: &str) -> Vec<String> {
@@ -31,35 +29,11 @@ pub fn flag_differences(command: &Command, page: &str) -> Vec<String> {
     differences
 }
 
-/// What `page` lacks of these metrics: a row that begins with name and kind, and in it every label, and every word that
-/// a label can have. A label of whose words another row says that they are the same needs its name only.
-pub fn metrics_missing<'a>(metrics: impl IntoIterator<Item = &'a Description>, page: &str) -> Vec<String> {
-    let mut missing = Vec::new();
-    for metric in metrics {
-        let head = format!("| `{}` | {} |", metric.name, metric.kind);
-        let Some(row) = page.lines().find(|line| line.starts_with(&head)) else {
-            missing.push(format!("no row begins with {head}"));
-            continue;
-        };
-        for label in &metric.labels {
-            if !row.contains(&format!("`{}`", label.name)) {
-                missing.push(format!("{}: label {}", metric.name, label.name));
-            }
-            let Values::Words(words) = &label.values else { continue };
-            let words = words.iter().filter(|_| !row.contains(": the same"));
-            let lacks = words.filter(|(word, _)| !row.contains(&format!("`{word}`")));
-            missing.extend(lacks.map(|(word, _)| format!("{}: word {word}", metric.name)));
-        }
-    }
-    missing
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Arg;
 
     use super::*;
-    use crate::metrics::{Kind, Label};
 
     #[test]
     fn every_kind_of_difference_in_flags_is_told() {
@@ -71,18 +45,5 @@ mod tests {
         let wrong = page.replace("`5`", "`6`").replace("--name", "--names");
         assert_eq!(flag_differences(&command, &wrong).len(), 4);
         assert_eq!(flag_differences(&command, "# P").len(), 1);
-    }
-
-    #[test]
-    fn every_kind_of_gap_in_metrics_is_told() {
-        let words = Values::Words(vec![("good", "It went well."), ("bad", "It did not.")]);
-        let labels = vec![Label { name: "result", values: words }];
-        let metric =
-            Description { name: "x_total", kind: Kind::Counter, unit: "things", help: "Things", labels };
-        let page = "| `x_total` | counter | `result`: `good`, `bad` | Things |";
-        assert_eq!(metrics_missing([&metric], page), [""; 0]);
-        assert_eq!(metrics_missing([&metric], &page.replace("`bad`", "bad")), ["x_total: word bad"]);
-        assert_eq!(metrics_missing([&metric], &page.replace("`result`", "")), ["x_total: label result"]);
-        assert_eq!(metrics_missing([&metric], "").len(), 1);
     }
 }

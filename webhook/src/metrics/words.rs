@@ -53,6 +53,8 @@ words!(
         Image => "image",
         /// A snapshot of a disk, or of its volume.
         Snapshot => "snapshot",
+        /// A stored revision of a machine template.
+        Revision => "revision",
         /// A pool, for the scale guard.
         Pool => "pool",
     }

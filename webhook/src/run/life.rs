@@ -7,8 +7,9 @@ use axum::Router;
 use axum::routing::get;
 use clap::Parser;
 use http::Request;
-use kube::{Client, Config};
+use kube::Config;
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 use vmpool_runtime::env::Task;
 
 use super::*;

@@ -24,7 +24,7 @@ async fn outcome(flags: &[&str]) -> Result<(), RunError> {
 #[tokio::test]
 async fn a_missing_api_server_is_fatal() {
     let error = outcome(&["--feature-gates=VirtualMachinePool=true"]).await.unwrap_err();
-    assert!(matches!(error, RunError::Connect(_)), "{error}");
+    assert!(matches!(error, RunError::Serve(ServeError::Connect(_))), "{error}");
     assert!(telemetry::with_causes(&error).contains("/nonexistent/kubeconfig"), "{error}");
 }
 

@@ -180,6 +180,13 @@ fn rich() -> Value {
     pool["spec"]["virtualDiskTemplates"][0]["reclaim"] =
         json!({ "onScaleDown": "Retain", "keep": 1, "ttl": "5m" });
     pool["spec"]["virtualDiskTemplates"][0]["spec"]["persistentVolumeClaim"] = json!({ "size": "5Gi" });
+    pool["spec"]["rollout"] = json!({ "maxUnavailable": "10%", "paused": false });
+    pool["spec"]["revisionHistoryLimit"] = json!(5);
+    pool["metadata"]["annotations"] = json!({
+        "vmpool.virtualization.deckhouse.io/rollout-paused": "false",
+        "vmpool.virtualization.deckhouse.io/rollout-max-unavailable": "10%",
+        "vmpool.virtualization.deckhouse.io/revision-history-limit": "5",
+    });
     pool["status"] = json!({ "replicas": 3 });
     pool
 }

@@ -158,6 +158,29 @@ async fn an_image_of_the_namespace_is_looked_for_there() {
 }
 
 #[tokio::test]
+async fn the_revision_that_a_pool_is_held_at_is_read() {
+    let world = World::furnished();
+    let old = with(pool(), "/metadata/uid", json!("u"));
+    let held = with(old.clone(), "/spec/rollout", json!({ "revision": "0123456789abcdef" }));
+    let missing = world.update(&old, &held).await;
+    assert_eq!(missing["auditAnnotations"]["rule"], "W20", "{missing}");
+    let path = "/apis/apps/v1/namespaces/team-a/controllerrevisions/builders-0123456789abcdef".to_owned();
+    assert_eq!(world.server.asked(), std::slice::from_ref(&path));
+    let stored = json!({
+        "metadata": { "ownerReferences": [{ "uid": "u", "controller": true }] },
+        "data": { "spec": { "blockDeviceRefs": [{ "kind": "VirtualDisk", "name": "root" }] } },
+    });
+    world.server.0.lock().objects.insert(path, (StatusCode::OK, stored));
+    assert_eq!(world.update(&old, &held).await["allowed"], true);
+    assert_eq!(world.update(&held, &with(held.clone(), "/spec/replicas", json!(5))).await["allowed"], true);
+    assert_eq!(world.server.asked().len(), 1, "a pool that is held already is not looked at again");
+    // By the annotation too, though the spec does not change.
+    let annotation = json!({ "vmpool.virtualization.deckhouse.io/rollout-revision": "fedcba9876543210" });
+    let by_annotation = with(old.clone(), "/metadata/annotations", annotation);
+    assert_eq!(world.update(&old, &by_annotation).await["auditAnnotations"]["rule"], "W20");
+}
+
+#[tokio::test]
 async fn the_scale_guard_reads_the_policy_of_this_moment() {
     let world = World::new();
     let path = "/namespaces/team-a/virtualmachinepools/builders";

@@ -45,7 +45,15 @@ fn the_pool_can_be_scaled_and_found() {
     assert_eq!(scale.spec_replicas_path, ".spec.replicas");
     assert_eq!(scale.status_replicas_path, ".status.replicas");
     assert_eq!(scale.label_selector_path.as_deref(), Some(".status.selector"));
+    // Without it the API server answers 500 to whoever asks for the scale of a pool that says nothing.
+    let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref()).unwrap();
+    let spec = &schema.properties.as_ref().unwrap()["spec"];
+    let replicas = &spec.properties.as_ref().unwrap()["replicas"];
+    assert_eq!(replicas.default.as_ref().map(|default| &default.0), Some(&serde_json::json!(0)));
     let columns: Vec<&str> =
         version.additional_printer_columns.iter().flatten().map(|column| column.name.as_str()).collect();
-    assert_eq!(columns, ["Desired", "Replicas", "Ready", "Up-to-date", "Restart", "Policy", "Age"]);
+    assert_eq!(
+        columns,
+        ["Desired", "Replicas", "Ready", "Up-to-date", "Restart", "Policy", "Revision", "Age"]
+    );
 }

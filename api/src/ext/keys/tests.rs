@@ -13,6 +13,11 @@ fn every_key_of_ours_is_reserved_and_has_a_name_kubernetes_accepts() {
         annotations::FREE_SINCE,
         annotations::DISKS,
         annotations::CLAIMED_BY,
+        annotations::COLLECTING_SINCE,
+        annotations::ROLLOUT_PAUSED,
+        annotations::ROLLOUT_MAX_UNAVAILABLE,
+        annotations::ROLLOUT_REVISION,
+        annotations::REVISION_HISTORY_LIMIT,
         annotations::SCALE_DOWN_TARGETS,
         annotations::NAMES,
     ];

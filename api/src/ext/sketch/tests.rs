@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use crate::{
+    Share,
     v1alpha2::{BlockDeviceRef, DiskTemplate, VirtualDiskSpec, VirtualMachinePool},
     words::{RunPolicy, ScaleDownPolicy},
 };
@@ -74,4 +75,18 @@ fn what_has_no_word_of_its_own_can_be_changed() {
     assert_eq!(claim.storage_class_name.as_deref(), Some("fast"));
     let reclaim = disk.reclaim.as_ref().unwrap();
     assert_eq!((reclaim.on_scale_down.as_deref(), reclaim.ttl.as_deref()), (Some("Retain"), None));
+}
+
+#[test]
+fn how_a_change_reaches_machines_is_written_down_too() {
+    let pool = VirtualMachinePool::sketch("builders", ScaleDownPolicy::OldestFirst);
+    assert_eq!(pool.clone().build().spec.rollout, None, "what was not said is left out");
+    let pool = pool.max_unavailable(Share::Percent(10)).paused().revision("8c1f5e0a9b7d4e21").build();
+    assert_eq!(
+        serde_json::to_value(&pool.spec.rollout).unwrap(),
+        json!({"maxUnavailable": "10%", "paused": true, "revision": "8c1f5e0a9b7d4e21"})
+    );
+    let pool = VirtualMachinePool::sketch("builders", ScaleDownPolicy::OldestFirst);
+    let pool = pool.max_unavailable(Share::Machines(2)).build();
+    assert_eq!(serde_json::to_value(&pool.spec.rollout).unwrap(), json!({"maxUnavailable": 2}));
 }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use vmpool_engine::model::{Activity, DiskRef, DiskTemplate, Lifetime, Naming, Published, Removal};
+use vmpool_engine::model::{
+    Activity, DiskRef, DiskState, DiskTemplate, Lifetime, Mark, Marks, Naming, Published, Removal, Rollout,
+};
 use vmpool_engine::numbers::{Block, MIN_BLOCK, Namer};
 use vmpool_engine::plan::Taken;
 use vmpool_engine::removal::Record;
@@ -32,11 +34,17 @@ pub(crate) enum Case {
     Shrink,
     /// One disk of [`ONE_IN`] is missing.
     LostDisks,
+    /// Nothing, and every machine has [`KEPT`] disks more, which outlive it; one of [`ONE_IN`] more is free.
+    KeptDisks,
 }
+
+/// Disks of a machine that outlive it, where it has any.
+const KEPT: [&str; 2] = ["cache", "layers"];
 
 impl Case {
     /// All of them.
-    pub(crate) const ALL: [Self; 4] = [Self::Settled, Self::Grow, Self::Shrink, Self::LostDisks];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Settled, Self::Grow, Self::Shrink, Self::LostDisks, Self::KeptDisks];
 
     /// How it is called in reports.
     pub(crate) fn name(self) -> &'static str {
@@ -45,13 +53,14 @@ impl Case {
             Self::Grow => "grow by 10",
             Self::Shrink => "shrink by 10",
             Self::LostDisks => "1 % of disks lost",
+            Self::KeptDisks => "nothing, 3 disks each",
         }
     }
 
     /// How many writes a pass over so many machines plans.
     fn writes(self, machines: usize) -> usize {
         match self {
-            Self::Settled => 0,
+            Self::Settled | Self::KeptDisks => 0,
             Self::Grow | Self::Shrink => STEP,
             Self::LostDisks => machines / ONE_IN,
         }
@@ -63,6 +72,7 @@ pub(crate) struct World {
     pool: Pool,
     machines: Vec<Arc<Replica>>,
     disks: BTreeMap<Arc<str>, Arc<Disk>>,
+    kept: Vec<Arc<Disk>>,
     memory: Memory,
     names: BTreeSet<Arc<str>>,
 }
@@ -75,8 +85,9 @@ impl World {
     pub(crate) fn new(count: usize, case: Case) -> Self {
         let namer = Namer::new(&"web".into(), &Uid::from(POOL_UID));
         let numbers = u64::try_from(count).expect("a pool of a benchmark");
+        let templates: &[&str] = if case == Case::KeptDisks { &KEPT } else { &[] };
         let machines: Vec<_> =
-            (0..numbers).map(|number| Arc::new(machine(&namer.name(number), number))).collect();
+            (0..numbers).map(|number| Arc::new(machine(&namer.name(number), number, templates))).collect();
         let owned = |machine: &Arc<Replica>| {
             let disk = &machine.disks[0].disk;
             (disk.clone(), Arc::new(disk_of(machine, disk)))
@@ -84,22 +95,38 @@ impl World {
         let lost = |index: usize| case == Case::LostDisks && index.is_multiple_of(ONE_IN);
         let disks =
             machines.iter().enumerate().filter(|(index, _)| !lost(*index)).map(|(_, machine)| owned(machine));
+        let used = machines.iter().flat_map(|machine| {
+            let devices = machine.disks.iter().skip(1);
+            devices.map(|device| kept_disk(&device.disk, device.template.as_deref(), Some(machine)))
+        });
+        let free = templates.iter().flat_map(|template| {
+            (0..count / ONE_IN)
+                .map(move |at| kept_disk(&format!("web-{template}-free{at}"), Some(template), None))
+        });
+        let kept: Vec<Arc<Disk>> = used.chain(free).map(Arc::new).collect();
+        let disks = disks.chain(kept.iter().map(|disk| (disk.id.name.clone(), disk.clone())));
         let desired = match case {
             Case::Grow => count + STEP,
             Case::Shrink => count - STEP,
-            Case::Settled | Case::LostDisks => count,
+            Case::Settled | Case::LostDisks | Case::KeptDisks => count,
         };
         let disks = disks.collect();
         let names = machines.iter().map(|machine| machine.id.name.clone()).collect();
-        let pool = pool(desired, Block { first: 0, end: numbers + MIN_BLOCK });
+        let mut pool = pool(desired, Block { first: 0, end: numbers + MIN_BLOCK });
+        pool.disks.extend(templates.iter().map(|name| DiskTemplate {
+            keep: 1,
+            ttl: Some(Duration::from_hours(1)),
+            size: Some(1 << 30),
+            ..DiskTemplate::new(name, Lifetime::Pool)
+        }));
         let mut memory = Memory::default();
         memory.next_number = numbers;
         memory.meet(&pool, Duration::from_secs(1000));
-        let mut world = Self { pool, machines, disks, memory, names };
+        let mut world = Self { pool, machines, disks, kept, memory, names };
         // A pool that lives has a status; comparing with it is part of the cost.
         let published = status(&world.observed(), None);
         world.pool.published =
-            Published { conditions: published.conditions, summary: Some(published.summary) };
+            Published { conditions: published.conditions, summary: Some(published.summary), named: None };
         let (planned, _) = pass(&world.observed());
         assert_eq!(planned.actions.len(), case.writes(count), "{case:?} over {count} machines");
         world
@@ -113,6 +140,10 @@ impl World {
             pool: &self.pool,
             machines: self.machines.clone(),
             disks: self.disks.clone().into_iter().collect(),
+            kept: self.kept.clone(),
+            others: [].into(),
+            collection_grace: vmpool_engine::plan::COLLECTION_GRACE,
+            stored: Vec::new(),
             unanswered: Vec::new(),
             memory: &self.memory,
             taken: self,
@@ -144,7 +175,9 @@ fn pool(desired: usize, block: Block) -> Pool {
         removal: Removal::NewestFirst,
         naming: Naming::Scattered,
         revision: RevisionId::from("5d8c4f7e9a"),
-        disks: vec![DiskTemplate { name: "root".into(), lifetime: Lifetime::Machine }],
+        revision_stored: true,
+        rollout: Rollout::default(),
+        disks: vec![DiskTemplate::new("root", Lifetime::Machine)],
         block: Some(block),
         record: Record::default(),
         published: Published::default(),
@@ -152,10 +185,17 @@ fn pool(desired: usize, block: Block) -> Pool {
     }
 }
 
-fn machine(name: &str, number: u64) -> Replica {
+fn machine(name: &str, number: u64, kept: &[&str]) -> Replica {
     /// A batch of creates gets the same second.
     const PER_SECOND: u64 = 100;
     let second = 1_800_000_000 + i64::try_from(number / PER_SECOND).expect("small");
+    let root = ("root", format!("{name}-root"));
+    let kept = kept.iter().map(|template| (*template, format!("web-{template}-{number:06}")));
+    let devices = std::iter::once(root).chain(kept).enumerate().map(|(position, (template, disk))| DiskRef {
+        template: Some(template.into()),
+        disk: disk.into(),
+        position,
+    });
     Replica {
         id: ObjectId::new(name, &format!("3c4d5e6f-{number:012}")),
         created: Timestamp::from_second(second).expect("in range"),
@@ -164,13 +204,15 @@ fn machine(name: &str, number: u64) -> Replica {
         pool_uid_label: Some(Uid::from(POOL_UID)),
         pool_label: Some("web".into()),
         revision: Some(RevisionId::from("5d8c4f7e9a")),
+        written: Some(RevisionId::from("5d8c4f7e9a")),
+        evaluated: true,
         activity: Activity::Running,
         restart_pending: false,
-        disks: vec![DiskRef {
-            template: Some("root".into()),
-            disk: format!("{name}-root").into(),
-            position: 0,
-        }],
+        restarts_itself: false,
+        disks: devices.collect(),
+        boot_disk: Some(format!("{name}-root").into()),
+        lingering: Vec::new(),
+        devices_ready: true,
     }
 }
 
@@ -180,5 +222,36 @@ fn disk_of(machine: &Replica, name: &str) -> Disk {
         terminating: false,
         owner: Some(machine.id.clone()),
         pool_uid_label: Some(Uid::from(POOL_UID)),
+        template: Some("root".into()),
+        state: DiskState::Ready,
+        size: None,
+        capacity: None,
+        mounted_by: Some(machine.id.name.clone()),
+        used_otherwise: false,
+        marks: Marks::default(),
+    }
+}
+
+/// A disk that the pool owns: a machine's, or one that nobody has.
+fn kept_disk(name: &str, template: Option<&str>, machine: Option<&Arc<Replica>>) -> Disk {
+    /// When it became free: so late that it may stay.
+    const FREE_SINCE: i64 = 1_899_999_000;
+    let at = Timestamp::from_second(FREE_SINCE).expect("in range");
+    let marks = match machine {
+        Some(machine) => Marks { claimed_by: Some(machine.id.name.clone()), ..Marks::default() },
+        None => Marks { free_since: Some(Mark::At(at)), ..Marks::default() },
+    };
+    Disk {
+        id: ObjectId::new(name, &format!("disk-{name}")),
+        terminating: false,
+        owner: Some(ObjectId::new("web", POOL_UID)),
+        pool_uid_label: Some(Uid::from(POOL_UID)),
+        template: template.map(Arc::from),
+        state: DiskState::Ready,
+        size: Some(1 << 30),
+        capacity: Some(1 << 30),
+        mounted_by: machine.map(|machine| machine.id.name.clone()),
+        used_otherwise: false,
+        marks,
     }
 }

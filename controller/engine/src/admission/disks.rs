@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use serde::Deserialize as _;
 use serde_json::Value;
 use vmpool_api::v1alpha2::{Reclaim, VirtualDiskSpec};
-use vmpool_api::{GoDuration, Quantity};
+use vmpool_api::{GoDuration, Quantity, labels};
 
 use super::finding::{Warning, shortened};
 use super::machine::unreadable;
@@ -16,8 +16,12 @@ use super::{Checked, refuse};
 /// Disk templates that an update removes.
 pub(super) fn removed(old: Pool<'_>, new: Pool<'_>, warnings: &mut Vec<Warning>) {
     for gone in old.disks().filter(|disk| disk.retains() && new.disk(disk.name).is_none()) {
-        let detail = "the template is removed, renamed perhaps: all its disks are deleted, free ones and those of machines, \
-                      with the data on them";
+        let detail = format!(
+            "the template goes, renamed perhaps: its disks and their data are deleted, those of machines too. How many that \
+             are: kubectl get vd -l {}={}",
+            labels::DISK_TEMPLATE,
+            gone.name
+        );
         warnings.push(Warning::new(Rule::RetainRemoved, gone.path(""), detail));
     }
 }

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
+
 use super::class::Class;
+use super::view::{at, field, list, text};
 
 /// A property of the cluster that we may have been told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,6 +98,32 @@ pub struct Snapshot {
     pub restore_size: Option<u64>,
 }
 
+/// What a rule reads of a stored revision of a machine template.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Revision {
+    /// UID of the pool that it belongs to.
+    pub owner: Option<String>,
+    /// The disk templates that its machines have a device for.
+    pub disks: Vec<String>,
+}
+
+impl Revision {
+    /// Reads a ControllerRevision of `apps/v1`, leniently as all objects are read here.
+    pub fn read(object: &Value) -> Self {
+        let owners = list(at(object, &["metadata", "ownerReferences"]));
+        let controller = owners.iter().find(|owner| field(owner, "controller") == true);
+        let devices = list(at(object, &["data", "spec", "blockDeviceRefs"]));
+        Self {
+            owner: controller.and_then(|owner| text(owner, "uid")).map(str::to_owned),
+            disks: devices
+                .iter()
+                .filter(|device| text(device, "kind") == Some("VirtualDisk"))
+                .filter_map(|device| text(device, "name").map(str::to_owned))
+                .collect(),
+        }
+    }
+}
+
 /// The class that machines of the template would get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClassName {
@@ -124,12 +153,14 @@ pub struct Needs {
     pub images: BTreeSet<ImageId>,
     /// Names of VirtualDiskSnapshots of the pool's namespace.
     pub snapshots: BTreeSet<String>,
+    /// Name of a ControllerRevision of the pool's namespace.
+    pub revision: Option<String>,
 }
 
 impl Needs {
     /// Whether nothing has to be read.
     pub fn is_empty(&self) -> bool {
-        self.class.is_none() && self.images.is_empty() && self.snapshots.is_empty()
+        self.class.is_none() && self.images.is_empty() && self.snapshots.is_empty() && self.revision.is_none()
     }
 }
 
@@ -142,4 +173,6 @@ pub struct Facts {
     pub images: BTreeMap<ImageId, Found<Image>>,
     /// Snapshots by name.
     pub snapshots: BTreeMap<String, Found<Snapshot>>,
+    /// The revision that the pool is held at.
+    pub revision: Option<Found<Revision>>,
 }

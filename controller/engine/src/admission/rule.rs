@@ -30,6 +30,8 @@ pub enum Scope {
     DiskTemplate,
     /// Creates, and updates that change the part in question.
     Part,
+    /// The same for one setting of the rollout, be it a field or an annotation.
+    Rollout,
     /// Updates of the scale subresource.
     Scale,
 }
@@ -45,6 +47,7 @@ impl Scope {
             Self::Devices => "create, changed names of disks",
             Self::DiskTemplate => "create, changed disk template",
             Self::Part => "create, changed part",
+            Self::Rollout => "create, changed setting of the rollout",
             Self::Scale => "scale",
         }
     }
@@ -105,6 +108,9 @@ rules! {
     Provisioning "C11" Invalid Template "provisioning has the data that its type names, and no other";
     LongUserData "C12" Invalid Template "Inline user data has at most 2048 bytes";
     DataSource "C13" Invalid DiskTemplate "A data source has the part that its type names, and no other";
+    MaxUnavailable "C14" Invalid Rollout "maxUnavailable is a number from 1, or a percentage from 1% to 100%";
+    HistoryLimit "C15" Invalid Rollout "revisionHistoryLimit is a number from 0";
+    RevisionName "C16" Invalid Rollout "The name of a revision has lower-case letters, digits and dashes only";
     Devices "W1" Invalid Template "No device is listed twice; boot orders begin at 1 and differ";
     PlatformKeys "W2" Invalid Template "Labels and annotations of machines contain no kubevirt.io";
     Cores "W3" Invalid Template "There are 1 to 248 cores, and they fill the sockets evenly";
@@ -126,6 +132,10 @@ rules! {
     DiskFromIso "D3" Warning DiskTemplate "A disk is not made from the image of a CD-ROM";
     LeavingExplicit "W16" Warning Update "Explicit is not left while there are more machines than replicas";
     EmptiedPool "W17" Warning Update "replicas does not go to zero";
+    RolloutAnnotation "W18" Invalid Rollout "Annotations that stand for fields of the rollout hold values that these fields could have";
+    RolloutContradiction "W19" Warning Rollout "Such an annotation says nothing else than its field";
+    PinnedRevision "W20" Invalid Rollout "A revision that machines are held at is stored, and its disks have templates";
+    RolloutHeld "W21" Warning Update "The machine template does not change while machines are held at a revision, or the rollout is paused";
 }
 
 impl fmt::Display for Rule {

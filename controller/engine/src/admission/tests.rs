@@ -4,18 +4,20 @@ mod details;
 mod laws;
 mod page;
 mod ratchet;
+mod rollouts;
 mod scales;
 
 use serde_json::{Value, json};
 
 use super::{
-    Class, Cluster, Facts, Found, Image, ImageId, ImageKind, Known, Outcome, Request, Rule, Settings,
-    Snapshot, Stage, Verdict, begin,
+    Class, Cluster, Facts, Found, Image, ImageId, ImageKind, Known, Outcome, Request, Revision, Rule,
+    Settings, Snapshot, Stage, Verdict, begin,
 };
 
 /// The program that removes named machines.
 const HANDLER: &str = "system:serviceaccount:vmpool-system:vmpool-apiserver";
 const CONTROLLER: &str = "system:serviceaccount:vmpool-system:vmpool-controller";
+const PAUSED: &str = vmpool_api::annotations::ROLLOUT_PAUSED;
 const RECORD: &str = vmpool_api::annotations::SCALE_DOWN_TARGETS;
 
 /// A pool with a disk of each policy and a shared image, to which no rule objects.
@@ -103,6 +105,7 @@ impl World {
         };
         let (mut world, class) = (Self { settings: settings(cluster), facts: Facts::default() }, small());
         world.facts.class = Some(Found::There(Class::read(&class)));
+        world = world.revision("u", &["root", "cache"]);
         for name in ["debian", "toolbox"] {
             world = world.image(name, Image { ready: true, cdrom: false, unpacked: Some(2 << 30) });
         }
@@ -112,6 +115,13 @@ impl World {
     fn image(mut self, name: &str, image: Image) -> Self {
         let id = ImageId { kind: ImageKind::Cluster, name: name.to_owned() };
         self.facts.images.insert(id, Found::There(image));
+        self
+    }
+
+    /// The revision that is asked for, whatever its name.
+    fn revision(mut self, owner: &str, disks: &[&str]) -> Self {
+        let disks = disks.iter().map(|&name| name.to_owned()).collect();
+        self.facts.revision = Some(Found::There(Revision { owner: Some(owner.to_owned()), disks }));
         self
     }
 

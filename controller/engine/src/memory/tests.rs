@@ -16,28 +16,38 @@ fn failure(reason: FailureReason) -> Failure {
 /// A memory in which every kind of write has failed.
 fn failing() -> Memory {
     let mut memory = World::desiring(1).memory;
-    memory.creating.failed(failure(FailureReason::FailedCreate), NOW, None, 0.0);
-    memory.removing.failed(failure(FailureReason::FailedDelete), NOW, None, 0.0);
-    memory.repairing.failed(failure(FailureReason::DiskFailure), NOW, None, 0.0);
-    memory.recording.failed(failure(FailureReason::FailedRepair), NOW, None, 0.0);
+    for stage in Stage::ALL {
+        let reason = match stage {
+            Stage::Prepare | Stage::Create => FailureReason::FailedCreate,
+            Stage::Remove => FailureReason::FailedDelete,
+            Stage::Repair | Stage::Keep | Stage::Grow => FailureReason::DiskFailure,
+            Stage::Update => FailureReason::FailedTemplateUpdate,
+            Stage::Advance | Stage::Settle => FailureReason::FailedRepair,
+        };
+        memory.pace(stage).failed(failure(reason), NOW, None, 0.0);
+    }
     memory
 }
 
-fn causes(memory: &Memory) -> [bool; 4] {
-    [&memory.creating, &memory.removing, &memory.repairing, &memory.recording]
-        .map(|pacing| pacing.cause().is_some())
+/// The stages whose last attempt failed, as far as that is remembered.
+fn causes(memory: &mut Memory) -> Vec<Stage> {
+    Stage::ALL.into_iter().filter(|stage| memory.pace(*stage).cause().is_some()).collect()
 }
 
 #[rstest]
-#[case::nothing(Wants::default(), [false, false, false, false])]
-#[case::creation(Wants { create: true, ..Wants::default() }, [true, false, false, false])]
-#[case::removal(Wants { remove: true, ..Wants::default() }, [false, true, false, false])]
-#[case::repair(Wants { repair: true, ..Wants::default() }, [false, false, true, false])]
-#[case::the_record(Wants { record: true, ..Wants::default() }, [false, false, false, true])]
-fn failures_of_what_is_not_wanted_are_forgotten(#[case] wants: Wants, #[case] kept: [bool; 4]) {
+#[case::nothing(Wants::default(), &[])]
+#[case::creation(Wants { create: true, ..Wants::default() }, &[Stage::Prepare, Stage::Create])]
+#[case::removal(Wants { remove: true, ..Wants::default() }, &[Stage::Remove])]
+#[case::repair(Wants { repair: true, ..Wants::default() }, &[Stage::Repair])]
+#[case::the_record(Wants { record: true, ..Wants::default() }, &[Stage::Settle])]
+#[case::a_rollout(Wants { update: true, ..Wants::default() }, &[Stage::Update])]
+#[case::its_end(Wants { advance: true, ..Wants::default() }, &[Stage::Advance])]
+#[case::kept_disks(Wants { keep: true, ..Wants::default() }, &[Stage::Keep])]
+#[case::larger_disks(Wants { grow: true, ..Wants::default() }, &[Stage::Grow])]
+fn failures_of_what_is_not_wanted_are_forgotten(#[case] wants: Wants, #[case] kept: &[Stage]) {
     let mut memory = failing();
     memory.keep_wanted(wants);
-    assert_eq!(causes(&memory), kept);
+    assert_eq!(causes(&mut memory), kept);
 }
 
 #[test]
@@ -54,7 +64,7 @@ fn the_width_that_grows_after_a_failure_is_not_forgotten_with_it() {
 fn a_new_generation_starts_afresh(#[case] generation: i64, #[case] pauses: bool) {
     let mut memory = failing();
     memory.meet(&World::desiring(1).pool(|pool| pool.generation = generation).pool, NOW);
-    assert_eq!(causes(&memory), [pauses; 4]);
+    assert_eq!(causes(&mut memory), if pauses { Stage::ALL.to_vec() } else { Vec::new() });
     assert_eq!(memory.creating.width(NOW).is_err(), pauses);
 }
 
@@ -75,13 +85,13 @@ fn the_gravest_failure_shows() {
     let mut memory = failing();
     let mut shown = Vec::new();
     while let Some(failure) = memory.failure() {
-        shown.push(failure.reason);
-        match failure.reason {
-            FailureReason::FailedCreate => memory.creating.reset(),
-            FailureReason::FailedDelete => memory.removing.reset(),
-            FailureReason::DiskFailure => memory.repairing.reset(),
-            FailureReason::FailedRepair => memory.recording.reset(),
+        let reason = failure.reason;
+        for stage in Stage::ALL {
+            if memory.pace(stage).cause().is_some_and(|cause| cause.reason == reason) {
+                memory.pace(stage).reset();
+            }
         }
+        shown.push(reason);
     }
     assert_eq!(
         shown,
@@ -89,6 +99,7 @@ fn the_gravest_failure_shows() {
             FailureReason::FailedCreate,
             FailureReason::DiskFailure,
             FailureReason::FailedDelete,
+            FailureReason::FailedTemplateUpdate,
             FailureReason::FailedRepair
         ]
     );
@@ -101,10 +112,57 @@ fn a_reservation_is_as_old_as_it_is_known_and_forgotten_when_it_leaves() {
     memory.meet(&world.pool, NOW);
     let later = NOW + Duration::from_secs(7);
     memory.meet(&world.pool, later);
-    assert_eq!(memory.reservation_age("r", later), Duration::from_secs(7));
-    assert_eq!(memory.reservation_age("another", later), Duration::ZERO);
+    let left = |memory: &Memory, request| memory.reservation_left(request, later);
+    assert_eq!(left(&memory, "r"), Some(Duration::from_secs(23)));
+    assert_eq!(left(&memory, "another"), Some(RESERVATION_AGE));
+    memory.reservation_timeout = Some(Duration::from_secs(8));
+    assert_eq!(left(&memory, "r"), Some(Duration::from_secs(1)));
+    memory.reservation_timeout = Some(Duration::from_secs(7));
+    assert_eq!(left(&memory, "r"), None);
 
     memory.meet(&World::desiring(1).pool, later);
     memory.meet(&world.pool, later);
-    assert_eq!(memory.reservation_age("r", later), Duration::ZERO, "it came back as a new one");
+    assert_eq!(left(&memory, "r"), Some(Duration::from_secs(7)), "it came back as a new one");
+}
+
+#[test]
+fn another_revision_is_a_reason_to_bring_it_to_machines_at_once() {
+    let mut memory = failing();
+    memory.meet(&World::desiring(1).pool(|pool| pool.revision = "r2".into()).pool, NOW);
+    assert_eq!(memory.updating.width(NOW), Ok(crate::pacing::FULL_WIDTH));
+    assert!(memory.creating.width(NOW).is_err());
+}
+
+#[test]
+fn a_disk_is_waited_for_as_long_as_every_plan_says_so() {
+    let (mut memory, later) = (Memory::default(), NOW + Duration::from_secs(7));
+    memory.await_disks(&["a".into(), "b".into()], NOW);
+    memory.await_disks(&["a".into(), "c".into()], later);
+    let ages = ["a", "b", "c"].map(|disk| memory.awaited(disk, later).as_secs());
+    assert_eq!(ages, [7, 0, 0]);
+    memory.await_disks(&[], later);
+    memory.await_disks(&["a".into()], later);
+    assert_eq!(memory.awaited("a", later), Duration::ZERO, "it came back as a new one");
+}
+
+#[test]
+fn a_disk_that_a_machine_was_refused_for_is_remembered_for_a_while() {
+    let mut memory = Memory::default();
+    memory.refuse_disk(&"a".into(), NOW);
+    assert_eq!(memory.disk_refusal("a", NOW), Some(REFUSAL_AGE));
+    assert_eq!(memory.disk_refusal("b", NOW), None);
+    let later = NOW + Duration::from_mins(9);
+    assert_eq!(memory.disk_refusal("a", later), Some(Duration::from_mins(1)));
+    assert_eq!(memory.disk_refusal("a", NOW + REFUSAL_AGE), None);
+}
+
+#[test]
+fn the_first_pause_to_end_is_the_one_to_wait_for() {
+    let mut memory = Memory::default();
+    assert_eq!(memory.pause(NOW), None);
+    memory.growing.failed(failure(FailureReason::DiskFailure), NOW, Some(Duration::from_secs(9)), 0.0);
+    assert_eq!(memory.pause(NOW), Some(Duration::from_secs(9)));
+    memory.keeping.failed(failure(FailureReason::DiskFailure), NOW, Some(Duration::from_secs(3)), 0.0);
+    assert_eq!(memory.pause(NOW), Some(Duration::from_secs(3)));
+    assert_eq!(memory.pause(NOW + Duration::from_secs(3)), Some(Duration::from_secs(6)));
 }

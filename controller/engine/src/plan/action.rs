@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::model::{DiskDraft, Draft, ObjectId};
+use crate::model::{DiskDraft, Draft, Marks, ObjectId};
 use crate::numbers::Block;
 use crate::pacing::FailureReason;
+use crate::revision::RevisionId;
 
 /// One write, with every choice already made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +38,53 @@ pub enum Action {
         /// The disk that it shall refer to; the next pass creates it.
         to: DiskDraft,
     },
+    /// Write the current revision to a member: spec, labels, annotations and devices, each as far as the pool set it.
+    Update {
+        /// The member.
+        member: ObjectId,
+        /// The revision that the member was last written from, which says what of it is the pool's; `None` if that is
+        /// not known, and then nothing is taken away.
+        base: Option<RevisionId>,
+        /// The revision.
+        to: RevisionId,
+        /// The disks that its devices shall be, for every template of the revision, and those of earlier templates
+        /// that it has to keep.
+        disks: Vec<DiskDraft>,
+        /// Whether it was chosen because it does not run, and so costs no place in the budget. If it runs by now, it
+        /// must not be written to: the version that the patch demands is that of a machine which does not run.
+        idle: bool,
+    },
+    /// Say on a member that the revision last written to it is in effect.
+    Advance {
+        /// The member.
+        member: ObjectId,
+        /// The revision.
+        to: RevisionId,
+    },
+    /// Write the marks of a disk of the pool, at the version that was planned on.
+    Mark {
+        /// The disk.
+        disk: ObjectId,
+        /// All of its marks, as they shall be.
+        marks: Marks,
+        /// The machine whose claim is given up and that nobody has seen: a live read must not find it either, or
+        /// nothing is written.
+        absent: Option<Arc<str>>,
+    },
+    /// Make a disk larger.
+    Grow {
+        /// The disk.
+        disk: ObjectId,
+        /// Its size from now on, in bytes.
+        to: u64,
+    },
+    /// Delete a disk of the pool that nothing refers to. That is confirmed by reads before.
+    DeleteDisk {
+        /// The disk.
+        disk: ObjectId,
+        /// Why it goes.
+        reason: DiskEnd,
+    },
     /// Delete a member.
     Delete {
         /// The member.
@@ -53,6 +101,16 @@ pub enum Action {
     Create {
         /// What to create.
         draft: Draft,
+    },
+    /// Store the current revision under its identity, before any machine has it.
+    StoreRevision {
+        /// The identity.
+        revision: RevisionId,
+    },
+    /// Delete a stored revision that nothing needs.
+    PruneRevision {
+        /// The identity.
+        revision: RevisionId,
     },
     /// Take entries that are settled out of the pool's record of named machines.
     Settle {
@@ -72,19 +130,53 @@ pub enum DeleteReason {
     Named,
 }
 
+/// Why a disk of the pool is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DiskEnd {
+    /// It was free for longer than its template allows.
+    Expired,
+    /// It failed, or its volume is gone: there is no data in it.
+    Broken,
+    /// Its template left the pool.
+    TemplateRemoved,
+}
+
 /// The steps of a pass that must not overtake each other; actions of one stage may run side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
     /// Markers and disks of members.
     Repair,
-    /// Deletions.
+    /// Deletions of machines.
     Remove,
-    /// The block of numbers.
-    OpenBlock,
+    /// What the pool must record before machines are made or changed: the block of numbers, the revision.
+    Prepare,
     /// New machines.
     Create,
-    /// The record of named machines.
+    /// Members get the current revision.
+    Update,
+    /// Members say which revision is in effect. Apart from the others, so that a refusal of one delays none of them.
+    Advance,
+    /// Disks between machines: marks, deletion.
+    Keep,
+    /// Larger disks. Apart from the others, so that a refusal delays none of them.
+    Grow,
+    /// The record of named machines, and the history.
     Settle,
+}
+
+impl Stage {
+    /// All of them, in the order in which they are carried out.
+    pub const ALL: [Self; 9] = [
+        Self::Repair,
+        Self::Remove,
+        Self::Prepare,
+        Self::Create,
+        Self::Update,
+        Self::Advance,
+        Self::Keep,
+        Self::Grow,
+        Self::Settle,
+    ];
 }
 
 impl Action {
@@ -95,9 +187,13 @@ impl Action {
                 Stage::Repair
             }
             Self::Delete { .. } => Stage::Remove,
-            Self::OpenBlock { .. } => Stage::OpenBlock,
+            Self::OpenBlock { .. } | Self::StoreRevision { .. } => Stage::Prepare,
             Self::Create { .. } => Stage::Create,
-            Self::Settle { .. } => Stage::Settle,
+            Self::Update { .. } => Stage::Update,
+            Self::Advance { .. } => Stage::Advance,
+            Self::Mark { .. } | Self::DeleteDisk { .. } => Stage::Keep,
+            Self::Grow { .. } => Stage::Grow,
+            Self::Settle { .. } | Self::PruneRevision { .. } => Stage::Settle,
         }
     }
 
@@ -105,23 +201,40 @@ impl Action {
     pub fn object(&self) -> &Arc<str> {
         static POOL: std::sync::LazyLock<Arc<str>> = std::sync::LazyLock::new(|| Arc::from(""));
         match self {
-            Self::Relabel { member } | Self::Repoint { member, .. } | Self::Delete { member, .. } => {
-                &member.name
-            }
+            Self::Relabel { member }
+            | Self::Repoint { member, .. }
+            | Self::Update { member, .. }
+            | Self::Advance { member, .. }
+            | Self::Delete { member, .. } => &member.name,
             Self::Release { machine } => &machine.name,
+            Self::Mark { disk, .. } | Self::Grow { disk, .. } | Self::DeleteDisk { disk, .. } => &disk.name,
             Self::CreateDisk { disk, .. } => &disk.name,
             Self::Create { draft } => &draft.name,
-            Self::OpenBlock { .. } | Self::Settle { .. } => &POOL,
+            Self::OpenBlock { .. }
+            | Self::StoreRevision { .. }
+            | Self::PruneRevision { .. }
+            | Self::Settle { .. } => &POOL,
         }
     }
 
     /// What it means when it fails.
     pub fn failure_reason(&self) -> FailureReason {
         match self {
-            Self::Relabel { .. } | Self::Release { .. } | Self::Settle { .. } => FailureReason::FailedRepair,
-            Self::CreateDisk { .. } | Self::Repoint { .. } => FailureReason::DiskFailure,
+            Self::Relabel { .. }
+            | Self::Release { .. }
+            | Self::Advance { .. }
+            | Self::PruneRevision { .. }
+            | Self::Settle { .. } => FailureReason::FailedRepair,
+            Self::CreateDisk { .. }
+            | Self::Repoint { .. }
+            | Self::Mark { .. }
+            | Self::Grow { .. }
+            | Self::DeleteDisk { .. } => FailureReason::DiskFailure,
+            Self::Update { .. } => FailureReason::FailedTemplateUpdate,
             Self::Delete { .. } => FailureReason::FailedDelete,
-            Self::OpenBlock { .. } | Self::Create { .. } => FailureReason::FailedCreate,
+            Self::OpenBlock { .. } | Self::StoreRevision { .. } | Self::Create { .. } => {
+                FailureReason::FailedCreate
+            }
         }
     }
 }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::disks::disk_name;
+use super::reuse::{For, Shelf};
 use super::{Action, Observed, Plan, Repairs, Stage, Wait, blocker, record};
 use crate::ledger::{REQUEST_TIMEOUT, Unanswered};
-use crate::model::{DiskDraft, Draft, Lifetime, Naming};
+use crate::model::{DiskDraft, DiskTemplate, Draft, Lifetime, Naming};
 use crate::numbers::{Block, MIN_BLOCK, Namer};
 use crate::pacing::FULL_WIDTH;
 
-pub(super) fn plan(observed: &Observed<'_>, disks: Repairs, plan: &mut Plan) {
+pub(super) fn plan(observed: &Observed<'_>, shelf: &mut Shelf<'_>, disks: Repairs, plan: &mut Plan) {
     // A machine that somebody is about to remove by name is not replaced, although it is gone already.
     let held = record::hold_vanished(observed, plan);
     let members = observed.members().count() + held;
@@ -46,18 +47,23 @@ pub(super) fn plan(observed: &Observed<'_>, disks: Repairs, plan: &mut Plan) {
         plan.look_again(Duration::ZERO);
     }
     let numbers = match observed.pool.naming {
-        Naming::Scattered => scattered(observed, plan, fresh, missing),
+        Naming::Scattered => scattered(observed, shelf, plan, fresh, missing),
         Naming::Ordinal => ordinal(observed, fresh),
     };
-    let repeated = repeat.iter().take(width).map(|lost| (lost.name.clone(), lost.number));
-    plan.actions.extend(repeated.chain(numbers).map(|(name, number)| Action::Create {
-        draft: Draft {
-            disks: own_disks(observed, &name),
-            revision: observed.pool.revision.clone(),
-            name,
-            number,
-        },
-    }));
+    for lost in repeat.iter().take(width) {
+        let disks = repeated_disks(observed, shelf, lost);
+        plan.actions.push(create(observed, lost.name.clone(), lost.number, disks));
+    }
+    for (name, number) in numbers {
+        match disks_for(observed, shelf, For { name: &name, number }) {
+            Ok(disks) => plan.actions.push(create(observed, name, number, disks)),
+            Err(wait) => plan.waits.push(wait),
+        }
+    }
+}
+
+fn create(observed: &Observed<'_>, name: Arc<str>, number: u64, disks: Vec<DiskDraft>) -> Action {
+    Action::Create { draft: Draft { name, number, revision: observed.pool.revision.clone(), disks } }
 }
 
 /// The lost answers that are settled by repeating the same create, and those that nobody wants any more.
@@ -69,19 +75,33 @@ fn split_lost_answers<'a>(
     observed.unanswered.split_at(wanted)
 }
 
-/// The next numbers of the open block, and a new block where they go past its end.
-fn scattered(observed: &Observed<'_>, plan: &mut Plan, fresh: usize, missing: usize) -> Vec<(Arc<str>, u64)> {
+/// The numbers of the open block that hold claims on disks, then the next ones, and a new block where they go past its
+/// end.
+fn scattered(
+    observed: &Observed<'_>,
+    shelf: &Shelf<'_>,
+    plan: &mut Plan,
+    fresh: usize,
+    missing: usize,
+) -> Vec<(Arc<str>, u64)> {
     if fresh == 0 {
         return Vec::new();
     }
     let namer = Namer::new(&observed.pool.id.name, &observed.pool.id.uid);
     let next = observed.memory.next_number;
-    let drawn: Vec<(Arc<str>, u64)> = (next..)
+    // In their order: a number that was passed over holds its claim no longer.
+    let claimed: BTreeSet<u64> =
+        shelf.open_claims().into_iter().filter_map(|name| namer.number_of(name)).collect();
+    let unclaimed = (next..).filter(|number| !claimed.contains(number));
+    let drawn: Vec<(Arc<str>, u64)> = claimed
+        .iter()
+        .copied()
+        .chain(unclaimed)
         .map(|number| (Arc::from(namer.name(number)), number))
         .filter(|(name, _)| is_free(observed, name))
         .take(fresh)
         .collect();
-    let past = drawn.last().map_or(next, |(_, number)| number + 1);
+    let past = drawn.iter().map(|(_, number)| number + 1).fold(next, u64::max);
     if observed.pool.block.is_none_or(|block| past > block.end) {
         // Lost answers stay inside the open block: a late one must still meet its own name.
         let first = observed.unanswered.iter().map(|lost| lost.number).fold(next, u64::min);
@@ -109,21 +129,54 @@ fn ordinal(observed: &Observed<'_>, fresh: usize) -> Vec<(Arc<str>, u64)> {
 }
 
 fn is_free(observed: &Observed<'_>, name: &str) -> bool {
+    let own = templates(observed).filter(|template| template.lifetime == Lifetime::Machine);
     !observed.taken.machine(name)
-        && own_disks(observed, name).iter().all(|disk| !observed.taken.disk(&disk.name))
+        && own.into_iter().all(|template| !observed.taken.disk(&disk_name(name, &template.name)))
 }
 
-fn own_disks(observed: &Observed<'_>, machine: &str) -> Vec<DiskDraft> {
-    observed
-        .pool
-        .disks
-        .iter()
-        .filter(|template| template.lifetime == Lifetime::Machine)
-        .map(|template| DiskDraft {
-            name: disk_name(machine, &template.name),
-            template: template.name.clone(),
+/// The templates that a new machine has a disk of, in the order of the pool.
+fn templates<'a>(observed: &'a Observed<'_>) -> impl Iterator<Item = &'a DiskTemplate> {
+    observed.pool.disks.iter().filter(|template| template.used)
+}
+
+/// The disks of a new machine.
+///
+/// # Errors
+/// One of them is about to become free. What the machine would have got besides is free again.
+fn disks_for(
+    observed: &Observed<'_>,
+    shelf: &mut Shelf<'_>,
+    machine: For<'_>,
+) -> Result<Vec<DiskDraft>, Wait> {
+    let mut disks = Vec::new();
+    for template in templates(observed) {
+        match template.lifetime {
+            Lifetime::Machine => disks.push(own_disk(machine.name, template)),
+            Lifetime::Pool => match shelf.take(&template.name, machine) {
+                Ok(disk) => disks.push(disk),
+                Err(wait) => {
+                    shelf.give_back(disks);
+                    return Err(wait);
+                }
+            },
+        }
+    }
+    Ok(disks)
+}
+
+/// The disks of a machine whose create got no answer: the same as the first time.
+fn repeated_disks(observed: &Observed<'_>, shelf: &mut Shelf<'_>, lost: &Unanswered) -> Vec<DiskDraft> {
+    let machine = For { name: &lost.name, number: lost.number };
+    templates(observed)
+        .map(|template| match template.lifetime {
+            Lifetime::Machine => own_disk(machine.name, template),
+            Lifetime::Pool => shelf.again(&template.name, machine),
         })
         .collect()
+}
+
+fn own_disk(machine: &str, template: &DiskTemplate) -> DiskDraft {
+    DiskDraft::new(disk_name(machine, &template.name), template.name.clone())
 }
 
 #[cfg(test)]

@@ -1,88 +1,197 @@
-//! Disks that a member refers to and that do not exist, or belong to somebody else.
+//! Disks that a member refers to and that do not exist, belong to somebody else, cannot be used, or are too small.
 //!
 //! The walk goes over the members' own disk maps, not over the disks: a disk that was never created leaves no object
 //! to find.
 
 use std::sync::Arc;
 
-use super::{Action, Observed, Plan, Repairs, Wait};
-use crate::model::{DiskDraft, DiskRef, Lifetime, Replica};
+use super::reuse::{Shelf, is_usable};
+use super::{Action, Observed, Plan, Repairs, Wait, grow};
+use crate::model::{Activity, Disk, DiskDraft, DiskRef, DiskTemplate, Lifetime, ObjectId, Replica};
 use crate::pacing::FailureReason;
 
-/// Returns whether the plan gives all members the disks that they lack.
-pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) -> Repairs {
-    let mut repairs = Vec::new();
+/// What a look at the members' disks has found.
+pub(super) struct Found {
+    /// Whether the plan gives all members the disks that they lack.
+    pub(super) repairs: Repairs,
+    /// Disks of members that must become larger.
+    pub(super) growth: Vec<Action>,
+}
+
+/// A device of a member that is not as it should be.
+struct Odd<'a> {
+    member: &'a Replica,
+    device: &'a DiskRef,
+    /// Name of the template that it fills.
+    name: &'a Arc<str>,
+    template: Option<&'a DiskTemplate>,
+    disk: Option<&'a Disk>,
+}
+
+/// Plans the repairs.
+pub(super) fn plan(observed: &Observed<'_>, shelf: &mut Shelf<'_>, plan: &mut Plan) -> Found {
+    let (mut growth, mut odd) = (Vec::new(), Vec::new());
     for member in observed.members().filter(|member| !member.terminating) {
-        for disk in &member.disks {
-            match repair(observed, member, disk) {
-                Some(Ok(action)) => repairs.push(action),
-                Some(Err(wait)) => {
-                    if let Wait::Owner(message) = &wait {
-                        plan.complain(FailureReason::DiskFailure, message);
-                    }
-                    plan.waits.push(wait);
+        for device in &member.disks {
+            let Some(name) = &device.template else { continue };
+            let template = observed.pool.disks.iter().find(|known| known.name == *name);
+            let disk = observed.disks.get(&device.disk).map(|disk| &**disk);
+            match (template, disk) {
+                (Some(template), Some(disk)) if disk.owner.as_ref() == Some(&member.id) => {
+                    growth.extend(grow::needed(template, disk));
                 }
-                None => {}
+                (None, Some(_)) => {}
+                _ => odd.push(Odd { member, device, name, template, disk }),
             }
         }
     }
-    plan.repair(observed, repairs)
+    odd.retain(|odd| !odd.disk.is_some_and(|disk| is_kept_well(observed, shelf, odd.member, disk)));
+    // Who of them gets which disk does not depend on the order in which they were seen.
+    odd.sort_unstable_by_key(|odd| (&odd.member.id.name, odd.device.position));
+    let mut repairs = Vec::new();
+    for odd in odd {
+        match repair(observed, shelf, &odd) {
+            Some(Ok(action)) => {
+                shelf.repairs(&odd.member.id.name);
+                repairs.push(action);
+            }
+            Some(Err(wait)) => {
+                if let Wait::Owner(message) = &wait {
+                    plan.complain(FailureReason::DiskFailure, message);
+                }
+                plan.waits.push(wait);
+            }
+            None => {}
+        }
+    }
+    Found { repairs: plan.repair(observed, repairs), growth }
 }
 
-fn repair(observed: &Observed<'_>, member: &Replica, disk: &DiskRef) -> Option<Result<Action, Wait>> {
-    let template = disk.template.as_ref()?;
-    let existing = observed.disks.get(&disk.disk);
-    let Some(known) = observed.pool.disks.iter().find(|known| known.name == *template) else {
-        // What exists stays until its machine goes; what was never made cannot be made any more.
-        return existing.is_none().then(|| {
-            Err(Wait::Owner(format!(
-                "machine {} refers to disk {}, which does not exist, and the pool has no disk template {template} to \
-                 make it from: restore the template, or delete the machine",
-                member.id, disk.disk
-            )))
-        });
-    };
-    if known.lifetime != Lifetime::Machine {
-        return None;
+/// Whether a disk is one of the pool, can be used, and is the member's to keep.
+fn is_kept_well(observed: &Observed<'_>, shelf: &Shelf<'_>, member: &Replica, disk: &Disk) -> bool {
+    let ours = disk.owner.as_ref().is_some_and(|owner| owner.uid == observed.pool.id.uid);
+    ours && is_usable(disk) && !shelf.loses(&member.id.name, &disk.id.name)
+}
+
+fn repair(observed: &Observed<'_>, shelf: &mut Shelf<'_>, odd: &Odd<'_>) -> Option<Result<Action, Wait>> {
+    let Odd { member, device, name, template, disk } = *odd;
+    match (template, disk) {
+        (Some(template), Some(disk)) => misplaced(observed, shelf, member, device, template, disk),
+        (Some(_), None) => Some(Ok(missing(shelf, member, device, name))),
+        (None, Some(_)) => None,
+        (None, None) => orphaned(observed, member, device, name),
     }
-    let draft = |name| DiskDraft { name, template: template.clone() };
-    let Some(existing) = existing else {
-        return Some(Ok(Action::CreateDisk { member: member.id.clone(), disk: draft(disk.disk.clone()) }));
+}
+
+/// What was never made is made, unless the machine was promised a disk that exists: then it was created by somebody who
+/// did not know of the promise.
+fn missing(shelf: &mut Shelf<'_>, member: &Replica, device: &DiskRef, template: &Arc<str>) -> Action {
+    let (member, from) = (&member.id, device.disk.clone());
+    match shelf.owed(template, &member.name) {
+        Some(to) => Action::Repoint { member: member.clone(), position: device.position, from, to },
+        None => Action::CreateDisk { member: member.clone(), disk: DiskDraft::new(from, template.clone()) },
+    }
+}
+
+/// What never was made, and cannot be made any more. The next change of the machine detaches it; one that has its
+/// change already is told of.
+fn orphaned(
+    observed: &Observed<'_>,
+    member: &Replica,
+    device: &DiskRef,
+    template: &str,
+) -> Option<Result<Action, Wait>> {
+    (member.written.as_ref() == Some(&observed.pool.revision)).then(|| {
+        Err(Wait::Owner(format!(
+            "machine {} refers to disk {}, which does not exist, and the pool has no disk template {template} to make \
+             it from: restore the template, or delete the machine",
+            member.id, device.disk
+        )))
+    })
+}
+
+/// What to do about a disk that exists and is not the member's own.
+fn misplaced(
+    observed: &Observed<'_>,
+    shelf: &mut Shelf<'_>,
+    member: &Replica,
+    device: &DiskRef,
+    template: &DiskTemplate,
+    disk: &Disk,
+) -> Option<Result<Action, Wait>> {
+    let repoint = |to| {
+        let from = device.disk.clone();
+        Some(Ok(Action::Repoint { member: member.id.clone(), position: device.position, from, to }))
     };
-    match &existing.owner {
-        Some(owner) if owner.uid == member.id.uid => None,
-        // Owned by a machine of the same name that is gone: the garbage collector is about to take it.
-        Some(owner) if owner.name == member.id.name => {
-            Some(Err(Wait::DyingDisk { member: member.id.clone(), disk: disk.disk.clone() }))
+    let pool = &observed.pool.id;
+    match &disk.owner {
+        // Whatever the template says now: a disk that the pool keeps stays with the machine that has it.
+        Some(owner) if owner.uid == pool.uid => {
+            let broken = !is_usable(disk) && !disk.terminating && !runs(member);
+            if broken && template.lifetime == Lifetime::Pool {
+                return repoint(shelf.replace(&template.name, &member.id.name)?);
+            }
+            if shelf.loses(&member.id.name, &device.disk) {
+                return match shelf.instead(template, member) {
+                    Ok(to) => repoint(to),
+                    Err(wait) => Some(Err(wait)),
+                };
+            }
+            None
+        }
+        // Owned by a machine or a pool of the same name that is gone: the garbage collector is about to take it.
+        Some(owner) if owner.name == member.id.name || is_predecessor(owner, pool, template) => {
+            Some(Err(Wait::DyingDisk { member: member.id.clone(), disk: device.disk.clone() }))
         }
         // It was the machine's, as our label says: whoever took the owner away did not mean to take the data.
-        None if existing.pool_uid_label.as_ref() == Some(&observed.pool.id.uid) => {
-            Some(Err(Wait::Owner(format!(
-                "disk {} of machine {} has lost its owner reference and is left as it is: give it back, or delete \
-                 the machine",
-                disk.disk, member.id
-            ))))
-        }
-        _ => Some(Ok(Action::Repoint {
-            member: member.id.clone(),
-            position: disk.position,
-            from: disk.disk.clone(),
-            to: draft(fresh_name(observed, member, template)),
-        })),
+        None if disk.pool_uid_label.as_ref() == Some(&pool.uid) => Some(Err(Wait::Owner(format!(
+            "disk {} of machine {} has lost its owner reference and is left as it is: give it back, or delete the \
+             machine",
+            device.disk, member.id
+        )))),
+        // It was the pool's when the machine got it, and a machine that runs keeps its disks. One of the machine's own
+        // was never its own: somebody else's name came first, and the machine must not go on with it.
+        _ if template.lifetime == Lifetime::Pool && runs(member) => Some(Err(Wait::Owner(format!(
+            "machine {} runs on disk {}, which belongs to somebody else: stop the machine to get it another one, or \
+             delete it",
+            member.id, device.disk
+        )))),
+        _ => match shelf.instead(template, member) {
+            Ok(to) => repoint(to),
+            Err(wait) => Some(Err(wait)),
+        },
     }
 }
 
-fn fresh_name(observed: &Observed<'_>, member: &Replica, template: &str) -> Arc<str> {
-    (2..=u64::MAX)
-        .map(|attempt| format!("{}-{attempt}", disk_name(&member.id.name, template)))
-        .find(|name| !observed.taken.disk(name))
-        .expect("the numbers do not end")
-        .into()
+/// Whether taking a disk away could disturb the machine. The platform calls the disk of a machine that waits for it
+/// mounted, so that says nothing here.
+fn runs(member: &Replica) -> bool {
+    member.activity == Activity::Running
+}
+
+/// Whether the owner of a kept disk is an earlier pool of the same name.
+fn is_predecessor(owner: &ObjectId, pool: &ObjectId, template: &DiskTemplate) -> bool {
+    template.lifetime == Lifetime::Pool && owner.name == pool.name
 }
 
 /// The name of a machine's own disk: found by its machine and template, so that a repeated create meets it.
 pub(super) fn disk_name(machine: &str, template: &str) -> Arc<str> {
     format!("{machine}-{template}").into()
+}
+
+/// The same, or the first variation of it that nobody has: for a machine that exists, which notes what its disk is
+/// called.
+pub(super) fn free_name(observed: &Observed<'_>, machine: &str, template: &str) -> Arc<str> {
+    let plain = disk_name(machine, template);
+    let is_taken = |name: &str| observed.taken.disk(name) || observed.disks.contains_key(name);
+    if !is_taken(&plain) {
+        return plain;
+    }
+    (2..=u64::MAX)
+        .map(|attempt| format!("{plain}-{attempt}"))
+        .find(|name| !is_taken(name))
+        .expect("the numbers do not end")
+        .into()
 }
 
 #[cfg(test)]

@@ -1,14 +1,21 @@
 //! From one observation to what should be written now.
 //!
 //! The planners run in this order, and so do their actions: membership (markers that got lost), disks (what members
-//! lack), removal (who was named, and who is too many), creation (who is missing), and the record of named machines.
+//! lack), removal (who was named, and who is too many), creation (who is missing), rollout (who has not got the current
+//! template), keeping and growth (the pool's disks: their marks, their end, their size), the revisions of the template
+//! that are kept, and the record of named machines.
 
 mod action;
 mod create;
 mod disks;
+mod grow;
+mod keep;
 mod membership;
 mod record;
 mod remove;
+mod reuse;
+mod revisions;
+pub(crate) mod rollout;
 
 #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
 use std::collections::HashMap;
@@ -20,10 +27,12 @@ use jiff::Timestamp;
 
 use crate::ledger::Unanswered;
 use crate::memory::Memory;
-use crate::model::{Disk, Lifetime, ObjectId, Pool, Replica};
+use crate::model::{Disk, ObjectId, Pool, Replica};
 use crate::pacing::{Failure, FailureReason};
+use crate::revision::RevisionId;
 
-pub use action::{Action, DeleteReason, Stage};
+pub use action::{Action, DeleteReason, DiskEnd, Stage};
+pub use rollout::{Answer, EVALUATION_AGE, Trials};
 
 /// Which names are in use in the pool's namespace, by anybody.
 pub trait Taken {
@@ -32,6 +41,9 @@ pub trait Taken {
     /// Whether a disk object has this name.
     fn disk(&self, name: &str) -> bool;
 }
+
+/// The usual [`Observed::collection_grace`].
+pub const COLLECTION_GRACE: Duration = Duration::from_secs(30);
 
 /// All that one pass may know: read once, never refreshed half-way.
 pub struct Observed<'a> {
@@ -46,6 +58,17 @@ pub struct Observed<'a> {
     /// The disks that the machines refer to, by name, as far as they exist; ours laid over the cache.
     #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
     pub disks: HashMap<Arc<str>, Arc<Disk>>,
+    /// The disks that the pool owns, or that carry its UID as a label, whether or not a machine refers to them; ours
+    /// laid over the cache. Disks that belong to a machine may be left out.
+    pub kept: Vec<Arc<Disk>>,
+    /// Who else refers to a disk of [`Observed::kept`]: machines outside the pool, and attachments that somebody made
+    /// by hand, by disk.
+    #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
+    pub others: HashMap<Arc<str>, Vec<Arc<str>>>,
+    /// How long a disk is marked before it is deleted: time for whoever is about to use it to be seen.
+    pub collection_grace: Duration,
+    /// The revisions that are stored, oldest first.
+    pub stored: Vec<RevisionId>,
     /// Machine creates whose answer was lost.
     pub unanswered: Vec<Unanswered>,
     /// What the controller remembers.
@@ -90,6 +113,13 @@ pub enum Wait {
         /// The machine that may still appear.
         name: Arc<str>,
     },
+    /// A disk to become free, rather than to make another one.
+    Disk {
+        /// The machine that needs one.
+        machine: Arc<str>,
+        /// The disk.
+        disk: Arc<str>,
+    },
 }
 
 impl fmt::Display for Wait {
@@ -106,6 +136,9 @@ impl fmt::Display for Wait {
                     "somebody is about to remove {machine} by name: nobody is created or removed in its place"
                 )
             }
+            Self::Disk { machine, disk } => {
+                write!(f, "machine {machine} waits for disk {disk}, which is about to become free")
+            }
             Self::LostAnswer { name } => write!(f, "the create of {name} got no answer and may still happen"),
         }
     }
@@ -121,8 +154,16 @@ pub struct Wants {
     pub remove: bool,
     /// Something about a member is to be repaired.
     pub repair: bool,
-    /// Entries of the record are settled.
+    /// Entries of the record are settled, or revisions pruned.
     pub record: bool,
+    /// Members lack the current template.
+    pub update: bool,
+    /// Members do not say yet that the current template is in effect.
+    pub advance: bool,
+    /// Something about a disk between machines is to be written.
+    pub keep: bool,
+    /// A disk is smaller than its template.
+    pub grow: bool,
 }
 
 /// What to write now, when to look again, and what was postponed.
@@ -138,6 +179,9 @@ pub struct Plan {
     pub wants: Wants,
     /// What only the owner can put right; the first of it.
     pub complaint: Option<Failure>,
+    /// Disks that are neither free nor in use yet, such as one that is still mounted by a machine that is gone.
+    /// [`Memory::await_disks`] keeps since when.
+    pub awaited: Vec<Arc<str>>,
 }
 
 /// How much of the wanted repairs a plan does.
@@ -158,12 +202,20 @@ impl Plan {
         self.actions.iter().any(|action| match action {
             Action::Create { .. }
             | Action::Delete { .. }
+            // What may be deleted depends on the templates.
+            | Action::DeleteDisk { .. }
             | Action::OpenBlock { .. }
             | Action::Settle { .. } => true,
             Action::Relabel { .. }
             | Action::Release { .. }
             | Action::CreateDisk { .. }
-            | Action::Repoint { .. } => false,
+            | Action::Repoint { .. }
+            | Action::Update { .. }
+            | Action::Advance { .. }
+            | Action::Mark { .. }
+            | Action::Grow { .. }
+            | Action::StoreRevision { .. }
+            | Action::PruneRevision { .. } => false,
         })
     }
 
@@ -185,6 +237,28 @@ impl Plan {
                 Repairs::Paused(left)
             }
         }
+    }
+
+    /// Plans as much of `actions` as the pace of their stage allows; those on objects that refused the last write come
+    /// after all others.
+    fn extend_by(
+        &mut self,
+        observed: &Observed<'_>,
+        stage: Stage,
+        pace: Result<usize, Duration>,
+        mut actions: Vec<Action>,
+    ) {
+        let width = match pace {
+            Ok(width) => width,
+            Err(left) => return self.pause(stage, left),
+        };
+        let refused = |action: &Action| observed.memory.was_refused(action.object());
+        actions.sort_by(|a, b| refused(a).cmp(&refused(b)).then_with(|| a.object().cmp(b.object())));
+        if actions.len() > width {
+            // The rest comes with the next pass, which nobody has to wake.
+            self.look_again(Duration::ZERO);
+        }
+        self.actions.extend(actions.into_iter().take(width));
     }
 
     fn complain(&mut self, reason: FailureReason, message: &str) {
@@ -214,26 +288,22 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         return plan;
     }
     membership::plan(observed, &mut plan);
-    let disks = disks::plan(observed, &mut plan);
+    // One shelf for all: whom the repairs leave a disk, nobody else gets it.
+    let mut shelf = reuse::Shelf::new(observed);
+    let disks::Found { repairs, growth } = disks::plan(observed, &mut shelf, &mut plan);
     remove::plan(observed, &mut plan);
-    create::plan(observed, disks, &mut plan);
+    create::plan(observed, &mut shelf, repairs, &mut plan);
+    rollout::plan(observed, &mut shelf, &mut plan);
+    keep::plan(observed, &shelf, &mut plan);
+    grow::plan(observed, &shelf, growth, &mut plan);
+    revisions::plan(observed, &mut plan);
     record::plan(observed, &mut plan);
     plan
 }
 
 /// Why no machine of this pool can be created, whatever the count.
 pub(crate) fn blocker(pool: &Pool) -> Option<Failure> {
-    let kept = pool.disks.iter().find(|template| template.lifetime == Lifetime::Pool);
-    let message = if let Some(flaw) = pool.flaws.first() {
-        format!("the pool cannot be read: {flaw}")
-    } else if let Some(template) = kept {
-        format!(
-            "disk template {}: reclaim.onScaleDown Retain is not served by this version of vmpool; use Delete",
-            template.name
-        )
-    } else {
-        return None;
-    };
+    let message = format!("the pool cannot be read: {}", pool.flaws.first()?);
     Some(Failure { reason: FailureReason::FailedCreate, message })
 }
 

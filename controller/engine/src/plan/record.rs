@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::{Action, Observed, Plan, Stage, Wait};
 use crate::model::{ObjectId, Uid};
 use crate::pacing::FULL_WIDTH;
-use crate::removal::RESERVATION_AGE;
 
 /// While a target of an accepted removal is still there, entries of others that are gone wait for company: so many
 /// leave with one write. A large removal then costs few writes on the pool, and the record is no longer for it.
@@ -33,10 +32,9 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     }
     let mut expired = Vec::new();
     for request in record.requests() {
-        let age = observed.memory.reservation_age(request, observed.uptime);
-        match RESERVATION_AGE.checked_sub(age) {
-            Some(left) if !left.is_zero() => plan.look_again(left),
-            _ => expired.push(request.clone()),
+        match observed.memory.reservation_left(request, observed.uptime) {
+            Some(left) => plan.look_again(left),
+            None => expired.push(request.clone()),
         }
     }
     let present = members(observed);

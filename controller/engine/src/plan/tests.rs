@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use rstest::rstest;
 
 use super::*;
-use crate::model::{Activity, DiskDraft, DiskTemplate, Draft, Naming, Removal, Uid};
+use crate::model::{Activity, DiskDraft, DiskTemplate, Draft, Lifetime, Marks, Naming, Removal, Uid};
 use crate::numbers::Block;
 use crate::pacing::FULL_WIDTH;
 use crate::testing::{World, created, deleted, name};
@@ -27,11 +27,11 @@ fn the_stages_come_in_their_order() {
         .disk(&format!("{}-root", name(1)), |_| None)
         .pool(|pool| pool.block = None);
     let stages: Vec<Stage> = world.plan().actions.iter().map(Action::stage).collect();
-    assert_eq!(stages, [Stage::Repair, Stage::Repair, Stage::OpenBlock, Stage::Create]);
+    assert_eq!(stages, [Stage::Repair, Stage::Repair, Stage::Prepare, Stage::Create]);
     assert!(
         Stage::Repair < Stage::Remove
-            && Stage::Remove < Stage::OpenBlock
-            && Stage::OpenBlock < Stage::Create
+            && Stage::Remove < Stage::Prepare
+            && Stage::Prepare < Stage::Create
             && Stage::Create < Stage::Settle
     );
 }
@@ -41,6 +41,14 @@ fn the_stages_come_in_their_order() {
 #[case::deleting(World::desiring(0).members(1), true)]
 #[case::settling(World::desiring(1).named("r", &["web-gone"]), true)]
 #[case::repairing(World::desiring(1).members(1).edit(&name(0), |member| member.pool_label = None), false)]
+#[case::deleting_a_disk(
+    World::desiring(0).keeping(|template| template.ttl = Some(Duration::from_secs(1))).free("web-data-1", 60)
+        .edit_disk("web-data-1", |disk| disk.marks.collecting_since = Some(crate::testing::ago(50))),
+    true
+)]
+#[case::marking_a_disk(
+    World::desiring(0).keeping(|template| template.ttl = Some(Duration::from_secs(1))).free("web-data-1", 60), false
+)]
 #[case::settled(World::desiring(1).members(1), false)]
 fn a_plan_knows_whether_it_rests_on_the_count(#[case] world: World, #[case] expected: bool) {
     assert_eq!(world.plan().rests_on_the_count(), expected);
@@ -52,7 +60,10 @@ fn a_plan_knows_whether_it_rests_on_the_count(#[case] world: World, #[case] expe
 #[case(Action::CreateDisk { member: id(), disk: disk() }, Stage::Repair, "DiskFailure")]
 #[case(Action::Repoint { member: id(), position: 0, from: "a".into(), to: disk() }, Stage::Repair, "DiskFailure")]
 #[case(Action::Delete { member: id(), reason: DeleteReason::Surplus }, Stage::Remove, "FailedDelete")]
-#[case(Action::OpenBlock { block: Block { first: 0, end: 1 } }, Stage::OpenBlock, "FailedCreate")]
+#[case(Action::OpenBlock { block: Block { first: 0, end: 1 } }, Stage::Prepare, "FailedCreate")]
+#[case(Action::Mark { disk: id(), marks: Marks::default(), absent: None }, Stage::Keep, "DiskFailure")]
+#[case(Action::DeleteDisk { disk: id(), reason: DiskEnd::Expired }, Stage::Keep, "DiskFailure")]
+#[case(Action::Grow { disk: id(), to: 1 }, Stage::Grow, "DiskFailure")]
 #[case(Action::Settle { gone: vec![id()], expired: vec![] }, Stage::Settle, "FailedRepair")]
 #[case(
     Action::Create { draft: Draft { name: "a".into(), number: 0, revision: "r".into(), disks: vec![] } },
@@ -71,7 +82,7 @@ fn id() -> ObjectId {
 }
 
 fn disk() -> DiskDraft {
-    DiskDraft { name: "web-a-root".into(), template: "root".into() }
+    DiskDraft::new("web-a-root".into(), "root".into())
 }
 
 #[rstest]
@@ -155,7 +166,7 @@ fn world(sketches: &[Sketch], desired: usize, removal: Removal, naming: Naming, 
     let world = world.memory(|memory| memory.next_number = count).pool(|pool| {
         pool.removal = removal;
         pool.naming = naming;
-        pool.disks.push(DiskTemplate { name: "scratch".into(), lifetime: Lifetime::Machine });
+        pool.disks.push(DiskTemplate::new("scratch", Lifetime::Machine));
     });
     (count..count + lost).fold(world, |mut world, number| {
         let name = match naming {

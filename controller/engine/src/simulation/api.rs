@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::kept::Kept;
 use super::named::Named;
 use crate::ledger::{Fact, Seen};
 use crate::model::{
-    Activity, Disk, DiskDraft, DiskRef, Draft, Naming, ObjectId, Pool, Removal, Replica, Uid,
+    Activity, Disk, DiskDraft, DiskRef, DiskState, DiskTemplate, Draft, Marks, Naming, ObjectId, Pool,
+    Removal, Replica, Uid,
 };
 use crate::numbers::Block;
 
@@ -23,6 +25,7 @@ pub(super) enum Refusal {
     Conflict,
     NotFound,
     QuotaExceeded,
+    Invalid,
 }
 
 /// What a request rests on: how far its sender saw, and what it planned for.
@@ -47,6 +50,11 @@ pub(super) struct Wanted {
 impl Wanted {
     pub(super) fn of(pool: &Pool) -> Self {
         Self { desired: pool.desired, removal: pool.removal, block: pool.block }
+    }
+
+    /// How many replicas it should have.
+    pub(super) fn desired(&self) -> usize {
+        self.desired
     }
 }
 
@@ -96,11 +104,17 @@ pub(super) struct Api {
     pub(super) machines: Table<Replica>,
     pub(super) disks: Table<Disk>,
     pub(super) quota: Option<usize>,
+    /// Disks that outlive their machines.
+    pub(super) kept: Kept,
+    /// All lists of disk templates that the pool ever had.
+    pub(super) templates_ever: Vec<Vec<DiskTemplate>>,
     version: u64,
     /// UIDs of all members that ever were.
     members_ever: BTreeSet<Uid>,
     /// Positions in the machines' log where a former leader's create was committed.
     strays: Vec<usize>,
+    /// The machines that came so.
+    stray_uids: BTreeSet<Uid>,
     /// Positions where a member stopped to be a live one without today's leader having planned it just then.
     pub(super) others_removals: Vec<usize>,
 }
@@ -110,14 +124,17 @@ impl Api {
         Self {
             now: Duration::from_secs(1000),
             history: vec![Wanted::of(&pool)],
+            templates_ever: vec![pool.disks.clone()],
             pool,
             named: Named::default(),
             machines: Table::new(),
             disks: Table::new(),
             quota: None,
+            kept: Kept::default(),
             version: 0,
             members_ever: BTreeSet::new(),
             strays: Vec::new(),
+            stray_uids: BTreeSet::new(),
             others_removals: Vec::new(),
         }
     }
@@ -174,6 +191,7 @@ impl Api {
             let open = blocks.any(|block| block.first <= draft.number && draft.number < block.end);
             check(open, || format!("{} has number {} outside every open block", draft.name, draft.number))?;
         }
+        self.check_disks(draft, basis)?;
         let version = self.next_version();
         let uid = format!("{}#{version}", draft.name);
         let disks = draft.disks.iter().enumerate().map(|(position, disk)| DiskRef {
@@ -189,12 +207,19 @@ impl Api {
             pool_uid_label: Some(self.pool.id.uid.clone()),
             pool_label: Some(self.pool.id.name.clone()),
             revision: Some(draft.revision.clone()),
+            written: Some(draft.revision.clone()),
+            evaluated: true,
             activity: Activity::NotRunning,
             restart_pending: false,
+            restarts_itself: false,
             disks: disks.collect(),
+            boot_disk: draft.disks.first().map(|disk| disk.name.clone()),
+            lingering: Vec::new(),
+            devices_ready: true,
         };
         self.members_ever.insert(member.id.uid.clone());
         let seen = self.machines.put(member, version);
+        self.note_member();
         if basis.current {
             let largest = self.history[basis.pool..].iter().map(|pool| pool.desired).max();
             let strays = self.strays.iter().filter(|position| **position >= basis.seen).count();
@@ -206,6 +231,7 @@ impl Api {
             })?;
         } else {
             self.strays.push(self.machines.log.len() - 1);
+            self.stray_uids.insert(seen.facts.id.uid.clone());
         }
         Ok(Ok(seen))
     }
@@ -245,11 +271,12 @@ impl Api {
         Ok(self.change(id, |machine| machine.terminating = true))
     }
 
-    /// Creates a disk. It is always a member's, never one for somebody else's machine.
+    /// Creates a disk. It is always for a member, never for somebody else's machine.
     pub(super) fn create_disk(
         &mut self,
         member: &ObjectId,
         draft: &DiskDraft,
+        late: bool,
     ) -> Result<Result<Seen<Disk>, Refusal>, Broken> {
         check(self.members_ever.contains(&member.uid), || {
             format!("disk {} was created for {member}", draft.name)
@@ -257,15 +284,52 @@ impl Api {
         if self.disks.objects.contains_key(&draft.name) {
             return Ok(Err(Refusal::AlreadyExists));
         }
+        if self.kept_template(&draft.template).is_some() {
+            return self.create_kept(draft, late).map(Ok);
+        }
         Ok(Ok(self.put_disk(&draft.name, Some(member.clone()))))
     }
 
     pub(super) fn put_disk(&mut self, name: &str, owner: Option<ObjectId>) -> Seen<Disk> {
+        self.put_disk_as(name, owner, |_| {})
+    }
+
+    pub(super) fn put_disk_as(
+        &mut self,
+        name: &str,
+        owner: Option<ObjectId>,
+        edit: impl FnOnce(&mut Disk),
+    ) -> Seen<Disk> {
         let version = self.next_version();
-        let ours = owner.as_ref().is_some_and(|owner| self.members_ever.contains(&owner.uid));
+        let ours = |owner: &ObjectId| owner.uid == self.pool.id.uid || self.members_ever.contains(&owner.uid);
+        let ours = owner.as_ref().is_some_and(ours);
         let pool_uid_label = ours.then(|| self.pool.id.uid.clone());
         let id = ObjectId::new(name, &format!("{name}#{version}"));
-        self.disks.put(Disk { id, terminating: false, owner, pool_uid_label }, version)
+        let mut disk = Disk {
+            id,
+            terminating: false,
+            owner,
+            pool_uid_label,
+            template: None,
+            state: DiskState::Ready,
+            size: None,
+            capacity: None,
+            mounted_by: None,
+            used_otherwise: false,
+            marks: Marks::default(),
+        };
+        edit(&mut disk);
+        self.disks.put(disk, version)
+    }
+
+    /// Whether this machine is or was a member.
+    pub(super) fn is_member(&self, uid: &Uid) -> bool {
+        self.members_ever.contains(uid)
+    }
+
+    /// Whether it came from a former leader.
+    pub(super) fn is_stray(&self, uid: &Uid) -> bool {
+        self.stray_uids.contains(uid)
     }
 
     /// Opens a block with the pool as it was read. Numbers never go back.
@@ -292,6 +356,7 @@ impl Api {
 
     pub(super) fn release(&mut self, id: &ObjectId) -> Result<Result<Seen<Replica>, Refusal>, Broken> {
         check(self.members_ever.contains(&id.uid), || format!("{id} was released and never was a member"))?;
+        self.give_disks_away(id);
         Ok(self.change(id, |machine| {
             machine.pool_label = None;
             machine.pool_uid_label = None;

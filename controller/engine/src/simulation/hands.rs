@@ -4,12 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::api::{Api, Wanted};
-use crate::model::{ObjectId, Pool, Replica, Uid};
+use crate::model::{Disk, ObjectId, Pool, Replica, Uid};
 
 impl Api {
     pub(super) fn edit_pool(&mut self, edit: impl FnOnce(&mut Pool)) {
         edit(&mut self.pool);
         self.pool.generation += 1;
+        if self.templates_ever.last() != Some(&self.pool.disks) {
+            self.templates_ever.push(self.pool.disks.clone());
+        }
         self.history.push(Wanted::of(&self.pool));
     }
 
@@ -30,26 +33,35 @@ impl Api {
 
     /// The platform has stopped a terminating machine.
     pub(super) fn finish(&mut self, name: &str) {
+        let uid = self.machines.objects[name].facts.id.uid.clone();
+        self.unmount(&uid);
         self.machines.remove(name);
     }
 
+    /// Somebody deletes a disk by hand, or something else does. The platform holds back one that is mounted.
     pub(super) fn lose_disk(&mut self, name: &str) {
-        self.disks.remove(name);
+        if self.is_mounted(name) {
+            let disk = (*self.disks.objects[name].facts).clone();
+            let version = self.next_version();
+            self.disks.put(Disk { terminating: true, ..disk }, version);
+        } else {
+            self.disks.remove(name);
+        }
     }
 
     /// The garbage collector takes the disks of machines that are gone.
     pub(super) fn collect(&mut self) -> usize {
         let machines: BTreeSet<&Uid> =
             self.machines.objects.values().map(|seen| &seen.facts.id.uid).collect();
-        let orphans = self
-            .disks
-            .objects
-            .values()
-            .filter(|disk| disk.facts.owner.as_ref().is_some_and(|owner| !machines.contains(&owner.uid)));
+        let orphans = self.disks.objects.values().filter(|disk| {
+            let pool = &self.pool.id.uid;
+            let gone = |owner: &ObjectId| owner.uid != *pool && !machines.contains(&owner.uid);
+            disk.facts.owner.as_ref().is_some_and(gone)
+        });
         let names: Vec<Arc<str>> = orphans.map(|disk| disk.facts.id.name.clone()).collect();
         for name in &names {
             self.disks.remove(name);
         }
-        names.len()
+        names.len() + self.finish_disks()
     }
 }

@@ -2,17 +2,22 @@
 //!
 //! Real are the planner, the ledger, the paces and the names. Modelled, in a single thread and in an order that a list
 //! of steps determines, are the API server ([`api`]), watches that lag ([`view`]), the shell that executes plans
-//! ([`shell`]), and everybody else who touches the same objects ([`world`], [`hands`]), those who remove
-//! machines by name among them ([`caller`]). Every write is checked when it is
-//! committed ([`api::Api::create`] and its siblings), and whatever happened, the world must settle.
+//! ([`shell`], [`request`]), and everybody else who touches the same objects ([`world`], [`hands`]), those who remove
+//! machines by name among them ([`caller`]), and the platform that mounts disks and strangers who attach them
+//! ([`platform`], [`disks`]). Every write is checked when it is committed ([`api::Api::create`] and its siblings,
+//! [`kept`]), and whatever happened, the world must settle.
 //!
 //! What the model leaves out: watches of one resource that disagree about the order of events (Kubernetes promises
 //! one order), and concurrent requests of one leader (they are sent one after the other; answers get lost instead).
 
 mod api;
 mod caller;
+mod disks;
 mod hands;
+mod kept;
 mod named;
+mod platform;
+mod request;
 mod settle;
 mod shell;
 mod step;

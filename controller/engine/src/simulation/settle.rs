@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::api::{Broken, check};
+use super::disks::DiskStep;
 use super::shell::Fate;
 use super::step::Step;
 use super::world::{World, summary};
@@ -15,6 +16,10 @@ impl World {
     pub(super) fn settle(&mut self) -> Result<(), Broken> {
         self.tell(format_args!("from here on nothing fails"));
         self.api.quota = None;
+        if self.api.keeps_disks() {
+            self.disk_step(DiskStep::Detach);
+            self.disk_step(DiskStep::Refuse(false));
+        }
         self.in_flight.clear();
         while !self.callers.is_empty() {
             self.step(Step::Caller(0))?;
@@ -31,6 +36,8 @@ impl World {
             }
             self.others(Step::Collect);
             self.start_idle();
+            self.settle_disks();
+            self.api.note_use();
             self.step(Step::WatchMachines(usize::MAX - self.api.machines.log.len()))?;
             self.step(Step::WatchDisks(usize::MAX - self.api.disks.log.len()))?;
             let (plan, status) = self.shell.pass(&self.api);
@@ -46,10 +53,10 @@ impl World {
     }
 
     fn start_idle(&mut self) {
-        let idle = self.api.members().filter(|member| member.activity == Activity::NotRunning);
+        let idle = self.api.members().filter(|member| member.activity != Activity::Running);
         let ids: Vec<ObjectId> = idle.map(|member| member.id.clone()).collect();
         for id in ids {
-            self.api.edit_machine(&id, |machine| machine.activity = Activity::Running);
+            self.api.start(&id);
         }
     }
 
@@ -60,6 +67,7 @@ impl World {
             format!("{members} members, {} desired", pool.desired)
         })?;
         self.api.names_are_settled()?;
+        self.api.kept_disks_are_settled()?;
         for member in self.api.members() {
             let disk = member.disks.first().and_then(|disk| self.api.disks.objects.get(&disk.disk));
             let owner = disk.and_then(|disk| disk.facts.owner.as_ref());

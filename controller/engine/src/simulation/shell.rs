@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::api::{Api, Basis, Broken, Refusal};
+use super::request::{InFlight, commit, users, with_held};
 use super::view::{Names, View};
-use crate::ledger::REQUEST_TIMEOUT;
-use crate::model::{Disk, Draft, ObjectId, Replica};
+use crate::ledger::Cache;
+use crate::model::{Disk, DiskSource, Draft, Marks, ObjectId, Replica};
 use crate::pacing::Failure;
 use crate::plan::{Observed, Stage};
 use crate::{Action, Memory, Plan, Status};
@@ -22,13 +23,6 @@ pub(super) enum Fate {
     RequestLost,
     /// No answer, and it is committed later, if ever.
     Late,
-}
-
-/// A request on its way.
-pub(super) struct InFlight {
-    pub(super) action: Action,
-    pub(super) basis: Basis,
-    pub(super) sent: Duration,
 }
 
 /// What became of a request.
@@ -47,6 +41,8 @@ pub(super) struct Shell {
     basis: Basis,
     /// The machines of the last pass, by name.
     known: BTreeMap<Arc<str>, Arc<Replica>>,
+    /// The versions of the disks of the last pass, by name.
+    versions: BTreeMap<Arc<str>, u64>,
     /// What the first attempt of every create without an answer rested on.
     attempts: BTreeMap<Arc<str>, Basis>,
 }
@@ -60,6 +56,7 @@ impl Shell {
             pending: VecDeque::new(),
             basis: Basis { seen: 0, pool: 0, current: true },
             known: BTreeMap::new(),
+            versions: BTreeMap::new(),
             attempts: BTreeMap::new(),
         }
     }
@@ -79,9 +76,20 @@ impl Shell {
         machines.overlay(&mut snapshot);
         disks.overlay(&mut disk_snapshot);
         let uid = &api.pool.id.uid;
-        snapshot.retain(|machine| {
+        let (snapshot, foreign): (Vec<_>, Vec<_>) = snapshot.into_iter().partition(|machine| {
             machine.owner.as_ref() == Some(uid) || machine.pool_uid_label.as_ref() == Some(uid)
         });
+        let known_version = |disk: &Arc<Disk>| {
+            let name = &disk.id.name;
+            let seen = disks.written_as(name).or_else(|| self.disks.get(name));
+            Some((name.clone(), seen?.version))
+        };
+        self.versions = disk_snapshot.iter().filter_map(known_version).collect();
+        let kept = disk_snapshot.iter().filter(|disk| {
+            disk.owner.as_ref().is_some_and(|owner| owner.uid == *uid)
+                || disk.pool_uid_label.as_ref() == Some(uid)
+        });
+        let kept = kept.cloned().collect();
         self.basis = Basis { seen: self.machines.position, pool: api.history.len() - 1, current: true };
         self.known = snapshot.iter().map(|machine| (machine.id.name.clone(), machine.clone())).collect();
         self.memory.meet(&api.pool, api.now);
@@ -91,6 +99,10 @@ impl Shell {
             pool: &api.pool,
             machines: snapshot,
             disks: disk_snapshot.into_iter().map(|disk| (disk.id.name.clone(), disk)).collect(),
+            kept,
+            others: users(&foreign),
+            collection_grace: crate::plan::COLLECTION_GRACE,
+            stored: Vec::new(),
             unanswered: self.memory.machines.lost_answers(),
             memory: &self.memory,
             taken: &Names(&self.machines, &self.disks),
@@ -99,6 +111,7 @@ impl Shell {
         // A failure of what is not wanted any more must not be shown: nothing else would end it.
         let mut memory = self.memory.clone();
         memory.keep_wanted(plan.wants);
+        memory.await_disks(&plan.awaited, api.now);
         let status = crate::status(&observed, memory.failure());
         let lost = observed.unanswered;
         self.attempts.retain(|name, _| lost.iter().any(|lost| lost.name == *name));
@@ -109,18 +122,25 @@ impl Shell {
 
     /// Sends the next request of the plan.
     pub(super) fn act(&mut self, api: &mut Api, fate: Fate) -> Result<Option<Sent>, Broken> {
-        let Some(action) = self.pending.pop_front() else { return Ok(None) };
+        let Some(action) = self.pending.pop_front().map(|action| self.claim_first(action)) else {
+            return Ok(None);
+        };
+        if !self.confirm(api, &action) {
+            self.pending.clear();
+            return Ok(Some(Sent { action, outcome: "a live read disagrees", in_flight: None }));
+        }
         let basis = self.reach(&action);
+        let version = self.versions.get(action.object()).copied();
         let answer = match fate {
             Fate::Answered => Some(self.send(api, &action, basis)?),
             Fate::AnswerLost => {
-                commit(api, &action, basis, false)?;
+                commit(api, &action, basis, version, false)?;
                 None
             }
             Fate::RequestLost | Fate::Late => None,
         };
         let in_flight =
-            (fate == Fate::Late).then(|| InFlight { action: action.clone(), basis, sent: api.now });
+            (fate == Fate::Late).then(|| InFlight { action: action.clone(), basis, sent: api.now, version });
         let outcome = match answer {
             Some(Ok(())) => {
                 self.succeed(action.stage());
@@ -128,11 +148,46 @@ impl Shell {
             }
             Some(Err(refusal)) => self.refused(api, &action, refusal),
             None => {
-                self.unanswered(&action, basis, api.now);
+                self.unanswered(&action, basis, api.now, api.keeps_disks());
                 "no answer"
             }
         };
         Ok(Some(Sent { action, outcome, in_flight }))
+    }
+
+    /// A disk that is handed out is claimed in a write of its own, before anything refers to it.
+    fn claim_first(&mut self, action: Action) -> Action {
+        let (machine, disks) = match &action {
+            Action::Create { draft } => (draft.name.clone(), draft.disks.clone()),
+            Action::Repoint { member, to, .. } => (member.name.clone(), vec![to.clone()]),
+            _ => return action,
+        };
+        let Some(free) = disks.iter().find_map(|disk| match &disk.source {
+            DiskSource::Free(id) => Some(id.clone()),
+            DiskSource::New | DiskSource::Held(_) => None,
+        }) else {
+            return action;
+        };
+        self.pending.push_front(with_held(action, &free));
+        let marks = Marks { claimed_by: Some(machine), ..Marks::default() };
+        Action::Mark { disk: free, marks, absent: None }
+    }
+
+    /// The live reads before a write. What they find is remembered.
+    fn confirm(&mut self, api: &Api, action: &Action) -> bool {
+        match action {
+            Action::Mark { absent: Some(machine), .. } => match api.machines.objects.get(machine) {
+                Some(seen) => {
+                    if seen.facts.owner.as_ref() == Some(&api.pool.id.uid) {
+                        self.memory.machines.written(seen.clone(), api.now);
+                    }
+                    false
+                }
+                None => true,
+            },
+            Action::DeleteDisk { disk, .. } => !api.is_referred_to(&disk.name),
+            _ => true,
+        }
     }
 
     /// A create rests on whatever the oldest lost answer rested on: that one may come true first.
@@ -158,8 +213,21 @@ impl Shell {
                 api.repoint(member, *position, from, to).map(|seen| machines.written(seen, now))
             }
             Action::CreateDisk { member, disk } => {
-                api.create_disk(member, disk)?.map(|seen| disks.written(seen, now))
+                api.create_disk(member, disk, false)?.map(|seen| disks.written(seen, now))
             }
+            Action::Mark { disk, marks, .. } => {
+                let version = self.versions.get(&disk.name).copied().unwrap_or_default();
+                api.mark(disk, version, marks)?.map(|seen| disks.written(seen, now))
+            }
+            Action::Grow { disk, to } => api.grow(disk, *to).map(|seen| disks.written(seen, now)),
+            Action::DeleteDisk { disk, reason } => {
+                let version = self.versions.get(&disk.name).copied().unwrap_or_default();
+                api.delete_disk(disk, version, *reason)?.map(|seen| disks.deleted(&seen.facts, now))
+            }
+            Action::Update { .. }
+            | Action::Advance { .. }
+            | Action::StoreRevision { .. }
+            | Action::PruneRevision { .. } => unreachable!("no pool of these stories asks for it"),
             Action::Delete { member, .. } => {
                 api.delete(member, basis, false)?.map(|seen| machines.deleted(&seen.facts, now))
             }
@@ -196,32 +264,20 @@ impl Shell {
 
     /// A machine and its own disks are one unit.
     fn queue_disks(&mut self, member: &ObjectId, draft: &Draft) {
-        for disk in draft.disks.iter().rev() {
+        for disk in draft.disks.iter().rev().filter(|disk| disk.source == DiskSource::New) {
             self.pending.push_front(Action::CreateDisk { member: member.clone(), disk: disk.clone() });
         }
     }
 
     fn succeed(&mut self, stage: Stage) {
         if self.pending.front().is_none_or(|next| next.stage() != stage) {
-            match stage {
-                Stage::Repair => self.memory.repairing.succeeded(),
-                Stage::Remove => self.memory.removing.succeeded(),
-                Stage::OpenBlock => {}
-                Stage::Create => self.memory.creating.succeeded(),
-                Stage::Settle => self.memory.recording.succeeded(),
-            }
+            self.memory.pace(stage).succeeded();
         }
     }
 
     fn fail(&mut self, action: &Action, message: &str, now: Duration) {
         let cause = Failure { reason: action.failure_reason(), message: message.into() };
-        let pacing = match action.stage() {
-            Stage::Repair => &mut self.memory.repairing,
-            Stage::Remove => &mut self.memory.removing,
-            Stage::OpenBlock | Stage::Create => &mut self.memory.creating,
-            Stage::Settle => &mut self.memory.recording,
-        };
-        pacing.failed(cause, now, None, 0.0);
+        self.memory.pace(action.stage()).failed(cause, now, None, 0.0);
         self.pending.clear();
     }
 
@@ -236,6 +292,8 @@ impl Shell {
                     return "was there already";
                 }
                 self.memory.machines.refused(&draft.name);
+                // It may have been a member when it was created: then it has disks of the pool.
+                self.memory.machines.written(live.clone(), now);
                 "the name is somebody else's"
             }
             (Action::CreateDisk { disk, .. }, Refusal::AlreadyExists) => {
@@ -244,8 +302,13 @@ impl Shell {
                 "was there already"
             }
             (Action::Delete { member, .. }, Refusal::NotFound) => {
-                self.memory.machines.deleted(&self.known[&member.name], now);
+                self.deleted(&member.name, now);
                 "was gone already"
+            }
+            (Action::Grow { disk, .. }, Refusal::Invalid) => {
+                self.memory.note(&disk.name, true);
+                self.fail(action, "the platform refuses it", now);
+                "refused"
             }
             (Action::Create { .. }, Refusal::QuotaExceeded) => {
                 self.fail(action, "exceeded quota", now);
@@ -259,7 +322,13 @@ impl Shell {
         }
     }
 
-    fn unanswered(&mut self, action: &Action, basis: Basis, now: Duration) {
+    /// Notes a deletion of a machine as it is known best.
+    fn deleted(&mut self, machine: &str, now: Duration) {
+        let known = self.memory.machines.get(machine).or_else(|| self.known.get(machine)).cloned();
+        self.memory.machines.deleted(&known.expect("only what is known is deleted"), now);
+    }
+
+    fn unanswered(&mut self, action: &Action, basis: Basis, now: Duration, keeps: bool) {
         match action {
             Action::Create { draft } => {
                 self.memory.next_number = self.memory.next_number.max(draft.number + 1);
@@ -267,37 +336,13 @@ impl Shell {
                 self.attempts.entry(draft.name.clone()).or_insert(basis);
             }
             Action::Delete { member, .. } => {
-                self.memory.machines.deleted(&self.known[&member.name], now);
+                self.deleted(&member.name, now);
+            }
+            Action::CreateDisk { disk, .. } if keeps => {
+                self.memory.disks.unanswered(&disk.name, 0, now);
             }
             _ => {}
         }
         self.fail(action, "no answer", now);
     }
-}
-
-impl InFlight {
-    /// Commits a late request, unless the server has given it up.
-    pub(super) fn land(self, api: &mut Api) -> Result<bool, Broken> {
-        if api.now >= self.sent + REQUEST_TIMEOUT {
-            return Ok(false);
-        }
-        commit(api, &self.action, self.basis, true)
-    }
-}
-
-/// Commits a request whose answer nobody hears; says whether it did something.
-fn commit(api: &mut Api, action: &Action, basis: Basis, late: bool) -> Result<bool, Broken> {
-    Ok(match action {
-        Action::Relabel { member } => api.relabel(member).is_ok(),
-        Action::Release { machine } => api.release(machine)?.is_ok(),
-        Action::Repoint { member, position, from, to } => api.repoint(member, *position, from, to).is_ok(),
-        Action::CreateDisk { member, disk } => api.create_disk(member, disk)?.is_ok(),
-        Action::Delete { member, .. } => api.delete(member, basis, late)?.is_ok(),
-        Action::OpenBlock { block } => api.open_block(*block, basis)?.is_ok(),
-        Action::Create { draft } => api.create(draft, basis)?.is_ok(),
-        Action::Settle { gone, expired } => {
-            let (gone, _) = api.confirm(gone);
-            !(gone.is_empty() && expired.is_empty()) && api.settle(&gone, expired, basis)?.is_ok()
-        }
-    })
 }

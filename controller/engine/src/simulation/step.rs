@@ -1,5 +1,6 @@
 //! The steps of a story.
 
+use super::disks::DiskStep;
 use super::shell::Fate;
 
 /// Requests of one dead leader that may still be on their way.
@@ -35,13 +36,27 @@ pub(super) enum Step {
     /// One of them dies.
     CallerDies(usize),
     Wait(usize),
+    /// Something happens to disks that outlive their machines.
+    Disk(DiskStep),
 }
 
 impl Step {
     /// Reads a step from a random number: its kind from the remainder, its argument from the quotient.
     pub(super) fn from_number(number: u32) -> Self {
-        let argument = usize::try_from(number / 120).expect("small");
-        match number % 120 {
+        Self::of(number % 120, usize::try_from(number / 120).expect("small"))
+    }
+
+    /// The same with what happens to disks that outlive their machines.
+    pub(super) fn from_number_with_disks(number: u32) -> Self {
+        let (kind, argument) = (number % 145, usize::try_from(number / 145).expect("small"));
+        match kind.checked_sub(120) {
+            Some(kind) => Self::Disk(DiskStep::from_number(kind, argument)),
+            None => Self::of(kind, argument),
+        }
+    }
+
+    fn of(kind: u32, argument: usize) -> Self {
+        match kind {
             0..=9 => Self::Pass,
             10..=44 => Self::Act(Fate::Answered),
             45..=47 => Self::Act(Fate::AnswerLost),
@@ -51,7 +66,7 @@ impl Step {
             61..=65 => Self::WatchDisks(1 + argument % 8),
             66..=68 => Self::Land(argument),
             69 => Self::Crash(argument % (IN_FLIGHT + 1)),
-            70 if argument % 3 == 0 => Self::Hang,
+            70 if argument.is_multiple_of(3) => Self::Hang,
             70 => Self::Relist,
             71..=74 => Self::Scale(argument % 9),
             75 => Self::Policy(argument),

@@ -6,6 +6,8 @@ use super::step::Step;
 use super::world::World;
 use crate::model::Naming;
 
+mod kept;
+
 /// The owner wants nobody to leave who was not named.
 const EXPLICIT: Step = Step::Policy(2);
 

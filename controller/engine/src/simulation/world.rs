@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use super::api::{Api, Broken};
 use super::caller::{Caller, Went};
-use super::shell::{Fate, InFlight, Sent, Shell};
+use super::request::InFlight;
+use super::shell::{Fate, Sent, Shell};
 use super::step::Step;
 use crate::ledger::{REQUEST_TIMEOUT, Seen};
-use crate::model::{Activity, Disk, Naming, ObjectId, Removal, Replica};
+use crate::model::{Activity, Disk, Marks, Naming, ObjectId, Removal, Replica};
 use crate::numbers::Block;
 use crate::testing::{member, name};
 use crate::{Action, Plan};
@@ -116,8 +117,10 @@ impl World {
                 self.api.now += Duration::from_millis(250 + 1000 * seconds as u64);
                 self.in_flight.retain(|request| self.api.now < request.sent + REQUEST_TIMEOUT);
             }
+            Step::Disk(step) => self.disk_step(step),
             step => self.others(step),
         }
+        self.api.note_use();
         Ok(())
     }
 
@@ -216,17 +219,19 @@ impl World {
             }),
             Step::Disown(which) => self.member(which, "loses its owner", |api, id| {
                 api.remove_by_hand(id, |machine| machine.owner = None);
+                // The pool has one disk more when the machine is gone.
+                api.kept.excused += 1;
             }),
             Step::Unlabel(which) => self.member(which, "loses its label", |api, id| {
                 api.edit_machine(id, |machine| machine.pool_uid_label = None);
             }),
             Step::Toggle(which) => self.member(which, "starts or stops", |api, id| {
-                api.edit_machine(id, |machine| {
-                    machine.activity = match machine.activity {
-                        Activity::Running => Activity::NotRunning,
-                        Activity::NotRunning => Activity::Running,
-                    };
-                });
+                let runs = api.machines.find(id).is_ok_and(|machine| machine.activity == Activity::Running);
+                if runs {
+                    api.stop(id, Activity::NotRunning);
+                } else {
+                    api.start(id);
+                }
             }),
             Step::LoseDisk(which) => {
                 let uid = &self.api.pool.id.uid;
@@ -278,7 +283,7 @@ impl World {
     }
 }
 
-fn pick<T>(from: &[T], which: usize) -> Option<&T> {
+pub(super) fn pick<T>(from: &[T], which: usize) -> Option<&T> {
     (!from.is_empty()).then(|| &from[which % from.len()])
 }
 
@@ -294,6 +299,13 @@ fn told(action: &Action) -> String {
         Action::CreateDisk { disk, .. } => format!("create disk {}", disk.name),
         Action::Repoint { member, from, to, .. } => format!("let {member} use {} and not {from}", to.name),
         Action::Delete { member, .. } => format!("delete {member}"),
+        Action::Update { member, to, .. } => format!("write {to} to {member}"),
+        Action::Advance { member, to } => format!("{to} is in effect in {member}"),
+        Action::Mark { disk, marks, absent } => told_marks(disk, marks, absent.as_deref()),
+        Action::Grow { disk, to } => format!("let {disk} grow to {to}"),
+        Action::DeleteDisk { disk, reason } => format!("delete disk {disk}: {reason:?}"),
+        Action::StoreRevision { revision } => format!("store {revision}"),
+        Action::PruneRevision { revision } => format!("prune {revision}"),
         Action::OpenBlock { block } => format!("open block {block}"),
         Action::Create { draft } => format!("create {}", draft.name),
         Action::Settle { gone, expired } => {
@@ -302,4 +314,14 @@ fn told(action: &Action) -> String {
             gone.chain(expired).collect::<Vec<_>>().join(" and ")
         }
     }
+}
+
+fn told_marks(disk: &ObjectId, marks: &Marks, absent: Option<&str>) -> String {
+    let what = match marks {
+        Marks { claimed_by: Some(machine), .. } => format!("promise {disk} to {machine}"),
+        Marks { collecting_since: Some(_), .. } => format!("note that {disk} is about to be deleted"),
+        Marks { free_since: Some(_), .. } => format!("note that nobody has {disk}"),
+        Marks { .. } => format!("note that somebody has {disk}"),
+    };
+    absent.map_or(what.clone(), |machine| format!("{what} if there is no {machine}"))
 }

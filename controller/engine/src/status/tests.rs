@@ -2,9 +2,10 @@ use jiff::Timestamp;
 use rstest::rstest;
 
 use super::*;
-use crate::model::Lifetime;
 use crate::pacing::FailureReason;
 use crate::testing::{World, name};
+
+mod synced;
 
 fn shown(world: &World) -> Status {
     status(&world.observed(), None)
@@ -68,44 +69,12 @@ fn progressing(#[case] world: World, #[case] message: Option<&str>) {
     assert_eq!(condition(&shown(&world), condition::PROGRESSING), expected);
 }
 
-const RECREATE: &str = "live replicas have the current template; the others keep what they were made from until \
-                        they are restarted or recreated";
-
-#[rstest]
-#[case::all_have_the_template(World::desiring(2).members(2), "True PoolSynced: ".into())]
-#[case::there_are_none(World::desiring(2), "True PoolSynced: ".into())]
-#[case::one_is_older(
-    World::desiring(2).members(2).edit(&name(0), |member| member.revision = Some("r0".into())),
-    format!("False RecreationRequired: 1 of 2 {RECREATE}")
-)]
-#[case::one_has_no_revision(
-    World::desiring(1).members(1).edit(&name(0), |member| member.revision = None),
-    format!("False RecreationRequired: 0 of 1 {RECREATE}")
-)]
-#[case::one_waits_for_its_restart(
-    World::desiring(2).members(2).edit(&name(0), |member| member.restart_pending = true),
-    format!("False RestartPendingApproval: 1 of 2 {RECREATE}")
-)]
-#[case::one_waits_and_one_is_older(
-    World::desiring(2)
-        .members(2)
-        .edit(&name(0), |member| member.restart_pending = true)
-        .edit(&name(1), |member| member.revision = None),
-    format!("False RecreationRequired: 0 of 2 {RECREATE}")
-)]
-#[case::an_older_one_is_leaving(
-    terminating(World::desiring(2).members(2), [0]).edit(&name(0), |member| member.revision = None),
-    "True PoolSynced: ".into()
-)]
-fn synced(#[case] world: World, #[case] expected: String) {
-    assert_eq!(condition(&shown(&world), condition::SYNCED), Some(expected));
-}
-
 #[rstest]
 #[case::creating(FailureReason::FailedCreate, "FailedCreate")]
 #[case::deleting(FailureReason::FailedDelete, "FailedDelete")]
 #[case::a_disk(FailureReason::DiskFailure, "DiskFailure")]
 #[case::a_repair(FailureReason::FailedRepair, "FailedRepair")]
+#[case::a_template(FailureReason::FailedTemplateUpdate, "FailedTemplateUpdate")]
 fn the_last_failure_shows(#[case] reason: FailureReason, #[case] word: &str) {
     let world = World::desiring(2).members(2);
     let failure = Failure { reason, message: "exceeded quota: pods".into() };
@@ -117,21 +86,13 @@ fn the_last_failure_shows(#[case] reason: FailureReason, #[case] word: &str) {
     assert_eq!(condition(&shown(&world), condition::REPLICA_FAILURE), None);
 }
 
-#[rstest]
-#[case::while_members_are_missing(2, 1, Some("disk template root: reclaim.onScaleDown Retain is not served"))]
-#[case::not_while_none_is_missing(1, 1, Some("exceeded quota"))]
-fn what_only_the_owner_can_mend_comes_before_the_last_failure(
-    #[case] desired: usize,
-    #[case] members: u64,
-    #[case] expected: Option<&str>,
-) {
-    let world =
-        World::desiring(desired).members(members).pool(|pool| pool.disks[0].lifetime = Lifetime::Pool);
-    let failure = Failure { reason: FailureReason::FailedCreate, message: "exceeded quota".into() };
-    let condition =
-        condition(&status(&world.observed(), Some(&failure)), condition::REPLICA_FAILURE).expect("shown");
-    let expected = format!("True FailedCreate: {}", expected.unwrap_or_default());
-    assert!(condition.starts_with(&expected), "{condition}");
+#[test]
+fn what_only_the_owner_can_mend_comes_before_the_last_failure() {
+    let world = World::desiring(1).members(1).pool(|pool| pool.flaws.push("spec.replicas is -1".into()));
+    let failure = Failure { reason: FailureReason::FailedDelete, message: "not now".into() };
+    let status = status(&world.observed(), Some(&failure));
+    let shown = condition(&status, condition::REPLICA_FAILURE).expect("shown");
+    assert!(shown.contains("spec.replicas is -1"), "{shown}");
 }
 
 #[test]

@@ -62,10 +62,7 @@ fn facts(edit: impl FnOnce(&mut Value)) -> Pool {
 }
 
 fn draft() -> Draft {
-    let disk = |template: &str| DiskDraft {
-        name: format!("builders-7xk2d-{template}").into(),
-        template: template.into(),
-    };
+    let disk = |template: &str| DiskDraft::new(format!("builders-7xk2d-{template}").into(), template.into());
     Draft {
         name: "builders-7xk2d".into(),
         number: 5,
@@ -74,8 +71,13 @@ fn draft() -> Draft {
     }
 }
 
+/// The drafted machine, made from the template of the pool.
+fn written(pool: &PoolObject) -> Value {
+    Dvp::machine(pool, &Dvp::template(pool), &draft())
+}
+
 fn machine_with(edit: impl FnOnce(&mut Value)) -> Replica {
-    let mut machine = Dvp::machine(&pool_with(|_| {}), &draft());
+    let mut machine = written(&pool_with(|_| {}));
     machine["metadata"]["uid"] = json!("m");
     edit(&mut machine);
     Dvp::read_machine(&serde_json::from_value(machine).unwrap())
@@ -92,14 +94,15 @@ fn a_pool_reads_as_its_owner_wrote_it() {
     assert_eq!((&*pool.namespace, &*pool.id.name, pool.id.uid.as_str()), ("team-a", "builders", "9b1c0d4e"));
     assert_eq!((pool.desired, pool.generation, pool.deleting), (4, 3, false));
     assert_eq!(pool.removal, Removal::OldestFirst);
-    let own = |name: &str| DiskTemplate { name: name.into(), lifetime: Lifetime::Machine };
-    assert_eq!(pool.disks, [own("boot"), own("layers")]);
+    let own = |name: &str| DiskTemplate::new(name, Lifetime::Machine);
+    let layers = DiskTemplate { size: Some(20 << 30), ..own("layers") };
+    assert_eq!(pool.disks, [own("boot"), layers]);
     assert!(pool.flaws.is_empty());
 }
 
 #[test]
 fn a_machine_is_written_with_every_marker_and_owned_by_its_pool() {
-    let machine = Dvp::machine(&pool_with(|_| {}), &draft());
+    let machine = written(&pool_with(|_| {}));
     assert_eq!(
         machine["metadata"],
         json!({
@@ -131,7 +134,7 @@ fn a_machine_is_written_with_every_marker_and_owned_by_its_pool() {
 
 #[test]
 fn placeholders_are_resolved_in_their_place_and_images_stay() {
-    let machine = Dvp::machine(&pool_with(|_| {}), &draft());
+    let machine = written(&pool_with(|_| {}));
     let mut expected = sample()["spec"]["virtualMachineTemplate"]["spec"].clone();
     expected["blockDeviceRefs"] = json!([
         { "kind": "VirtualDisk", "name": "builders-7xk2d-boot", "bootOrder": 1 },
@@ -158,7 +161,7 @@ fn labels_of_the_user_never_override_ours() {
             metadata["annotations"][format!("{PREFIX}/{key}")] = json!("forged");
         }
     });
-    assert!(!Dvp::machine(&pool, &draft()).to_string().contains("forged"));
+    assert!(!written(&pool).to_string().contains("forged"));
 }
 
 #[test]
@@ -166,7 +169,7 @@ fn a_template_without_metadata_makes_a_machine_with_ours() {
     let pool = pool_with(|pool| {
         pool["spec"]["virtualMachineTemplate"].as_object_mut().unwrap().remove("metadata");
     });
-    let machine = Dvp::machine(&pool, &draft());
+    let machine = written(&pool);
     assert_eq!(machine["metadata"]["labels"].as_object().unwrap().len(), 3);
 }
 
@@ -380,7 +383,7 @@ fn an_absent_count_is_zero() {
 #[case("Running", Activity::Running)]
 #[case("Migrating", Activity::Running)]
 #[case("Pending", Activity::NotRunning)]
-#[case("Stopped", Activity::NotRunning)]
+#[case("Stopped", Activity::Stopped)]
 #[case("Degraded", Activity::NotRunning)]
 #[case("", Activity::NotRunning)]
 fn a_machine_is_ready_while_its_guest_runs(#[case] phase: &str, #[case] activity: Activity) {
@@ -416,7 +419,7 @@ fn a_stored_object_keeps_what_is_read_and_nothing_that_is_large() {
     assert_eq!((metadata.generation, metadata.uid.as_deref()), (Some(3), Some("9b1c0d4e")));
     assert!(metadata.creation_timestamp.is_some());
 
-    let mut body = Dvp::machine(&pool, &draft());
+    let mut body = written(&pool);
     body["metadata"]["managedFields"] = sample()["metadata"]["managedFields"].clone();
     body["metadata"]["deletionTimestamp"] = json!("2026-01-02T03:04:05Z");
     let machine: MachineObject = serde_json::from_value(body).unwrap();

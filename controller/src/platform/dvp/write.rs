@@ -2,33 +2,31 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 use vmpool_api::{annotations, labels};
 use vmpool_engine::Status;
-use vmpool_engine::model::{DiskDraft, Draft, ObjectId};
+use vmpool_engine::model::{DiskDraft, Draft, Lifetime, Mark, Marks, ObjectId};
 use vmpool_engine::numbers::Block;
 use vmpool_engine::removal::Record;
+use vmpool_engine::revision::RevisionId;
 
-use super::objects::{MachineObject, PoolObject};
-use super::{API_VERSION, selector};
+use super::objects::{DiskObject, MachineObject, PoolObject};
+use super::{API_VERSION, devices, selector, update};
 
 /// Every marker is set and every disk resolved in this one write: a machine that still named a template would refer to
 /// whatever disk of the namespace happens to be called like it.
-pub(super) fn machine(pool: &PoolObject, draft: &Draft) -> Value {
-    let template = &pool.spec.virtual_machine_template;
-    let mut labels = object_at(&template.metadata, "labels");
+pub(super) fn machine(pool: &PoolObject, template: &Value, draft: &Draft) -> Value {
+    let mut labels = update::settable(&template["metadata"]["labels"]);
     labels.extend(managed_labels(pool));
     labels.insert(labels::TEMPLATE_HASH.into(), draft.revision.as_str().into());
-    let mut annotations = object_at(&template.metadata, "annotations");
+    let mut annotations = update::settable(&template["metadata"]["annotations"]);
     annotations.insert(annotations::PATCHED_TEMPLATE_HASH.into(), draft.revision.as_str().into());
     annotations.insert(annotations::DISKS.into(), disk_map(&draft.disks).into());
-    let mut spec = template.spec.clone();
-    for device in spec.pointer_mut("/blockDeviceRefs").and_then(Value::as_array_mut).into_iter().flatten() {
-        let disk = draft.disks.iter().find(|disk| device["name"] == *disk.template);
-        if let (true, Some(disk)) = (device["kind"] == "VirtualDisk", disk) {
-            device["name"] = (*disk.name).into();
-        }
+    let mut spec = template["spec"].clone();
+    if spec.get(devices::FIELD).is_some() {
+        spec[devices::FIELD] = devices::drafted(template, &draft.disks).into();
     }
     json!({
         "apiVersion": API_VERSION,
@@ -44,10 +42,15 @@ pub(super) fn machine(pool: &PoolObject, draft: &Draft) -> Value {
     })
 }
 
+/// A disk that the pool hands from machine to machine is the pool's; any other leaves with its machine.
 pub(super) fn disk(pool: &PoolObject, member: &ObjectId, draft: &DiskDraft) -> Option<Value> {
     let template = pool.spec.virtual_disk_templates.iter().find(|known| known.name == *draft.template)?;
     let mut labels = managed_labels(pool);
     labels.insert(labels::DISK_TEMPLATE.into(), (*draft.template).into());
+    let owner = match template.lifetime() {
+        Lifetime::Machine => owner("VirtualMachine", &member.name, member.uid.as_str()),
+        Lifetime::Pool => owner("VirtualMachinePool", &pool.name_any(), &pool.uid().unwrap_or_default()),
+    };
     Some(json!({
         "apiVersion": API_VERSION,
         "kind": "VirtualDisk",
@@ -55,10 +58,70 @@ pub(super) fn disk(pool: &PoolObject, member: &ObjectId, draft: &DiskDraft) -> O
             "name": &*draft.name,
             "namespace": pool.namespace(),
             "labels": labels,
-            "ownerReferences": [owner("VirtualMachine", &member.name, member.uid.as_str())],
+            "ownerReferences": [owner],
         },
         "spec": template.spec,
     }))
+}
+
+pub(super) fn advance(revision: &RevisionId) -> Value {
+    json!({ "metadata": { "labels": { labels::TEMPLATE_HASH: revision.as_str() } } })
+}
+
+/// One that cannot be read is not ours to repeat: it stays as it stands.
+pub(super) fn marks(marks: &Marks) -> Value {
+    let mut annotations = Map::new();
+    annotations.insert(annotations::CLAIMED_BY.to_owned(), marks.claimed_by.as_deref().into());
+    for (key, mark) in
+        [(annotations::FREE_SINCE, marks.free_since), (annotations::COLLECTING_SINCE, marks.collecting_since)]
+    {
+        match mark {
+            None => drop(annotations.insert(key.to_owned(), Value::Null)),
+            Some(Mark::At(moment)) => drop(annotations.insert(key.to_owned(), timestamp(moment).into())),
+            Some(Mark::Unreadable) => {}
+        }
+    }
+    json!({ "metadata": { "annotations": annotations } })
+}
+
+pub(super) fn grow(bytes: u64) -> Value {
+    json!({ "spec": { "persistentVolumeClaim": { "size": quantity(bytes) } } })
+}
+
+/// Owners that are no controllers stay: a merge patch replaces the list as a whole.
+pub(super) fn hand_over(disk: &DiskObject, machine: &ObjectId) -> Value {
+    let others = disk.owner_references().iter().filter(|owner| owner.controller != Some(true));
+    let mut owners: Vec<Value> = others.map(|owner| json!(owner)).collect();
+    owners.push(owner("VirtualMachine", &machine.name, machine.uid.as_str()));
+    json!({ "metadata": {
+        "ownerReferences": owners,
+        "labels": { labels::POOL_UID: null, labels::POOL: null, labels::DISK_TEMPLATE: null },
+        "annotations": {
+            annotations::CLAIMED_BY: null,
+            annotations::FREE_SINCE: null,
+            annotations::COLLECTING_SINCE: null,
+        },
+    }})
+}
+
+/// So many bytes, in the largest unit that leaves no fraction.
+fn quantity(bytes: u64) -> String {
+    let mut rest = bytes;
+    let mut units = ["", "Ki", "Mi", "Gi", "Ti", "Pi"].into_iter();
+    let mut unit = units.next().unwrap_or_default();
+    for larger in units {
+        if rest == 0 || !rest.is_multiple_of(1024) {
+            break;
+        }
+        rest /= 1024;
+        unit = larger;
+    }
+    format!("{rest}{unit}")
+}
+
+/// Whole seconds: that is all that the API keeps.
+fn timestamp(moment: Timestamp) -> String {
+    moment.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 pub(super) fn mark(pool: &PoolObject) -> Value {
@@ -110,8 +173,7 @@ pub(super) fn status(pool: &PoolObject, status: &Status) -> Value {
                 "status": condition.status,
                 "reason": condition.reason,
                 "message": condition.message,
-                // Whole seconds: that is all that the API keeps.
-                "lastTransitionTime": condition.last_transition.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+                "lastTransitionTime": timestamp(condition.last_transition),
             });
             if let Some(generation) = condition.observed_generation {
                 object["observedGeneration"] = generation.into();
@@ -152,8 +214,4 @@ fn owner(kind: &str, name: &str, uid: &str) -> Value {
 fn disk_map(disks: &[DiskDraft]) -> String {
     let map: BTreeMap<&str, &str> = disks.iter().map(|disk| (&*disk.template, &*disk.name)).collect();
     json!(map).to_string()
-}
-
-fn object_at(value: &Value, key: &str) -> Map<String, Value> {
-    value.get(key).and_then(Value::as_object).cloned().unwrap_or_default()
 }

@@ -181,6 +181,20 @@ async fn a_reserved_machine_that_vanishes_is_replaced_only_when_the_reservation_
 }
 
 #[tokio::test]
+async fn reservations_last_as_long_as_the_controller_is_told() {
+    let mut world = World::new();
+    world.settings.reservation_timeout = 3 * SECOND;
+    world.server.create(POOLS, pool("web", 2));
+    world.lead();
+    world.calm().await;
+    reserve(&world, "r", &[&machine_names(&world.machines())[0]]);
+    world.advance(2 * SECOND).await;
+    assert_eq!(record(&world).reserved().count(), 1);
+    world.advance(2 * SECOND).await;
+    assert!(record(&world).is_empty());
+}
+
+#[tokio::test]
 async fn a_reservation_that_is_accepted_while_it_is_dropped_stays_accepted() {
     let world = explicit(3).await;
     let names = machine_names(&world.machines());

@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use vmpool_engine::numbers::Namer;
 
-use super::{assert_units_are_complete, count};
+use super::{SECOND, assert_units_are_complete, count};
 use crate::testing::{Call, Fault, NAMESPACE, Server, Verb, World, machine_names, pool, refusal};
 
 #[tokio::test]
@@ -254,4 +254,52 @@ async fn somebody_elses_condition_stays_in_the_status() {
     world.calm().await;
     assert_eq!(world.condition("BackedUp"), Some(foreign));
     assert_eq!(world.status()["replicas"], 2);
+}
+
+/// Another controller that answers every status of ours with one of its own.
+fn interfere(world: &World) -> bool {
+    let ours = world.status()["selector"].is_string() && world.status()["desiredTemplateHash"] != "5d3c9a41";
+    if ours {
+        world.server.edit("virtualmachinepools", "web", |pool| {
+            pool["status"] =
+                json!({ "observedGeneration": 1, "replicas": 2, "desiredTemplateHash": "5d3c9a41" });
+        });
+    }
+    ours
+}
+
+#[tokio::test]
+async fn a_pool_whose_status_somebody_else_keeps_writing_is_left_alone_until_that_ends() {
+    let world = World::with_pool(2).await;
+    let mut answers = 0;
+    for _ in 0..20 {
+        answers += usize::from(interfere(&world));
+        world.advance(SECOND * 2).await;
+    }
+    assert!((3..=5).contains(&answers), "ours goes on telling, but seldom: {answers}");
+    world.server.take_log();
+    world.scale(5);
+    let victim = machine_names(&world.machines()).remove(0);
+    world.server.delete("virtualmachines", &victim);
+    world.advance(SECOND * 60).await;
+    assert_eq!(world.machines().len(), 1, "nobody is replaced");
+    assert!(world.take_writes().iter().all(|call| call.subresource == "status"));
+    let failure = world.condition("ReplicaFailure").unwrap();
+    assert_eq!(failure["reason"], "StatusDisputed");
+    assert!(world.metrics.page().contains("vmpool_pools{state=\"disputed\"} 1"));
+
+    world.advance(SECOND * 240).await;
+    assert_eq!(world.machines().len(), 5, "the other one is gone");
+    assert_eq!(world.condition("ReplicaFailure"), None);
+}
+
+#[tokio::test]
+async fn one_edit_of_the_status_by_hand_is_put_right_and_stops_nothing() {
+    let world = World::with_pool(2).await;
+    assert!(interfere(&world));
+    world.scale(3);
+    world.calm().await;
+    assert_eq!(world.machines().len(), 3);
+    assert_eq!(world.status()["replicas"], 3);
+    assert_eq!(world.condition("ReplicaFailure"), None);
 }

@@ -9,18 +9,25 @@ use kube::{
 };
 use serde_json::json;
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 
 /// Label of the nodes that the simulator made.
 const NODE_LABEL: &str = "simulator.vmpool.dev/node";
 const CLASSES: &[(&str, &str)] = &[("sim-immediate", "Immediate"), ("sim-wait", "WaitForFirstConsumer")];
 const RETRY: Duration = Duration::from_millis(300);
 
+/// A node says that it lives no more often than this.
+const SHORTEST_HEARTBEAT: Duration = Duration::from_secs(1);
+
 /// Makes what is missing. An API server that is not up yet, or roles that are not there yet, are waited for.
-pub(super) async fn run(client: &Client, config: &Config) -> Result<(), Error> {
+pub(super) async fn run(client: &Client, config: &Config, since: Timestamp) -> Result<(), Error> {
     let deadline = Instant::now() + config.bootstrap_timeout;
     for name in &config.settings.nodes {
-        patiently(deadline, format!("Node {name}"), || node(client, name)).await?;
+        let make = async || {
+            create_node(client, name).await?;
+            show_alive(client, name, since).await
+        };
+        patiently(deadline, format!("Node {name}"), make).await?;
     }
     for (name, binding) in CLASSES {
         patiently(deadline, format!("StorageClass {name}"), || class(client, name, binding)).await?;
@@ -28,10 +35,31 @@ pub(super) async fn run(client: &Client, config: &Config) -> Result<(), Error> {
     Ok(())
 }
 
-async fn patiently<F>(deadline: Instant, what: String, make: impl Fn() -> F) -> Result<(), Error>
-where
-    F: Future<Output = Result<(), kube::Error>>,
-{
+/// Shows for ever that the nodes live, as a kubelet does. A cluster that looks after its nodes would take one that is
+/// silent for lost, and its pods for unready.
+pub(super) async fn heartbeat(
+    client: Client,
+    nodes: Vec<String>,
+    since: Timestamp,
+    every: Duration,
+) -> &'static str {
+    let mut beats = tokio::time::interval(every.max(SHORTEST_HEARTBEAT));
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        beats.tick().await;
+        for name in &nodes {
+            if let Err(error) = show_alive(&client, name, since).await {
+                tracing::debug!(name, %error, "a heartbeat was lost");
+            }
+        }
+    }
+}
+
+async fn patiently(
+    deadline: Instant,
+    what: String,
+    make: impl AsyncFn() -> Result<(), kube::Error>,
+) -> Result<(), Error> {
     loop {
         match make().await {
             Ok(()) => return Ok(()),
@@ -50,15 +78,20 @@ fn manager() -> PostParams {
     PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run: false }
 }
 
-async fn node(client: &Client, name: &str) -> Result<(), kube::Error> {
-    let api = Api::<Node>::all(client.clone());
+/// No scheduler sends anybody to a node on which nothing can run; the machines' pods do not ask one.
+async fn create_node(client: &Client, name: &str) -> Result<(), kube::Error> {
     let node = serde_json::from_value(json!({
         "metadata": {"name": name, "labels": {NODE_LABEL: "true", "kubernetes.io/hostname": name}},
+        "spec": {"taints": [{"key": NODE_LABEL, "value": "true", "effect": "NoSchedule"}]},
     }))
     .map_err(kube::Error::SerdeError)?;
-    unless_there(api.create(&manager(), &node).await)?;
+    unless_there(Api::<Node>::all(client.clone()).create(&manager(), &node).await)
+}
+
+/// Says that a node is ready, and has been `since` then.
+async fn show_alive(client: &Client, name: &str, since: Timestamp) -> Result<(), kube::Error> {
     let room = json!({"cpu": "100k", "memory": "100Ti", "pods": "100k"});
-    let now = crate::objects::seconds(Timestamp::now());
+    let seconds = crate::objects::seconds;
     let status = json!({
         "status": {
             "capacity": room,
@@ -68,11 +101,12 @@ async fn node(client: &Client, name: &str) -> Result<(), kube::Error> {
                 "status": "True",
                 "reason": "Simulated",
                 "message": "a node of the platform simulator",
-                "lastHeartbeatTime": now,
-                "lastTransitionTime": now,
+                "lastHeartbeatTime": seconds(Timestamp::now()),
+                "lastTransitionTime": seconds(since),
             }],
         },
     });
+    let api = Api::<Node>::all(client.clone());
     api.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await.map(drop)
 }
 

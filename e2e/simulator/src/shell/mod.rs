@@ -12,6 +12,7 @@ mod write;
 
 pub use report::Violations;
 
+use crate::duration::Delay;
 use crate::world::{Action, Event, Settings, World};
 use clock::Clock;
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
@@ -30,6 +31,8 @@ pub struct Config {
     pub settings: Settings,
     /// Writes under way at once, at most.
     pub max_in_flight: usize,
+    /// How often the nodes show that they live, if they do so at all after their creation.
+    pub node_heartbeat: Delay,
     /// Where `/livez`, `/readyz` and `/violations` are served; port 0 picks a free one.
     pub health_address: SocketAddr,
     /// How long the API server may refuse the nodes and storage classes before that is fatal.
@@ -70,7 +73,7 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 /// Plays until `stop`.
 ///
 /// Guarantees: no more than [`Config::max_in_flight`] writes at once, at most one per object; no request besides
-/// the watches once everything is settled. A lost API server is waited for.
+/// the watches once everything is settled, nodes' heartbeats apart. A lost API server is waited for.
 ///
 /// # Errors
 /// [`Error`], when the simulator cannot do its work at all.
@@ -81,8 +84,11 @@ pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Res
     let mut tasks = JoinSet::new();
     health::serve(config.health_address, health.clone(), violations.clone(), &mut tasks).await?;
     tokio::select! {
-        made = bootstrap::run(&client, &config) => made?,
+        made = bootstrap::run(&client, &config, clock.now()) => made?,
         () = stop.cancelled() => return Ok(()),
+    }
+    if let Delay::After(every) = config.node_heartbeat {
+        tasks.spawn(bootstrap::heartbeat(client.clone(), config.settings.nodes.clone(), clock.now(), every));
     }
     let (sender, events) = mpsc::channel(EVENT_BUFFER);
     let watches = watch::start(&client, config.namespace.as_deref(), clock, &sender, &mut tasks);

@@ -135,10 +135,8 @@ impl Inner {
         let namer = Namer::new(&pool.id.name, &pool.id.uid);
         let draft = |number: u64| {
             let name: Arc<str> = namer.name(number).into();
-            let disk = |template: &Arc<str>| DiskDraft {
-                name: format!("{name}-{template}").into(),
-                template: template.clone(),
-            };
+            let disk =
+                |template: &Arc<str>| DiskDraft::new(format!("{name}-{template}").into(), template.clone());
             let disks = pool.disks.iter().map(|template| disk(&template.name)).collect();
             Draft { name, number, revision: pool.revision.clone(), disks }
         };
@@ -156,7 +154,7 @@ impl Inner {
 async fn unit(inner: Arc<Inner>, draft: Draft) -> anyhow::Result<ObjectId> {
     let namespace = Some(inner.namespace);
     let path = MachineObject::url_path(&(), namespace);
-    let created = inner.create(path, &Dvp::machine(&inner.pool, &draft)).await?;
+    let created = inner.create(path, &Dvp::machine(&inner.pool, &Dvp::template(&inner.pool), &draft)).await?;
     let machine = ObjectId::new(&draft.name, &created.metadata.uid);
     for disk in &draft.disks {
         let body =

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal};
-use vmpool_e2e::{cluster, process, programs};
+use vmpool_e2e::{cluster, node, process, programs};
 
-use super::place::{Found, POLL, Place, Ready, Record};
+use super::place::{Found, Kind, POLL, Place, Ready, Record};
 use super::talk::{self, Progress, say};
 
 /// How long a start may take on a busy machine. It only bounds a failure.
@@ -31,8 +31,7 @@ const KILL_PATIENCE: Duration = Duration::from_secs(10);
 /// A missing program in one line, or what kept the playground from starting.
 pub(crate) fn up(place: &Place) -> anyhow::Result<()> {
     let _turn = place.take_turns()?;
-    cluster::check_tools()?;
-    programs::check()?;
+    check(place.kind())?;
     let begin = Instant::now();
     match place.look()? {
         Found::Alive(record) => {
@@ -101,7 +100,9 @@ pub(crate) fn down(place: &Place) -> anyhow::Result<()> {
 pub(crate) fn status(place: &Place) -> anyhow::Result<()> {
     match place.look()? {
         Found::Nothing => say!("Nothing is up."),
-        Found::Remains => bail!("the playground has ended by itself; `make up` starts a new one"),
+        Found::Remains => {
+            bail!("the playground has ended by itself; `{}` starts a new one", place.kind().target("up"))
+        }
         Found::Alive(Record { ready: None, .. }) => say!("The playground is starting."),
         Found::Alive(Record { pid, ready: Some(ready) }) => {
             answers(place, &ready)
@@ -118,6 +119,18 @@ pub(crate) fn status(place: &Place) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Looks for what a start would miss.
+fn check(kind: Kind) -> anyhow::Result<()> {
+    if kind == Kind::Node
+        && let Some(missing) = node::missing()
+    {
+        bail!(missing);
+    }
+    cluster::check_tools()?;
+    programs::check()?;
+    Ok(())
+}
+
 /// Starts the supervisor, which outlives us: no pipe, no terminal and, by its own doing, no session of ours.
 fn spawn(place: &Place) -> anyhow::Result<Child> {
     // A build may have replaced our file meanwhile; the link leads to the program that runs.
@@ -126,8 +139,12 @@ fn spawn(place: &Place) -> anyhow::Result<Child> {
         if link.exists() { link } else { std::env::current_exe().context("finding the running program")? };
     let log = File::create(place.log()).with_context(|| format!("creating {}", place.log().display()))?;
     let errors = log.try_clone().context("sharing the log")?;
-    Command::new(own)
-        .arg0("playground")
+    let mut command = Command::new(own);
+    command.arg0("playground");
+    if place.kind() == Kind::Node {
+        command.arg("--node");
+    }
+    command
         .arg("run")
         .arg(place.directory())
         .current_dir(cluster::workspace_root())
@@ -158,7 +175,8 @@ fn until_ready(place: &Place, mut supervisor: Option<Child>) -> anyhow::Result<R
         }
         if begin.elapsed() > START_PATIENCE {
             bail!(
-                "not ready after {START_PATIENCE:?}; `make down` stops it, {} tells why",
+                "not ready after {START_PATIENCE:?}; `{}` stops it, {} tells why",
+                place.kind().target("down"),
                 place.log().display()
             );
         }

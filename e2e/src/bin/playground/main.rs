@@ -9,6 +9,8 @@
 //!  make down ─► playground down ──SIGTERM──► stops all of it in order
 //! ```
 //!
+//! With `--node` it is a whole cluster of one node, with the chart installed on it: `make node-up` and `make node-down`.
+//!
 //! Everything that runs is a child of the supervisor and dies with it, whatever ends it. So there is one process to
 //! look for and to signal; the kernel says through the lock on a file whether it lives, and a process id that somebody
 //! else has by now is never signalled.
@@ -22,14 +24,18 @@ mod talk;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use place::Place;
+use place::{Kind, Place};
 
 /// A control plane, a simulated platform and two controllers in the background, to play with.
 ///
-/// It lives in target/playground; VMPOOL_PLAYGROUND_DIR names another directory.
+/// It lives in target/playground; VMPOOL_PLAYGROUND_DIR names another directory. With --node: target/node,
+/// VMPOOL_NODE_DIR.
 #[derive(Debug, Parser)]
 #[command(name = "playground")]
 struct Options {
+    /// A node of its own, where the chart is installed and its programs are Pods. Needs root on Linux.
+    #[arg(long, global = true)]
+    node: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -51,11 +57,13 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Options::parse().command {
-        Command::Up => Place::find().and_then(|place| commands::up(&place)),
-        Command::Down => Place::find().and_then(|place| commands::down(&place)),
-        Command::Status => Place::find().and_then(|place| commands::status(&place)),
-        Command::Run { directory } => supervisor::run(&Place::at(directory)),
+    let Options { node, command } = Options::parse();
+    let kind = if node { Kind::Node } else { Kind::Loopback };
+    let outcome = match command {
+        Command::Up => Place::find(kind).and_then(|place| commands::up(&place)),
+        Command::Down => Place::find(kind).and_then(|place| commands::down(&place)),
+        Command::Status => Place::find(kind).and_then(|place| commands::status(&place)),
+        Command::Run { directory } => supervisor::run(&Place::at(kind, directory)),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -12,9 +12,6 @@ use vmpool_e2e::cluster::target_directory;
 
 use super::talk::say;
 
-/// Names another directory.
-const VARIABLE: &str = "VMPOOL_PLAYGROUND_DIR";
-
 /// How long the files of processes that were just killed may resist.
 const REMOVAL_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -24,9 +21,37 @@ const RECORD_PATIENCE: Duration = Duration::from_secs(5);
 /// How often a file or a lock is looked at again.
 pub(crate) const POLL: Duration = Duration::from_millis(50);
 
+/// Where the programs of a playground run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// As processes of this machine.
+    Loopback,
+    /// As Pods on a node of its own.
+    Node,
+}
+
+impl Kind {
+    /// What `make` calls the command.
+    pub(crate) fn target(self, verb: &str) -> String {
+        match self {
+            Self::Loopback => format!("make {verb}"),
+            Self::Node => format!("make node-{verb}"),
+        }
+    }
+
+    /// The variable that names another directory, and the name of the one in cargo's target directory.
+    fn directory(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Loopback => ("VMPOOL_PLAYGROUND_DIR", "playground"),
+            Self::Node => ("VMPOOL_NODE_DIR", "node"),
+        }
+    }
+}
+
 /// The directory of a playground. Everything it leaves on the disk is in it, one empty lock beside it apart.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
+    kind: Kind,
     directory: PathBuf,
 }
 
@@ -75,17 +100,23 @@ impl Place {
     ///
     /// # Errors
     /// If the current directory is needed and unknown.
-    pub(crate) fn find() -> anyhow::Result<Self> {
+    pub(crate) fn find(kind: Kind) -> anyhow::Result<Self> {
+        let (variable, name) = kind.directory();
         let directory =
-            std::env::var_os(VARIABLE).map_or_else(|| target_directory().join("playground"), PathBuf::from);
+            std::env::var_os(variable).map_or_else(|| target_directory().join(name), PathBuf::from);
         let directory = std::path::absolute(&directory)
             .with_context(|| format!("finding the directory {}", directory.display()))?;
-        Ok(Self::at(directory))
+        Ok(Self::at(kind, directory))
     }
 
     /// At this absolute path.
-    pub(crate) fn at(directory: PathBuf) -> Self {
-        Self { directory }
+    pub(crate) fn at(kind: Kind, directory: PathBuf) -> Self {
+        Self { kind, directory }
+    }
+
+    /// Where its programs run.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// The directory.
@@ -130,7 +161,11 @@ impl Place {
         let file = open().with_context(|| format!("opening {}", path.display()))?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => {
-                say!("Waiting for another `make up` or `make down` ...");
+                say!(
+                    "Waiting for another `{}` or `{}` ...",
+                    self.kind.target("up"),
+                    self.kind.target("down")
+                );
                 file.lock().with_context(|| format!("locking {}", path.display()))?;
             }
             other => other.with_context(|| format!("locking {}", path.display()))?,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
-use super::place::{Place, Ready};
+use super::place::{Kind, Place, Ready};
 use super::supervisor::PROGRESS;
 
 /// `println!` for a reader who may have gone: `make up | head` is no reason to fail.
@@ -27,16 +27,37 @@ pub(crate) fn what_to_try(place: &Place, ready: &Ready) {
 
 What to try:
 
-  kubectl apply -f docs/examples/quickstart.yaml
+{}
+Logs are in {}. `{}` ends it.",
+        place.kubeconfig().display(),
+        tools.display(),
+        ideas(place.kind()),
+        place.cluster().display(),
+        place.kind().target("down"),
+    );
+}
+
+/// One command a line, and where there are more.
+fn ideas(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Loopback => {
+            "  kubectl apply -f docs/examples/quickstart.yaml
   kubectl get vmpool,vm,vd
   kubectl scale vmpool quickstart --replicas=10
   kubectl annotate vm --all simulator.vmpool.dev/flap-phase=2
 
-docs/playground.md has nastier things. Logs are in {}. `make down` ends it.",
-        place.kubeconfig().display(),
-        tools.display(),
-        place.cluster().display(),
-    );
+docs/playground.md has nastier things."
+        }
+        Kind::Node => {
+            "  kubectl get pods --all-namespaces
+  kubectl apply -f docs/examples/quickstart.yaml
+  kubectl get vmpool,vm,vd
+  kubectl -n vmpool-system delete pod --all
+  kubectl -n vmpool-system logs deployment/vmpool-controller
+
+docs/development.md tells what this cluster has and what not."
+        }
+    }
 }
 
 /// To the second, without what nobody reads.

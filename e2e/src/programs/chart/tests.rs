@@ -12,6 +12,8 @@ kind: ValidatingWebhookConfiguration
 metadata: { name: vmpool-webhook }
 webhooks:
 - clientConfig: { service: { name: vmpool-webhook, namespace: vmpool-system, path: /a, port: 443 } }
+- clientConfig: { service: { name: vmpool-webhook, namespace: vmpool-system, path: /b, port: 443 } }
+- clientConfig: { service: { name: vmpool-webhook, namespace: vmpool-system, path: /c, port: 443 } }
 ---
 kind: APIService
 metadata: { name: v1.theirs }
@@ -31,12 +33,14 @@ fn arguments_are_those_of_the_container() {
 
 #[test]
 fn references_lead_to_the_ports_of_processes() {
-    let wiring = chart().wiring(&[("vmpool-webhook", 12345)].into());
+    let wiring = chart().wiring(&[("vmpool-webhook", [12345, 23456].as_slice())].into());
     let kinds: Vec<_> = wiring.iter().map(|object| object["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["Service", "ValidatingWebhookConfiguration", "APIService"]);
     assert_eq!(wiring[0]["spec"]["externalName"], "localhost");
-    let reference = &wiring[1]["webhooks"][0]["clientConfig"]["service"];
-    assert_eq!(reference["port"], 12345);
-    assert_eq!(reference["path"], "/a");
+    let webhooks = wiring[1]["webhooks"].as_array().unwrap();
+    let reference = |webhook: &Value| webhook["clientConfig"]["service"].clone();
+    let ports: Vec<Value> = webhooks.iter().map(|webhook| reference(webhook)["port"].clone()).collect();
+    assert_eq!(ports, [12345, 23456, 12345], "in turn");
+    assert_eq!(reference(&webhooks[0])["path"], "/a");
     assert_eq!(wiring[2]["spec"]["service"]["port"], 443, "a service of somebody else");
 }

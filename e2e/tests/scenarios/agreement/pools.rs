@@ -16,13 +16,13 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+    pub(super) fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         let count = u64::try_from(of.len()).unwrap_or(u64::MAX);
         &of[usize::try_from(self.next() % count).unwrap_or_default()]
     }
 
     /// True in one of `n` throws.
-    fn once_in(&mut self, n: u64) -> bool {
+    pub(super) fn once_in(&mut self, n: u64) -> bool {
         self.next().is_multiple_of(n)
     }
 }
@@ -187,6 +187,21 @@ pub(super) fn places() -> Vec<(&'static str, Vec<Value>)> {
             ],
         ),
         (
+            "/spec/rollout",
+            vec![
+                json!({}),
+                json!({ "maxUnavailable": 3 }),
+                json!({ "maxUnavailable": 0 }),
+                json!({ "maxUnavailable": "3" }),
+                json!({ "maxUnavailable": "10%", "paused": true }),
+                json!({ "maxUnavailable": "101%" }),
+                json!({ "paused": "yes" }),
+                json!({ "revision": "0123456789abcdef" }),
+                json!({ "revision": "The_Last" }),
+            ],
+        ),
+        ("/spec/revisionHistoryLimit", vec![json!(0), json!(-1), json!("3")]),
+        (
             "/spec/virtualDiskTemplates/1",
             vec![json!({ "name": "other", "spec": { "persistentVolumeClaim": { "size": "1Gi" } } })],
         ),
@@ -194,7 +209,7 @@ pub(super) fn places() -> Vec<(&'static str, Vec<Value>)> {
 }
 
 /// Puts a value to a place, and makes way for it.
-fn put(object: &mut Value, pointer: &str, value: &Value) {
+pub(super) fn put(object: &mut Value, pointer: &str, value: &Value) {
     let (parent, last) = pointer.rsplit_once('/').unwrap_or(("", pointer));
     let mut at = object;
     for part in parent.split('/').skip(1) {

@@ -24,7 +24,8 @@ spec:
               required: [size]
               x-kubernetes-validations: [{rule: self.size != '0' || self.parts.size() > 0, message: say a size}]
               properties:
-                size: {x-kubernetes-int-or-string: true, description: How large.}
+                size: {x-kubernetes-int-or-string: true, pattern: '[0-9]+Gi', description: How large.}
+                share: {x-kubernetes-int-or-string: true, description: How many of them.}
                 parts:
                   type: array
                   maxItems: 3
@@ -37,6 +38,7 @@ spec:
         "| API version | `example/v1` |",
         "| Size | with `-o wide` | `.spec.size` | How large. |",
         "| `spec.size` | quantity | yes |  |  | How large. |",
+        "| `spec.share` | number or percentage |  |  |  | How many of them. |",
         "| `spec.parts` | list of object |  |  | most entries 3 | What it is made of. |",
         "| `spec.parts[].mode` | string |  | `A` | one of `A`, `B` | How. |",
         r"| `spec` | say a size | `self.size != '0' \|\| self.parts.size() > 0` |",

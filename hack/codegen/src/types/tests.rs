@@ -45,6 +45,11 @@ fn files_say_where_they_come_from() {
     "size: {x-kubernetes-int-or-string: true}",
     "pub size: Option<Quantity>,"
 )]
+#[case::a_share_is_no_quantity(
+    "maxUnavailable: {x-kubernetes-int-or-string: true}",
+    "pub max_unavailable: Option<IntOrPercent>,"
+)]
+#[case::a_share_is_imported("maxUnavailable: {x-kubernetes-int-or-string: true}", "use crate::IntOrPercent;")]
 fn fields(#[case] spec: &str, #[case] line: &str) {
     let code = generate("Thing", spec).unwrap();
     assert!(code.lines().any(|found| found.trim() == line), "{code}");

@@ -2,7 +2,7 @@ use super::{table, with_table};
 
 #[test]
 fn a_table_of_values_is_made_of_comments() {
-    let text = "# Not of the first key.\n\na:\n  # A count, or\n  # so.\n  b: 1\n  # A | bar.\n  c: {}\n# As a whole.\nd:\n  e: [x]\n";
+    let text = "# Not of the first key.\n\na:\n  # A count, or\n  # so.\n  b: 1\n  # A | bar.\n  c: {}\n# As a whole.\nd:\n  e: [x, \"1\", \"\"]\n";
     let made = table(text).unwrap();
     let rows: Vec<&str> = made.lines().skip(2).collect();
     assert_eq!(
@@ -10,7 +10,7 @@ fn a_table_of_values_is_made_of_comments() {
         [
             "| `a.b` | `1` | A count, or so |",
             "| `a.c` | `{}` | A \\| bar |",
-            "| `d` | `{e: [x]}` | As a whole |"
+            "| `d` | `{e: [x, \"1\", \"\"]}` | As a whole |"
         ]
     );
     let error = table("a:\n  b: 1\n").unwrap_err().to_string();

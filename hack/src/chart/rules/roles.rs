@@ -17,6 +17,8 @@ const CONTROLLER: Grants = &[
     ("virtualization.deckhouse.io/virtualmachines", "get list watch create patch delete"),
     ("virtualization.deckhouse.io/virtualmachines/finalizers", "update"),
     ("virtualization.deckhouse.io/virtualdisks", "get list watch create patch delete"),
+    ("virtualization.deckhouse.io/virtualmachineblockdeviceattachments", "list watch"),
+    ("apps/controllerrevisions", "get list create delete"),
     ("/events", "create patch"),
     ("events.k8s.io/events", "create patch"),
 ];
@@ -38,6 +40,7 @@ const WEBHOOK_NAMESPACED: Grants = &[
     ("virtualization.deckhouse.io/virtualmachinepools", "get"),
     ("virtualization.deckhouse.io/virtualimages", "get"),
     ("virtualization.deckhouse.io/virtualdisksnapshots", "get"),
+    ("apps/controllerrevisions", "get"),
     ("snapshot.storage.k8s.io/volumesnapshots", "get"),
 ];
 

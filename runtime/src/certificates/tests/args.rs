@@ -67,12 +67,12 @@ fn files_mode() {
 #[case::too_much("--tls-secret=a/b/c --tls-dns-names=x", "--tls-secret must be NAMESPACE/NAME, not `a/b/c`")]
 #[case::no_name("--tls-secret=a/b --tls-dns-names=a_/b", "--tls-dns-names: `a_/b` is neither a DNS name nor")]
 #[case::too_short(
-    "--tls-secret=a/b --tls-dns-names=x --tls-validity=59s",
-    "--tls-validity must be between 1m and"
+    "--tls-secret=a/b --tls-dns-names=x --tls-validity=14s",
+    "--tls-validity must be between 15s and"
 )]
 #[case::too_long(
     "--tls-secret=a/b --tls-dns-names=x --tls-validity=19801h",
-    "--tls-validity must be between 1m"
+    "--tls-validity must be between 15s"
 )]
 #[case::bundles_of_files(
     "--tls-cert-file=/a --tls-private-key-file=/b --ca-bundle-of=apiservices/x",

@@ -62,6 +62,29 @@ async fn those_who_come_late_are_served_while_it_lingers() {
     world.env.timeout(SOON, server.join()).await.unwrap().unwrap();
 }
 
+/// A connection that is closed while its client sends costs a request, and clients cannot tell when that will be.
+#[tokio::test]
+async fn a_connection_ends_with_an_answer_while_the_server_lingers() {
+    let world = World::manual(Limits { linger: Duration::from_secs(3), ..Limits::default() }).await;
+    let mut one = world.connect(H1, None).await.unwrap();
+    let mut two = world.connect(H2, None).await.unwrap();
+    for client in [&mut one, &mut two] {
+        assert_eq!(client.get("/peer").await.unwrap().0, StatusCode::OK);
+        assert_eq!(client.get("/peer").await.unwrap().0, StatusCode::OK, "it goes on for now");
+    }
+    world.stop.cancel();
+    world.pass(Duration::from_secs(1)).await;
+    for client in [&mut one, &mut two] {
+        assert_eq!(client.get("/peer").await.unwrap().0, StatusCode::OK, "still served");
+    }
+    // HTTP/2 has better means: it is told which of its requests were not seen.
+    world.until(|| world.metrics.open() == 1).await;
+    assert!(one.get("/peer").await.is_err());
+    assert_eq!(two.get("/peer").await.unwrap().0, StatusCode::OK);
+    world.pass(Duration::from_secs(3)).await;
+    world.until(|| world.metrics.open() == 0).await;
+}
+
 #[tokio::test]
 async fn dropping_the_server_ends_its_connections() {
     let mut world = World::new(Limits::default()).await;

@@ -73,6 +73,7 @@ fn update(rule: Rule, old: Value, good: Value, bad: Value) -> Specimen {
 pub(super) fn specimens() -> Vec<Specimen> {
     let explicit = || with(pool(), "/spec/scaleDownPolicy", json!("Explicit"));
     let recorded = || with(pool(), "/metadata/annotations", json!({ RECORD: r#"[{"name":"a","uid":"1"}]"# }));
+    let held = with(pool(), "/spec/rollout", json!({ "revision": "0123456789abcdef" }));
     let two = |a: Value, b: Value| machine("/networks", json!([a, b]));
     let from =
         |kind: &str, name: &str| json!({ "type": "ObjectRef", "objectRef": { "kind": kind, "name": name } });
@@ -135,6 +136,9 @@ pub(super) fn specimens() -> Vec<Specimen> {
             ),
         ),
         create(Rule::DataSource, disk(0, "/spec/dataSource/type", json!("HTTP"))),
+        create(Rule::MaxUnavailable, with(pool(), "/spec/rollout", json!({ "maxUnavailable": "0%" }))),
+        create(Rule::HistoryLimit, with(pool(), "/spec/revisionHistoryLimit", json!(-1))),
+        create(Rule::RevisionName, with(pool(), "/spec/rollout", json!({ "revision": "The_Last" }))),
         create(
             Rule::Devices,
             machine("/blockDeviceRefs/-", json!({ "kind": "ClusterVirtualImage", "name": "toolbox" })),
@@ -229,6 +233,36 @@ pub(super) fn specimens() -> Vec<Specimen> {
             pool(),
             with(pool(), "/spec/replicas", json!(1)),
             with(pool(), "/spec/replicas", Value::Null),
+        ),
+        create(Rule::RolloutAnnotation, with(pool(), "/metadata/annotations", json!({ PAUSED: "yes" }))),
+        update(
+            Rule::RolloutContradiction,
+            pool(),
+            with(pool(), "/metadata/annotations", json!({ PAUSED: "true" })),
+            with(
+                with(pool(), "/metadata/annotations", json!({ PAUSED: "true" })),
+                "/spec/rollout",
+                json!({ "paused": false }),
+            ),
+        ),
+        Specimen {
+            rule: Rule::PinnedRevision,
+            good: Request::Update(World::complete(), pool(), held.clone()),
+            bad: Request::Update(
+                {
+                    let mut world = World::complete();
+                    world.facts.revision = Some(Found::Absent);
+                    world
+                },
+                pool(),
+                held.clone(),
+            ),
+        },
+        update(
+            Rule::RolloutHeld,
+            held.clone(),
+            with(held.clone(), "/spec/replicas", json!(4)),
+            with(held, &format!("{MACHINE}/cpu/cores"), json!(4)),
         ),
     ]
 }

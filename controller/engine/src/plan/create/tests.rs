@@ -44,13 +44,9 @@ fn creates_what_is_missing(#[case] world: World, #[case] expected: usize) {
 
 #[test]
 fn a_draft_carries_every_choice() {
-    let world = World::desiring(1)
-        .pool(|pool| pool.disks.push(DiskTemplate { name: "data".into(), lifetime: Lifetime::Machine }));
+    let world = World::desiring(1).pool(|pool| pool.disks.push(DiskTemplate::new("data", Lifetime::Machine)));
     let machine = name(0);
-    let disk = |template: &str| DiskDraft {
-        name: format!("{machine}-{template}").into(),
-        template: template.into(),
-    };
+    let disk = |template: &str| DiskDraft::new(format!("{machine}-{template}").into(), template.into());
     assert_eq!(
         world.plan().actions,
         [
@@ -272,10 +268,6 @@ fn labels_that_cannot_be_written_do_not_stop_growth() {
 }
 
 #[rstest]
-#[case::kept_disks_are_not_served(
-    |pool: &mut crate::Pool| pool.disks[0].lifetime = Lifetime::Pool,
-    "disk template root: reclaim.onScaleDown Retain is not served by this version of vmpool; use Delete"
-)]
 #[case::a_flaw(
     |pool: &mut crate::Pool| pool.flaws.push("spec.replicas is -1".into()),
     "the pool cannot be read: spec.replicas is -1"

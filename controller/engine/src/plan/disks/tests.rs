@@ -17,7 +17,7 @@ fn member() -> ObjectId {
 }
 
 fn draft(name: &str) -> DiskDraft {
-    DiskDraft { name: name.into(), template: "root".into() }
+    DiskDraft::new(name.into(), "root".into())
 }
 
 fn create() -> Action {
@@ -43,8 +43,8 @@ fn owned_by(owner: Option<ObjectId>) -> impl FnOnce(Option<Disk>) -> Option<Disk
     world(|_| None).edit("web-a", |member| member.disks[0].template = None), None
 )]
 #[case::a_template_that_is_gone_leaves_its_disks(world(|disk| disk).pool(|pool| pool.disks.clear()), None)]
-#[case::a_disk_that_the_pool_keeps_is_not_created_for_a_machine(
-    world(|_| None).pool(|pool| pool.disks[0].lifetime = Lifetime::Pool), None
+#[case::a_disk_that_the_pool_keeps_is_created_as_well(
+    world(|_| None).pool(|pool| pool.disks[0].lifetime = Lifetime::Pool), Some(create())
 )]
 fn a_members_own_disk(#[case] world: World, #[case] expected: Option<Action>) {
     let plan = world.plan();
@@ -114,7 +114,7 @@ fn a_disk_that_was_refused_lets_the_others_go_first() {
 #[test]
 fn only_what_is_missing_is_created() {
     let world = World::desiring(1)
-        .pool(|pool| pool.disks.push(DiskTemplate { name: "data".into(), lifetime: Lifetime::Machine }))
+        .pool(|pool| pool.disks.push(DiskTemplate::new("data", Lifetime::Machine)))
         .member("web-a", 1)
         .edit("web-a", |member| {
             member.disks.push(DiskRef {
@@ -123,7 +123,7 @@ fn only_what_is_missing_is_created() {
                 position: 2,
             });
         });
-    let disk = DiskDraft { name: "web-a-data".into(), template: "data".into() };
+    let disk = DiskDraft::new("web-a-data".into(), "data".into());
     assert_eq!(world.plan().actions, [Action::CreateDisk { member: member(), disk: disk.clone() }]);
 
     let replica = crate::testing::member("web-a", 1);

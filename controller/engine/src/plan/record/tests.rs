@@ -5,6 +5,7 @@ use rstest::rstest;
 use super::*;
 use crate::model::Removal;
 use crate::pacing::{Failure, FailureReason};
+use crate::removal::RESERVATION_AGE;
 use crate::testing::{World, name, target};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -1,29 +1,29 @@
-//! What a playground consists of.
+//! A control plane, the simulator and two controllers as processes of this machine.
 
 use vmpool_e2e::cluster::{AuditLog, Cluster, Options};
 use vmpool_e2e::installation::{cluster_options, install_without_simulator};
 use vmpool_e2e::programs::{Controller, ControllerOptions, Simulator};
 
-use super::place::{Part, Place};
-use super::supervisor::PROGRESS;
+use crate::place::{Part, Place};
+use crate::supervisor::PROGRESS;
 
 /// As the chart runs it: one leads, the other takes over.
 const CONTROLLERS: usize = 2;
 
 /// Everything that runs. Dropping it kills all of it, the API server before etcd.
-pub(crate) struct Parts {
+pub(crate) struct Loopback {
     // Fields are dropped in this order.
     controllers: Vec<Controller>,
     simulator: Simulator,
     cluster: Cluster,
 }
 
-impl Parts {
+impl Loopback {
     /// Starts everything and says so line by line.
     ///
     /// # Errors
     /// The first part that does not start.
-    pub(crate) async fn start(place: &Place) -> anyhow::Result<Self> {
+    pub(super) async fn start(place: &Place) -> anyhow::Result<Self> {
         println!("{PROGRESS}etcd, kube-apiserver, kube-controller-manager");
         let cluster = Cluster::start(Options {
             directory: Some(place.cluster()),
@@ -49,12 +49,12 @@ impl Parts {
     }
 
     /// The control plane.
-    pub(crate) fn cluster(&self) -> &Cluster {
+    pub(super) fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// The programs that [`Parts::revive`] looks after.
-    pub(crate) fn list(&self) -> Vec<Part> {
+    /// The programs that [`Loopback::revive`] looks after.
+    pub(super) fn list(&self) -> Vec<Part> {
         let simulator = Part { name: "simulator".to_owned(), pid: self.simulator.pid() };
         let controllers = self.controllers.iter();
         let controllers = controllers
@@ -66,7 +66,7 @@ impl Parts {
     ///
     /// # Errors
     /// The part of the control plane that ended. A program that does not start again is tried again next time.
-    pub(crate) async fn revive(&mut self) -> anyhow::Result<()> {
+    pub(super) async fn revive(&mut self) -> anyhow::Result<()> {
         self.cluster.check().inspect_err(|_| self.cluster.keep_directory())?;
         if let Err(error) = self.simulator.check() {
             tracing::warn!("the simulator is started again: {error}");
@@ -90,7 +90,7 @@ impl Parts {
     ///
     /// # Errors
     /// A part that had to be killed; nothing is left running even then.
-    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+    pub(super) async fn stop(self) -> anyhow::Result<()> {
         let Self { controllers, simulator, cluster } = self;
         let stops = controllers.iter().map(|controller| controller.stop());
         let stopped: Result<Vec<_>, _> = futures::future::join_all(stops).await.into_iter().collect();

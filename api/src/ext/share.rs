@@ -1,0 +1,137 @@
+//! A share of a pool's machines, for example `3` or `25%`.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+#[cfg(test)]
+mod tests;
+
+/// What was written is no share of a pool.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ShareError {
+    /// Neither a number nor a percentage.
+    #[error("{text} is neither a number of machines nor a percentage; write for example 3 or 25%")]
+    NotAShare {
+        /// What stands there, as JSON.
+        text: String,
+    },
+    /// Less than one machine, or less than a hundredth.
+    #[error("{text} is less than one machine; write 1 or more, or a percentage from 1%")]
+    TooSmall {
+        /// What stands there, as JSON.
+        text: String,
+    },
+    /// More than all machines.
+    #[error("{text} is more than all machines; write at most 100%")]
+    TooLarge {
+        /// What stands there, as JSON.
+        text: String,
+    },
+}
+
+/// A share of a pool's machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// So many machines, from 1.
+    Machines(u32),
+    /// So many of a hundred machines, from 1 to 100.
+    Percent(u8),
+}
+
+impl Share {
+    /// Reads a share out of a field, where a number is a number and a percentage is text.
+    ///
+    /// # Errors
+    /// [`ShareError`]; also for a number in quotes, which the schema refuses.
+    pub fn from_json(value: &Value) -> Result<Self, ShareError> {
+        match value {
+            Value::Number(number) => {
+                let text = || number.to_string();
+                match number.as_i64() {
+                    Some(count) if count < 1 => Err(ShareError::TooSmall { text: text() }),
+                    // More machines than a pool can have is as good as all of them.
+                    Some(count) => Ok(Self::Machines(u32::try_from(count).unwrap_or(u32::MAX))),
+                    None if number.is_u64() => Ok(Self::Machines(u32::MAX)),
+                    None => Err(ShareError::NotAShare { text: text() }),
+                }
+            }
+            Value::String(text) if text.ends_with('%') => text.parse(),
+            other => Err(ShareError::NotAShare { text: shown(other) }),
+        }
+    }
+}
+
+/// Reads a share out of an annotation, where all is text.
+impl FromStr for Share {
+    type Err = ShareError;
+
+    fn from_str(text: &str) -> Result<Self, ShareError> {
+        let quoted = || shown(&Value::from(text));
+        let digits = text.strip_suffix('%').unwrap_or(text);
+        if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+            return Err(ShareError::NotAShare { text: quoted() });
+        }
+        if digits.bytes().all(|digit| digit == b'0') {
+            return Err(ShareError::TooSmall { text: quoted() });
+        }
+        // One way to write each: the schema knows no other.
+        if digits.starts_with('0') {
+            return Err(ShareError::NotAShare { text: quoted() });
+        }
+        if digits.len() == text.len() {
+            return Ok(Self::Machines(digits.parse().unwrap_or(u32::MAX)));
+        }
+        match digits.parse() {
+            Ok(percent) if percent <= 100 => Ok(Self::Percent(percent)),
+            _ => Err(ShareError::TooLarge { text: quoted() }),
+        }
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Machines(machines) => write!(f, "{machines}"),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+/// JSON in one line and never long: it ends in messages.
+fn shown(value: &Value) -> String {
+    const LONGEST: usize = 40;
+    let text = value.to_string();
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}
+
+/// A number or a text, in the form in which it was written.
+///
+/// It is not checked on reading, so that one bad value does not make a whole list unreadable; [`share`](Self::share)
+/// checks it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct IntOrPercent(Value);
+
+impl IntOrPercent {
+    /// What it means.
+    ///
+    /// # Errors
+    /// [`ShareError`].
+    pub fn share(&self) -> Result<Share, ShareError> {
+        Share::from_json(&self.0)
+    }
+}
+
+impl From<Share> for IntOrPercent {
+    fn from(share: Share) -> Self {
+        Self(match share {
+            Share::Machines(machines) => Value::from(machines),
+            Share::Percent(_) => Value::from(share.to_string()),
+        })
+    }
+}

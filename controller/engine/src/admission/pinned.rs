@@ -1,0 +1,77 @@
+//! The revision that a pool is held at: it has to be there, and machines of it have to be possible.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::facts::{Facts, Found, Needs, Revision};
+use super::rule::Rule;
+use super::view::{Pool, at};
+use super::{Checked, Outcome, refuse, rollout};
+
+/// What is said about a revision that is not there.
+const WAY_OUT: &str = "take the name of one of the pool's ControllerRevisions, which kubectl get controllerrevisions shows, \
+                       or remove this";
+
+fn names(pool: Pool<'_>) -> BTreeSet<&str> {
+    pool.disks().map(|disk| disk.name).collect()
+}
+
+/// Whether the request changes what the rule is about.
+pub(super) fn touched(old: Option<Pool<'_>>, new: Pool<'_>) -> bool {
+    let pinned = rollout::pinned(new);
+    pinned.is_some() && old.is_none_or(|old| rollout::pinned(old) != pinned || names(old) != names(new))
+}
+
+/// The object to read, for a pool that is there.
+pub(super) fn needs(old: Option<Pool<'_>>, new: Pool<'_>, needs: &mut Needs) -> Checked {
+    if !touched(old, new) {
+        return Ok(());
+    }
+    let Some(id) = rollout::pinned(new) else { return Ok(()) };
+    if old.is_none() {
+        return unknown(new, &id, "a new pool has no earlier revisions");
+    }
+    needs.revision = Some(format!("{}-{id}", new.name()));
+    Ok(())
+}
+
+fn unknown(pool: Pool<'_>, id: &str, reason: &str) -> Checked {
+    refuse(Rule::PinnedRevision, rollout::pinned_by(pool), &Value::from(id), reason, WAY_OUT)
+}
+
+pub(super) fn check(pool: Pool<'_>, facts: &Facts) -> Result<(), Box<Outcome>> {
+    let Some(id) = rollout::pinned(pool) else { return Ok(()) };
+    let uid = at(pool.0, &["metadata", "uid"]);
+    match &facts.revision {
+        Some(Found::There(revision)) if uid.as_str() == revision.owner.as_deref() => {
+            Ok(fits(pool, &id, revision)?)
+        }
+        Some(Found::Failed(reason)) => Err(Box::new(Outcome::Undecided(format!(
+            "reading ControllerRevision {:?}, which {} names: {reason}",
+            format!("{}-{id}", pool.name()),
+            rollout::pinned_by(pool)
+        )))),
+        // One of another pool, perhaps of a predecessor with the same name, is none of this one.
+        Some(Found::There(_) | Found::Absent) | None => {
+            Ok(unknown(pool, &id, "the pool has no stored revision of this name")?)
+        }
+    }
+}
+
+/// Machines of the revision need a template for each of their disks.
+fn fits(pool: Pool<'_>, id: &str, revision: &Revision) -> Checked {
+    let there = names(pool);
+    match revision.disks.iter().find(|disk| !there.contains(disk.as_str())) {
+        Some(disk) => refuse(
+            Rule::PinnedRevision,
+            rollout::pinned_by(pool),
+            &Value::from(id),
+            format_args!(
+                "machines of this revision have disk {disk:?}, and spec.virtualDiskTemplates has no entry for it"
+            ),
+            "add the entry, or name another revision",
+        ),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,212 @@
+//! Disks of the pool between two machines: since when nobody has them, and which of them end.
+//!
+//! ```text
+//!            nobody has it            too old, or its template left       the grace is over
+//!   in use ─────────────────> free ─────────────────────────────> marked ───────────────────> deleted
+//!      ▲      free_since       │             collecting_since        │      confirmed by reads
+//!      └───────────────────────┴─────────────────────────────────────┘
+//!              somebody takes it: the marks are cleared
+//! ```
+//!
+//! All of it stands on the disk, so that a pool that nothing happens to, and a leader that came later, go on counting.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::reuse::{Book, PATIENCE, Shelf, Standing, is_usable};
+use super::{Action, DiskEnd, Observed, Plan, Stage, Wait};
+use crate::ledger::REQUEST_TIMEOUT;
+use crate::model::{Disk, DiskTemplate, Lifetime, Mark, Marks};
+use crate::pacing::FailureReason;
+
+/// A stamp that is later than now by less counts as now; clocks of two leaders may differ so much. One that is later
+/// still is written anew, or it would not age for as long.
+const SKEW: Duration = Duration::from_mins(1);
+
+/// Age at which a free disk without data is deleted, where its template does not say.
+pub(super) const BROKEN_AGE: Duration = Duration::from_mins(10);
+
+/// The shortest time after which a pass looks for a disk that has become too old.
+const SHORTEST_LOOK: Duration = Duration::from_secs(1);
+
+/// Plans the marks of all disks of the pool, and the end of those that are not needed.
+pub(super) fn plan(observed: &Observed<'_>, shelf: &Shelf<'_>, plan: &mut Plan) {
+    let mut actions = Vec::new();
+    let mut free: BTreeMap<&str, Vec<Free<'_>>> = BTreeMap::new();
+    for Book { disk, standing } in shelf.books() {
+        let Some(template) = &disk.template else { continue };
+        match standing {
+            Standing::InUse | Standing::Promised => actions.extend(used(disk)),
+            Standing::HandedOut => {}
+            Standing::Leaving => leaving(observed, disk, plan),
+            Standing::Open => actions.extend(open(observed, disk, plan)),
+            Standing::Free => match since(observed.now, disk) {
+                Some(since) => free.entry(template).or_default().push(Free { disk, since }),
+                None => {
+                    actions.push(mark(disk, Marks { free_since: Some(now(observed)), ..Marks::default() }));
+                }
+            },
+        }
+    }
+    if observed.pool.flaws.is_empty() {
+        for (template, free) in free {
+            let known = observed.pool.disks.iter().find(|known| *known.name == *template);
+            collect(observed, known, free, plan, &mut actions);
+        }
+    }
+    if !actions.is_empty() {
+        plan.wants.keep = true;
+        let pace = observed.memory.keeping.width(observed.uptime);
+        plan.extend_by(observed, Stage::Keep, pace, actions);
+    }
+}
+
+/// A disk that nobody has, and since when.
+struct Free<'a> {
+    disk: &'a Disk,
+    since: Timestamp,
+}
+
+/// Somebody has it: since when it was free means nothing any more, and it must not be deleted.
+fn used(disk: &Disk) -> Option<Action> {
+    let marks = &disk.marks;
+    (marks.free_since.is_some() || marks.collecting_since.is_some())
+        .then(|| mark(disk, Marks { claimed_by: marks.claimed_by.clone(), ..Marks::default() }))
+}
+
+/// It is mounted by a machine that is gone. Who waits for it does so for a while.
+fn leaving(observed: &Observed<'_>, disk: &Disk, plan: &mut Plan) {
+    plan.awaited.push(disk.id.name.clone());
+    let age = observed.memory.awaited(&disk.id.name, observed.uptime);
+    if let Some(left) = PATIENCE.checked_sub(age).filter(|left| !left.is_zero()) {
+        plan.look_again(left);
+    }
+}
+
+/// Its machine was never seen. As long as its create may still be committed, the disk is nobody else's.
+fn open(observed: &Observed<'_>, disk: &Disk, plan: &mut Plan) -> Option<Action> {
+    plan.awaited.push(disk.id.name.clone());
+    let age = observed.memory.awaited(&disk.id.name, observed.uptime);
+    match REQUEST_TIMEOUT.checked_sub(age) {
+        Some(left) if !left.is_zero() => {
+            plan.look_again(left);
+            None
+        }
+        _ => Some(Action::Mark {
+            disk: disk.id.clone(),
+            marks: Marks { free_since: Some(now(observed)), ..Marks::default() },
+            absent: disk.marks.claimed_by.clone(),
+        }),
+    }
+}
+
+/// Since when nobody has the disk; `None` if it does not say so, or says what cannot be.
+fn since(now: Timestamp, disk: &Disk) -> Option<Timestamp> {
+    if disk.marks.claimed_by.is_some() {
+        return None;
+    }
+    sound(now, disk.marks.free_since?)
+}
+
+fn sound(now: Timestamp, mark: Mark) -> Option<Timestamp> {
+    match mark {
+        Mark::At(at) if elapsed(at, now) <= SKEW => Some(at),
+        Mark::At(_) | Mark::Unreadable => None,
+    }
+}
+
+/// From `earlier` to `later`; nothing if they are the other way round.
+fn elapsed(later: Timestamp, earlier: Timestamp) -> Duration {
+    Duration::try_from(later.duration_since(earlier)).unwrap_or_default()
+}
+
+fn now(observed: &Observed<'_>) -> Mark {
+    Mark::At(observed.now)
+}
+
+fn mark(disk: &Disk, marks: Marks) -> Action {
+    Action::Mark { disk: disk.id.clone(), marks, absent: None }
+}
+
+/// Takes the next step towards the end of every free disk of a template that is not needed any more; `template` is
+/// `None` once it has left the pool.
+fn collect(
+    observed: &Observed<'_>,
+    template: Option<&DiskTemplate>,
+    free: Vec<Free<'_>>,
+    plan: &mut Plan,
+    actions: &mut Vec<Action>,
+) {
+    let Some(template) = template else {
+        let ends = free.iter().filter_map(|free| step(observed, free, Some(DiskEnd::TemplateRemoved), plan));
+        return actions.extend(ends);
+    };
+    if template.lifetime == Lifetime::Machine {
+        let message = format!(
+            "disk template {} says that its disks end with their machines, and the pool has kept {} that no machine \
+             has: they are left as they are; delete them, or set reclaim.onScaleDown to Retain again",
+            template.name,
+            free.len()
+        );
+        plan.complain(FailureReason::DiskFailure, &message);
+        plan.waits.push(Wait::Owner(message));
+        return actions.extend(free.iter().filter_map(|free| step(observed, free, None, plan)));
+    }
+    let (mut usable, broken): (Vec<_>, Vec<_>) = free.into_iter().partition(|free| is_usable(free.disk));
+    let patience = template.ttl.unwrap_or(BROKEN_AGE);
+    for free in broken {
+        let end = due(observed, &free, patience, plan).then_some(DiskEnd::Broken);
+        actions.extend(step(observed, &free, end, plan));
+    }
+    // The newest are kept. Only the others are looked at one by one, so that the pass stays linear.
+    let keep = template.keep.min(usable.len());
+    if keep > 0 && keep < usable.len() {
+        let newest_first = |free: &Free<'_>| (Reverse(free.since), free.disk.id.name.clone());
+        usable.select_nth_unstable_by_key(keep - 1, newest_first);
+    }
+    for (position, free) in usable.iter().enumerate() {
+        let end = template
+            .ttl
+            .filter(|_| template.used && position >= keep)
+            .and_then(|ttl| due(observed, free, ttl, plan).then_some(DiskEnd::Expired));
+        actions.extend(step(observed, free, end, plan));
+    }
+}
+
+/// Whether a disk has been free for longer than `limit`; if not, the plan looks again when it will have been.
+fn due(observed: &Observed<'_>, free: &Free<'_>, limit: Duration, plan: &mut Plan) -> bool {
+    let left = limit.checked_sub(elapsed(observed.now, free.since));
+    if let Some(left) = left {
+        plan.look_again(left.max(SHORTEST_LOOK));
+    }
+    left.is_none()
+}
+
+/// One step: a disk that ends is marked, and deleted after the grace; one that does not end loses its mark.
+fn step(observed: &Observed<'_>, free: &Free<'_>, end: Option<DiskEnd>, plan: &mut Plan) -> Option<Action> {
+    let disk = free.disk;
+    let collecting = disk.marks.collecting_since.map(|mark| sound(observed.now, mark));
+    let marked = |collecting_since| Some(mark(disk, Marks { collecting_since, ..disk.marks.clone() }));
+    match (end, collecting) {
+        (None, None) => None,
+        (None, Some(_)) => marked(None),
+        (Some(reason), Some(Some(since))) => {
+            let left = observed.collection_grace.saturating_sub(elapsed(observed.now, since));
+            if left.is_zero() {
+                return Some(Action::DeleteDisk { disk: disk.id.clone(), reason });
+            }
+            plan.look_again(left);
+            None
+        }
+        (Some(_), None | Some(None)) => {
+            plan.look_again(observed.collection_grace);
+            marked(Some(now(observed)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

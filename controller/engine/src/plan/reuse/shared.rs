@@ -1,0 +1,40 @@
+//! Disks that several members refer to: who keeps one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::super::Observed;
+use crate::model::{Activity, Disk, Replica};
+
+/// The members that must let go of a disk, with the disk. One that runs, and of which nobody can tell whether it has
+/// the disk mounted, is left alone until that shows.
+pub(super) fn losers<'a>(
+    observed: &'a Observed<'a>,
+    held_twice: &BTreeMap<&'a str, &'a Arc<Disk>>,
+) -> BTreeSet<(&'a str, &'a str)> {
+    let mut holders: BTreeMap<&str, Vec<&'a Replica>> = BTreeMap::new();
+    for member in observed.members().filter(|member| !member.terminating) {
+        for device in &member.disks {
+            if let Some((name, _)) = held_twice.get_key_value(&*device.disk) {
+                holders.entry(name).or_default().push(member);
+            }
+        }
+    }
+    let mut losers = BTreeSet::new();
+    for (name, members) in holders {
+        let disk = held_twice[name];
+        let Some(keeper) = members.iter().min_by_key(|member| keeping_order(disk, member)) else { continue };
+        // Whoever mounts it may be no live member at all: then nobody else can have it mounted either.
+        let runs_on_it = |member: &Replica| disk.mounted_by.is_none() && member.activity == Activity::Running;
+        let leaving = members.iter().filter(|member| member.id != keeper.id && !runs_on_it(member));
+        losers.extend(leaving.map(|member| (&*member.id.name, name)));
+    }
+    losers
+}
+
+/// The first keeps the disk: who has it mounted; or else who has all its devices; or else the oldest; among twins the
+/// smallest name, so that two passes never disagree.
+fn keeping_order<'m>(disk: &Disk, member: &'m Replica) -> impl Ord + use<'m> {
+    let mounts = disk.mounted_by.as_ref() == Some(&member.id.name);
+    (!mounts, !member.devices_ready, member.created, &member.id.name)
+}

@@ -1,0 +1,91 @@
+//! The disks of one template: which of them are free, in the order in which they are handed out, and which may be soon.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::super::Observed;
+use super::{Book, PATIENCE, Standing};
+use crate::model::{Disk, DiskState, Mark};
+use crate::numbers::DiskNamer;
+
+/// The disks of one template.
+pub(super) struct Stack {
+    pub(super) namer: DiskNamer,
+    /// Free ones, the best last.
+    pub(super) free: Vec<usize>,
+    /// Those that are about to become free, or that may exist and then are free.
+    pub(super) coming: Vec<Arc<str>>,
+    /// Whether there are free ones that cannot be used.
+    pub(super) broken: bool,
+}
+
+impl Stack {
+    pub(super) fn of(observed: &Observed<'_>, books: &[Book<'_>], template: &str) -> Self {
+        let pool = &observed.pool.id;
+        let mut stack = Self {
+            namer: DiskNamer::new(&pool.name, &pool.uid, template),
+            free: Vec::new(),
+            coming: Vec::new(),
+            broken: false,
+        };
+        for (at, Book { disk, standing }) in books.iter().enumerate() {
+            if disk.template.as_deref() != Some(template) {
+                continue;
+            }
+            let name = &disk.id.name;
+            match standing {
+                Standing::Free if !is_usable(disk) => stack.broken = true,
+                Standing::Free if observed.memory.disk_refusal(name, observed.uptime).is_none() => {
+                    stack.free.push(at);
+                }
+                // It is released when its time has come.
+                Standing::Open if observed.memory.disk_refusal(name, observed.uptime).is_none() => {
+                    stack.coming.push(name.clone());
+                }
+                // Whoever should say that it is not mounted any more may be out of order.
+                Standing::Leaving if observed.memory.awaited(name, observed.uptime) < PATIENCE => {
+                    stack.coming.push(name.clone());
+                }
+                _ => {}
+            }
+        }
+        stack.coming.extend(without_answer(observed, template));
+        stack.free.sort_by(|a, b| {
+            let order = |at: &usize| preference(books[*at].disk, observed.now);
+            order(b).cmp(&order(a))
+        });
+        stack
+    }
+}
+
+/// Disks of a template whose create got no answer, and whose machine is gone: they may exist, or still come to be.
+fn without_answer(observed: &Observed<'_>, template: &str) -> Vec<Arc<str>> {
+    let stem = format!("{}-{template}-", observed.pool.id.name);
+    let lost = observed.memory.disks.lost_answers().into_iter().map(|lost| lost.name);
+    lost.filter(|name| {
+        let of_template = name.strip_prefix(&*stem).is_some_and(|suffix| !suffix.contains('-'));
+        let mut devices = observed.machines.iter().flat_map(|machine| &machine.disks);
+        of_template && !devices.any(|device| device.disk == *name)
+    })
+    .collect()
+}
+
+/// Whether a disk holds data, or will.
+pub(in crate::plan) fn is_usable(disk: &Disk) -> bool {
+    match disk.state {
+        DiskState::Ready | DiskState::Changing | DiskState::Coming => true,
+        DiskState::Failed | DiskState::Lost => false,
+    }
+}
+
+/// The least is handed out first: not one that is about to be deleted; one that is ready; the one that became free
+/// last, whose data is the warmest.
+fn preference(disk: &Disk, now: Timestamp) -> impl Ord + use<'_> {
+    let since = match disk.marks.free_since {
+        Some(Mark::At(since)) => since.min(now),
+        Some(Mark::Unreadable) | None => now,
+    };
+    let collecting = disk.marks.collecting_since.is_some();
+    (collecting, disk.state == DiskState::Coming, std::cmp::Reverse(since), &disk.id.name)
+}

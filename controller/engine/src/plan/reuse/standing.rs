@@ -1,0 +1,204 @@
+//! Who has a disk of the pool: what follows from the machines, from those outside the pool, and from the marks.
+
+use std::cell::OnceCell;
+#[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
+use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::super::Observed;
+use super::{is_usable, shared};
+use crate::model::{Disk, Naming, Replica};
+use crate::numbers::Namer;
+
+/// A disk of the pool that is not on its way out.
+pub(in crate::plan) struct Book<'a> {
+    pub(in crate::plan) disk: &'a Arc<Disk>,
+    pub(in crate::plan) standing: Standing,
+}
+
+/// Who has a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::plan) enum Standing {
+    /// A machine that exists refers to it, or somebody outside the pool uses it.
+    InUse,
+    /// It is claimed by a machine that exists and is about to refer to it, or that may exist.
+    Promised,
+    /// It is claimed by a machine of the open block that nobody has seen: whoever claimed it died before, or the create
+    /// was refused. Creating that machine completes the claim.
+    Open,
+    /// It is still mounted by a machine that is gone.
+    Leaving,
+    /// Nobody has it.
+    Free,
+    /// This pass gives it to somebody.
+    HandedOut,
+}
+
+/// What one look at all machines tells.
+pub(super) struct Books<'a> {
+    pub(super) all: Vec<Book<'a>>,
+    #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
+    pub(super) index: HashMap<&'a str, usize>,
+    /// Members that must let go of a disk, because another one keeps it.
+    pub(super) losers: BTreeSet<(&'a str, &'a str)>,
+    /// Disks that a machine was promised and does not refer to yet, by its name.
+    pub(super) claims: BTreeMap<&'a str, Vec<usize>>,
+}
+
+impl<'a> Books<'a> {
+    /// Linear in the disks of the pool and, if there are any, in the devices of its machines.
+    pub(super) fn read(observed: &'a Observed<'a>) -> Self {
+        let members = Members::of(observed);
+        let books = observed.kept.iter().filter(|disk| !disk.terminating && members.own(disk));
+        let books: Vec<Book<'a>> = books.map(|disk| Book { disk, standing: Standing::Free }).collect();
+        let index = books.iter().enumerate().map(|(at, book)| (&*book.disk.id.name, at)).collect();
+        let mut books = Self { all: books, index, losers: BTreeSet::new(), claims: BTreeMap::new() };
+        if books.all.is_empty() {
+            return books;
+        }
+        let held_twice = books.note_references(observed);
+        if !held_twice.is_empty() {
+            books.losers = shared::losers(observed, &held_twice);
+        }
+        books.judge(observed, &members);
+        books
+    }
+
+    /// Marks what is in use by whoever refers to it; returns the disks that several live members refer to.
+    fn note_references(&mut self, observed: &'a Observed<'a>) -> BTreeMap<&'a str, &'a Arc<Disk>> {
+        let pool = Some(&observed.pool.id.uid);
+        let mut held = vec![false; self.all.len()];
+        let mut held_twice = BTreeMap::new();
+        for machine in &observed.machines {
+            let live_member = !machine.terminating && machine.owner.as_ref() == pool;
+            for device in &machine.disks {
+                let Some(&at) = self.index.get(&*device.disk) else { continue };
+                let book = &mut self.all[at];
+                book.standing = Standing::InUse;
+                if live_member && std::mem::replace(&mut held[at], true) {
+                    held_twice.insert(&*book.disk.id.name, book.disk);
+                }
+            }
+            for disk in &machine.lingering {
+                if let Some(&at) = self.index.get(&**disk) {
+                    self.all[at].standing = Standing::InUse;
+                }
+            }
+        }
+        held_twice
+    }
+
+    /// Decides about the disks that no machine refers to.
+    fn judge(&mut self, observed: &'a Observed<'a>, members: &Members<'a>) {
+        for at in 0..self.all.len() {
+            let disk = self.all[at].disk;
+            if self.all[at].standing == Standing::InUse {
+                continue;
+            }
+            let others = observed.others.get(&disk.id.name).is_some_and(|others| !others.is_empty());
+            let standing = if others || disk.used_otherwise {
+                Standing::InUse
+            } else if let Some(machine) = &disk.mounted_by {
+                if members.machine(machine).is_some() { Standing::InUse } else { Standing::Leaving }
+            } else if let Some(claimer) = &disk.marks.claimed_by {
+                members.promise(disk, claimer, &self.losers)
+            } else {
+                Standing::Free
+            };
+            self.all[at].standing = standing;
+            if let (Standing::Promised | Standing::Open, Some(claimer)) = (standing, &disk.marks.claimed_by) {
+                self.claims.entry(claimer).or_default().push(at);
+            }
+        }
+    }
+}
+
+/// What is asked about machines by name. The index is made when it is needed first: most disks are in use, and need
+/// none.
+struct Members<'a> {
+    observed: &'a Observed<'a>,
+    #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
+    by_name: OnceCell<HashMap<&'a str, &'a Replica>>,
+    namer: OnceCell<Namer>,
+}
+
+impl<'a> Members<'a> {
+    fn of(observed: &'a Observed<'a>) -> Self {
+        Self { observed, by_name: OnceCell::new(), namer: OnceCell::new() }
+    }
+
+    fn machine(&self, name: &str) -> Option<&'a Replica> {
+        let machines = self.observed.machines.iter();
+        let index = || machines.map(|machine| (&*machine.id.name, &**machine)).collect();
+        self.by_name.get_or_init(index).get(name).copied()
+    }
+
+    /// Whether a disk is the pool's to write on: it owns it, or a live member of it does and its template has left.
+    fn own(&self, disk: &Disk) -> bool {
+        let Some(owner) = &disk.owner else { return false };
+        let pool = &self.observed.pool.id.uid;
+        owner.uid == *pool
+            || disk.template.as_ref().is_some_and(|template| !is_known(self.observed, template))
+                && self.machine(&owner.name).is_some_and(|machine| {
+                    machine.id.uid == owner.uid
+                        && machine.owner.as_ref() == Some(pool)
+                        && !machine.terminating
+                })
+    }
+
+    /// What a claim is worth that its machine does not (yet) back with a reference.
+    fn promise(&self, disk: &Disk, claimer: &str, losers: &BTreeSet<(&str, &str)>) -> Standing {
+        let observed = self.observed;
+        if let Some(machine) = self.machine(claimer) {
+            // It is to get the disk, or to have it instead of one that it cannot keep.
+            let lacks = |template: &Arc<str>| {
+                let mut filled =
+                    machine.disks.iter().filter(|device| device.template.as_ref() == Some(template));
+                is_known(observed, template)
+                    && filled.all(|device| {
+                        losers.contains(&(claimer, &*device.disk))
+                            || observed
+                                .disks
+                                .get(&device.disk)
+                                .is_none_or(|held| self.is_unfit(machine, held))
+                    })
+            };
+            let member = machine.owner.as_ref() == Some(&observed.pool.id.uid);
+            let refused = observed.memory.disk_refusal(&disk.id.name, observed.uptime).is_some();
+            // Of one on its way out the cache may lag behind: it is waited for.
+            let waits =
+                machine.terminating || member && !refused && disk.template.as_ref().is_some_and(lacks);
+            return if waits { Standing::Promised } else { Standing::Free };
+        }
+        if observed.unanswered.iter().any(|lost| *lost.name == *claimer) {
+            return Standing::Promised;
+        }
+        // A number that was passed over is used up: its machine has been, or never will be.
+        let open = match observed.pool.naming {
+            Naming::Scattered => {
+                let pool = &observed.pool.id;
+                let namer = self.namer.get_or_init(|| Namer::new(&pool.name, &pool.uid));
+                let issued = namer.number_of(claimer).zip(observed.pool.block);
+                issued.is_some_and(|(number, block)| {
+                    number >= observed.memory.next_number && number < block.end
+                })
+            }
+            // A successor may give any ordinal again.
+            Naming::Ordinal => true,
+        };
+        if open && !observed.taken.machine(claimer) { Standing::Open } else { Standing::Free }
+    }
+
+    /// Whether a machine cannot keep this disk: it holds no data, or it is somebody else's.
+    fn is_unfit(&self, machine: &Replica, held: &Disk) -> bool {
+        let pool = &self.observed.pool.id.uid;
+        let ours = held.owner.as_ref().is_some_and(|owner| owner.uid == *pool || owner.uid == machine.id.uid);
+        !ours || !is_usable(held)
+    }
+}
+
+/// Whether the pool has a template of this name.
+pub(super) fn is_known(observed: &Observed<'_>, template: &str) -> bool {
+    observed.pool.disks.iter().any(|known| *known.name == *template)
+}

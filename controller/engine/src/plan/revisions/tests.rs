@@ -1,0 +1,123 @@
+use rstest::rstest;
+
+use super::*;
+use crate::model::Rollout;
+use crate::pacing::{Failure, FailureReason};
+use crate::testing::{World, name};
+
+const UPTIME: std::time::Duration = std::time::Duration::from_secs(100);
+
+/// A pool whose current revision is `r2`; its members are of `r1`.
+fn unstored(desired: usize, members: u64) -> World {
+    World::desiring(desired).members(members).pool(|pool| {
+        pool.revision = "r2".into();
+        pool.revision_stored = false;
+    })
+}
+
+fn history(limit: usize) -> Rollout {
+    Rollout { history: limit, ..Rollout::default() }
+}
+
+fn pruned(world: &World) -> Vec<String> {
+    let actions = world.plan().actions;
+    let pruned = actions.iter().filter_map(|action| match action {
+        Action::PruneRevision { revision } => Some(revision.to_string()),
+        _ => None,
+    });
+    pruned.collect()
+}
+
+fn stores(world: &World) -> bool {
+    world.plan().actions.iter().any(|action| matches!(action, Action::StoreRevision { .. }))
+}
+
+#[rstest]
+#[case::a_machine_is_made(unstored(1, 0), true)]
+#[case::a_machine_is_changed(unstored(1, 1), true)]
+#[case::nobody_needs_it(unstored(0, 0), false)]
+#[case::it_is_stored(unstored(1, 0).pool(|pool| pool.revision_stored = true), false)]
+#[case::a_paused_pool_does_not_bring_it_to_anybody(unstored(1, 1).pool(|pool| pool.rollout.paused = true), false)]
+#[case::a_machine_has_it_and_it_is_lost(World::desiring(1).members(1).pool(|pool| pool.revision_stored = false), true)]
+#[case::a_pool_that_cannot_be_read_stores_nothing(unstored(1, 1).pool(|pool| pool.flaws.push("odd".into())), false)]
+fn is_stored_when(#[case] world: World, #[case] expected: bool) {
+    assert_eq!(stores(&world), expected);
+}
+
+#[test]
+fn a_revision_is_stored_before_any_machine_has_it() {
+    let actions = unstored(4, 2).plan().actions;
+    let position = |wanted: fn(&Action) -> bool| actions.iter().position(wanted).unwrap();
+    let stored = position(|action| matches!(action, Action::StoreRevision { .. }));
+    assert!(stored < position(|action| matches!(action, Action::Create { .. })));
+    assert!(stored < position(|action| matches!(action, Action::Update { .. })));
+    assert!(Stage::Prepare < Stage::Create && Stage::Prepare < Stage::Update);
+    assert_eq!(actions.iter().filter(|action| matches!(action, Action::StoreRevision { .. })).count(), 1);
+}
+
+#[test]
+fn while_it_cannot_be_stored_no_machine_gets_it() {
+    let failure = Failure { reason: FailureReason::FailedCreate, message: "no".into() };
+    let world = unstored(2, 2).memory(|memory| memory.creating.failed(failure, UPTIME, None, 0.0));
+    let plan = world.plan();
+    assert_eq!(plan.actions, []);
+    assert!(plan.wants.create, "the failure stays on show");
+    assert_eq!(plan.again, Some(std::time::Duration::from_millis(250)));
+}
+
+#[rstest]
+#[case::there_is_room(3, &["r0", "r1"], &[])]
+#[case::just_enough(1, &["r0", "r1"], &[])]
+#[case::the_current_one_does_not_count(0, &["r1"], &[])]
+#[case::the_oldest_go(1, &["a", "b", "c", "r1"], &["a", "b"])]
+#[case::whatever_the_place_of_the_current_one(1, &["a", "r1", "b", "c"], &["a", "b"])]
+#[case::none_is_kept(0, &["a", "b", "r1"], &["a", "b"])]
+fn of_those_that_nobody_needs(#[case] limit: usize, #[case] stored: &[&str], #[case] expected: &[&str]) {
+    let mut world = World::desiring(2).members(2).pool(|pool| pool.rollout = history(limit));
+    world.stored = stored.iter().map(|id| RevisionId::from(*id)).collect();
+    assert_eq!(pruned(&world), expected);
+}
+
+#[rstest]
+#[case::in_effect_in_a_member(|member: &mut crate::Replica| member.revision = Some("a".into()), true)]
+#[case::written_to_a_member(|member: &mut crate::Replica| member.written = Some("a".into()), true)]
+#[case::in_effect_in_one_that_leaves(
+    |member: &mut crate::Replica| (member.revision, member.terminating) = (Some("a".into()), true), true
+)]
+#[case::nobody_names_it(|_: &mut crate::Replica| {}, false)]
+fn a_revision_that_a_member_names_is_never_pruned(
+    #[case] edit: fn(&mut crate::Replica),
+    #[case] expected: bool,
+) {
+    let mut world = World::desiring(2).members(2).pool(|pool| pool.rollout = history(0)).edit(&name(1), edit);
+    world.stored = ["a", "r1"].map(RevisionId::from).to_vec();
+    assert_eq!(!pruned(&world).contains(&"a".into()), expected);
+}
+
+#[test]
+fn nothing_is_pruned_while_a_machine_may_appear_that_names_it() {
+    let mut world = World::desiring(3).members(2).pool(|pool| pool.rollout = history(0)).unanswered([2]);
+    world.stored = ["a", "r1"].map(RevisionId::from).to_vec();
+    assert_eq!(pruned(&world), [""; 0]);
+}
+
+#[test]
+fn a_pinned_revision_stays_and_so_does_nothing_else_for_its_sake() {
+    let mut world = World::desiring(1).members(1).pool(|pool| {
+        pool.rollout = Rollout { pinned: Some("r1".into()), ..history(0) };
+    });
+    world.stored = ["r1", "b"].map(RevisionId::from).to_vec();
+    assert_eq!(pruned(&world), ["b"]);
+}
+
+#[test]
+fn pruning_keeps_to_its_pace() {
+    let failure = Failure { reason: FailureReason::FailedRepair, message: "no".into() };
+    let mut world = World::desiring(1).members(1).pool(|pool| pool.rollout = history(0));
+    world.stored = ["a", "b", "r1"].map(RevisionId::from).to_vec();
+    let mut world = world.memory(|memory| memory.recording.failed(failure, UPTIME, None, 0.0));
+    assert_eq!(pruned(&world), [""; 0]);
+    assert!(world.plan().wants.record);
+    world.uptime += std::time::Duration::from_secs(1);
+    assert_eq!(pruned(&world), ["a"]);
+}

@@ -1,0 +1,90 @@
+//! Which disks the devices of a member shall be once a revision is written to it.
+
+use std::sync::Arc;
+
+use super::standing::{keeps, leftovers};
+use super::{Observed, Shelf};
+use crate::model::{DiskDraft, DiskRef, DiskSource, DiskTemplate, Lifetime, Replica};
+use crate::plan::Wait;
+
+/// The disks for every template of the revision, and those of earlier templates that the member has to keep.
+///
+/// # Errors
+/// The member has to wait for a disk.
+pub(super) fn drafts(
+    observed: &Observed<'_>,
+    shelf: &mut Shelf<'_>,
+    member: &Replica,
+) -> Result<Vec<DiskDraft>, Wait> {
+    let used = observed.pool.disks.iter().filter(|template| template.used);
+    let mut drafts = Vec::with_capacity(member.disks.len());
+    for template in used {
+        drafts.push(match unmapped(observed, member, template) {
+            Some(device) => held(observed, device, &template.name),
+            None => match shelf.fill(member, template) {
+                Ok(draft) => draft,
+                Err(wait) => {
+                    shelf.give_back(drafts);
+                    return Err(wait);
+                }
+            },
+        });
+    }
+    let kept = leftovers(observed.pool, member).filter(|device| keeps(member, device));
+    for device in kept {
+        let template = device.template.as_ref().expect("only a device of a template can be left over");
+        // What does not exist cannot be made any more, and keeps nobody running.
+        if observed.disks.contains_key(&device.disk) {
+            drafts.push(held(observed, device, template));
+        }
+    }
+    Ok(drafts)
+}
+
+/// The device that fills `template` in a member whose disk map does not say so, because another controller made it: a
+/// disk of the member or the pool with that label, or one that has the name which such a disk gets.
+fn unmapped<'a>(
+    observed: &Observed<'_>,
+    member: &'a Replica,
+    template: &DiskTemplate,
+) -> Option<&'a DiskRef> {
+    let mapped = |device: &DiskRef| device.template.as_ref() == Some(&template.name);
+    if member.disks.iter().all(|device| device.template.is_some()) || member.disks.iter().any(mapped) {
+        return None;
+    }
+    let own_name = |device: &DiskRef| {
+        let rest = device.disk.strip_prefix(&*member.id.name).and_then(|rest| rest.strip_prefix('-'));
+        rest == Some(&*template.name)
+    };
+    member.disks.iter().filter(|device| device.template.is_none()).find(|device| {
+        let Some(disk) = observed.disks.get(&device.disk) else {
+            return template.lifetime == Lifetime::Machine && own_name(device);
+        };
+        let owner = match template.lifetime {
+            Lifetime::Machine => &member.id.uid,
+            Lifetime::Pool => &observed.pool.id.uid,
+        };
+        let ours = disk.owner.as_ref().is_some_and(|found| found.uid == *owner);
+        ours && (disk.template.as_ref() == Some(&template.name) || own_name(device))
+    })
+}
+
+/// Whether the member refers to a disk that is called like a template, where none of its devices fills that template: it
+/// was made by a controller that resolves such names later, and died before. Nobody may take that name for a disk.
+pub(super) fn has_placeholder(observed: &Observed<'_>, member: &Replica) -> bool {
+    member.disks.iter().any(|device| {
+        let template = || observed.pool.disks.iter().find(|template| template.name == device.disk);
+        device.template.is_none()
+            && template().is_some_and(|template| unmapped(observed, member, template).is_none())
+            && !member.disks.iter().any(|other| other.template.as_ref() == Some(&device.disk))
+    })
+}
+
+fn held(observed: &Observed<'_>, device: &DiskRef, template: &Arc<str>) -> DiskDraft {
+    let source = match observed.disks.get(&device.disk) {
+        Some(disk) => DiskSource::Held(disk.id.clone()),
+        // It is made once the member says that it is its own.
+        None => DiskSource::New,
+    };
+    DiskDraft { name: device.disk.clone(), template: template.clone(), source }
+}

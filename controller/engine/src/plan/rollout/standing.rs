@@ -1,0 +1,130 @@
+//! Where one member stands with the revision that it shall have, and how far all of them are.
+
+use std::sync::Arc;
+
+use super::Observed;
+use crate::model::{Activity, DiskRef, Pool, Replica};
+
+/// Where a live member stands with the pool's revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It is to be written to.
+    Behind,
+    /// It is written, and not in effect yet: the platform has not looked, or a restart waits.
+    Unfinished,
+    /// It is written, and all that can be done to the machine as it is; it keeps a disk of a template that left the
+    /// pool, because it booted from it.
+    Stranded,
+    /// It is in effect, and the member does not say so yet.
+    Arrived,
+    /// It is in effect.
+    Settled,
+}
+
+impl Standing {
+    /// Where `member` stands.
+    pub(crate) fn of(pool: &Pool, member: &Replica) -> Self {
+        if member.written.as_ref() != Some(&pool.revision) {
+            return Self::Behind;
+        }
+        let mut leftovers = leftovers(pool, member).peekable();
+        if leftovers.peek().is_some() {
+            let kept = leftovers.all(|device| keeps(member, device));
+            return match (kept, in_effect(member)) {
+                (false, _) => Self::Behind,
+                (true, true) => Self::Stranded,
+                (true, false) => Self::Unfinished,
+            };
+        }
+        let says_so = member.revision.as_ref() == Some(&pool.revision);
+        match (says_so, in_effect(member)) {
+            (true, true) => Self::Settled,
+            // One that does not run yet, made from this revision, has never had another one.
+            (true, false) if member.activity != Activity::Running && !member.restart_pending => Self::Settled,
+            (false, true) => Self::Arrived,
+            (_, false) => Self::Unfinished,
+        }
+    }
+}
+
+/// Whether what was last written is what the member is.
+fn in_effect(member: &Replica) -> bool {
+    member.evaluated && !member.restart_pending
+}
+
+/// The devices of a member that it got for templates which the revision does not have.
+pub(super) fn leftovers<'a>(pool: &'a Pool, member: &'a Replica) -> impl Iterator<Item = &'a DiskRef> {
+    let used = |index: usize, name: &Arc<str>| {
+        // Mostly the devices are in the order of the templates.
+        let is = |template: &crate::model::DiskTemplate| template.used && template.name == *name;
+        pool.disks.get(index).is_some_and(is) || pool.disks.iter().any(is)
+    };
+    member.disks.iter().enumerate().filter_map(move |(index, device)| {
+        let template = device.template.as_ref()?;
+        (!used(index, template)).then_some(device)
+    })
+}
+
+/// Whether a member keeps this device although its template is gone: nothing takes the disk away that a machine booted
+/// from, unless it is stopped.
+pub(super) fn keeps(member: &Replica, device: &DiskRef) -> bool {
+    member.activity != Activity::Stopped && member.boot_disk.as_ref() == Some(&device.disk)
+}
+
+/// Whether a machine is unavailable, as far as the budget of a rollout goes. A stopped one is not: nobody misses it.
+pub(super) fn is_unavailable(member: &Replica) -> bool {
+    match member.activity {
+        Activity::Stopped => false,
+        Activity::NotRunning => true,
+        Activity::Running => !member.evaluated || (member.restart_pending && member.restarts_itself),
+    }
+}
+
+/// How far a rollout is, and how much more it may disturb.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Machines that may be unavailable at once.
+    pub(crate) budget: usize,
+    /// Machines that are unavailable, or that a write without an answer may make so.
+    pub(crate) unavailable: usize,
+    /// Members that run and lack the revision.
+    pub(crate) behind: usize,
+    /// Members that refuse the revision.
+    pub(crate) refusing: usize,
+}
+
+impl Progress {
+    /// Counts the live members.
+    pub(crate) fn of(observed: &Observed<'_>) -> Self {
+        let (pool, trials) = (observed.pool, &observed.memory.trials);
+        let mut progress = Self { budget: pool.rollout.budget.of(pool.desired), ..Self::default() };
+        for member in observed.members().filter(|member| !member.terminating) {
+            progress.unavailable += usize::from(progress.holds_place(observed, member));
+            let runs = member.activity == Activity::Running;
+            progress.behind += usize::from(runs && Standing::of(pool, member) == Standing::Behind);
+            progress.refusing += usize::from(trials.refuses(&member.id.uid, &pool.revision));
+        }
+        progress
+    }
+
+    /// Whether the member is counted in [`Progress::unavailable`].
+    #[expect(clippy::unused_self, reason = "the count and the question must not drift apart")]
+    pub(super) fn holds_place(&self, observed: &Observed<'_>, member: &Replica) -> bool {
+        is_unavailable(member) || observed.memory.trials.is_unsure_of(&member.id.uid, observed.uptime)
+    }
+
+    /// How many more machines may become unavailable.
+    pub(crate) fn room(&self) -> usize {
+        self.budget.saturating_sub(self.unavailable)
+    }
+
+    /// Whether more machines are unavailable than may be.
+    pub(super) fn exceeded(&self) -> bool {
+        self.unavailable > self.budget
+    }
+
+    /// Whether so many refuse the revision that it is brought to nobody else.
+    pub(crate) fn stopped(&self) -> bool {
+        self.refusing >= self.budget.div_ceil(2).max(2)
+    }
+}

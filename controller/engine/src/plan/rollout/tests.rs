@@ -1,0 +1,291 @@
+//! Tables; the laws are in `laws`, over the machines of `model`.
+
+use rstest::rstest;
+
+use super::*;
+use crate::model::{Budget, DiskDraft, DiskRef, DiskSource, DiskTemplate, Lifetime};
+use crate::pacing::{Failure, FailureReason};
+use crate::testing::{World, member, name, own_disk};
+
+mod disks;
+mod laws;
+mod model;
+mod stories;
+
+pub(super) const UPTIME: Duration = Duration::from_secs(100);
+
+/// Running members of `r1`, the oldest first, and a template that is `r2` by now.
+pub(super) fn outdated(members: u64) -> World {
+    World::desiring(usize::try_from(members).unwrap())
+        .members(members)
+        .pool(|pool| pool.revision = "r2".into())
+}
+
+fn allowing(members: u64, budget: usize) -> World {
+    outdated(members).pool(|pool| pool.rollout.budget = Budget::Machines(budget))
+}
+
+/// The numbers of the members that a plan writes the revision to, in its order.
+pub(super) fn updated(plan: &Plan) -> Vec<u64> {
+    numbers(plan, |action| match action {
+        Action::Update { member, .. } => Some(&member.name),
+        _ => None,
+    })
+}
+
+fn advanced(plan: &Plan) -> Vec<u64> {
+    numbers(plan, |action| match action {
+        Action::Advance { member, .. } => Some(&member.name),
+        _ => None,
+    })
+}
+
+fn numbers(plan: &Plan, of: impl Fn(&Action) -> Option<&Arc<str>>) -> Vec<u64> {
+    let number = |found: &Arc<str>| (0..1000).find(|number| *name(*number) == **found).expect("one of ours");
+    plan.actions.iter().filter_map(of).map(number).collect()
+}
+
+/// Edits one of the members.
+pub(super) fn with(world: World, number: u64, edit: impl FnOnce(&mut Replica)) -> World {
+    world.edit(&name(number), edit)
+}
+
+fn idle(member: &mut Replica) {
+    member.activity = Activity::NotRunning;
+}
+
+fn stopped(member: &mut Replica) {
+    member.activity = Activity::Stopped;
+}
+
+/// `r2` was written, and the platform has not looked yet.
+fn written(member: &mut Replica) {
+    (member.written, member.evaluated) = (Some("r2".into()), false);
+}
+
+/// `r2` was written, and a restart waits for somebody.
+fn for_approval(member: &mut Replica) {
+    (member.written, member.restart_pending) = (Some("r2".into()), true);
+}
+
+/// `r2` was written, and the platform restarts the machine.
+fn restarting(member: &mut Replica) {
+    for_approval(member);
+    member.restarts_itself = true;
+}
+
+/// `r2` has come into effect.
+fn arrived(member: &mut Replica) {
+    member.written = Some("r2".into());
+}
+
+fn refuse(mut world: World, number: u64) -> World {
+    let uid = member(&name(number), 0).id.uid;
+    world.memory.trials.learn(&uid, &"r2".into(), Answer::Refused, UPTIME);
+    world
+}
+
+fn lose(mut world: World, number: u64) -> World {
+    let uid = member(&name(number), 0).id.uid;
+    world.memory.trials.learn(&uid, &"r2".into(), Answer::Lost, UPTIME);
+    world
+}
+
+#[rstest]
+#[case::as_many_as_the_budget_allows(allowing(8, 3), &[0, 1, 2])]
+#[case::a_quarter_if_nobody_says_otherwise(outdated(8), &[0, 1])]
+#[case::at_least_one(allowing(2, 0), &[0])]
+#[case::one_that_does_not_run_takes_a_place_and_goes_first(with(allowing(4, 2), 3, idle), &[3, 0])]
+#[case::those_that_do_not_run_go_whatever_the_budget(
+    with(with(with(allowing(4, 1), 3, idle), 2, idle), 1, idle), &[1, 2, 3]
+)]
+#[case::a_stopped_one_costs_nothing(with(allowing(4, 1), 3, stopped), &[3, 0])]
+#[case::one_that_is_not_evaluated_takes_a_place(with(allowing(4, 2), 0, written), &[1])]
+#[case::one_that_waits_for_approval_takes_none(with(allowing(4, 1), 0, for_approval), &[1])]
+#[case::one_that_is_restarted_takes_a_place(with(allowing(4, 1), 0, restarting), &[])]
+#[case::one_that_leaves_takes_none(with(allowing(4, 1), 0, |m| { written(m); m.terminating = true; }), &[1])]
+#[case::one_that_was_written_and_is_back_takes_none(with(allowing(4, 1), 0, arrived), &[1])]
+#[case::nobody_who_leaves_is_written_to(with(allowing(4, 1), 0, |m| m.terminating = true), &[1])]
+#[case::one_that_is_written_with_an_older_one_keeps_its_place(
+    with(allowing(4, 1), 2, |m| (m.written, m.evaluated) = (Some("r1b".into()), false)), &[2]
+)]
+#[case::too_many_are_unavailable_already(
+    with(with(allowing(4, 1), 2, |m| m.evaluated = false), 3, |m| m.evaluated = false), &[]
+)]
+#[case::a_lost_answer_takes_a_place_and_is_tried_again(lose(allowing(4, 1), 2), &[2])]
+#[case::who_refused_comes_after_all_others(refuse(allowing(4, 2), 0), &[1, 2])]
+#[case::who_refused_does_not_take_a_place(refuse(with(allowing(2, 1), 1, arrived), 0), &[0])]
+#[case::paused(allowing(4, 2).pool(|pool| pool.rollout.paused = true), &[])]
+#[case::a_pool_that_cannot_be_read(allowing(4, 2).pool(|pool| pool.flaws.push("odd".into())), &[])]
+#[case::a_pool_that_is_deleted(allowing(4, 2).pool(|pool| pool.deleting = true), &[])]
+#[case::all_have_it(World::desiring(4).members(4), &[])]
+#[case::whoever_is_too_many_leaves_as_it_is(allowing(4, 4).pool(|pool| pool.desired = 2), &[0, 1])]
+fn writes_to(#[case] world: World, #[case] expected: &[u64]) {
+    assert_eq!(updated(&world.plan()), expected);
+}
+
+#[rstest]
+#[case::one_refuses_of_a_small_pool(4, 1, &[0], false)]
+#[case::two_refuse_of_a_small_pool(4, 1, &[0, 1], true)]
+#[case::two_refuse_where_more_may(16, 6, &[0, 1], false)]
+#[case::half_the_budget_refuses(16, 6, &[0, 1, 2], true)]
+#[case::half_of_an_odd_budget(16, 7, &[0, 1, 2], false)]
+fn a_rollout_stops_when(
+    #[case] members: u64,
+    #[case] budget: usize,
+    #[case] refusing: &[u64],
+    #[case] stops: bool,
+) {
+    let world = refusing.iter().copied().fold(allowing(members, budget), refuse);
+    let plan = world.plan();
+    let others = updated(&plan).iter().any(|number| !refusing.contains(number));
+    assert_eq!(others, !stops, "{:?}", updated(&plan));
+    assert!(plan.wants.update);
+    if stops {
+        // Only they are tried again, as the failures allow; another template is tried by all.
+        assert!(!updated(&plan).is_empty());
+        let changed = world.pool(|pool| pool.revision = "r3".into());
+        assert_eq!(updated(&changed.plan())[0], 0);
+        assert_eq!(updated(&changed.plan()).len(), budget);
+    }
+}
+
+#[test]
+fn a_stopped_rollout_reaches_nobody_new_not_even_who_does_not_run() {
+    let world = refuse(refuse(with(with(allowing(6, 1), 5, idle), 4, stopped), 0), 1);
+    assert_eq!(updated(&world.plan()), [] as [u64; 0], "the one that does not run takes the only place");
+    let world = refuse(refuse(with(allowing(6, 1), 4, stopped), 0), 1);
+    assert_eq!(updated(&world.plan()), [0]);
+}
+
+#[rstest]
+#[case::nothing_failed(None, 100, Ok(8))]
+#[case::in_the_pause_after_a_failure(Some(100), 100, Err(250))]
+#[case::after_the_pause_one_is_tried(Some(100), 101, Ok(1))]
+fn the_pace(#[case] failed: Option<u64>, #[case] uptime: u64, #[case] expected: Result<usize, u64>) {
+    let failure = Failure { reason: FailureReason::FailedTemplateUpdate, message: "no".into() };
+    let mut world = allowing(8, 8);
+    // What the pools remember belongs to the revision.
+    world.memory.meet(&world.pool, UPTIME);
+    if let Some(failed) = failed {
+        world.memory.updating.failed(failure, Duration::from_secs(failed), None, 0.0);
+    }
+    world.uptime = Duration::from_secs(uptime);
+    let plan = world.plan();
+    assert!(plan.wants.update);
+    match expected {
+        Ok(width) => assert_eq!(updated(&plan).len(), width),
+        Err(left) => {
+            assert_eq!(updated(&plan), [] as [u64; 0]);
+            assert_eq!(plan.again, Some(Duration::from_millis(left)));
+        }
+    }
+    if expected == Ok(1) {
+        assert_eq!(plan.again, Some(Duration::ZERO), "the rest comes with the next pass");
+        // Another revision is a reason to try again at once.
+        world.pool.revision = "r3".into();
+        world.memory.meet(&world.pool, world.uptime);
+        assert_eq!(updated(&world.plan()).len(), 8);
+    }
+}
+
+#[rstest]
+#[case::it_has_come_into_effect(arrived, true)]
+#[case::the_platform_has_not_looked(written, false)]
+#[case::a_restart_waits(for_approval, false)]
+#[case::a_restart_is_under_way(restarting, false)]
+#[case::it_leaves(|m: &mut Replica| { arrived(m); m.terminating = true; }, false)]
+#[case::it_is_stopped(|m: &mut Replica| { arrived(m); stopped(m); }, true)]
+#[case::it_says_so_already(|m: &mut Replica| { arrived(m); m.revision = Some("r2".into()); }, false)]
+#[case::it_was_not_written(|_: &mut Replica| {}, false)]
+fn a_member_says_that_the_revision_is_in_effect_when(#[case] edit: fn(&mut Replica), #[case] expected: bool) {
+    let world = with(allowing(2, 1), 1, edit);
+    let plan = world.plan();
+    assert_eq!(advanced(&plan).contains(&1), expected);
+    assert_eq!(plan.wants.advance, expected);
+    let paused = world.pool(|pool| pool.rollout.paused = true);
+    assert_eq!(advanced(&paused.plan()).contains(&1), expected, "saying so changes nobody");
+}
+
+#[test]
+fn saying_so_has_a_pace_of_its_own() {
+    let failure = Failure { reason: FailureReason::FailedRepair, message: "no".into() };
+    let mut world = with(with(allowing(3, 1), 0, arrived), 1, arrived);
+    world.memory.meet(&world.pool, UPTIME);
+    world.memory.updating.failed(failure.clone(), UPTIME, None, 0.0);
+    let plan = world.plan();
+    assert_eq!((advanced(&plan).len(), updated(&plan).len()), (2, 0));
+    world.memory.updating.reset();
+    world.memory.advancing.failed(failure, UPTIME, None, 0.0);
+    let plan = world.plan();
+    assert_eq!((advanced(&plan).len(), updated(&plan).len()), (0, 1));
+}
+
+#[rstest]
+#[case::it_is_stored(Some("r1"), Some("r1"), Some("r1"))]
+#[case::what_was_written_counts(Some("r0"), Some("r1"), Some("r1"))]
+#[case::else_what_is_in_effect(Some("r0"), None, Some("r0"))]
+#[case::another_controller_wrote_it(Some("5c8a1d2f"), Some("5c8a1d2f"), None)]
+#[case::nobody_knows(None, None, None)]
+fn what_of_a_member_is_the_pools(
+    #[case] in_effect: Option<&str>,
+    #[case] written: Option<&str>,
+    #[case] expected: Option<&str>,
+) {
+    let mut world = with(outdated(1), 0, |member| {
+        member.revision = in_effect.map(RevisionId::from);
+        member.written = written.map(RevisionId::from);
+    });
+    world.stored = ["r0", "r1"].map(RevisionId::from).to_vec();
+    let plan = world.plan();
+    let [Action::Update { base, to, .. }] = &plan.actions[..] else { panic!("{:?}", plan.actions) };
+    assert_eq!((base.as_ref().map(RevisionId::as_str), to.as_str()), (expected, "r2"));
+}
+
+#[test]
+fn who_was_chosen_because_it_does_not_run_is_marked_as_that() {
+    let world = with(with(allowing(3, 3), 0, idle), 1, stopped);
+    let mut marks: Vec<_> = world
+        .plan()
+        .actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Update { member, idle, .. } => Some((member.name.to_string(), *idle)),
+            _ => None,
+        })
+        .collect();
+    marks.sort();
+    let mut expected = vec![(name(0), true), (name(1), true), (name(2), false)];
+    expected.sort();
+    assert_eq!(marks, expected);
+}
+
+#[test]
+fn the_pool_looks_again_when_a_change_has_been_ignored_for_long_enough() {
+    let mut world = with(World::desiring(2).members(2), 0, |member| member.evaluated = false);
+    let machines = world.machines.clone();
+    world.memory.trials.meet(machines.iter(), UPTIME);
+    assert_eq!(world.plan().again, Some(EVALUATION_AGE));
+    world.uptime = UPTIME + EVALUATION_AGE;
+    assert_eq!(world.plan(), Plan::default());
+}
+
+#[test]
+fn those_that_refused_are_tried_again_in_turn() {
+    let mut world = refuse(allowing(3, 1), 0);
+    let second = member(&name(1), 0).id.uid;
+    world.memory.trials.learn(&second, &"r2".into(), Answer::Refused, UPTIME + Duration::from_secs(1));
+    assert_eq!(updated(&world.plan()), [0]);
+    let first = member(&name(0), 0).id.uid;
+    world.memory.trials.learn(&first, &"r2".into(), Answer::Refused, UPTIME + Duration::from_secs(2));
+    assert_eq!(updated(&world.plan()), [1]);
+}
+
+#[test]
+fn the_order_of_the_input_changes_nothing() {
+    let mut world = refuse(with(with(allowing(20, 5), 7, idle), 11, stopped), 3);
+    let expected = world.plan();
+    world.machines.reverse();
+    assert_eq!(world.plan(), expected);
+    assert_eq!(updated(&expected), [7, 11, 0, 1, 2, 4]);
+}

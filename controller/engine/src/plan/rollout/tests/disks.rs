@@ -1,0 +1,236 @@
+//! Which disks a member has once a revision was written to it.
+
+use super::*;
+
+const OURS: &str = crate::testing::POOL_UID;
+
+fn draft(world: &World) -> Vec<DiskDraft> {
+    let plan = world.plan();
+    let disks = plan.actions.iter().filter_map(|action| match action {
+        Action::Update { disks, .. } => Some(disks.clone()),
+        _ => None,
+    });
+    let all: Vec<_> = disks.collect();
+    assert_eq!(all.len(), 1, "{plan:?}");
+    all.into_iter().next().unwrap()
+}
+
+/// `template=disk (source)`.
+fn shown(drafts: &[DiskDraft]) -> Vec<String> {
+    let mut shown: Vec<_> = drafts
+        .iter()
+        .map(|draft| {
+            let source = match &draft.source {
+                DiskSource::New => "new",
+                DiskSource::Free(_) => "free",
+                DiskSource::Held(_) => "held",
+            };
+            format!("{}={} ({source})", draft.template, draft.name.replace(&name(0), "web-x"))
+        })
+        .collect();
+    shown.sort();
+    shown
+}
+
+fn adding(template: &str, lifetime: Lifetime) -> World {
+    outdated(1).pool(|pool| pool.disks.push(DiskTemplate::new(template, lifetime)))
+}
+
+/// A disk that the pool owns and that is free.
+fn free(world: World, disk: &str, template: &str) -> World {
+    world.disk(disk, |_| {
+        let mut free = own_disk(disk, &member("any", 0));
+        free.owner = Some(crate::ObjectId::new("web", OURS));
+        free.template = Some(template.into());
+        free.mounted_by = None;
+        Some(free)
+    })
+}
+
+/// A member that has a second disk, of this template, at the end of its list.
+fn having(world: World, template: Option<&str>, disk: &str) -> World {
+    let device = DiskRef { template: template.map(Arc::from), disk: disk.into(), position: 1 };
+    let world = with(world, 0, |member| member.disks.push(device));
+    let owner = (*world.machines[0]).clone();
+    world.disk(disk, |_| {
+        Some(crate::model::Disk { template: template.map(Arc::from), ..own_disk(disk, &owner) })
+    })
+}
+
+#[test]
+fn what_it_has_stays() {
+    assert_eq!(shown(&draft(&outdated(1))), ["root=web-x-root (held)"]);
+}
+
+#[test]
+fn a_template_that_was_added_gets_a_disk() {
+    let world = adding("data", Lifetime::Machine);
+    assert_eq!(shown(&draft(&world)), ["data=web-x-data (new)", "root=web-x-root (held)"]);
+    let foreign = format!("{}-data", name(0));
+    assert_eq!(shown(&draft(&world.taken(&foreign))), ["data=web-x-data-2 (new)", "root=web-x-root (held)"]);
+}
+
+#[test]
+fn a_kept_template_that_was_added_gets_a_free_disk_and_two_members_get_two() {
+    let world = free(adding("data", Lifetime::Pool), "web-data-aaaaaa", "data");
+    assert_eq!(shown(&draft(&world)), ["data=web-data-aaaaaa (free)", "root=web-x-root (held)"]);
+
+    let two = outdated(2).pool(|pool| {
+        pool.disks.push(DiskTemplate::new("data", Lifetime::Pool));
+        pool.rollout.budget = Budget::Machines(2);
+    });
+    let plan = free(two, "web-data-aaaaaa", "data").plan();
+    let sources = plan.actions.iter().filter_map(|action| match action {
+        Action::Update { disks, .. } => disks.iter().find(|disk| &*disk.template == "data"),
+        _ => None,
+    });
+    let sources: Vec<_> = sources.map(|disk| matches!(disk.source, DiskSource::Free(_))).collect();
+    assert_eq!(sources, [true, false]);
+}
+
+#[test]
+fn the_disk_of_a_template_that_is_gone_is_left_out() {
+    let world = having(outdated(1), Some("data"), "web-data");
+    assert_eq!(shown(&draft(&world)), ["root=web-x-root (held)"]);
+    let unused = world.pool(|pool| {
+        pool.disks.push(DiskTemplate { used: false, ..DiskTemplate::new("data", Lifetime::Machine) });
+    });
+    assert_eq!(shown(&draft(&unused)), ["root=web-x-root (held)"]);
+}
+
+#[test]
+fn a_disk_that_a_user_added_is_not_the_pools_to_name() {
+    let world = having(outdated(1), None, "somebodys");
+    assert_eq!(shown(&draft(&world)), ["root=web-x-root (held)"]);
+}
+
+/// A member that boots from a disk whose template is gone.
+fn booting_from_what_is_gone(edit: impl FnOnce(&mut Replica)) -> World {
+    let world = having(outdated(1), Some("old"), "web-old");
+    with(world, 0, |member| {
+        member.boot_disk = Some("web-old".into());
+        edit(member);
+    })
+}
+
+#[rstest]
+#[case::a_running_one_keeps_it(|_: &mut Replica| {}, true)]
+#[case::so_does_one_that_starts(idle, true)]
+#[case::a_stopped_one_loses_it(stopped, false)]
+fn the_boot_disk(#[case] edit: fn(&mut Replica), #[case] kept: bool) {
+    let world = booting_from_what_is_gone(edit);
+    let expected: &[&str] =
+        if kept { &["old=web-old (held)", "root=web-x-root (held)"] } else { &["root=web-x-root (held)"] };
+    assert_eq!(shown(&draft(&world)), expected);
+}
+
+#[test]
+fn a_boot_disk_that_does_not_exist_keeps_nobody() {
+    let world = booting_from_what_is_gone(|_| {}).disk("web-old", |_| None);
+    assert_eq!(shown(&draft(&world)), ["root=web-x-root (held)"]);
+}
+
+#[rstest]
+#[case::keeps_its_boot_disk_and_is_left_alone(|_: &mut Replica| {}, &[])]
+#[case::loses_it_once_it_is_stopped(stopped, &[0])]
+#[case::loses_what_it_did_not_boot_from(|member: &mut Replica| member.boot_disk = None, &[0])]
+fn one_that_has_the_revision_and_a_disk_of_an_old_template(
+    #[case] edit: fn(&mut Replica),
+    #[case] expected: &[u64],
+) {
+    let world = booting_from_what_is_gone(|member| {
+        (member.written, member.revision) = (Some("r2".into()), Some("r1".into()));
+        edit(member);
+    });
+    let plan = world.plan();
+    assert_eq!(updated(&plan), expected);
+    assert_eq!(advanced(&plan), [] as [u64; 0], "it is not what the template says");
+}
+
+/// A member that another controller made: its markers mean nothing to us, and it has no disk map.
+fn foreign(disks: &[&str]) -> World {
+    let world = outdated(1).pool(|pool| pool.disks.push(DiskTemplate::new("data", Lifetime::Pool)));
+    let world = with(world, 0, |member| {
+        (member.revision, member.written) = (Some("5c8a1d2f".into()), Some("5c8a1d2f".into()));
+        member.disks = disks
+            .iter()
+            .enumerate()
+            .map(|(position, disk)| DiskRef {
+                template: None,
+                disk: disk.replace("web-x", &name(0)).into(),
+                position,
+            })
+            .collect();
+    });
+    free(world, "web-data-bbbbbb", "data")
+}
+
+#[test]
+fn the_disks_of_a_machine_that_another_controller_made_are_known_by_their_names_owners_and_labels() {
+    let world = foreign(&["web-x-root", "web-data-bbbbbb", "somebodys"]);
+    assert_eq!(shown(&draft(&world)), ["data=web-data-bbbbbb (held)", "root=web-x-root (held)"]);
+    // One that was never made is made under the name that it has.
+    let lost = foreign(&["web-x-root", "web-data-bbbbbb"]).disk(&format!("{}-root", name(0)), |_| None);
+    assert_eq!(shown(&draft(&lost)), ["data=web-data-bbbbbb (held)", "root=web-x-root (new)"]);
+}
+
+#[test]
+fn a_disk_of_somebody_else_fills_nothing_whatever_it_is_called_or_labelled() {
+    let stranger = |disk: Option<crate::model::Disk>| {
+        disk.map(|disk| crate::model::Disk { owner: Some(crate::ObjectId::new("other", "other")), ..disk })
+    };
+    let own = format!("{}-root", name(0));
+    let world = foreign(&["web-x-root", "web-data-bbbbbb"]).disk(&own, stranger);
+    let drafts = shown(&draft(&world.disk("web-data-bbbbbb", stranger)));
+    assert!(drafts[0].starts_with("data=web-data-") && drafts[0].ends_with("(new)"), "{drafts:?}");
+    assert!(!drafts[0].contains("bbbbbb"), "{drafts:?}");
+    assert_eq!(drafts[1], "root=web-x-root-2 (new)");
+}
+
+#[test]
+fn a_name_that_was_left_for_later_is_resolved_before_anything_else() {
+    let world = foreign(&["root", "data"]);
+    let drafts = shown(&draft(&world));
+    // Its disk exists already, and is nobody else's; the map did not say so.
+    assert_eq!(drafts[0], "data=web-data-bbbbbb (free)");
+    assert!(drafts[1].starts_with("root=web-x-root"), "{drafts:?}");
+    // It goes first, pays nothing, and does not wait for the owner to go on.
+    let mut world = with(foreign(&["root", "data"]), 0, |member| member.activity = Activity::Running)
+        .member(&name(1), -5)
+        .pool(|pool| {
+            pool.desired = 2;
+            pool.rollout.budget = Budget::Machines(1);
+        });
+    assert_eq!(updated(&world.plan()), [0, 1]);
+    world.pool.rollout.paused = true;
+    assert_eq!(updated(&world.plan()), [0]);
+    let uids: Vec<_> = [1, 2].map(|number| member(&name(number), 0).id.uid).into();
+    world.pool.rollout.paused = false;
+    for uid in uids {
+        world.memory.trials.learn(&uid, &"r2".into(), Answer::Refused, UPTIME);
+    }
+    assert_eq!(updated(&world.plan())[0], 0);
+}
+
+#[test]
+fn who_waits_for_a_disk_takes_nothing_from_the_others() {
+    let world = outdated(2).pool(|pool| {
+        pool.disks.push(DiskTemplate::new("data", Lifetime::Pool));
+        pool.disks.push(DiskTemplate::new("logs", Lifetime::Pool));
+        pool.rollout.budget = Budget::Machines(2);
+    });
+    // One disk of each is there; that for the logs is still mounted by a machine that is gone.
+    let world = free(free(world, "web-data-cccccc", "data"), "web-logs-cccccc", "logs");
+    let world = world.disk("web-logs-cccccc", |disk| {
+        disk.map(|disk| crate::model::Disk { mounted_by: Some("web-gone".into()), ..disk })
+    });
+    let plan = world.plan();
+    assert_eq!(updated(&plan), [1], "the first one waits");
+    assert!(plan.waits.iter().any(|wait| wait.to_string().contains("web-logs-cccccc")), "{plan:?}");
+    let drafts = plan.actions.iter().find_map(|action| match action {
+        Action::Update { disks, .. } => Some(disks.clone()),
+        _ => None,
+    });
+    let data = drafts.unwrap().into_iter().find(|disk| &*disk.template == "data").unwrap();
+    assert_eq!(&*data.name, "web-data-cccccc", "what the first one was given is there for the second");
+}

@@ -1,0 +1,52 @@
+//! What holds for every rollout.
+
+use proptest::prelude::*;
+
+use super::model::{Model, id};
+
+/// More stories than there are cases of other laws: most of them are dull. `PROPTEST_CASES` scales both.
+fn config() -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    ProptestConfig { cases: 4 * usual.cases, ..usual }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn no_more_machines_are_taken_away_at_once_than_may_be_and_the_rollout_ends(
+        members in 1usize..7,
+        budget in 1usize..4,
+        steps in prop::collection::vec(any::<u32>(), 0..250),
+    ) {
+        let mut model = Model::new(members, budget);
+        for step in steps {
+            model.step(step);
+        }
+        model.settle();
+        let status = crate::status(&model.world.observed(), None);
+        prop_assert_eq!(status.summary.updated, members);
+    }
+
+    #[test]
+    fn a_rollout_costs_every_machine_one_write_and_one_word(
+        members in 1usize..7,
+        budget in 1usize..4,
+        templates in prop::collection::vec(1u64..9, 1..3),
+    ) {
+        let mut model = Model::new(members, budget);
+        let mut current = 0;
+        for template in templates {
+            for machine in &mut model.machines {
+                (machine.updates, machine.advances) = (0, 0);
+            }
+            model.world.pool.revision = id(template);
+            model.settle();
+            let expected = usize::from(template != current);
+            for machine in &model.machines {
+                prop_assert_eq!((machine.updates, machine.advances), (expected, expected));
+            }
+            current = template;
+        }
+    }
+}

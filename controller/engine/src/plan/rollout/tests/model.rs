@@ -1,0 +1,295 @@
+//! A small model of machines that evaluate, restart, refuse, stop and crash, and of requests that get lost.
+
+use super::*;
+
+/// A template is a number; three neighbours differ in what needs no restart, and odd ones leave restarts to people.
+pub(super) type Template = u64;
+
+pub(super) fn id(template: Template) -> RevisionId {
+    format!("r{template}").as_str().into()
+}
+
+fn template(id: &RevisionId) -> Template {
+    id.as_str()[1..].parse().expect("one of ours")
+}
+
+fn cold_part(template: Template) -> u64 {
+    template / 3
+}
+
+fn restarts_itself(template: Template) -> bool {
+    template.is_multiple_of(2)
+}
+
+pub(super) struct Machine {
+    pub(super) facts: Replica,
+    /// What it was started with.
+    runs: Template,
+    version: u64,
+    /// Whether the rollout took it away and it is not back.
+    disturbed: bool,
+    pub(super) stubborn: bool,
+    pub(super) updates: usize,
+    pub(super) advances: usize,
+}
+
+impl Machine {
+    fn spec(&self) -> Template {
+        template(self.facts.written.as_ref().expect("it has a revision"))
+    }
+
+    fn change(&mut self, edit: impl FnOnce(&mut Self)) {
+        edit(self);
+        self.version += 1;
+        let facts = &self.facts;
+        let back = match facts.activity {
+            Activity::Stopped => true,
+            Activity::NotRunning => false,
+            Activity::Running => facts.evaluated && !(facts.restart_pending && facts.restarts_itself),
+        };
+        self.disturbed &= !back;
+    }
+
+    fn write(&mut self, to: &RevisionId) {
+        self.updates += 1;
+        self.change(|machine| {
+            let facts = &mut machine.facts;
+            machine.disturbed |= facts.activity == Activity::Running;
+            facts.evaluated = false;
+            facts.restarts_itself = restarts_itself(template(to));
+            facts.written = Some(to.clone());
+        });
+    }
+
+    pub(super) fn evaluate(&mut self) {
+        self.change(|machine| {
+            let differs = cold_part(machine.spec()) != cold_part(machine.runs);
+            machine.facts.evaluated = true;
+            machine.facts.restart_pending = differs && machine.facts.activity == Activity::Running;
+        });
+    }
+
+    pub(super) fn go(&mut self, activity: Activity) {
+        self.change(|machine| {
+            machine.facts.activity = activity;
+            machine.facts.restart_pending = false;
+            machine.runs = machine.spec();
+        });
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Fate {
+    Answered,
+    AnswerLost,
+    RequestLost,
+    Late,
+}
+
+pub(super) struct Model {
+    pub(super) world: World,
+    pub(super) machines: Vec<Machine>,
+    /// Requests on their way: machine, version that they demand, revision, uptime.
+    late: Vec<(usize, u64, RevisionId, Duration)>,
+    budget: usize,
+    /// When the cache showed everything.
+    watched: Duration,
+}
+
+impl Model {
+    pub(super) fn new(members: usize, budget: usize) -> Self {
+        let count = u64::try_from(members).expect("small");
+        let world = World::desiring(members).members(count).pool(|pool| {
+            pool.revision = id(0);
+            pool.rollout.budget = Budget::Machines(budget);
+        });
+        let made = |machine: &Arc<Replica>| {
+            let mut facts = (**machine).clone();
+            (facts.revision, facts.written) = (Some(id(0)), Some(id(0)));
+            facts.restarts_itself = restarts_itself(0);
+            Machine { facts, runs: 0, version: 0, disturbed: false, stubborn: false, updates: 0, advances: 0 }
+        };
+        let machines = world.machines.iter().map(made).collect();
+        let mut model = Self { world, machines, late: Vec::new(), budget, watched: Duration::ZERO };
+        model.watch();
+        model
+    }
+
+    /// The cache shows everything.
+    pub(super) fn watch(&mut self) {
+        self.watched = self.world.uptime;
+        self.world.machines = self.machines.iter().map(|machine| Arc::new(machine.facts.clone())).collect();
+    }
+
+    fn show(&mut self, index: usize) {
+        self.world.machines[index] = Arc::new(self.machines[index].facts.clone());
+    }
+
+    pub(super) fn pass(&mut self, mut fate: impl FnMut() -> Fate) -> Plan {
+        let uptime = self.world.uptime;
+        self.world.memory.meet(&self.world.pool, uptime);
+        self.world.memory.trials.meet(self.world.machines.iter(), uptime);
+        let plan = self.world.plan();
+        for stage in [Stage::Update, Stage::Advance] {
+            let batch: Vec<_> = plan.actions.iter().filter(|action| action.stage() == stage).collect();
+            let mut refused = false;
+            for action in &batch {
+                if !self.act(action, fate()) {
+                    refused = true;
+                    break;
+                }
+            }
+            let failure = Failure { reason: FailureReason::FailedTemplateUpdate, message: "no".into() };
+            match refused {
+                true => self.world.memory.pace(stage).failed(failure, uptime, None, 0.0),
+                false if !batch.is_empty() => self.world.memory.pace(stage).succeeded(),
+                false => {}
+            }
+        }
+        plan
+    }
+
+    /// Sends one request; false if it failed.
+    fn act(&mut self, action: &Action, fate: Fate) -> bool {
+        let uptime = self.world.uptime;
+        let index = |member: &crate::ObjectId| {
+            self.machines.iter().position(|machine| machine.facts.id == *member).expect("it exists")
+        };
+        match action {
+            Action::Advance { member, to } => {
+                let index = index(member);
+                self.machines[index].advances += 1;
+                self.machines[index].change(|machine| machine.facts.revision = Some(to.clone()));
+                self.show(index);
+                true
+            }
+            Action::Update { member, to, idle, .. } => {
+                let index = index(member);
+                let machine = &mut self.machines[index];
+                // The version that the patch demands is that of a machine which does not run.
+                if *idle && machine.facts.activity == Activity::Running {
+                    self.show(index);
+                    return true;
+                }
+                let answer = match fate {
+                    Fate::Answered if machine.stubborn => Answer::Refused,
+                    Fate::Answered => Answer::Accepted,
+                    Fate::AnswerLost | Fate::RequestLost | Fate::Late => Answer::Lost,
+                };
+                let uid = member.uid.clone();
+                match fate {
+                    Fate::Late => self.late.push((index, machine.version, to.clone(), uptime)),
+                    Fate::Answered | Fate::AnswerLost if !machine.stubborn => machine.write(to),
+                    _ => {}
+                }
+                self.world.memory.trials.learn(&uid, to, answer, uptime);
+                if answer == Answer::Accepted {
+                    self.show(index);
+                }
+                answer == Answer::Accepted
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A late request is carried out, if the machine is still the one that it was sent for.
+    fn land(&mut self) {
+        for (index, version, to, sent) in std::mem::take(&mut self.late) {
+            let machine = &mut self.machines[index];
+            let in_time = self.world.uptime.saturating_sub(sent) < crate::ledger::REQUEST_TIMEOUT;
+            if in_time && machine.version == version && !machine.stubborn {
+                machine.write(&to);
+            }
+        }
+    }
+
+    /// Time passes. No cache lags for as long as a request may be late.
+    fn wait(&mut self, time: Duration) {
+        self.world.uptime += time;
+        if self.world.uptime.saturating_sub(self.watched) >= crate::ledger::REQUEST_TIMEOUT / 2 {
+            self.watch();
+        }
+    }
+
+    pub(super) fn step(&mut self, number: u32) {
+        let argument = usize::try_from(number / 32).expect("small");
+        let index = argument % self.machines.len();
+        let machine = &mut self.machines[index];
+        let activity = machine.facts.activity;
+        match number % 32 {
+            0..=9 => {
+                let mut roll = argument;
+                let paused = self.world.pool.rollout.paused;
+                let plan = self.pass(|| {
+                    roll = roll.wrapping_mul(0x5851_f42d).wrapping_add(0x1405_7b7e);
+                    match (roll >> 8) % 8 {
+                        0 => Fate::AnswerLost,
+                        1 => Fate::RequestLost,
+                        2 => Fate::Late,
+                        _ => Fate::Answered,
+                    }
+                });
+                let writes = updated(&plan).len();
+                assert!(!paused || writes == 0, "paused, and still {plan:?}");
+            }
+            10..=14 | 29 => machine.evaluate(),
+            15..=16 if machine.facts.restart_pending && machine.facts.restarts_itself => {
+                machine.go(Activity::NotRunning);
+            }
+            // Whoever approves a restart takes the machine away, not the rollout.
+            17 if machine.facts.restart_pending => {
+                machine.go(Activity::NotRunning);
+                machine.disturbed = false;
+            }
+            18..=20 if activity == Activity::NotRunning => machine.go(Activity::Running),
+            21 if activity == Activity::Running => machine.go(Activity::NotRunning),
+            22 => machine.go(Activity::Stopped),
+            23 if activity == Activity::Stopped => machine.go(Activity::NotRunning),
+            24 => machine.stubborn = !machine.stubborn,
+            25 => self.world.pool.revision = id(u64::from(number / 32) % 9),
+            26 => self.world.pool.rollout.paused = argument % 3 == 0,
+            27 => self.watch(),
+            28 => self.wait(Duration::from_secs(1)),
+            30 => self.land(),
+            _ => self.wait(Duration::from_secs(u64::try_from(argument % 50).expect("small"))),
+        }
+        let disturbed = self.machines.iter().filter(|machine| machine.disturbed).count();
+        assert!(disturbed <= self.budget, "{disturbed} machines were taken away, {} may be", self.budget);
+    }
+
+    /// Nothing fails any more: everything comes to rest, with the template everywhere.
+    pub(super) fn settle(&mut self) {
+        self.late.clear();
+        self.world.pool.rollout.paused = false;
+        for machine in &mut self.machines {
+            machine.stubborn = false;
+        }
+        for _ in 0..20 * (self.machines.len() + 1) {
+            for machine in &mut self.machines {
+                machine.evaluate();
+                if machine.facts.restart_pending {
+                    machine.go(Activity::NotRunning);
+                }
+                if machine.facts.activity == Activity::NotRunning {
+                    machine.go(Activity::Running);
+                    machine.evaluate();
+                }
+            }
+            self.watch();
+            self.world.uptime += Duration::from_mins(1);
+            if self.pass(|| Fate::Answered) == Plan::default() {
+                let wanted = &self.world.pool.revision;
+                let has = |machine: &Machine| {
+                    let facts = &machine.facts;
+                    let runs = cold_part(machine.runs) == cold_part(template(wanted));
+                    facts.written.as_ref() == Some(wanted)
+                        && facts.revision.as_ref() == Some(wanted)
+                        && (runs || facts.activity == Activity::Stopped)
+                };
+                assert!(self.machines.iter().all(has), "settled without the template");
+                return;
+            }
+        }
+        panic!("the rollout does not end");
+    }
+}

@@ -1,0 +1,116 @@
+//! Whole rollouts, told round by round: a pass, and then everybody else does their work once.
+
+use super::model::{Fate, Model};
+use super::*;
+use crate::condition;
+
+/// A template that differs in what needs a restart, which the platform does by itself.
+const AUTOMATIC: u64 = 6;
+/// Another one, which leaves restarts to people.
+const MANUAL: u64 = 3;
+
+/// One round: what the pass does, what the pool shows then, and what the machines are after the platform has looked.
+fn round(model: &mut Model, told: &mut Vec<String>) -> bool {
+    model.watch();
+    let plan = model.pass(|| Fate::Answered);
+    let machine = |member: &crate::ObjectId| {
+        model.machines.iter().position(|machine| machine.facts.id == *member).expect("it exists")
+    };
+    let acts = plan.actions.iter().map(|action| match action {
+        Action::Update { member, to, .. } => format!("{to} to {}", machine(member)),
+        Action::Advance { member, to } => format!("{} is at {to}", machine(member)),
+        other => panic!("{other:?}"),
+    });
+    let acts: Vec<_> = acts.collect();
+    let status = crate::status(&model.world.observed(), None);
+    let synced = status.conditions.iter().find(|known| known.kind == condition::SYNCED).expect("it is shown");
+    let acts = if acts.is_empty() { "-".to_owned() } else { acts.join(", ") };
+    let message =
+        model.machines.iter().enumerate().fold(synced.message.clone(), |message, (index, machine)| {
+            message.replace(&*machine.facts.id.name, &index.to_string())
+        });
+    told.push(format!("{acts} | {} {message}", synced.reason));
+    for machine in &mut model.machines {
+        if machine.facts.activity == Activity::NotRunning {
+            machine.go(Activity::Running);
+        }
+        machine.evaluate();
+        if machine.facts.restart_pending && machine.facts.restarts_itself {
+            machine.go(Activity::NotRunning);
+        }
+    }
+    model.world.uptime += Duration::from_mins(1);
+    plan != Plan::default()
+}
+
+fn told(model: &mut Model, told: &mut Vec<String>) {
+    for _ in 0..40 {
+        if !round(model, told) {
+            return;
+        }
+    }
+    panic!("the rollout does not end: {told:#?}");
+}
+
+fn roll(model: &mut Model, to: u64) {
+    model.world.pool.revision = format!("r{to}").as_str().into();
+}
+
+#[test]
+fn machines_are_restarted_two_at_a_time() {
+    let (mut model, mut lines) = (Model::new(5, 2), Vec::new());
+    roll(&mut model, AUTOMATIC);
+    told(&mut model, &mut lines);
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn where_restarts_are_left_to_people_the_template_reaches_all_and_waits() {
+    let (mut model, mut lines) = (Model::new(4, 2), Vec::new());
+    roll(&mut model, MANUAL);
+    told(&mut model, &mut lines);
+    lines.push("somebody restarts 1 and 2".into());
+    for machine in &mut model.machines[1..3] {
+        machine.go(Activity::NotRunning);
+    }
+    told(&mut model, &mut lines);
+    lines.push("the template goes back".into());
+    roll(&mut model, 0);
+    told(&mut model, &mut lines);
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn a_template_that_machines_refuse_stops_and_a_better_one_goes_on() {
+    let (mut model, mut lines) = (Model::new(6, 3), Vec::new());
+    for index in [0, 2, 4] {
+        model.machines[index].stubborn = true;
+    }
+    roll(&mut model, AUTOMATIC);
+    for _ in 0..8 {
+        round(&mut model, &mut lines);
+    }
+    lines.push("a template that all take".into());
+    for machine in &mut model.machines {
+        machine.stubborn = false;
+    }
+    roll(&mut model, AUTOMATIC + 2);
+    told(&mut model, &mut lines);
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn a_paused_rollout_finishes_what_it_began_and_goes_on_later() {
+    let (mut model, mut lines) = (Model::new(3, 1), Vec::new());
+    roll(&mut model, AUTOMATIC);
+    round(&mut model, &mut lines);
+    lines.push("paused".into());
+    model.world.pool.rollout.paused = true;
+    for _ in 0..5 {
+        round(&mut model, &mut lines);
+    }
+    lines.push("resumed".into());
+    model.world.pool.rollout.paused = false;
+    told(&mut model, &mut lines);
+    insta::assert_snapshot!(lines.join("\n"));
+}

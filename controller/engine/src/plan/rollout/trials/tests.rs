@@ -1,0 +1,81 @@
+use super::*;
+use crate::testing::member;
+
+const R: &str = "r2";
+const T0: Duration = Duration::from_secs(100);
+
+fn revision() -> RevisionId {
+    RevisionId::from(R)
+}
+
+fn machine(name: &str, edit: impl FnOnce(&mut Replica)) -> Arc<Replica> {
+    let mut machine = member(name, 0);
+    edit(&mut machine);
+    Arc::new(machine)
+}
+
+fn uid(name: &str) -> Uid {
+    member(name, 0).id.uid
+}
+
+#[test]
+fn a_refusal_is_of_one_revision_and_ends_when_the_machine_takes_it_or_goes() {
+    let mut trials = Trials::default();
+    let machines = [machine("a", |_| {}), machine("b", |_| {}), machine("c", |_| {})];
+    for machine in &machines {
+        trials.learn(&machine.id.uid, &revision(), Answer::Refused, T0);
+    }
+    trials.meet(machines.iter(), T0);
+    assert!(machines.iter().all(|machine| trials.refuses(&machine.id.uid, &revision())));
+    assert!(!trials.refuses(&uid("a"), &"r3".into()));
+
+    trials.learn(&uid("a"), &revision(), Answer::Accepted, T0);
+    let written = machine("b", |machine| machine.written = Some(revision()));
+    trials.meet([machines[0].clone(), written].iter(), T0);
+    assert!(!trials.refuses(&uid("a"), &revision()), "it accepted");
+    assert!(!trials.refuses(&uid("b"), &revision()), "it has the revision, however it got it");
+    assert!(!trials.refuses(&uid("c"), &revision()), "it is gone");
+    assert!(trials.refused.is_empty());
+}
+
+#[test]
+fn a_lost_answer_counts_until_the_request_cannot_be_carried_out_any_more() {
+    let mut trials = Trials::default();
+    trials.learn(&uid("a"), &revision(), Answer::Lost, T0);
+    assert!(trials.is_unsure_of(&uid("a"), T0 + REQUEST_TIMEOUT / 2));
+    assert_eq!(trials.next_sure(T0 + REQUEST_TIMEOUT / 2), Some(REQUEST_TIMEOUT / 2));
+    assert!(!trials.is_unsure_of(&uid("a"), T0 + REQUEST_TIMEOUT));
+    // A later refusal says nothing about it; a later success overtook it.
+    trials.learn(&uid("a"), &revision(), Answer::Refused, T0);
+    assert!(trials.is_unsure_of(&uid("a"), T0));
+    trials.learn(&uid("a"), &revision(), Answer::Accepted, T0);
+    assert!(!trials.is_unsure_of(&uid("a"), T0));
+    assert_eq!(trials.next_sure(T0), None);
+    // It is forgotten in the end.
+    trials.learn(&uid("a"), &revision(), Answer::Lost, T0);
+    trials.meet([machine("a", |_| {})].iter(), T0 + REQUEST_TIMEOUT);
+    assert!(trials.unsure.is_empty());
+}
+
+#[test]
+fn what_is_not_evaluated_is_overdue_after_ten_minutes_of_our_own_clock() {
+    let mut trials = Trials::default();
+    let changed = |name| machine(name, |machine| machine.evaluated = false);
+    trials.meet([changed("a"), machine("b", |_| {})].iter(), T0);
+    let later = T0 + Duration::from_mins(4);
+    trials.meet([changed("a"), changed("b")].iter(), later);
+    assert_eq!(trials.overdue(T0 + Duration::from_secs(599)), (0, None));
+    assert_eq!(trials.next_overdue(later), Some(Duration::from_mins(6)));
+    assert_eq!(trials.overdue(T0 + Duration::from_mins(10)), (1, Some(&uid("a"))));
+    assert_eq!(trials.next_overdue(T0 + Duration::from_mins(10)), Some(Duration::from_mins(4)));
+    assert_eq!(trials.overdue(T0 + Duration::from_mins(14)), (2, Some(&uid("a"))));
+    assert_eq!(trials.next_overdue(T0 + Duration::from_mins(14)), None);
+
+    // Whoever was looked at starts afresh, and who leaves is nobody's business.
+    trials.meet([machine("a", |_| {}), changed("b")].iter(), T0 + Duration::from_mins(14));
+    assert_eq!(trials.overdue(T0 + Duration::from_mins(14)), (1, Some(&uid("b"))));
+    let leaving = machine("b", |machine| (machine.evaluated, machine.terminating) = (false, true));
+    trials.meet([changed("a"), leaving].iter(), T0 + Duration::from_mins(15));
+    assert_eq!(trials.overdue(T0 + Duration::from_mins(15)), (0, None));
+    assert_eq!(trials.next_overdue(T0 + Duration::from_mins(15)), Some(EVALUATION_AGE));
+}

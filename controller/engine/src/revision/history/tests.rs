@@ -1,0 +1,112 @@
+use proptest::prelude::*;
+use rstest::rstest;
+use serde_json::json;
+
+use super::*;
+
+fn content(of: u64) -> Fingerprint {
+    Fingerprint::of(&json!({ "spec": { "cores": of } }))
+}
+
+fn id(of: u64) -> RevisionId {
+    RevisionId::of(&json!({ "spec": { "cores": of } }))
+}
+
+/// A revision that got the id that its content gives.
+fn stored(of: u64, number: i64) -> Stored {
+    Stored { id: id(of), number, content: content(of) }
+}
+
+/// A revision that got its id from an earlier version of ours.
+fn named(name: &str, of: u64, number: i64) -> Stored {
+    Stored { id: name.into(), number, content: content(of) }
+}
+
+#[rstest]
+#[case::nothing_is_stored(vec![], None, id(7), false)]
+#[case::it_is_stored(vec![stored(7, 1)], None, id(7), true)]
+#[case::another_one_is_stored(vec![stored(6, 1)], None, id(7), false)]
+#[case::an_earlier_version_of_ours_called_it_otherwise(vec![named("old", 7, 1)], None, "old".into(), true)]
+#[case::of_twins_the_shown_one_stays(vec![named("a", 7, 1), named("b", 7, 2)], Some("a"), "a".into(), true)]
+#[case::of_twins_the_later_one_counts(vec![named("a", 7, 1), named("b", 7, 2)], Some("c"), "b".into(), true)]
+#[case::what_is_shown_is_another_content(vec![stored(6, 1), stored(7, 2)], Some("c"), id(7), true)]
+fn resolves(
+    #[case] revisions: Vec<Stored>,
+    #[case] shown: Option<&str>,
+    #[case] expected: RevisionId,
+    #[case] stored: bool,
+) {
+    let shown = shown.map(RevisionId::from);
+    let resolved = History::new(revisions).resolve(&content(7), shown.as_ref());
+    assert_eq!(resolved, Resolved { id: expected, stored });
+}
+
+#[test]
+fn an_id_that_another_content_has_is_not_given_twice() {
+    let history = History::new([Stored { id: id(7), number: 1, content: content(1) }]);
+    let other = history.resolve(&content(7), None);
+    assert_eq!(other, Resolved { id: content(7).id(2), stored: false });
+    assert_ne!(other.id, id(7));
+    assert!(other.id.as_str().len() == 16 && other.id.as_str().bytes().all(|b| b.is_ascii_hexdigit()));
+    // And nor is the second one.
+    let mut history = history;
+    history.add(Stored { id: other.id, number: 2, content: content(2) });
+    assert_eq!(history.resolve(&content(7), None).id, content(7).id(3));
+}
+
+#[test]
+fn numbers_go_up_and_order_the_history() {
+    let mut history = History::new([]);
+    assert_eq!(history.next_number(), 1);
+    for revision in [stored(3, 30), stored(1, 10), stored(2, 20)] {
+        history.add(revision);
+    }
+    assert_eq!((history.ids(), history.next_number()), (vec![id(1), id(2), id(3)], 31));
+    history.remove(&id(3));
+    assert_eq!((history.ids(), history.next_number()), (vec![id(1), id(2)], 21));
+    assert!(history.contains(&id(1)) && !history.contains(&id(3)));
+    // What is read twice is there once, at its later place.
+    history.add(stored(1, 40));
+    history.add(stored(1, 5));
+    assert_eq!((history.ids(), history.next_number()), (vec![id(2), id(1)], 41));
+    assert_eq!(History::new([stored(1, i64::MAX)]).next_number(), i64::MAX);
+}
+
+#[rstest]
+#[case::none_is_pinned(None, Ok(Resolved { id: id(7), stored: false }))]
+#[case::a_stored_one_is_pinned(Some(id(6)), Ok(Resolved { id: id(6), stored: true }))]
+#[case::an_unknown_one_is_pinned(Some("gone".into()), Err(Unknown("gone".into())))]
+#[case::the_template_itself_is_pinned_and_not_stored(Some(id(7)), Err(Unknown(id(7))))]
+fn the_pinned_revision_comes_before_the_template(
+    #[case] pinned: Option<RevisionId>,
+    #[case] expected: Result<Resolved, Unknown>,
+) {
+    let history = History::new([stored(6, 1)]);
+    assert_eq!(history.wanted(pinned.as_ref(), &content(7), None), expected);
+}
+
+proptest! {
+    #[test]
+    fn a_template_that_was_stored_keeps_its_id_whatever_else_is_stored_or_deleted(
+        steps in prop::collection::vec((0u64..6, any::<bool>()), 1..40),
+    ) {
+        let mut history = History::new([]);
+        let mut ids = std::collections::BTreeMap::new();
+        for (of, delete) in steps {
+            let resolved = history.resolve(&content(of), None);
+            prop_assert_eq!(resolved.stored, ids.contains_key(&of));
+            if let Some(id) = ids.get(&of) {
+                prop_assert_eq!(&resolved.id, id);
+            }
+            if delete {
+                history.remove(&resolved.id);
+                ids.remove(&of);
+            } else {
+                history.add(Stored { id: resolved.id.clone(), number: history.next_number(), content: content(of) });
+                ids.insert(of, resolved.id);
+            }
+            let distinct: std::collections::BTreeSet<_> = history.ids().into_iter().collect();
+            prop_assert_eq!(distinct.len(), history.ids().len());
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What the platform does to machines and to disks that outlive them.
+
+use std::sync::Arc;
+
+use super::api::Api;
+use crate::model::{Activity, Disk, DiskState, ObjectId, Replica, Uid};
+
+impl Api {
+    /// The platform tries to start a machine: its disks must be there, hold data, and be mounted by nobody else.
+    pub(super) fn start(&mut self, id: &ObjectId) -> bool {
+        let Ok(machine) = self.machines.find(id) else { return false };
+        let kept: Vec<Arc<str>> = machine
+            .disks
+            .iter()
+            .filter(|device| device.template.as_ref().is_none_or(|name| self.kept_template(name).is_some()))
+            .map(|device| device.disk.clone())
+            .collect();
+        let usable = |disk: &Arc<str>| {
+            let there = self.disks.objects.get(disk).is_some_and(|seen| {
+                !seen.facts.terminating && !matches!(seen.facts.state, DiskState::Failed | DiskState::Lost)
+            });
+            there && self.kept.mounts.get(disk).is_none_or(|holder| *holder == id.uid)
+        };
+        let starts = kept.iter().all(usable);
+        if starts {
+            self.kept.mounts.extend(kept.into_iter().map(|disk| (disk, id.uid.clone())));
+        }
+        let activity = if starts { Activity::Running } else { Activity::NotRunning };
+        if machine.activity != activity || machine.devices_ready != starts {
+            self.edit_machine(id, |machine| (machine.activity, machine.devices_ready) = (activity, starts));
+        }
+        starts
+    }
+
+    pub(super) fn unmount(&mut self, machine: &Uid) {
+        self.kept.mounts.retain(|_, holder| holder != machine);
+    }
+
+    pub(super) fn is_mounted(&self, disk: &str) -> bool {
+        self.kept.mounts.contains_key(disk)
+    }
+
+    /// The platform has stopped a machine: nothing is mounted any more.
+    pub(super) fn stop(&mut self, id: &ObjectId, activity: Activity) {
+        self.unmount(&id.uid);
+        if self.machines.find(id).is_ok_and(|machine| machine.activity != activity) {
+            self.edit_machine(id, |machine| machine.activity = activity);
+        }
+    }
+
+    /// The disks whose status is not the truth.
+    pub(super) fn stale_disks(&self) -> Vec<ObjectId> {
+        let kept = self.kept_disks().filter(|disk| self.true_status(disk) != ***disk);
+        kept.map(|disk| disk.id.clone()).collect()
+    }
+
+    /// The platform brings the status of a disk up to date.
+    pub(super) fn tell_status(&mut self, id: &ObjectId) {
+        let Ok(disk) = self.disks.find(id) else { return };
+        let version = self.next_version();
+        let told = self.true_status(&disk);
+        self.disks.put(told, version);
+    }
+
+    fn true_status(&self, disk: &Disk) -> Disk {
+        let state = match disk.state {
+            DiskState::Coming | DiskState::Changing => DiskState::Ready,
+            other => other,
+        };
+        let mounted_by = self.told_holder(disk);
+        Disk { mounted_by, state, capacity: disk.size.or(Some(8)), ..disk.clone() }
+    }
+
+    /// Who has a disk mounted, as the platform tells it: whoever runs on it, or else one of those that wait for it, and
+    /// not another one for as long as that one waits.
+    fn told_holder(&self, disk: &Disk) -> Option<Arc<str>> {
+        let machines = self.machines.objects.values().map(|seen| &seen.facts);
+        let holder = self.kept.mounts.get(&disk.id.name);
+        if let Some(runs) = machines.clone().find(|machine| Some(&machine.id.uid) == holder) {
+            return Some(runs.id.name.clone());
+        }
+        let refers = |machine: &&Arc<Replica>| machine.disks.iter().any(|device| device.disk == disk.id.name);
+        let waiting = machines.filter(|machine| machine.activity == Activity::NotRunning).filter(refers);
+        let names: Vec<&Arc<str>> = waiting.map(|machine| &machine.id.name).collect();
+        let same = names.iter().find(|name| disk.mounted_by.as_ref() == Some(**name));
+        same.or(names.first()).map(|name| (*name).clone())
+    }
+
+    /// Something breaks a disk that nobody has mounted.
+    pub(super) fn break_disk(&mut self, id: &ObjectId, state: DiskState) {
+        if self.kept.mounts.contains_key(&id.name) {
+            return;
+        }
+        let Ok(disk) = self.disks.find(id) else { return };
+        self.kept.excused += 1;
+        let version = self.next_version();
+        self.disks.put(Disk { state, ..disk }, version);
+    }
+
+    /// What terminates and is mounted by nobody is gone.
+    pub(super) fn finish_disks(&mut self) -> usize {
+        let gone: Vec<Arc<str>> = self
+            .disks
+            .objects
+            .values()
+            .filter(|seen| seen.facts.terminating && !self.kept.mounts.contains_key(&seen.facts.id.name))
+            .map(|seen| seen.facts.id.name.clone())
+            .collect();
+        for name in &gone {
+            self.disks.remove(name);
+        }
+        gone.len()
+    }
+}

@@ -1,0 +1,91 @@
+//! Requests of the controller that nobody hears an answer to, and what goes with every request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::api::{Api, Basis, Broken};
+use crate::Action;
+use crate::ledger::REQUEST_TIMEOUT;
+use crate::model::{DiskDraft, DiskSource, ObjectId, Replica};
+
+/// A request on its way.
+pub(super) struct InFlight {
+    pub(super) action: Action,
+    pub(super) basis: Basis,
+    pub(super) sent: Duration,
+    /// The version of the disk that it was meant for.
+    pub(super) version: Option<u64>,
+}
+
+impl InFlight {
+    /// Commits a late request, unless the server has given it up.
+    pub(super) fn land(self, api: &mut Api) -> Result<bool, Broken> {
+        if api.now >= self.sent + REQUEST_TIMEOUT {
+            return Ok(false);
+        }
+        commit(api, &self.action, self.basis, self.version, true)
+    }
+}
+
+/// The same once this disk is claimed.
+pub(super) fn with_held(action: Action, claimed: &ObjectId) -> Action {
+    let hold = |disk: &mut DiskDraft| {
+        if disk.source == DiskSource::Free(claimed.clone()) {
+            disk.source = DiskSource::Held(claimed.clone());
+        }
+    };
+    match action {
+        Action::Create { mut draft } => {
+            draft.disks.iter_mut().for_each(hold);
+            Action::Create { draft }
+        }
+        Action::Repoint { member, position, from, mut to } => {
+            hold(&mut to);
+            Action::Repoint { member, position, from, to }
+        }
+        other => other,
+    }
+}
+
+/// Who of these machines refers to which disk.
+#[expect(clippy::disallowed_types, reason = "as the engine takes it: looked up by name, never walked")]
+pub(super) fn users(machines: &[Arc<Replica>]) -> std::collections::HashMap<Arc<str>, Vec<Arc<str>>> {
+    let mut users = std::collections::HashMap::<_, Vec<_>>::new();
+    for machine in machines {
+        for device in &machine.disks {
+            users.entry(device.disk.clone()).or_default().push(machine.id.name.clone());
+        }
+    }
+    users
+}
+
+/// Commits a request whose answer nobody hears; says whether it did something.
+pub(super) fn commit(
+    api: &mut Api,
+    action: &Action,
+    basis: Basis,
+    version: Option<u64>,
+    late: bool,
+) -> Result<bool, Broken> {
+    let version = version.unwrap_or_default();
+    Ok(match action {
+        Action::Relabel { member } => api.relabel(member).is_ok(),
+        Action::Release { machine } => api.release(machine)?.is_ok(),
+        Action::Repoint { member, position, from, to } => api.repoint(member, *position, from, to).is_ok(),
+        Action::CreateDisk { member, disk } => api.create_disk(member, disk, late)?.is_ok(),
+        Action::Mark { disk, marks, .. } => api.mark(disk, version, marks)?.is_ok(),
+        Action::Grow { disk, to } => api.grow(disk, *to).is_ok(),
+        Action::DeleteDisk { disk, reason } => api.delete_disk(disk, version, *reason)?.is_ok(),
+        Action::Delete { member, .. } => api.delete(member, basis, late)?.is_ok(),
+        Action::Update { .. }
+        | Action::Advance { .. }
+        | Action::StoreRevision { .. }
+        | Action::PruneRevision { .. } => unreachable!("no pool of these stories asks for it"),
+        Action::OpenBlock { block } => api.open_block(*block, basis)?.is_ok(),
+        Action::Create { draft } => api.create(draft, basis)?.is_ok(),
+        Action::Settle { gone, expired } => {
+            let (gone, _) = api.confirm(gone);
+            !(gone.is_empty() && expired.is_empty()) && api.settle(&gone, expired, basis)?.is_ok()
+        }
+    })
+}

@@ -1,0 +1,97 @@
+//! Whether all machines are what the template says, and if not, what that waits for.
+
+use std::fmt::Write as _;
+
+use super::Census;
+use crate::condition::{self, Wanted};
+use crate::model::Uid;
+use crate::plan::Observed;
+use crate::plan::rollout::Progress;
+
+pub(super) fn synced(observed: &Observed<'_>, census: &Census) -> Wanted {
+    let (overdue, first) = observed.memory.trials.overdue(observed.uptime);
+    let holds = census.updated == census.live && overdue == 0;
+    let reason = if holds {
+        condition::POOL_SYNCED
+    } else if overdue > 0 {
+        condition::CHANGES_NOT_EVALUATED
+    } else if census.for_approval > 0 {
+        condition::RESTART_PENDING_APPROVAL
+    } else if census.updated + census.stranded == census.live {
+        condition::RECREATION_REQUIRED
+    } else {
+        condition::ROLLOUT_IN_PROGRESS
+    };
+    let message = match (holds, &observed.pool.rollout.pinned) {
+        (true, None) => String::new(),
+        (true, Some(pinned)) => {
+            format!(
+                "all live replicas are at revision {pinned}, which the pool names instead of its template"
+            )
+        }
+        (false, _) => message(observed, census, overdue, first),
+    };
+    Wanted { kind: condition::SYNCED, holds, reason, message }
+}
+
+/// The count, and then every cause that somebody can do something about.
+fn message(observed: &Observed<'_>, census: &Census, overdue: usize, first: Option<&Uid>) -> String {
+    let (pool, live) = (observed.pool, census.live);
+    let what = match &pool.rollout.pinned {
+        Some(pinned) => format!("revision {pinned}, which the pool names instead of its template"),
+        None => "the current template".to_owned(),
+    };
+    let mut message = format!("{} of {live} live replicas have {what}", census.updated);
+    let mut add = |sentence: std::fmt::Arguments<'_>| {
+        message.write_str("; ").and_then(|()| message.write_fmt(sentence)).expect("a string takes all");
+    };
+    if overdue > 0 {
+        add(format_args!(
+            "for more than 10 minutes the platform has not looked at changes of {overdue}{}: see whether its \
+             controller runs",
+            named(observed, first)
+        ));
+    }
+    if census.for_approval > 0 {
+        add(format_args!(
+            "{} of {live} have it and wait for a restart, which their approval mode leaves to you",
+            census.for_approval
+        ));
+    }
+    if census.stranded > 0 {
+        add(format_args!(
+            "{} of {live} keep the disk that they booted from, whose disk template is gone, until they are stopped \
+             or recreated",
+            census.stranded
+        ));
+    }
+    if pool.rollout.paused {
+        add(format_args!("paused: no further replica gets it"));
+        return message;
+    }
+    let progress = Progress::of(observed);
+    if progress.refusing > 0 {
+        let trials = &observed.memory.trials;
+        let members = observed.members().filter(|member| !member.terminating);
+        let refusing = members.filter(|member| trials.refuses(&member.id.uid, &pool.revision));
+        let first = refusing.map(|member| &member.id.name).min();
+        let first = first.map_or(String::new(), |name| format!(" ({name} among them)"));
+        add(format_args!("refused by {}{first}", progress.refusing));
+        if progress.stopped() {
+            add(format_args!("stopped: no other replica gets it until one of these takes it"));
+        }
+    }
+    if progress.behind > 0 && progress.room() == 0 {
+        add(format_args!(
+            "waits, because {} are unavailable and {} may be",
+            progress.unavailable, progress.budget
+        ));
+    }
+    message
+}
+
+/// The name of one of several machines, in parentheses.
+fn named(observed: &Observed<'_>, uid: Option<&Uid>) -> String {
+    let machine = observed.members().find(|member| Some(&member.id.uid) == uid);
+    machine.map_or(String::new(), |machine| format!(" ({})", machine.id.name))
+}

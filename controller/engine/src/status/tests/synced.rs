@@ -1,0 +1,205 @@
+//! `Synced` and the counters that belong to it.
+
+use std::time::Duration;
+
+use rstest::rstest;
+
+use super::{condition, shown, terminating};
+use crate::condition::SYNCED;
+use crate::model::{Activity, Budget, DiskRef, DiskTemplate, Lifetime, Replica};
+use crate::plan::{Answer, EVALUATION_AGE};
+use crate::testing::{World, member, name};
+
+const UPTIME: Duration = Duration::from_secs(100);
+
+/// A pool whose template is `r2` by now, of running members of `r1`.
+fn outdated(members: u64) -> World {
+    World::desiring(usize::try_from(members).unwrap())
+        .members(members)
+        .pool(|pool| pool.revision = "r2".into())
+}
+
+fn with(world: World, numbers: &[u64], edit: fn(&mut Replica)) -> World {
+    numbers.iter().fold(world, |world, number| world.edit(&name(*number), edit))
+}
+
+fn written(member: &mut Replica) {
+    member.written = Some("r2".into());
+}
+
+fn in_effect(member: &mut Replica) {
+    (member.written, member.revision) = (Some("r2".into()), Some("r2".into()));
+}
+
+fn not_evaluated(member: &mut Replica) {
+    written(member);
+    member.evaluated = false;
+}
+
+/// It has the template, and waits for a restart that somebody has to ask for.
+fn for_approval(member: &mut Replica) {
+    written(member);
+    member.restart_pending = true;
+}
+
+/// It has the template, and the platform restarts it.
+fn restarting(member: &mut Replica) {
+    for_approval(member);
+    member.restarts_itself = true;
+}
+
+/// It has the template, and boots from a disk whose template is gone.
+fn stranded(member: &mut Replica) {
+    written(member);
+    member.disks.push(DiskRef { template: Some("old".into()), disk: "old".into(), position: 1 });
+    member.boot_disk = Some("old".into());
+}
+
+fn refusing(mut world: World, numbers: &[u64]) -> World {
+    for number in numbers {
+        let uid = member(&name(*number), 0).id.uid;
+        world.memory.trials.learn(&uid, &"r2".into(), Answer::Refused, UPTIME);
+    }
+    world
+}
+
+fn allowing(world: World, budget: usize) -> World {
+    world.pool(|pool| pool.rollout.budget = Budget::Machines(budget))
+}
+
+#[rstest]
+#[case::all_have_the_template(World::desiring(2).members(2), "True PoolSynced: ")]
+#[case::there_are_none(World::desiring(2), "True PoolSynced: ")]
+#[case::an_older_one_is_leaving(
+    terminating(World::desiring(2).members(2), [0]).edit(&name(0), |member: &mut Replica| member.revision = None),
+    "True PoolSynced: "
+)]
+#[case::one_is_older(
+    with(outdated(4), &[1, 2, 3], in_effect),
+    "False RolloutInProgress: 3 of 4 live replicas have the current template"
+)]
+#[case::one_was_written_and_not_evaluated(
+    with(with(outdated(4), &[1, 2, 3], in_effect), &[0], not_evaluated),
+    "False RolloutInProgress: 3 of 4 live replicas have the current template"
+)]
+#[case::one_has_the_label_and_an_older_one_was_written(
+    with(outdated(1), &[0], |member: &mut Replica| member.revision = Some("r2".into())),
+    "False RolloutInProgress: 0 of 1 live replicas have the current template"
+)]
+#[case::one_is_restarted_without_being_asked(
+    with(with(outdated(2), &[0], in_effect), &[1], restarting),
+    "False RolloutInProgress: 1 of 2 live replicas have the current template"
+)]
+#[case::one_waits_for_a_restart(
+    with(with(outdated(2), &[0], in_effect), &[1], for_approval),
+    "False RestartPendingApproval: 1 of 2 live replicas have the current template; 1 of 2 have it and wait for a \
+     restart, which their approval mode leaves to you"
+)]
+#[case::one_waits_and_one_is_older(
+    with(outdated(2), &[1], for_approval),
+    "False RestartPendingApproval: 0 of 2 live replicas have the current template; 1 of 2 have it and wait for a \
+     restart, which their approval mode leaves to you"
+)]
+#[case::one_that_had_it_waits_again(
+    with(outdated(1), &[0], |member: &mut Replica| { in_effect(member); member.restart_pending = true; }),
+    "False RestartPendingApproval: 0 of 1 live replicas have the current template; 1 of 1 have it and wait for a \
+     restart, which their approval mode leaves to you"
+)]
+#[case::one_keeps_a_disk_that_it_booted_from(
+    with(with(outdated(2), &[0], in_effect), &[1], stranded),
+    "False RecreationRequired: 1 of 2 live replicas have the current template; 1 of 2 keep the disk that they booted from, \
+     whose disk template is gone, until they are stopped or recreated"
+)]
+#[case::one_keeps_a_disk_and_one_is_older(
+    with(outdated(2), &[1], stranded),
+    "False RolloutInProgress: 0 of 2 live replicas have the current template; 1 of 2 keep the disk that they booted from, \
+     whose disk template is gone, until they are stopped or recreated"
+)]
+#[case::paused(
+    outdated(2).pool(|pool| pool.rollout.paused = true),
+    "False RolloutInProgress: 0 of 2 live replicas have the current template; paused: no further replica gets it"
+)]
+#[case::paused_with_nothing_to_do(
+    World::desiring(2).members(2).pool(|pool| pool.rollout.paused = true), "True PoolSynced: "
+)]
+#[case::pinned_and_reached(
+    World::desiring(2).members(2).pool(|pool| pool.rollout.pinned = Some("r1".into())),
+    "True PoolSynced: all live replicas are at revision r1, which the pool names instead of its template"
+)]
+#[case::pinned_and_on_its_way(
+    with(outdated(2), &[0], in_effect).pool(|pool| pool.rollout.pinned = Some("r2".into())),
+    "False RolloutInProgress: 1 of 2 live replicas have revision r2, which the pool names instead of its template"
+)]
+#[case::one_refuses(
+    allowing(refusing(outdated(9), &[7]), 3),
+    "False RolloutInProgress: 0 of 9 live replicas have the current template; refused by 1 (NAME7 among them)"
+)]
+#[case::half_the_budget_refuses(
+    allowing(refusing(outdated(9), &[7, 2]), 3),
+    "False RolloutInProgress: 0 of 9 live replicas have the current template; refused by 2 (FIRST among them); stopped: \
+     no other replica gets it until one of these takes it"
+)]
+#[case::too_many_are_unavailable(
+    allowing(with(outdated(3), &[0, 2], |member: &mut Replica| member.activity = Activity::NotRunning), 2),
+    "False RolloutInProgress: 0 of 3 live replicas have the current template; waits, because 2 are unavailable and 2 may be"
+)]
+fn synced(#[case] world: World, #[case] expected: &str) {
+    let first = name(7).min(name(2));
+    let expected = expected.replace("NAME7", &name(7)).replace("FIRST", &first);
+    assert_eq!(condition(&shown(&world), SYNCED), Some(expected));
+}
+
+#[rstest]
+#[case::not_for_a_while(Duration::from_secs(599), "RolloutInProgress")]
+#[case::for_ten_minutes(EVALUATION_AGE, "ChangesNotEvaluated")]
+fn a_platform_that_does_not_look(#[case] age: Duration, #[case] reason: &str) {
+    let mut world = with(with(outdated(2), &[0], in_effect), &[1], not_evaluated);
+    let machines = world.machines.clone();
+    world.memory.trials.meet(machines.iter(), UPTIME);
+    world.uptime = UPTIME + age;
+    let condition = condition(&shown(&world), SYNCED).unwrap();
+    assert!(condition.starts_with(&format!("False {reason}: ")), "{condition}");
+    let tells = format!("has not looked at changes of 1 ({}): see whether its controller runs", name(1));
+    assert_eq!(condition.contains(&tells), reason == "ChangesNotEvaluated", "{condition}");
+}
+
+#[test]
+fn a_platform_that_never_looks_is_told_of_although_all_are_made_from_the_template() {
+    let mut world = with(World::desiring(1).members(1), &[0], |member: &mut Replica| {
+        (member.evaluated, member.activity) = (false, Activity::NotRunning);
+    });
+    let machines = world.machines.clone();
+    world.memory.trials.meet(machines.iter(), UPTIME);
+    assert_eq!(condition(&shown(&world), SYNCED).as_deref(), Some("True PoolSynced: "));
+    world.uptime = UPTIME + EVALUATION_AGE;
+    let condition = condition(&shown(&world), SYNCED).unwrap();
+    assert!(condition.starts_with("False ChangesNotEvaluated: 1 of 1 live replicas"), "{condition}");
+}
+
+#[rstest]
+#[case::in_effect(in_effect, 1, 0)]
+#[case::older(|_: &mut Replica| {}, 0, 0)]
+#[case::written_and_the_label_not_there_yet(written, 0, 0)]
+#[case::not_evaluated(not_evaluated, 0, 0)]
+#[case::waiting(for_approval, 0, 1)]
+#[case::restarting(restarting, 0, 1)]
+#[case::waiting_for_an_older_change(|member: &mut Replica| member.restart_pending = true, 0, 0)]
+#[case::waiting_again(|member: &mut Replica| { in_effect(member); member.restart_pending = true; }, 0, 1)]
+#[case::leaving(|member: &mut Replica| { in_effect(member); member.terminating = true; }, 0, 0)]
+#[case::made_from_it_and_not_looked_at_yet(
+    |member: &mut Replica| { in_effect(member); (member.evaluated, member.activity) = (false, Activity::NotRunning); }, 1, 0
+)]
+#[case::rolled_back_and_not_looked_at_yet(|member: &mut Replica| { in_effect(member); member.evaluated = false; }, 0, 0)]
+#[case::stranded(stranded, 0, 0)]
+fn counts(#[case] edit: fn(&mut Replica), #[case] updated: usize, #[case] restart_pending: usize) {
+    let summary = shown(&with(outdated(1), &[0], edit)).summary;
+    assert_eq!((summary.updated, summary.restart_pending), (updated, restart_pending));
+}
+
+#[test]
+fn a_template_that_no_revision_uses_strands_nobody_who_has_no_disk_of_it() {
+    let world = World::desiring(1).members(1).pool(|pool| {
+        pool.disks.push(DiskTemplate { used: false, ..DiskTemplate::new("data", Lifetime::Pool) });
+    });
+    assert_eq!(condition(&shown(&world), SYNCED).as_deref(), Some("True PoolSynced: "));
+}

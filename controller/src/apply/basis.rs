@@ -1,0 +1,169 @@
+//! What the writes of a pass rest on: the objects as they were planned on, and a last look at who uses what.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use vmpool_engine::ledger::Seen;
+use vmpool_engine::model::{DiskDraft, DiskSource};
+use vmpool_engine::plan::DeleteReason;
+use vmpool_engine::{Action, Disk, Memory, ObjectId, Pool, Uid};
+
+use crate::context::{Context, PoolEntry};
+use crate::observe::Snapshot;
+use crate::platform::Platform;
+use crate::revisions::Templates;
+
+/// Names of disks, and of whoever uses them.
+type Users = HashMap<Arc<str>, Arc<str>>;
+
+/// The versions of objects that a plan is about, of those that are still known as the pass saw them.
+///
+/// Whoever acts on such a version acts on what was planned for: the server refuses it once the object is another.
+#[derive(Default)]
+pub(super) struct Basis {
+    machines: HashMap<Uid, u64>,
+    disks: HashMap<Uid, Seen<Disk>>,
+    /// Who uses the disks that are to be deleted, by their names; `Err` if that could not be found out.
+    users: Option<Result<Users, String>>,
+    /// What machines are made from.
+    pub(super) templates: Templates,
+}
+
+impl Basis {
+    /// The versions that `actions` need.
+    pub(super) fn of<P: Platform>(
+        context: &Context<P>,
+        pool: &Pool,
+        snapshot: &Snapshot,
+        actions: &[Action],
+        memory: &Memory,
+    ) -> Self {
+        let (mut machines, mut disks) = (HashSet::new(), HashSet::new());
+        for action in actions {
+            match action {
+                Action::Delete { member, reason: DeleteReason::Surplus } => {
+                    machines.extend([&member.uid]);
+                }
+                Action::Update { disks: wanted, .. } => disks.extend(free(wanted).map(|disk| &disk.uid)),
+                Action::Create { draft } => disks.extend(free(&draft.disks).map(|disk| &disk.uid)),
+                Action::Repoint { to, .. } => {
+                    disks.extend(free(std::slice::from_ref(to)).map(|disk| &disk.uid));
+                }
+                Action::Mark { disk, .. } | Action::Grow { disk, .. } | Action::DeleteDisk { disk, .. } => {
+                    disks.insert(&disk.uid);
+                }
+                Action::Relabel { .. }
+                | Action::Release { .. }
+                | Action::CreateDisk { .. }
+                | Action::Advance { .. }
+                | Action::Delete { reason: DeleteReason::Named, .. }
+                | Action::OpenBlock { .. }
+                | Action::StoreRevision { .. }
+                | Action::PruneRevision { .. }
+                | Action::Settle { .. } => {}
+            }
+        }
+        let mut basis = Self::default();
+        if !machines.is_empty() {
+            for planned in snapshot.machines().filter(|machine| machines.contains(&machine.id.uid)) {
+                let name = &planned.id.name;
+                let known = memory.machines.written_as(name);
+                let known = known.or_else(|| context.machines.get(&pool.namespace, name));
+                // A change that is no fact leaves the facts as they are.
+                if let Some(known) = known.filter(|known| is_same(&known.facts, planned)) {
+                    basis.machines.insert(planned.id.uid.clone(), known.version);
+                }
+            }
+        }
+        if !disks.is_empty() {
+            for planned in snapshot.disks().filter(|disk| disks.contains(&disk.id.uid)) {
+                let name = &planned.id.name;
+                let known = memory.disks.written_as(name);
+                let known = known.or_else(|| context.disks.get(&pool.namespace, name));
+                if let Some(known) = known.filter(|known| is_same(&known.facts, planned)) {
+                    basis.disks.insert(planned.id.uid.clone(), known);
+                }
+            }
+        }
+        basis
+    }
+
+    /// The version of a machine that was planned on; `None` if it is known to have changed.
+    pub(super) fn machine(&self, machine: &ObjectId) -> Option<u64> {
+        self.machines.get(&machine.uid).copied()
+    }
+
+    /// A disk as it was planned on; `None` if it is known to have changed.
+    pub(super) fn disk(&self, disk: &ObjectId) -> Option<&Seen<Disk>> {
+        self.disks.get(&disk.uid)
+    }
+
+    /// Looks who uses the disks that `batch` is to delete: every machine and every attachment of the namespace, as
+    /// they are now. Whoever began to use one before it was marked is among them, however far the caches lag behind.
+    pub(super) async fn look_for_users<P: Platform>(
+        &mut self,
+        context: &Context<P>,
+        pool: &PoolEntry<P>,
+        batch: &[Action],
+    ) {
+        let doomed: HashSet<&Arc<str>> = batch
+            .iter()
+            .filter_map(|action| match action {
+                Action::DeleteDisk { disk, .. } => Some(&disk.name),
+                _ => None,
+            })
+            .collect();
+        if doomed.is_empty() {
+            return;
+        }
+        let namespace = &*pool.facts.namespace;
+        let mut users = HashMap::new();
+        let mut look = async || {
+            let by_machine = |machine: &P::Machine| {
+                let machine = P::read_machine(machine);
+                let disks = machine.disks.iter().map(|device| &device.disk).chain(&machine.lingering);
+                for disk in disks.filter(|disk| doomed.contains(disk)) {
+                    users.insert(disk.clone(), machine.id.name.clone());
+                }
+            };
+            context.list_live::<P::Machine>(namespace, by_machine).await?;
+            if P::HAS_ATTACHMENTS {
+                let by_attachment = |attachment: &P::Attachment| {
+                    let attachment = P::read_attachment(attachment);
+                    if let Some(disk) = attachment.disk.filter(|disk| doomed.contains(disk)) {
+                        users.insert(disk, attachment.id.name);
+                    }
+                };
+                context.list_live::<P::Attachment>(namespace, by_attachment).await?;
+            }
+            Ok(())
+        };
+        let looked: Result<(), crate::context::ReadError> = look().await;
+        let looked = looked.map_err(|error| vmpool_runtime::telemetry::with_causes(&error));
+        self.users = Some(looked.map(|()| users));
+    }
+
+    /// Who uses a disk that is to be deleted.
+    ///
+    /// # Errors
+    /// It could not be found out; in the API server's words.
+    pub(super) fn user_of(&self, disk: &str) -> Result<Option<&Arc<str>>, String> {
+        match &self.users {
+            Some(Ok(users)) => Ok(users.get(disk)),
+            Some(Err(error)) => Err(error.clone()),
+            None => Err("nobody has looked who uses it".to_owned()),
+        }
+    }
+}
+
+fn is_same<T: PartialEq>(known: &Arc<T>, planned: &Arc<T>) -> bool {
+    Arc::ptr_eq(known, planned) || known == planned
+}
+
+/// Those that must be claimed first.
+pub(super) fn free(disks: &[DiskDraft]) -> impl Iterator<Item = &ObjectId> {
+    disks.iter().filter_map(|draft| match &draft.source {
+        DiskSource::Free(disk) => Some(disk),
+        DiskSource::New | DiskSource::Held(_) => None,
+    })
+}

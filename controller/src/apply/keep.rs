@@ -1,0 +1,293 @@
+//! Writes on disks that outlive their machines. Each is guarded by UID and version of the disk that was planned on, so
+//! that whoever got hold of the disk meanwhile keeps it.
+
+use std::sync::Arc;
+
+use kube::Resource;
+use kube::api::Patch;
+use serde_json::{Value, json};
+use vmpool_api::Quantity;
+use vmpool_engine::ledger::Seen;
+use vmpool_engine::model::{DiskDraft, DiskSource, Marks};
+use vmpool_engine::plan::DiskEnd;
+use vmpool_engine::{Disk, Memory, ObjectId, Replica};
+
+use super::basis::{Basis, free};
+use super::{Outcome, seen};
+use crate::context::{Context, PoolEntry, collection};
+use crate::events::{Happening, Reason};
+use crate::metrics::{ClaimOutcome, Metrics, WriteKind};
+use crate::platform::Platform;
+use crate::write::WriteError;
+
+/// Promises the free disks among `disks` to `machine`, one after the other. Returns those that it has now, and what
+/// went wrong with the first that it has not: then the machine must not refer to any of them.
+///
+/// A promise is one write: who it is for, and that the disk is not free any more.
+pub(super) async fn claim<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    basis: &Basis,
+    disks: &[DiskDraft],
+    machine: &Arc<str>,
+) -> (Vec<Seen<Disk>>, Option<Outcome>) {
+    let marks = Marks { claimed_by: Some(machine.clone()), free_since: None, collecting_since: None };
+    let mut claimed = Vec::new();
+    for disk in free(disks) {
+        let doing = || format!("promising disk {disk} to machine {machine}");
+        let outcome = send(context, pool, basis, disk, P::marks(&marks), doing).await;
+        let stop = match outcome {
+            Outcome::Disk(disk, _) => {
+                context.metrics.disks.claimed(ClaimOutcome::Done);
+                claimed.push(disk);
+                continue;
+            }
+            stop => stop,
+        };
+        let failed = matches!(stop, Outcome::Failed(..));
+        context.metrics.disks.claimed(if failed { ClaimOutcome::Failed } else { ClaimOutcome::Outdated });
+        return (claimed, Some(stop));
+    }
+    (claimed, None)
+}
+
+/// Tells that disks which were free are with a machine now.
+pub(super) fn reused(metrics: &Metrics, disks: &[DiskDraft], machine: &ObjectId) -> Vec<Happening> {
+    let reused = disks.iter().filter(|disk| matches!(disk.source, DiskSource::Free(_)));
+    let happenings = reused.map(|disk| {
+        metrics.disks.reused.inc();
+        Happening {
+            reason: Reason::DiskReused,
+            name: disk.name.to_string(),
+            note: format!("machine {machine} got disk {}, which was free, for {}", disk.name, disk.template),
+        }
+    });
+    happenings.collect()
+}
+
+/// Tells that a machine does not have a disk any more.
+pub(super) fn detached(disk: &str, machine: &ObjectId, why: &str) -> Happening {
+    Happening {
+        reason: Reason::DiskDetached,
+        name: disk.to_owned(),
+        note: format!("took disk {disk} away from machine {machine}: {why}"),
+    }
+}
+
+/// Writes the marks of a disk. A claim of a machine that nobody has seen is given up only if there is no such machine
+/// now.
+pub(super) async fn mark<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    basis: &Basis,
+    disk: &ObjectId,
+    marks: &Marks,
+    absent: Option<&Arc<str>>,
+) -> Outcome {
+    if let Some(absent) = absent {
+        match context.get_live::<P::Machine>(&pool.facts.namespace, absent).await {
+            Ok(None) => {}
+            Ok(Some(live)) => {
+                let live = seen(&live, P::read_machine);
+                if is_claimant(&live.facts, pool, disk) {
+                    return Outcome::Changed(live);
+                }
+            }
+            Err(error) => {
+                let error = WriteError::Lost(error.to_string());
+                return failed(
+                    &disk.name,
+                    &format!("freeing disk {disk}, which machine {absent} never got"),
+                    error,
+                );
+            }
+        }
+    }
+    send(context, pool, basis, disk, P::marks(marks), || format!("marking disk {disk}")).await
+}
+
+/// Whether a machine of the name that a disk was promised to may have the disk: it is a member, or refers to it.
+fn is_claimant<P: Platform>(machine: &Replica, pool: &PoolEntry<P>, disk: &ObjectId) -> bool {
+    let mut disks = machine.disks.iter().map(|device| &device.disk).chain(&machine.lingering);
+    machine.owner.as_ref() == Some(&pool.facts.id.uid) || disks.any(|known| *known == disk.name)
+}
+
+/// Makes a disk larger.
+pub(super) async fn grow<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    basis: &Basis,
+    disk: &ObjectId,
+    bytes: u64,
+) -> Outcome {
+    let size = Quantity::from_bytes(bytes);
+    let doing = || format!("making disk {disk} {size} large");
+    match send(context, pool, basis, disk, P::grow(bytes), doing).await {
+        Outcome::Disk(grown, _) => {
+            context.metrics.disks.grown.inc();
+            let note = format!("disk {disk} shall be {size} large now, as its template says");
+            let happening = Happening { reason: Reason::DiskResized, name: disk.name.to_string(), note };
+            Outcome::Disk(grown, Some(happening))
+        }
+        outcome => outcome,
+    }
+}
+
+/// Deletes a disk that nobody uses. If a machine or an attachment turns out to, it loses the mark that it had for this
+/// and stays.
+pub(super) async fn delete<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    basis: &Basis,
+    disk: &ObjectId,
+    reason: DiskEnd,
+) -> Outcome {
+    let Some(planned) = basis.disk(disk) else { return Outcome::Outdated };
+    let doing = format!("deleting disk {disk}");
+    match basis.user_of(&disk.name) {
+        Err(error) => return failed(&disk.name, &doing, WriteError::Lost(error)),
+        Ok(Some(user)) => {
+            tracing::warn!(disk = &*disk.name, user = &**user, "a disk that was to be deleted is in use");
+            context.metrics.disks.spared.inc();
+            let marks = Marks { collecting_since: None, ..planned.facts.marks.clone() };
+            let doing = || format!("sparing disk {disk}, which {user} uses");
+            return match send(context, pool, basis, disk, P::marks(&marks), doing).await {
+                Outcome::Disk(disk, _) => Outcome::DiskChanged(disk),
+                outcome => outcome,
+            };
+        }
+        Ok(None) => {}
+    }
+    let path = collection::<P::Disk>(&pool.facts.namespace);
+    match context.writer.delete(WriteKind::DeleteDisk, path, disk, Some(planned.version)).await {
+        Ok(()) => {
+            context.metrics.disks.collected(reason);
+            tracing::info!(disk = &*disk.name, disk_uid = disk.uid.as_str(), ?reason, "deleted a disk");
+            let why = match reason {
+                DiskEnd::Expired => "no machine needed it for longer than its template's ttl",
+                DiskEnd::Broken => "it failed or lost its volume, and no machine has it",
+                DiskEnd::TemplateRemoved => "the pool has its template no more",
+            };
+            let note = format!("deleted disk {disk}: {why}");
+            let happening = Happening { reason: Reason::DiskDeleted, name: disk.name.to_string(), note };
+            Outcome::DiskDeleted(planned.facts.clone(), Some(happening))
+        }
+        Err(error) if error.is_gone() => Outcome::DiskDeleted(planned.facts.clone(), None),
+        Err(error) if error.is_conflict() => changed(context, pool, disk).await,
+        Err(error) => failed(&disk.name, &doing, error),
+    }
+}
+
+/// Gives a machine that is no member any more the disks that it has of the pool: they would go with the pool.
+pub(super) async fn hand_over<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &Replica,
+) -> (Vec<Seen<Disk>>, Option<Outcome>) {
+    let mut handed = Vec::new();
+    if !P::HAS_DISKS {
+        return (handed, None);
+    }
+    let disks = machine.disks.iter().map(|device| &device.disk).chain(&machine.lingering);
+    for name in disks {
+        let doing = || format!("giving disk {name} to machine {}, which left the pool", machine.id);
+        let live = match context.get_live::<P::Disk>(&pool.facts.namespace, name).await {
+            Ok(None) => continue,
+            Ok(Some(live)) => live,
+            Err(error) => {
+                return (handed, Some(failed(name, &doing(), WriteError::Lost(error.to_string()))));
+            }
+        };
+        let facts = P::read_disk(&live);
+        if facts.terminating || facts.owner.as_ref().is_none_or(|owner| owner.uid != pool.facts.id.uid) {
+            continue;
+        }
+        let version = live.meta().resource_version.clone().unwrap_or_default();
+        let patch = P::hand_over(&live, &machine.id);
+        match patch_at(context, pool, &facts.id, patch, &version).await {
+            Ok(disk) => handed.push(disk),
+            Err(error) if error.is_gone() || error.is_conflict() => return (handed, Some(Outcome::Outdated)),
+            Err(error) => return (handed, Some(failed(name, &doing(), error))),
+        }
+    }
+    (handed, None)
+}
+
+/// Sends a merge patch to a disk as it was planned on.
+async fn send<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    basis: &Basis,
+    disk: &ObjectId,
+    patch: Value,
+    doing: impl Fn() -> String,
+) -> Outcome {
+    // The cache knows already that it changed.
+    let Some(planned) = basis.disk(disk) else { return Outcome::Outdated };
+    match patch_at(context, pool, disk, patch, &planned.version.to_string()).await {
+        Ok(disk) => Outcome::Disk(disk, None),
+        Err(error) if error.is_gone() || error.is_conflict() => changed(context, pool, disk).await,
+        Err(error) => failed(&disk.name, &doing(), error),
+    }
+}
+
+async fn patch_at<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    disk: &ObjectId,
+    mut patch: Value,
+    version: &str,
+) -> Result<Seen<Disk>, WriteError> {
+    patch["metadata"]["uid"] = json!(disk.uid.as_str());
+    patch["metadata"]["resourceVersion"] = json!(version);
+    let path = collection::<P::Disk>(&pool.facts.namespace);
+    let patch = Patch::Merge(&patch);
+    let written =
+        context.writer.patch::<P::Disk, _>(WriteKind::PatchDisk, path, &disk.name, None, &patch).await?;
+    Ok(seen(&written, P::read_disk))
+}
+
+/// What a disk is that was not what it should be. The watch may be stalled, so it is read.
+async fn changed<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, disk: &ObjectId) -> Outcome {
+    match context.get_live::<P::Disk>(&pool.facts.namespace, &disk.name).await {
+        Ok(Some(live)) => Outcome::DiskChanged(seen(&live, P::read_disk)),
+        Ok(None) => Outcome::Outdated,
+        Err(error) => {
+            failed(&disk.name, &format!("reading disk {disk}"), WriteError::Lost(error.to_string()))
+        }
+    }
+}
+
+fn failed(disk: &str, doing: &str, error: WriteError) -> Outcome {
+    let note = format!("{doing}: {error}");
+    Outcome::Failed(Happening { reason: Reason::FailedDisk, name: disk.to_owned(), note }, error)
+}
+
+/// Remembers which of `disks` a machine was refused for: the API server's words name it. Another one is tried then.
+pub(super) fn note_refusal(
+    memory: &mut Memory,
+    disks: &[DiskDraft],
+    error: &WriteError,
+    uptime: std::time::Duration,
+) {
+    let WriteError::Refused { status, .. } = error else { return };
+    for draft in disks.iter().filter(|draft| draft.source != DiskSource::New) {
+        if names(&status.message, &draft.name) {
+            tracing::warn!(disk = &*draft.name, "a machine was refused for a disk: another one is tried");
+            memory.refuse_disk(&draft.name, uptime);
+        }
+    }
+}
+
+/// Whether `text` has `name` as a word of its own: names of disks are made of letters, digits, dashes and dots.
+fn names(text: &str, name: &str) -> bool {
+    let in_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+    text.match_indices(name).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + name.len()..].chars().next();
+        !before.is_some_and(in_name) && !after.is_some_and(in_name)
+    })
+}
+
+#[cfg(test)]
+mod tests;

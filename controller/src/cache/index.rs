@@ -1,0 +1,66 @@
+//! Where the objects with a key are.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::keys::Key;
+
+/// Namespace and name.
+type Place = (Arc<str>, Arc<str>);
+
+/// By key.
+#[derive(Default)]
+pub(super) struct Index(HashMap<Key, Places>);
+
+/// Nearly every disk is referred to by one machine, and a set takes ten times the room of its only element.
+enum Places {
+    One(Place),
+    Many(BTreeSet<Place>),
+}
+
+impl Index {
+    pub(super) fn insert(&mut self, key: &Key, namespace: &Arc<str>, name: &Arc<str>) {
+        let place = (namespace.clone(), name.clone());
+        match self.0.get_mut(key) {
+            None => drop(self.0.insert(key.clone(), Places::One(place))),
+            Some(Places::One(known)) if *known == place => {}
+            Some(places @ Places::One(_)) => {
+                let Places::One(known) = std::mem::replace(places, Places::Many(BTreeSet::new())) else {
+                    return;
+                };
+                *places = Places::Many(BTreeSet::from([known, place]));
+            }
+            Some(Places::Many(known)) => drop(known.insert(place)),
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &Key, namespace: &Arc<str>, name: &Arc<str>) {
+        let place = (namespace.clone(), name.clone());
+        let empty = match self.0.get_mut(key) {
+            None => false,
+            Some(Places::One(known)) => *known == place,
+            Some(Places::Many(known)) => {
+                known.remove(&place);
+                known.is_empty()
+            }
+        };
+        if empty {
+            self.0.remove(key);
+        }
+    }
+
+    /// Where the objects with this key are, in the order of their names.
+    pub(super) fn places(&self, key: &Key) -> impl Iterator<Item = &Place> {
+        let (one, many) = match self.0.get(key) {
+            None => (None, None),
+            Some(Places::One(place)) => (Some(place), None),
+            Some(Places::Many(places)) => (None, Some(places)),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

@@ -1,0 +1,81 @@
+//! What objects are found by, and whom a change of them concerns.
+
+use std::sync::Arc;
+
+use vmpool_engine::{Disk, Replica, Uid};
+
+use crate::platform::Attachment;
+
+/// What an object can be found by, besides its name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Key {
+    /// A pool owns it or is named by its label.
+    Pool(Uid),
+    /// It is this disk of this namespace, or refers to it.
+    Disk(Arc<str>, Arc<str>),
+}
+
+/// Facts that the cache can hold.
+pub(crate) trait Cached: PartialEq + Send + Sync + 'static {
+    fn name(&self) -> &Arc<str>;
+    fn uid(&self) -> &Uid;
+    /// Whom it concerns.
+    fn keys(&self, namespace: &Arc<str>) -> Vec<Key>;
+    /// Whether somebody asks for it by a key of this kind.
+    fn is_looked_up_by(_: &Key) -> bool {
+        true
+    }
+}
+
+impl Cached for Replica {
+    fn name(&self) -> &Arc<str> {
+        &self.id.name
+    }
+    fn uid(&self) -> &Uid {
+        &self.id.uid
+    }
+    fn keys(&self, namespace: &Arc<str>) -> Vec<Key> {
+        let mut keys = pools([self.owner.as_ref(), self.pool_uid_label.as_ref()]);
+        let disks = self.disks.iter().map(|device| &device.disk).chain(&self.lingering);
+        keys.extend(disks.map(|disk| Key::Disk(namespace.clone(), disk.clone())));
+        keys
+    }
+}
+
+/// The owner may be a machine, and then nobody asks for it.
+impl Cached for Disk {
+    fn name(&self) -> &Arc<str> {
+        &self.id.name
+    }
+    fn uid(&self) -> &Uid {
+        &self.id.uid
+    }
+    fn keys(&self, namespace: &Arc<str>) -> Vec<Key> {
+        let mut keys = pools([self.owner.as_ref().map(|owner| &owner.uid), self.pool_uid_label.as_ref()]);
+        keys.push(Key::Disk(namespace.clone(), self.id.name.clone()));
+        keys
+    }
+    fn is_looked_up_by(key: &Key) -> bool {
+        // By its name it is found without an index.
+        matches!(key, Key::Pool(_))
+    }
+}
+
+impl Cached for Attachment {
+    fn name(&self) -> &Arc<str> {
+        &self.id.name
+    }
+    fn uid(&self) -> &Uid {
+        &self.id.uid
+    }
+    fn keys(&self, namespace: &Arc<str>) -> Vec<Key> {
+        self.disk.iter().map(|disk| Key::Disk(namespace.clone(), disk.clone())).collect()
+    }
+}
+
+/// Each of them once.
+fn pools(uids: [Option<&Uid>; 2]) -> Vec<Key> {
+    let [owner, label] = uids;
+    let label = label.filter(|label| owner != Some(*label));
+    owner.into_iter().chain(label).cloned().map(Key::Pool).collect()
+}

@@ -1,0 +1,84 @@
+//! Whether somebody else keeps writing the status of a pool: two controllers that serve one pool would undo each
+//! other's work, so ours stops acting on it.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use vmpool_engine::condition::OWN;
+use vmpool_engine::model::Published;
+use vmpool_engine::pacing::{Failure, FailureReason};
+
+/// How many times within [`WINDOW`] are more than an accident.
+const TIMES: usize = 3;
+/// How long one time counts.
+const WINDOW: Duration = Duration::from_mins(5);
+/// How long it must be quiet before ours acts again.
+const QUIET: Duration = Duration::from_mins(3);
+/// Shortest time between two writes of a disputed status: often enough to be read.
+pub(crate) const INTERVAL: Duration = Duration::from_mins(1);
+
+/// What is remembered of the fate of the status of one pool.
+#[derive(Debug, Default)]
+pub(crate) struct Dispute {
+    /// What the server made of our last write, and the version of the pool since then.
+    written: Option<(Published, u64)>,
+    /// When others have overwritten ours; uptimes.
+    overwritten: VecDeque<Duration>,
+    on: bool,
+}
+
+impl Dispute {
+    /// Takes note of our own write.
+    pub(crate) fn wrote(&mut self, became: &Published, version: u64) {
+        self.written = Some((became.clone(), version));
+    }
+
+    /// Takes note of the pool as it is: whether somebody has overwritten our last status since.
+    pub(crate) fn meet(&mut self, published: &Published, version: u64, uptime: Duration) {
+        while self.overwritten.front().is_some_and(|then| uptime.saturating_sub(*then) >= WINDOW) {
+            self.overwritten.pop_front();
+        }
+        if self.written.take_if(|(became, since)| version > *since && !is_same(became, published)).is_some() {
+            self.overwritten.push_back(uptime);
+        }
+        let is_quiet = self.left(uptime).is_none();
+        self.on = !is_quiet && (self.on || self.overwritten.len() >= TIMES);
+    }
+
+    /// Whether nothing must be done.
+    pub(crate) fn is_on(&self) -> bool {
+        self.on
+    }
+
+    /// How much longer it has to be quiet; `None` if nobody has interfered for long enough.
+    pub(crate) fn left(&self, uptime: Duration) -> Option<Duration> {
+        let last = self.overwritten.back()?;
+        QUIET.checked_sub(uptime.saturating_sub(*last)).filter(|left| !left.is_zero())
+    }
+
+    /// What the owner of the pool is told.
+    pub(crate) fn complaint(&self) -> Option<Failure> {
+        self.on.then(|| Failure {
+            reason: FailureReason::StatusDisputed,
+            message: format!(
+                "somebody else keeps writing this pool's status, so nothing is created, changed or removed until it \
+                 has been quiet for {} minutes: let one controller serve the pool",
+                QUIET.as_secs() / 60
+            ),
+        })
+    }
+}
+
+/// Whether what is ours in two statuses is the same.
+fn is_same(one: &Published, other: &Published) -> bool {
+    let own = |published: &Published| {
+        let mut own: Vec<_> =
+            published.conditions.iter().filter(|known| OWN.contains(&known.kind.as_str())).cloned().collect();
+        own.sort_by(|a, b| a.kind.cmp(&b.kind));
+        own
+    };
+    one.summary == other.summary && own(one) == own(other)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! Disks: what is written on them between two machines.
+
+use serde_json::{Value, json};
+use vmpool_engine::ObjectId;
+use vmpool_engine::model::{Mark, Marks};
+
+use super::{MACHINE_UID, Sample, created, decode};
+use crate::platform::Platform;
+
+/// A disk as the API server stores it, for every template of the sample.
+fn stored<P: Platform>(sample: &Sample<P>) -> Vec<Value> {
+    let draft = sample.draft("7", 7);
+    let member = ObjectId::new(&draft.name, MACHINE_UID);
+    let bodies = draft.disks.iter().map(|disk| {
+        let mut body = P::disk(&sample.pool, &member, disk).expect("the pool has the template");
+        body["metadata"]["uid"] = json!("uid of the disk");
+        body
+    });
+    bodies.collect()
+}
+
+/// Marks that were written on a disk read back, and none of them stays that was taken away. What is no moment stays
+/// what it is.
+///
+/// # Panics
+/// If it does not.
+pub fn marks_read_back<P: Platform>(pool: &Value) {
+    let at = Some(Mark::At(created()));
+    let all = Marks { claimed_by: Some("web-7".into()), free_since: at, collecting_since: at };
+    let stages = [
+        Marks { claimed_by: None, ..all.clone() },
+        all.clone(),
+        Marks { collecting_since: None, ..all.clone() },
+        Marks { claimed_by: Some("web-8".into()), ..Marks::default() },
+        Marks::default(),
+    ];
+    for body in stored(&Sample::<P>::new(pool)) {
+        let plain = P::read_disk(&decode(&body));
+        assert_eq!(plain.marks, Marks::default(), "a new disk has none");
+        let mut marked = body.clone();
+        for marks in &stages {
+            json_patch::merge(&mut marked, &P::marks(marks));
+            let read = P::read_disk(&decode(&marked));
+            assert_eq!(read.marks, *marks);
+            assert_eq!((&read.id, &read.owner, &read.template), (&plain.id, &plain.owner, &plain.template));
+            assert_eq!(marked["spec"], body["spec"], "the disk itself goes on as it is");
+        }
+        let unread = Marks { free_since: Some(Mark::Unreadable), ..Marks::default() };
+        json_patch::merge(&mut marked, &P::marks(&Marks { free_since: at, ..Marks::default() }));
+        json_patch::merge(&mut marked, &P::marks(&unread));
+        assert_eq!(P::read_disk(&decode(&marked)).marks.free_since, at, "nobody writes what no one can read");
+    }
+}
+
+/// A disk that was made larger asks for that size, and for nothing else anew.
+///
+/// # Panics
+/// If it does not.
+pub fn a_grown_disk_reads_back<P: Platform>(pool: &Value) {
+    for body in stored(&Sample::<P>::new(pool)) {
+        let before = P::read_disk(&decode(&body));
+        // Whole units, and a number that none divides.
+        for bytes in [20 << 30, 1 << 40, 5_000_000_001] {
+            let mut grown = body.clone();
+            json_patch::merge(&mut grown, &P::grow(bytes));
+            let after = P::read_disk(&decode(&grown));
+            assert_eq!(after.size, Some(bytes));
+            assert_eq!(vmpool_engine::Disk { size: before.size, ..after }, before);
+        }
+    }
+}
+
+/// A disk that was handed over belongs to the machine, and nothing of ours is left on it but what was made from the
+/// template.
+///
+/// # Panics
+/// If it does not.
+pub fn a_disk_that_was_handed_over_is_the_machines<P: Platform>(pool: &Value) {
+    let machine = ObjectId::new("web-7", MACHINE_UID);
+    for mut body in stored(&Sample::<P>::new(pool)) {
+        let note = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "notes", "uid": "somebody" });
+        let owners = body["metadata"]["ownerReferences"].as_array_mut().expect("it has an owner");
+        owners.push(note.clone());
+        body["metadata"]["labels"]["role"] = json!("kept");
+        let at = Some(Mark::At(created()));
+        let marks = Marks { claimed_by: Some("web-7".into()), free_since: at, collecting_since: at };
+        json_patch::merge(&mut body, &P::marks(&marks));
+        let spec = body["spec"].clone();
+        let patch = P::hand_over(&decode(&body), &machine);
+        json_patch::merge(&mut body, &patch);
+        let disk = P::read_disk(&decode(&body));
+        assert_eq!(disk.owner, Some(machine.clone()));
+        assert_eq!((disk.pool_uid_label, disk.template, disk.marks), (None, None, Marks::default()));
+        let owners = body["metadata"]["ownerReferences"].as_array().expect("it has owners");
+        assert!(owners.len() == 2 && owners.contains(&note), "owners of others stay: {owners:?}");
+        assert_eq!(body["metadata"]["labels"], json!({ "role": "kept" }));
+        assert_eq!(body["spec"], spec);
+    }
+}

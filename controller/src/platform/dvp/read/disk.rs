@@ -1,0 +1,78 @@
+//! Disks, and what attaches them by hand.
+
+use std::sync::Arc;
+
+use vmpool_api::{Quantity, annotations, labels};
+use vmpool_engine::model::{DiskState, Mark, Marks};
+use vmpool_engine::{Disk, ObjectId};
+
+use super::super::objects::{AttachmentObject, DiskObject, DiskStatus, PoolObject};
+use super::{annotation, id, label, moment, pool_uid};
+use crate::platform::{Attachment, Stored, controller_reference, intern};
+
+pub(in super::super) fn disk(object: &DiskObject) -> Disk {
+    let metadata = &object.metadata;
+    let status = &object.status;
+    let mounted = status.attached_to_virtual_machines.iter().find(|machine| machine.mounted);
+    let mark = |key| annotation(metadata, key).map(|text| moment(text).map_or(Mark::Unreadable, Mark::At));
+    Disk {
+        id: id(metadata),
+        terminating: metadata.deletion_timestamp.is_some(),
+        owner: controller_reference(metadata).map(|owner| {
+            if owner.kind == kind::<PoolObject>() {
+                ObjectId { name: intern(&owner.name), uid: pool_uid(&owner.uid) }
+            } else {
+                ObjectId::new(&owner.name, &owner.uid)
+            }
+        }),
+        pool_uid_label: label(metadata, labels::POOL_UID).map(pool_uid),
+        template: label(metadata, labels::DISK_TEMPLATE).map(intern),
+        state: state(status),
+        size: bytes(object.spec.persistent_volume_claim.size.as_ref()),
+        capacity: bytes(status.capacity.as_ref()),
+        mounted_by: mounted.map(|machine| machine.name.as_str().into()),
+        used_otherwise: used_otherwise(status),
+        marks: Marks {
+            claimed_by: annotation(metadata, annotations::CLAIMED_BY)
+                .filter(|name| !name.is_empty())
+                .map(Arc::from),
+            free_since: mark(annotations::FREE_SINCE),
+            collecting_since: mark(annotations::COLLECTING_SINCE),
+        },
+    }
+}
+
+fn kind<K: Stored>() -> std::borrow::Cow<'static, str> {
+    K::kind(&())
+}
+
+fn state(status: &DiskStatus) -> DiskState {
+    if status.conditions.iter().any(|condition| condition.holds("Resizing")) {
+        return DiskState::Changing;
+    }
+    match status.phase.as_str() {
+        "Ready" | "Exporting" => DiskState::Ready,
+        "Resizing" | "Migrating" => DiskState::Changing,
+        "Failed" => DiskState::Failed,
+        "PVCLost" => DiskState::Lost,
+        // Being made, waiting for an upload or for its first consumer; and what a later platform may add.
+        _ => DiskState::Coming,
+    }
+}
+
+/// `InUse` turns False while a machine is stopped that the disk belongs to, so it says nothing about machines. Any
+/// reason but those about machines is a use that we must not get in the way of.
+fn used_otherwise(status: &DiskStatus) -> bool {
+    let in_use = status.conditions.iter().find(|condition| condition.holds("InUse"));
+    let by_machine = ["AttachedToVirtualMachine", ""];
+    status.phase == "Exporting" || in_use.is_some_and(|condition| !by_machine.contains(&&*condition.reason))
+}
+
+fn bytes(size: Option<&Quantity>) -> Option<u64> {
+    size?.bytes().ok()
+}
+
+pub(in super::super) fn attachment(object: &AttachmentObject) -> Attachment {
+    let device = &object.spec.block_device_ref;
+    Attachment { id: id(&object.metadata), disk: device.disk().map(Into::into) }
+}

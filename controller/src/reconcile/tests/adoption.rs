@@ -1,0 +1,210 @@
+//! A pool that another controller of the same API has served until now.
+
+use serde_json::{Value, json};
+use serde_yaml_ng::Value as Yaml;
+
+use super::{SECOND, count};
+use crate::testing::{Call, NAMESPACE, Verb, World, machine_names};
+
+const PREFIX: &str = "vmpool.virtualization.deckhouse.io";
+const MACHINES: &str = "virtualmachines";
+
+/// The world as the other controller left it: three machines run, one it had only just made.
+fn left_behind() -> World {
+    let world = World::new();
+    let mut objects: Yaml = serde_yaml_ng::from_str(include_str!("adoption.yaml")).unwrap();
+    objects.apply_merge().unwrap();
+    let objects: Vec<Value> = serde_yaml_ng::from_value(objects).unwrap();
+    let mut uids: Vec<(String, String)> = Vec::new();
+    for object in objects {
+        let mut text = object.to_string().replace("\"NOW\"", &json!(world.env.now().to_string()).to_string());
+        // The longer name first: one may begin like another.
+        uids.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
+        for (name, uid) in &uids {
+            text = text.replace(&format!("uid of {name}\""), &format!("{uid}\""));
+        }
+        let mut object: Value = serde_json::from_str(&text).unwrap();
+        object["apiVersion"] = json!("virtualization.deckhouse.io/v1alpha2");
+        let resource = match object["kind"].as_str().unwrap() {
+            "VirtualMachinePool" => "virtualmachinepools",
+            "VirtualMachine" => MACHINES,
+            _ => "virtualdisks",
+        };
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        let created = world.server.create(resource, object);
+        let uid = created["metadata"]["uid"].as_str().unwrap().to_owned();
+        if resource == "virtualmachinepools" {
+            world.server.edit(resource, &name, |pool| {
+                pool["status"]["selector"] = json!(format!("{PREFIX}/pool-uid={uid}"));
+            });
+        }
+        uids.push((name, uid));
+    }
+    for disk in world.disks() {
+        let name = disk["metadata"]["name"].as_str().unwrap();
+        let user = world.machines().into_iter().find(|machine| devices(machine).contains(&name.to_owned()));
+        let attached = user.map(|machine| json!({ "name": machine["metadata"]["name"], "mounted": true }));
+        world.server.edit("virtualdisks", name, |disk| {
+            disk["status"] =
+                json!({ "phase": "Ready", "attachedToVirtualMachines": Vec::from_iter(attached) });
+        });
+    }
+    for machine in machine_names(&world.machines()) {
+        let starts = machine == "lab-t8v2x";
+        world.server.edit(MACHINES, &machine, |machine| {
+            machine["status"] = json!({
+                "phase": if starts { "Pending" } else { "Running" },
+                "observedGeneration": machine["metadata"]["generation"],
+            });
+        });
+    }
+    world.server.take_log();
+    world
+}
+
+fn devices(machine: &Value) -> Vec<String> {
+    let devices = machine["spec"]["blockDeviceRefs"].as_array().unwrap().iter();
+    devices.map(|device| device["name"].as_str().unwrap().to_owned()).collect()
+}
+
+fn machine(world: &World, name: &str) -> Value {
+    world.server.get(MACHINES, name).unwrap()
+}
+
+fn markers(machine: &Value) -> (String, String) {
+    let marker = |field: &str, key: &str| {
+        machine["metadata"][field][format!("{PREFIX}/{key}")].as_str().unwrap_or_default().to_owned()
+    };
+    (marker("labels", "template-hash"), marker("annotations", "patched-template-hash"))
+}
+
+fn writes_to<'a>(writes: &'a [Call], name: &str) -> Vec<&'a Call> {
+    writes.iter().filter(|call| call.name == name && call.is_write()).collect()
+}
+
+/// The world as soon as the machine that had only just been made runs: until then it counts as one that is missed.
+async fn taken_over() -> (World, Vec<Call>) {
+    let mut world = left_behind();
+    world.lead();
+    world.calm().await;
+    start(&world, "lab-t8v2x");
+    world.calm().await;
+    let writes = world.take_writes();
+    (world, writes)
+}
+
+/// The platform looks at a machine, and it runs.
+fn start(world: &World, name: &str) {
+    world.server.edit(MACHINES, name, |machine| {
+        machine["status"]["phase"] = json!("Running");
+        machine["status"]["observedGeneration"] = machine["metadata"]["generation"].clone();
+    });
+}
+
+#[tokio::test]
+async fn a_machine_that_it_had_settled_gets_its_markers_in_one_write_and_nothing_else() {
+    let (world, writes) = taken_over().await;
+    let revision =
+        world.server.get("virtualmachinepools", "lab").unwrap()["status"]["desiredTemplateHash"].clone();
+    for (name, size) in [("lab-c5x2q", "1Gi"), ("lab-k7w9z", "3Gi")] {
+        let [write] = writes_to(&writes, name)[..] else { panic!("{writes:?}") };
+        assert_eq!(write.body.get("spec"), None, "{name} is not touched: {}", write.body);
+        let machine = machine(&world, name);
+        assert_eq!(machine["metadata"]["generation"], 1);
+        assert_eq!(
+            machine["spec"]["memory"]["size"], size,
+            "what was changed by hand stays until the template changes"
+        );
+        let (label, written) = markers(&machine);
+        assert_eq!((json!(label), json!(written)), (revision.clone(), revision.clone()));
+    }
+    assert_eq!(devices(&machine(&world, "lab-k7w9z")), ["lab-k7w9z-system", "lab-work-f6g7h8", "extras"]);
+    let map = machine(&world, "lab-k7w9z")["metadata"]["annotations"][format!("{PREFIX}/disks")].clone();
+    assert_eq!(map, r#"{"system":"lab-k7w9z-system","work":"lab-work-f6g7h8"}"#);
+}
+
+#[tokio::test]
+async fn nobody_is_created_removed_or_restarted() {
+    let (world, writes) = taken_over().await;
+    assert_eq!(count(&writes, Verb::Create, MACHINES), 0);
+    assert!(writes.iter().all(|call| call.verb != Verb::Delete), "{writes:?}");
+    assert_eq!(world.machines().len(), 4);
+    assert_eq!(count(&writes, Verb::Create, "controllerrevisions"), 1);
+    // Those that run and were settled cost one write; their disks cost none.
+    let to_disks = writes.iter().filter(|call| call.resource == "virtualdisks" && call.verb != Verb::Create);
+    let to_disks: Vec<String> = to_disks.map(ToString::to_string).collect();
+    assert!(to_disks.iter().all(|call| !call.contains("b2c3d4") && !call.contains("f6g7h8")), "{to_disks:?}");
+}
+
+#[tokio::test]
+async fn a_machine_that_lacks_the_last_change_gets_it() {
+    let (world, _) = taken_over().await;
+    let late = machine(&world, "lab-m4n6p");
+    assert_eq!((&late["spec"]["cpu"]["cores"], &late["metadata"]["generation"]), (&json!(2), &json!(2)));
+    assert_eq!(markers(&late).0, "77120fd3", "as long as the platform has not looked");
+    start(&world, "lab-m4n6p");
+    world.calm().await;
+    let (label, written) = markers(&machine(&world, "lab-m4n6p"));
+    assert_eq!(label, written);
+}
+
+#[tokio::test]
+async fn a_machine_in_the_making_gets_disks_of_its_own_and_not_what_is_called_like_a_template() {
+    let (world, writes) = taken_over().await;
+    let young = machine(&world, "lab-t8v2x");
+    let devices = devices(&young);
+    assert_eq!((&*devices[0], &*devices[1]), ("lab-t8v2x-system", "extras"));
+    assert_eq!(devices[2], "lab-work-z9y8x7", "the kept disk that was free");
+    let stranger = world.server.get("virtualdisks", "work").unwrap();
+    assert_eq!(
+        (&stranger["metadata"]["labels"], &stranger["metadata"]["ownerReferences"]),
+        (&Value::Null, &Value::Null)
+    );
+    assert!(writes_to(&writes, "work").is_empty());
+    let own = world.server.get("virtualdisks", "lab-t8v2x-system").unwrap();
+    assert_eq!(own["metadata"]["ownerReferences"][0]["uid"], young["metadata"]["uid"]);
+    assert_eq!(own["metadata"]["namespace"], NAMESPACE);
+}
+
+#[tokio::test]
+async fn then_it_is_a_pool_like_any_other() {
+    let (world, _) = taken_over().await;
+    for _ in 0..3 {
+        world.run_machines();
+        world.calm().await;
+    }
+    let status = world.server.get("virtualmachinepools", "lab").unwrap()["status"].clone();
+    assert_eq!((&status["readyReplicas"], &status["updatedReplicas"]), (&json!(4), &json!(4)));
+    world.server.take_log();
+    world.advance(SECOND * 660).await;
+    let requests: Vec<String> = world.server.take_log().iter().map(ToString::to_string).collect();
+    assert!(requests.is_empty(), "{requests:?}");
+}
+
+#[tokio::test]
+async fn a_take_over_that_was_interrupted_is_finished_by_the_next_leader() {
+    for killed_after in 0..6 {
+        let mut world = left_behind();
+        let mut left = killed_after;
+        world.server.intercept(move |call| {
+            if call.is_write() && !call.is_event() {
+                left -= 1;
+            }
+            if left < 0 { crate::testing::Fault::Unreachable } else { crate::testing::Fault::None }
+        });
+        world.lead();
+        world.calm().await;
+        world.kill_leader().await;
+        world.server.behave();
+        world.lead();
+        for _ in 0..4 {
+            world.calm().await;
+            world.run_machines();
+        }
+        assert_eq!(world.machines().len(), 4);
+        let settled = machine(&world, "lab-c5x2q");
+        assert_eq!(settled["metadata"]["generation"], 1, "after {killed_after} writes");
+        let (label, written) = markers(&settled);
+        assert!(label == written && label.len() == 16, "after {killed_after} writes: {label} {written}");
+    }
+}

@@ -1,0 +1,256 @@
+//! Disks that outlive their machines: who gets which.
+
+mod collection;
+mod upkeep;
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{SECOND, count};
+use crate::testing::{Call, Fault, Verb, World, machine_names, pool, refusal};
+
+const PREFIX: &str = "vmpool.virtualization.deckhouse.io";
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// A pool whose machines have one disk, which is kept; `reclaim` beside the policy.
+fn kept(replicas: usize, reclaim: &Value) -> Value {
+    let mut pool = pool("web", replicas);
+    let template = &mut pool["spec"]["virtualDiskTemplates"][0];
+    template["reclaim"] = json!({ "onScaleDown": "Retain" });
+    json_patch::merge(&mut template["reclaim"], reclaim);
+    template["spec"]["persistentVolumeClaim"] = json!({ "size": "10Gi" });
+    pool
+}
+
+/// A leader and a pool that has its machines, which run, and its disks, which are ready.
+async fn world(replicas: usize, reclaim: &Value) -> World {
+    let mut world = World::new();
+    world.server.create("virtualmachinepools", kept(replicas, reclaim));
+    world.lead();
+    world.calm().await;
+    run(&world).await;
+    world
+}
+
+/// The platform does its part.
+async fn run(world: &World) {
+    world.run_machines();
+    for disk in world.disks() {
+        let users: Vec<Value> = world
+            .machines()
+            .iter()
+            .filter(|machine| device(machine) == disk["metadata"]["name"])
+            .map(|machine| json!({ "name": machine["metadata"]["name"], "mounted": true }))
+            .collect();
+        world.server.edit("virtualdisks", disk["metadata"]["name"].as_str().unwrap(), |disk| {
+            disk["status"]["phase"] = json!("Ready");
+            disk["status"]["attachedToVirtualMachines"] = json!(users);
+        });
+    }
+    world.calm().await;
+    world.server.take_log();
+}
+
+fn device(machine: &Value) -> Value {
+    machine["spec"]["blockDeviceRefs"][0]["name"].clone()
+}
+
+fn names(objects: &[Value]) -> Vec<String> {
+    machine_names(objects)
+}
+
+fn mark<'a>(disk: &'a Value, key: &str) -> Option<&'a str> {
+    disk["metadata"]["annotations"][format!("{PREFIX}/{key}")].as_str()
+}
+
+fn events(world: &World, reason: &str) -> usize {
+    world.server.all("events").iter().filter(|event| event["reason"] == reason).count()
+}
+
+/// Writes to machines and disks, in order.
+fn work(world: &World) -> Vec<Call> {
+    let work = world.take_writes().into_iter();
+    work.filter(|call| ["virtualmachines", "virtualdisks"].contains(&&*call.resource)).collect()
+}
+
+fn shows(world: &World, line: &str) {
+    let page = world.metrics.page();
+    assert!(page.lines().any(|shown| shown == line), "{line} is not on\n{page}");
+}
+
+#[tokio::test]
+async fn a_kept_disk_is_the_pools_and_costs_one_write() {
+    let mut world = World::new();
+    let written = world.server.create("virtualmachinepools", kept(2, &json!({})));
+    world.lead();
+    world.calm().await;
+    let (machines, disks) = (world.machines(), world.disks());
+    assert_eq!((machines.len(), disks.len()), (2, 2));
+    for disk in &disks {
+        let owner = &disk["metadata"]["ownerReferences"][0];
+        assert_eq!(
+            (&owner["uid"], &owner["kind"]),
+            (&written["metadata"]["uid"], &json!("VirtualMachinePool"))
+        );
+        assert_eq!(disk["metadata"]["labels"][format!("{PREFIX}/disk-template")], "root");
+        assert_eq!(machines.iter().filter(|machine| device(machine) == disk["metadata"]["name"]).count(), 1);
+    }
+    let writes = work(&world);
+    assert_eq!(writes.len(), 4, "1 + D for each: {writes:?}");
+    world.calm().await;
+    assert!(work(&world).is_empty());
+    shows(&world, "vmpool_disks{state=\"in_use\"} 2");
+}
+
+#[tokio::test]
+async fn the_disk_of_a_machine_that_left_goes_to_the_next_one() {
+    let world = world(2, &json!({})).await;
+    world.scale(1);
+    world.calm().await;
+    run(&world).await;
+    let free: Vec<Value> =
+        world.disks().into_iter().filter(|disk| mark(disk, "free-since").is_some()).collect();
+    assert_eq!((free.len(), world.disks().len()), (1, 2));
+    shows(&world, "vmpool_disks{state=\"free\"} 1");
+    shows(&world, "vmpool_disks_without_ttl 1");
+
+    world.scale(2);
+    world.calm().await;
+    let writes = work(&world);
+    // The claim comes first, and there is no third write: one claim more than a machine without disks.
+    assert_eq!(writes.len(), 2, "{writes:?}");
+    assert!(writes[0].is(Verb::MergePatch, "virtualdisks") && writes[1].is(Verb::Create, "virtualmachines"));
+    let name = writes[1].name.clone();
+    assert!(writes[0].body["metadata"]["resourceVersion"].is_string(), "{}", writes[0].body);
+    let disk = world.server.get("virtualdisks", &writes[0].name).unwrap();
+    assert_eq!((mark(&disk, "claimed-by"), mark(&disk, "free-since")), (Some(&*name), None));
+    assert_eq!(disk["metadata"]["name"], free[0]["metadata"]["name"]);
+    assert_eq!(device(&world.server.get("virtualmachines", &name).unwrap()), disk["metadata"]["name"]);
+    assert_eq!(world.disks().len(), 2, "no surplus disk");
+    assert_eq!(events(&world, "DiskReused"), 1);
+    shows(&world, "vmpool_disks_reused_total 1");
+    shows(&world, "vmpool_disk_claims_total{outcome=\"done\"} 1");
+    run(&world).await;
+    shows(&world, "vmpool_disks{state=\"in_use\"} 2");
+}
+
+#[tokio::test]
+async fn a_disk_that_changed_under_the_claim_is_looked_at_again() {
+    let world = world(1, &json!({})).await;
+    world.scale(0);
+    world.calm().await;
+    run(&world).await;
+    let disk = world.disks().remove(0);
+    let (server, name) = (world.server.clone(), disk["metadata"]["name"].as_str().unwrap().to_owned());
+    let mut first = true;
+    world.server.hold("virtualdisks");
+    world.server.intercept(move |call| {
+        if call.is(Verb::MergePatch, "virtualdisks") && std::mem::take(&mut first) {
+            let (server, name) = (server.clone(), name.clone());
+            return Fault::After(Box::new(move || {
+                server.edit("virtualdisks", &name, |disk| disk["status"]["phase"] = json!("PVCLost"));
+            }));
+        }
+        Fault::None
+    });
+    world.scale(1);
+    world.calm().await;
+    let machines = world.machines();
+    assert_eq!(machines.len(), 1);
+    assert_ne!(device(&machines[0]), disk["metadata"]["name"], "nobody gets a disk that was lost meanwhile");
+    shows(&world, "vmpool_disk_claims_total{outcome=\"outdated\"} 1");
+    shows(&world, "vmpool_failures_total{reason=\"DiskFailure\"} 0");
+}
+
+#[tokio::test]
+async fn a_claim_of_a_leader_that_died_is_completed_by_the_next() {
+    let mut world = world(1, &json!({})).await;
+    world.scale(0);
+    world.calm().await;
+    run(&world).await;
+    world.server.intercept(|call| {
+        if call.is(Verb::Create, "virtualmachines") { Fault::Unreachable } else { Fault::None }
+    });
+    world.scale(1);
+    world.advance(SECOND).await;
+    world.kill_leader().await;
+    let claimed = mark(&world.disks()[0], "claimed-by").unwrap().to_owned();
+    assert!(world.machines().is_empty());
+    world.server.behave();
+    world.lead();
+    world.calm().await;
+    assert_eq!(names(&world.machines()), [claimed], "the machine that it was promised to");
+    assert_eq!(device(&world.machines()[0]), world.disks()[0]["metadata"]["name"]);
+    assert_eq!(world.disks().len(), 1, "no surplus disk");
+}
+
+#[tokio::test]
+async fn a_claim_that_nobody_needs_any_more_is_given_up_after_a_live_look() {
+    let mut world = world(1, &json!({})).await;
+    world.scale(0);
+    world.calm().await;
+    run(&world).await;
+    world.server.intercept(|call| {
+        if call.is(Verb::Create, "virtualmachines") { Fault::Unreachable } else { Fault::None }
+    });
+    world.scale(1);
+    world.advance(SECOND).await;
+    world.kill_leader().await;
+    let claimed = mark(&world.disks()[0], "claimed-by").unwrap().to_owned();
+    world.server.behave();
+    world.scale(0);
+    world.server.take_log();
+    world.lead();
+    world.advance(MINUTE * 3).await;
+    let disk = world.disks().remove(0);
+    assert_eq!(mark(&disk, "claimed-by"), None);
+    assert!(mark(&disk, "free-since").is_some());
+    let log = world.server.take_log();
+    let freed = log.iter().position(|call| call.is(Verb::MergePatch, "virtualdisks")).unwrap();
+    let looked = log.iter().position(|call| call.is(Verb::Get, "virtualmachines") && call.name == claimed);
+    assert!(looked.is_some_and(|looked| looked < freed));
+}
+
+#[tokio::test]
+async fn a_disk_that_a_machine_was_refused_for_is_not_tried_again_at_once() {
+    let world = world(1, &json!({})).await;
+    world.scale(0);
+    world.calm().await;
+    run(&world).await;
+    let disk = names(&world.disks()).remove(0);
+    let refused = disk.clone();
+    world.server.intercept(move |call| {
+        let wants = call.is(Verb::Create, "virtualmachines") && call.body.to_string().contains(&refused);
+        if wants {
+            let message = format!("disk {refused} cannot be reached from any node");
+            return Fault::Refuse(refusal(StatusCode::FORBIDDEN, "Forbidden", &message));
+        }
+        Fault::None
+    });
+    world.scale(1);
+    world.advance(MINUTE * 3).await;
+    let machines = world.machines();
+    assert_eq!(machines.len(), 1, "another disk is made");
+    assert_ne!(device(&machines[0]), *disk);
+    assert_eq!(world.condition("ReplicaFailure"), None);
+    let attempts = count(&world.server.take_log(), Verb::Create, "virtualmachines");
+    assert!((2..=4).contains(&attempts), "{attempts}");
+}
+
+#[tokio::test]
+async fn a_disk_that_lost_its_labels_is_still_the_pools() {
+    let world = world(1, &json!({ "ttl": "10m" })).await;
+    world.scale(0);
+    world.calm().await;
+    run(&world).await;
+    let disk = names(&world.disks()).remove(0);
+    world.server.edit("virtualdisks", &disk, |disk| {
+        let labels = disk["metadata"]["labels"].as_object_mut().unwrap();
+        labels.retain(|key, _| key.ends_with("/disk-template"));
+    });
+    world.scale(1);
+    world.calm().await;
+    assert_eq!(device(&world.machines()[0]), *disk);
+}

@@ -1,0 +1,213 @@
+//! The end of disks that nobody needs, and the uses that prevent it.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::super::{SECOND, count};
+use super::{MINUTE, device, events, mark, names, run, shows, work, world};
+use crate::testing::{Fault, NAMESPACE, Verb, World, refusal};
+
+#[tokio::test]
+async fn an_idle_pool_deletes_a_disk_that_was_free_for_too_long_in_two_steps() {
+    let world = world(1, &json!({ "ttl": "10m" })).await;
+    world.scale(0);
+    world.calm().await;
+    run(&world).await;
+    world.advance(MINUTE * 9).await;
+    assert!(work(&world).is_empty());
+    world.advance(MINUTE).await;
+    let writes = work(&world);
+    assert_eq!(writes.len(), 1, "it is marked, and that is all: {writes:?}");
+    assert!(mark(&world.disks()[0], "collecting-since").is_some());
+    shows(&world, "vmpool_disks{state=\"collecting\"} 1");
+    shows(&world, "vmpool_disks_without_ttl 0");
+
+    let version = world.disks()[0]["metadata"]["resourceVersion"].clone();
+    world.server.take_log();
+    world.advance(SECOND * 35).await;
+    assert!(world.disks().is_empty());
+    let log = world.server.take_log();
+    let delete = log.iter().position(|call| call.is(Verb::Delete, "virtualdisks")).unwrap();
+    let body = &log[delete].body["preconditions"];
+    assert!(body["uid"].is_string() && body["resourceVersion"] == version, "{body}");
+    // Before it, whoever might use the disk is looked for, at the server and not in a cache.
+    for resource in ["virtualmachines", "virtualmachineblockdeviceattachments"] {
+        let look = log.iter().position(|call| call.is(Verb::List, resource) && call.namespace == NAMESPACE);
+        assert!(look.is_some_and(|look| look < delete), "{resource}");
+        assert!(!log[look.unwrap()].query.contains("resourceVersion"), "{}", log[look.unwrap()].query);
+    }
+    assert_eq!(events(&world, "DiskDeleted"), 1);
+    shows(&world, "vmpool_disk_collections_total{reason=\"expired\"} 1");
+    world.advance(MINUTE * 11).await;
+    assert!(work(&world).is_empty());
+}
+
+/// Somebody attaches a disk by hand.
+fn attach(world: &World, disk: &Value) {
+    world.server.create(
+        "virtualmachineblockdeviceattachments",
+        json!({
+            "metadata": { "name": "by-hand", "namespace": NAMESPACE },
+            "spec": {
+                "virtualMachineName": "somebody",
+                "blockDeviceRef": { "kind": "VirtualDisk", "name": disk["metadata"]["name"] },
+            },
+        }),
+    );
+}
+
+#[tokio::test]
+async fn a_disk_that_was_attached_by_hand_is_neither_handed_out_nor_deleted() {
+    let world = world(1, &json!({ "ttl": "10m" })).await;
+    world.scale(0);
+    world.calm().await;
+    run(&world).await;
+    let disk = world.disks().remove(0);
+    attach(&world, &disk);
+    world.calm().await;
+    assert_eq!(mark(&world.disks()[0], "free-since"), None, "it is in use");
+    world.advance(MINUTE * 12).await;
+    assert_eq!(names(&world.disks()), names(std::slice::from_ref(&disk)));
+    world.scale(1);
+    world.calm().await;
+    assert_ne!(device(&world.machines()[0]), disk["metadata"]["name"]);
+
+    // Once it is detached, it is free from then on.
+    world.server.delete("virtualmachineblockdeviceattachments", "by-hand");
+    world.calm().await;
+    let disk = world.server.get("virtualdisks", disk["metadata"]["name"].as_str().unwrap()).unwrap();
+    assert!(mark(&disk, "free-since").is_some());
+}
+
+#[tokio::test]
+async fn a_use_that_no_watch_has_shown_saves_a_disk_at_the_last_moment() {
+    let world = world(1, &json!({ "ttl": "10m" })).await;
+    world.scale(0);
+    world.calm().await;
+    run(&world).await;
+    let disk = world.disks().remove(0);
+    world.server.hold("virtualmachineblockdeviceattachments");
+    world.advance(MINUTE * 9).await;
+    attach(&world, &disk);
+    world.advance(MINUTE * 3).await;
+    assert_eq!(world.disks().len(), 1);
+    assert_eq!(count(&world.server.take_log(), Verb::Delete, "virtualdisks"), 0);
+    assert!(!world.metrics.page().contains("vmpool_disks_spared_total 0\n"));
+    world.server.release();
+    world.calm().await;
+    let disk = world.disks().remove(0);
+    assert_eq!((mark(&disk, "collecting-since"), mark(&disk, "free-since")), (None, None));
+}
+
+#[tokio::test]
+async fn a_disk_whose_users_cannot_be_looked_for_is_not_deleted() {
+    let world = world(1, &json!({ "ttl": "10m" })).await;
+    world.scale(0);
+    world.calm().await;
+    run(&world).await;
+    world.server.intercept(|call| match call.verb {
+        Verb::List => Fault::Refuse(refusal(StatusCode::FORBIDDEN, "Forbidden", "no list for you")),
+        _ => Fault::None,
+    });
+    world.advance(MINUTE * 12).await;
+    assert_eq!(world.disks().len(), 1);
+    let condition = world.condition("ReplicaFailure").unwrap();
+    assert!(condition["message"].as_str().unwrap().contains("no list for you"), "{condition}");
+    world.server.behave();
+    world.advance(MINUTE * 2).await;
+    assert!(world.disks().is_empty());
+    assert_eq!(world.condition("ReplicaFailure"), None);
+}
+
+#[tokio::test]
+async fn a_disk_that_a_machine_of_somebody_else_uses_is_left_alone() {
+    let world = world(1, &json!({ "ttl": "10m" })).await;
+    world.scale(0);
+    world.calm().await;
+    run(&world).await;
+    let disk = world.disks().remove(0);
+    world.server.create(
+        "virtualmachines",
+        json!({
+            "metadata": { "name": "somebody", "namespace": NAMESPACE },
+            "spec": { "blockDeviceRefs": [{ "kind": "VirtualDisk", "name": disk["metadata"]["name"] }] },
+        }),
+    );
+    world.calm().await;
+    world.scale(1);
+    world.advance(MINUTE * 12).await;
+    assert_eq!(world.disks().len(), 2);
+    let member =
+        world.machines().into_iter().find(|machine| machine["metadata"]["name"] != "somebody").unwrap();
+    assert_ne!(device(&member), disk["metadata"]["name"]);
+}
+
+#[tokio::test]
+async fn copied_labels_make_no_disk_of_the_pool() {
+    let world = world(1, &json!({ "ttl": "10m" })).await;
+    let mut copy = world.disks().remove(0);
+    copy["metadata"] =
+        json!({ "name": "mine", "namespace": NAMESPACE, "labels": copy["metadata"]["labels"] });
+    world.server.create("virtualdisks", copy);
+    world.scale(2);
+    world.advance(MINUTE * 12).await;
+    let mine = world.server.get("virtualdisks", "mine").unwrap();
+    assert_eq!(mine["metadata"]["annotations"], Value::Null);
+    assert!(world.machines().iter().all(|machine| device(machine) != "mine"));
+}
+
+#[tokio::test]
+async fn a_deletion_without_an_answer_is_asked_for_again() {
+    let world = world(1, &json!({ "ttl": "10m" })).await;
+    world.scale(0);
+    world.calm().await;
+    run(&world).await;
+    let mut lost = 1;
+    world.server.hold("virtualdisks");
+    world.server.intercept(move |call| {
+        if call.is(Verb::Delete, "virtualdisks") && lost > 0 {
+            lost -= 1;
+            return Fault::AnswerLost;
+        }
+        Fault::None
+    });
+    world.advance(MINUTE * 12).await;
+    world.server.release();
+    world.calm().await;
+    assert!(world.disks().is_empty());
+    assert!(count(&world.server.take_log(), Verb::Delete, "virtualdisks") >= 2);
+    assert_eq!(world.condition("ReplicaFailure"), None);
+    assert!(world.metrics.page().contains("vmpool_disks{state=\"free\"} 0\n"));
+}
+
+#[tokio::test]
+async fn a_disk_that_is_wanted_again_loses_its_mark_and_is_used() {
+    let world = world(1, &json!({ "ttl": "10m" })).await;
+    world.scale(0);
+    world.calm().await;
+    run(&world).await;
+    world.advance(MINUTE * 10 + SECOND * 5).await;
+    let disk = world.disks().remove(0);
+    assert!(mark(&disk, "collecting-since").is_some());
+    world.scale(1);
+    world.advance(MINUTE).await;
+    assert_eq!(device(&world.machines()[0]), disk["metadata"]["name"]);
+    assert_eq!(world.disks().len(), 1);
+    assert_eq!(mark(&world.disks()[0], "collecting-since"), None);
+    assert_eq!(count(&world.server.take_log(), Verb::Delete, "virtualdisks"), 0);
+}
+
+#[tokio::test]
+async fn a_disk_without_data_ends_although_its_template_has_no_ttl() {
+    let world = world(1, &json!({})).await;
+    world.scale(0);
+    world.calm().await;
+    run(&world).await;
+    let name = names(&world.disks()).remove(0);
+    world.server.edit("virtualdisks", &name, |disk| disk["status"]["phase"] = json!("PVCLost"));
+    world.calm().await;
+    shows(&world, "vmpool_disks{state=\"broken\"} 1");
+    world.advance(MINUTE * 11).await;
+    assert!(world.disks().is_empty());
+    shows(&world, "vmpool_disk_collections_total{reason=\"broken\"} 1");
+}

@@ -1,0 +1,165 @@
+//! What is done about disks that machines have.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::super::{SECOND, count};
+use super::{MINUTE, PREFIX, device, events, kept, mark, names, run, shows, world};
+use crate::testing::{Fault, Verb, World, refusal};
+
+#[tokio::test]
+async fn disks_grow_with_their_template_and_a_refusal_of_one_holds_up_nobody() {
+    let world = world(3, &json!({})).await;
+    let stubborn = names(&world.disks()).remove(0);
+    let refused = stubborn.clone();
+    world.server.intercept(move |call| {
+        if call.is(Verb::MergePatch, "virtualdisks") && call.name == refused {
+            return Fault::Refuse(refusal(StatusCode::FORBIDDEN, "Forbidden", "this class does not grow"));
+        }
+        Fault::None
+    });
+    world.server.edit("virtualmachinepools", "web", |pool| {
+        pool["spec"]["virtualDiskTemplates"][0]["spec"]["persistentVolumeClaim"]["size"] = json!("20Gi");
+        pool["metadata"]["generation"] = json!(2);
+    });
+    world.advance(SECOND * 30).await;
+    for disk in world.disks() {
+        let expected = if disk["metadata"]["name"] == *stubborn { "10Gi" } else { "20Gi" };
+        assert_eq!(disk["spec"]["persistentVolumeClaim"]["size"], expected);
+    }
+    assert_eq!(events(&world, "DiskResized"), 2);
+    assert!(events(&world, "FailedDisk") > 0);
+    shows(&world, "vmpool_disks_resized_total 2");
+    let condition = world.condition("ReplicaFailure").unwrap();
+    assert!(condition["message"].as_str().unwrap().contains("does not grow"), "{condition}");
+}
+
+#[tokio::test]
+async fn a_machine_that_is_taken_out_of_the_pool_keeps_its_disk() {
+    let world = world(1, &json!({})).await;
+    let (machine, disk) = (world.machines().remove(0), world.disks().remove(0));
+    let name = machine["metadata"]["name"].as_str().unwrap();
+    world.server.edit("virtualmachines", name, |machine| machine["metadata"]["ownerReferences"] = json!([]));
+    world.calm().await;
+    let kept = world.server.get("virtualdisks", disk["metadata"]["name"].as_str().unwrap()).unwrap();
+    let owner = &kept["metadata"]["ownerReferences"];
+    assert_eq!(owner[0]["uid"], machine["metadata"]["uid"]);
+    assert_eq!((owner.as_array().unwrap().len(), &owner[0]["kind"]), (1, &json!("VirtualMachine")));
+    assert!(!kept["metadata"].to_string().contains(PREFIX), "{}", kept["metadata"]);
+    let released = world.server.get("virtualmachines", name).unwrap();
+    assert!(!released["metadata"].to_string().contains(PREFIX), "{}", released["metadata"]);
+    // The pool has another machine with another disk by now, and what goes with the pool are these.
+    assert_eq!((world.machines().len(), world.disks().len()), (2, 2));
+    world.server.delete("virtualmachinepools", "web");
+    world.server.collect_garbage();
+    assert_eq!(names(&world.machines()), [name]);
+    assert_eq!(world.disks()[0]["metadata"]["name"], disk["metadata"]["name"]);
+}
+
+/// A second disk for every machine; `reclaim` beside its name.
+fn second_disk(pool: &mut Value, reclaim: &Value) {
+    pool["spec"]["virtualDiskTemplates"].as_array_mut().unwrap().push(json!({
+        "name": "data", "reclaim": reclaim, "spec": { "persistentVolumeClaim": { "size": "1Gi" } },
+    }));
+    pool["spec"]["virtualMachineTemplate"]["spec"]["blockDeviceRefs"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({ "kind": "VirtualDisk", "name": "data" }));
+}
+
+/// The platform goes on until nothing changes any more.
+async fn roll(world: &World) {
+    for _ in 0..6 {
+        run(world).await;
+    }
+}
+
+/// Takes the second disk out of the pool of `world`, and lets the platform do its part.
+async fn remove_second_disk(world: &World) {
+    world.server.edit("virtualmachinepools", "web", |pool| {
+        let list = |value: &mut Value| drop(value.as_array_mut().unwrap().remove(1));
+        list(&mut pool["spec"]["virtualDiskTemplates"]);
+        list(&mut pool["spec"]["virtualMachineTemplate"]["spec"]["blockDeviceRefs"]);
+        pool["metadata"]["generation"] = json!(2);
+    });
+    world.calm().await;
+    roll(world).await;
+}
+
+#[tokio::test]
+async fn the_disks_of_a_removed_template_are_detached_and_then_deleted() {
+    for policy in ["Retain", "Delete"] {
+        let mut world = World::new();
+        let mut pool = kept(2, &json!({}));
+        second_disk(&mut pool, &json!({ "onScaleDown": policy }));
+        world.server.create("virtualmachinepools", pool);
+        world.lead();
+        world.calm().await;
+        roll(&world).await;
+        assert_eq!(world.disks().len(), 4);
+
+        remove_second_disk(&world).await;
+        for machine in world.machines() {
+            assert_eq!(machine["spec"]["blockDeviceRefs"].as_array().unwrap().len(), 1, "{policy}");
+        }
+        assert_eq!(events(&world, "DiskDetached"), 2, "{policy}");
+        world.advance(MINUTE * 2).await;
+        let templates: Vec<_> = world
+            .disks()
+            .iter()
+            .map(|disk| disk["metadata"]["labels"][format!("{PREFIX}/disk-template")].clone())
+            .collect();
+        assert_eq!(templates, ["root", "root"], "{policy}");
+        shows(&world, "vmpool_disk_collections_total{reason=\"template_removed\"} 2");
+    }
+}
+
+#[tokio::test]
+async fn a_machine_that_does_not_run_gets_a_free_disk_for_one_that_was_lost() {
+    let world = world(2, &json!({})).await;
+    world.scale(1);
+    world.calm().await;
+    run(&world).await;
+    let machine = world.machines().remove(0);
+    let (name, lost) = (machine["metadata"]["name"].as_str().unwrap(), device(&machine));
+    world.server.edit("virtualmachines", name, |machine| machine["status"]["phase"] = json!("Pending"));
+    world.server.edit("virtualdisks", lost.as_str().unwrap(), |disk| {
+        disk["status"] = json!({ "phase": "PVCLost" });
+    });
+    world.calm().await;
+    let machine = world.server.get("virtualmachines", name).unwrap();
+    assert_ne!(device(&machine), lost);
+    let disk = world.server.get("virtualdisks", device(&machine).as_str().unwrap()).unwrap();
+    assert_eq!(mark(&disk, "claimed-by"), Some(name));
+    assert_eq!(world.disks().len(), 2, "the free one was used");
+    assert_eq!((events(&world, "DiskDetached"), events(&world, "DiskReused")), (1, 1));
+    let log = world.server.take_log();
+    let claim = log.iter().position(|call| call.is(Verb::MergePatch, "virtualdisks")).unwrap();
+    let repoint = log.iter().position(|call| call.is(Verb::JsonPatch, "virtualmachines")).unwrap();
+    assert!(claim < repoint, "it is promised before the machine refers to it");
+}
+
+#[tokio::test]
+async fn a_machine_that_left_keeps_its_disk_although_the_first_attempt_to_hand_it_over_failed() {
+    let world = world(1, &json!({})).await;
+    let mut refused = 2;
+    world.server.intercept(move |call| {
+        if call.is(Verb::MergePatch, "virtualdisks") && refused > 0 {
+            refused -= 1;
+            return Fault::Refuse(refusal(StatusCode::FORBIDDEN, "Forbidden", "not now"));
+        }
+        Fault::None
+    });
+    let (machine, disk) = (world.machines().remove(0), world.disks().remove(0));
+    let name = machine["metadata"]["name"].as_str().unwrap();
+    world.server.edit("virtualmachines", name, |machine| machine["metadata"]["ownerReferences"] = json!([]));
+    world.advance(SECOND * 10).await;
+    let disk = world.server.get("virtualdisks", disk["metadata"]["name"].as_str().unwrap()).unwrap();
+    assert_eq!(disk["metadata"]["ownerReferences"][0]["uid"], machine["metadata"]["uid"]);
+    // As long as it was the pool's, the machine kept its markers: nobody else would have come back to it.
+    let log = world.server.take_log();
+    let handed = log.iter().rposition(|call| call.is(Verb::MergePatch, "virtualdisks")).unwrap();
+    let released = log.iter().position(|call| call.is(Verb::MergePatch, "virtualmachines")).unwrap();
+    assert!(handed < released);
+    assert_eq!(count(&log, Verb::MergePatch, "virtualmachines"), 1);
+}

@@ -1,0 +1,157 @@
+//! What is stored of a pool's template.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::SECOND;
+use super::rollouts::{MACHINES, POOLS, PREFIX, REVISIONS, edit, label, resize, roll, shown, synced};
+use crate::testing::{Fault, Verb, World, pool, refusal};
+
+#[tokio::test]
+async fn the_history_keeps_what_its_limit_says_and_what_a_machine_names() {
+    let world = World::with_pool(1).await;
+    edit(&world, |pool| pool["spec"]["revisionHistoryLimit"] = json!(2));
+    for size in ["1Gi", "2Gi", "3Gi", "4Gi"] {
+        resize(&world, size);
+        roll(&world, 1).await;
+    }
+    world.calm().await;
+    let numbers: Vec<_> =
+        world.server.all(REVISIONS).iter().map(|stored| stored["revision"].as_i64().unwrap()).collect();
+    let mut sorted = numbers.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, [3, 4, 5], "the current one and two before it");
+
+    edit(&world, |pool| {
+        pool["metadata"]["annotations"][format!("{PREFIX}/rollout-paused")] = json!("true");
+        pool["spec"]["revisionHistoryLimit"] = json!(0);
+    });
+    resize(&world, "5Gi");
+    world.scale(2);
+    world.calm().await;
+    let ids: Vec<Value> = world
+        .server
+        .all(REVISIONS)
+        .iter()
+        .map(|stored| stored["metadata"]["labels"][format!("{PREFIX}/template-hash")].clone())
+        .collect();
+    assert_eq!(ids.len(), 2);
+    assert!(world.machines().iter().all(|machine| ids.contains(&json!(label(machine)))), "{ids:?}");
+}
+
+#[tokio::test]
+async fn a_revision_belongs_to_its_pool_and_is_listed_once_per_leadership() {
+    let mut world = World::with_pool(1).await;
+    let stored = world.server.all(REVISIONS).remove(0);
+    let pool = world.server.get(POOLS, "web").unwrap();
+    assert_eq!(stored["metadata"]["name"], format!("web-{}", shown(&world)));
+    assert_eq!(stored["metadata"]["ownerReferences"][0]["uid"], pool["metadata"]["uid"]);
+    assert_eq!(stored["metadata"]["labels"][format!("{PREFIX}/pool-uid")], pool["metadata"]["uid"]);
+    assert_eq!(stored["data"]["spec"], pool["spec"]["virtualMachineTemplate"]["spec"]);
+    world.kill_leader().await;
+    world.lead();
+    world.calm().await;
+    let log = world.server.take_log();
+    let lists: Vec<_> = log.iter().filter(|call| call.is(Verb::List, REVISIONS)).collect();
+    assert_eq!(lists.len(), 1);
+    assert!(lists[0].query.contains("labelSelector=") && !lists[0].query.contains("resourceVersion="));
+    assert!(log.iter().all(|call| !call.is_write()), "the same template is the same revision");
+}
+
+#[tokio::test]
+async fn a_template_equal_to_a_stored_one_has_its_identity_whatever_the_hash_says() {
+    let mut world = World::new();
+    let created = world.server.create(POOLS, pool("web", 0));
+    let uid = created["metadata"]["uid"].as_str().unwrap();
+    // Stored by a version with another hash, before the schema had a default.
+    let mut content = created["spec"]["virtualMachineTemplate"].clone();
+    content["spec"]["runPolicy"] = json!("AlwaysOnUnlessStoppedManually");
+    world.server.create(REVISIONS, revision("web-cafe", uid, "cafecafecafecafe", &content));
+    world.lead();
+    world.scale(1);
+    world.calm().await;
+    assert_eq!(label(&world.machines()[0]), "cafecafecafecafe");
+    assert_eq!(world.server.all(REVISIONS).len(), 1);
+}
+
+fn revision(name: &str, pool: &str, id: &str, content: &Value) -> Value {
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {
+            "name": name,
+            "labels": { format!("{PREFIX}/pool-uid"): pool, format!("{PREFIX}/template-hash"): id },
+            "ownerReferences": [{ "apiVersion": "virtualization.deckhouse.io/v1alpha2",
+                "kind": "VirtualMachinePool", "name": "web", "uid": pool, "controller": true }],
+        },
+        "data": content,
+        "revision": 7,
+    })
+}
+
+#[tokio::test]
+async fn what_an_earlier_pool_of_this_name_left_behind_is_neither_used_nor_touched() {
+    let world = World::with_pool(1).await;
+    let name = world.server.all(REVISIONS)[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    world.server.delete(POOLS, "web");
+    world.calm().await;
+    let left = world.server.get(REVISIONS, &name).unwrap();
+    world.server.create(POOLS, pool("web", 1));
+    world.calm().await;
+    assert_eq!(world.server.get(REVISIONS, &name), Some(left));
+    let stored = world.server.all(REVISIONS);
+    assert_eq!(stored.len(), 2);
+    assert_eq!(world.machines().len(), 2, "the garbage collector has not come by");
+    assert!(stored.iter().all(|stored| stored["metadata"]["name"].as_str().unwrap().starts_with(&*name)));
+}
+
+#[tokio::test]
+async fn a_revision_that_somebody_took_away_costs_what_only_it_knew() {
+    let world = World::with_pool(1).await;
+    edit(&world, |pool| pool["spec"]["virtualMachineTemplate"]["metadata"]["labels"]["old"] = json!("x"));
+    world.calm().await;
+    for stored in world.server.all(REVISIONS) {
+        world.server.delete(REVISIONS, stored["metadata"]["name"].as_str().unwrap());
+    }
+    edit(&world, |pool| pool["spec"]["virtualMachineTemplate"]["metadata"]["labels"] = json!({ "new": "y" }));
+    world.calm().await;
+    let labels = world.machines()[0]["metadata"]["labels"].clone();
+    assert_eq!(
+        (&labels["old"], &labels["new"]),
+        (&json!("x"), &json!("y")),
+        "nothing is taken away on a guess"
+    );
+    assert_eq!(synced(&world).0, "True");
+}
+
+#[tokio::test]
+async fn no_machine_is_made_or_changed_without_its_stored_revision() {
+    let mut world = World::new();
+    world.server.intercept(|call| {
+        if call.is(Verb::Create, REVISIONS) {
+            return Fault::Refuse(refusal(StatusCode::FORBIDDEN, "Forbidden", "no right to it"));
+        }
+        Fault::None
+    });
+    world.server.create(POOLS, pool("web", 2));
+    world.lead();
+    world.calm().await;
+    assert!(world.machines().is_empty());
+    let failure = world.condition("ReplicaFailure").unwrap();
+    assert!(failure["message"].as_str().unwrap().contains("no right to it"), "{failure}");
+    world.server.behave();
+    world.advance(SECOND * 30).await;
+    assert_eq!(world.machines().len(), 2);
+
+    world.run_machines();
+    world.server.intercept(|call| {
+        if call.is(Verb::Create, REVISIONS) {
+            return Fault::Refuse(refusal(StatusCode::FORBIDDEN, "Forbidden", "no right to it"));
+        }
+        Fault::None
+    });
+    world.server.take_log();
+    resize(&world, "1Gi");
+    world.calm().await;
+    assert!(world.take_writes().iter().all(|call| call.resource != MACHINES));
+}

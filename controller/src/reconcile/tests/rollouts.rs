@@ -1,0 +1,401 @@
+//! A changed template on its way to the machines.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{SECOND, count};
+use crate::testing::{Call, Fault, Verb, World, machine_names, refusal};
+
+pub(super) const PREFIX: &str = "vmpool.virtualization.deckhouse.io";
+pub(super) const POOLS: &str = "virtualmachinepools";
+pub(super) const MACHINES: &str = "virtualmachines";
+pub(super) const REVISIONS: &str = "controllerrevisions";
+
+/// The owner changes the memory of the machines, which takes effect once the platform has looked.
+pub(super) fn resize(world: &World, size: &str) {
+    edit(world, |pool| pool["spec"]["virtualMachineTemplate"]["spec"]["memory"]["size"] = json!(size));
+}
+
+pub(super) fn edit(world: &World, change: impl FnOnce(&mut Value)) {
+    world.server.edit(POOLS, "web", change);
+}
+
+fn size(machine: &Value) -> &str {
+    machine["spec"]["memory"]["size"].as_str().unwrap()
+}
+
+fn with_size(world: &World, wanted: &str) -> usize {
+    world.machines().iter().filter(|machine| size(machine) == wanted).count()
+}
+
+pub(super) fn label(machine: &Value) -> &str {
+    machine["metadata"]["labels"][format!("{PREFIX}/template-hash")].as_str().unwrap()
+}
+
+fn written(machine: &Value) -> &str {
+    machine["metadata"]["annotations"][format!("{PREFIX}/patched-template-hash")].as_str().unwrap()
+}
+
+/// The identity of the revision that the pool shows.
+pub(super) fn shown(world: &World) -> String {
+    world.status()["desiredTemplateHash"].as_str().unwrap().to_owned()
+}
+
+/// Machines whose spec the platform has not looked at.
+fn unevaluated(world: &World) -> usize {
+    let looked =
+        |machine: &Value| machine["status"]["observedGeneration"] == machine["metadata"]["generation"];
+    world.machines().iter().filter(|machine| !looked(machine)).count()
+}
+
+pub(super) fn synced(world: &World) -> (String, String) {
+    let synced = world.condition("Synced").unwrap();
+    (synced["status"].as_str().unwrap().to_owned(), synced["reason"].as_str().unwrap().to_owned())
+}
+
+fn events<'a>(world: &World, reason: &'a str) -> impl Iterator<Item = Value> + use<'a> {
+    world.server.all("events").into_iter().filter(move |event| event["reason"] == reason)
+}
+
+/// Writes apart from those of the status.
+fn work(world: &World) -> Vec<Call> {
+    world.take_writes().into_iter().filter(|call| call.subresource.is_empty()).collect()
+}
+
+/// Lets the platform do its part until nothing is left to do; more than `budget` machines are never changed at a time.
+pub(super) async fn roll(world: &World, budget: usize) {
+    for _ in 0..100 {
+        world.calm().await;
+        let changed = unevaluated(world);
+        assert!(changed <= budget, "{changed} machines are changed at a time");
+        if changed == 0 {
+            return;
+        }
+        world.run_machines();
+    }
+    panic!("the rollout does not end");
+}
+
+#[tokio::test]
+async fn a_change_reaches_every_machine_within_the_budget_for_two_writes_each() {
+    let world = World::with_pool(8).await;
+    let before = shown(&world);
+    resize(&world, "1Gi");
+    world.calm().await;
+    assert_eq!(with_size(&world, "1Gi"), 2, "a quarter, as long as nobody knows what comes of it");
+    assert_eq!(synced(&world), ("False".into(), "RolloutInProgress".into()));
+    roll(&world, 2).await;
+    assert_eq!(with_size(&world, "1Gi"), 8);
+    let after = shown(&world);
+    assert_ne!(before, after);
+    assert!(world.machines().iter().all(|machine| label(machine) == after && written(machine) == after));
+    assert_eq!(synced(&world), ("True".into(), "PoolSynced".into()));
+    assert_eq!(world.status()["updatedReplicas"], 8);
+
+    let writes = work(&world);
+    assert_eq!(count(&writes, Verb::Create, REVISIONS), 1);
+    assert_eq!(count(&writes, Verb::MergePatch, MACHINES), 16);
+    assert_eq!(writes.len(), 17, "{writes:?}");
+    assert!(writes.iter().filter(|call| call.resource == MACHINES).all(|call| {
+        call.body["metadata"]["uid"].is_string() && call.body["metadata"]["resourceVersion"].is_string()
+    }));
+    assert!(events(&world, "TemplateApplied").count() > 0);
+    world.advance(SECOND * 660).await;
+    assert!(world.server.take_log().is_empty(), "and then there is nothing to do");
+}
+
+#[tokio::test]
+async fn a_change_that_no_machine_waits_for_costs_one_write_each_and_no_place_in_the_budget() {
+    let world = World::with_pool(8).await;
+    edit(&world, |pool| pool["spec"]["virtualMachineTemplate"]["metadata"]["labels"]["tier"] = json!("one"));
+    world.calm().await;
+    let revision = shown(&world);
+    for machine in world.machines() {
+        assert_eq!((&machine["metadata"]["labels"]["tier"], label(&machine)), (&json!("one"), &*revision));
+    }
+    assert_eq!(count(&work(&world), Verb::MergePatch, MACHINES), 8);
+    assert_eq!(synced(&world).0, "True");
+}
+
+#[tokio::test]
+async fn what_others_wrote_on_a_machine_survives() {
+    let world = World::with_pool(1).await;
+    let name = machine_names(&world.machines()).remove(0);
+    edit(&world, |pool| pool["spec"]["virtualMachineTemplate"]["spec"]["runPolicy"] = json!("AlwaysOn"));
+    roll(&world, 1).await;
+    world.server.edit(MACHINES, &name, |machine| {
+        machine["metadata"]["labels"]["theirs"] = json!("stays");
+        machine["spec"]["nodeSelector"] = json!({ "zone": "a" });
+        let devices = machine["spec"]["blockDeviceRefs"].as_array_mut().unwrap();
+        devices.push(json!({ "kind": "VirtualDisk", "name": "by-hand" }));
+    });
+    world.run_machines();
+    edit(&world, |pool| {
+        let template = &mut pool["spec"]["virtualMachineTemplate"]["spec"];
+        template.as_object_mut().unwrap().remove("runPolicy");
+        template["cpu"]["cores"] = json!(2);
+    });
+    roll(&world, 1).await;
+    let machine = world.server.get(MACHINES, &name).unwrap();
+    assert_eq!(machine["spec"]["cpu"]["cores"], 2);
+    assert_eq!(machine["spec"].get("runPolicy"), None, "what only the former template set is gone");
+    assert_eq!(machine["metadata"]["labels"]["theirs"], "stays");
+    assert_eq!(machine["spec"]["nodeSelector"], json!({ "zone": "a" }));
+    assert_eq!(machine["spec"]["blockDeviceRefs"][1]["name"], "by-hand");
+}
+
+#[tokio::test]
+async fn a_write_of_somebody_else_in_between_is_not_lost() {
+    let world = World::with_pool(1).await;
+    let name = machine_names(&world.machines()).remove(0);
+    let (server, mut once) = (world.server.clone(), true);
+    world.server.intercept(move |call| {
+        if call.is(Verb::MergePatch, MACHINES) && std::mem::take(&mut once) {
+            let (server, name) = (server.clone(), call.name.clone());
+            return Fault::After(Box::new(move || {
+                server.edit(MACHINES, &name, |machine| {
+                    machine["spec"]["nodeSelector"] = json!({ "zone": "a" });
+                });
+            }));
+        }
+        Fault::None
+    });
+    resize(&world, "1Gi");
+    roll(&world, 1).await;
+    let machine = world.server.get(MACHINES, &name).unwrap();
+    assert_eq!((size(&machine), &machine["spec"]["nodeSelector"]), ("1Gi", &json!({ "zone": "a" })));
+    assert_eq!(world.condition("ReplicaFailure"), None);
+    assert_eq!(synced(&world).0, "True");
+}
+
+#[tokio::test]
+async fn the_label_waits_for_the_restart_and_approval_costs_no_place_in_the_budget() {
+    let world = World::with_pool(8).await;
+    let before = shown(&world);
+    resize(&world, "1Gi");
+    let pending = |machine: &mut Value| {
+        machine["status"]["observedGeneration"] = machine["metadata"]["generation"].clone();
+        let waits = size(machine) == "1Gi";
+        machine["status"]["conditions"] = if waits {
+            json!([{ "type": "AwaitingRestartToApplyConfiguration", "status": "True", "reason": "ChangesPendingRestart" }])
+        } else {
+            json!([])
+        };
+    };
+    for _ in 0..8 {
+        world.calm().await;
+        assert!(unevaluated(&world) <= 2);
+        for name in machine_names(&world.machines()) {
+            world.server.edit(MACHINES, &name, pending);
+        }
+    }
+    assert_eq!(with_size(&world, "1Gi"), 8, "each waits for its owner, none is disturbed");
+    assert!(world.machines().iter().all(|machine| label(machine) == before));
+    assert_eq!(synced(&world), ("False".into(), "RestartPendingApproval".into()));
+    assert_eq!(
+        (&world.status()["restartPendingReplicas"], &world.status()["updatedReplicas"]),
+        (&json!(8), &json!(0))
+    );
+
+    let restarted = machine_names(&world.machines()).remove(3);
+    world.server.edit(MACHINES, &restarted, |machine| machine["status"]["conditions"] = json!([]));
+    world.calm().await;
+    assert_eq!(world.status()["updatedReplicas"], 1);
+    assert_eq!(label(&world.server.get(MACHINES, &restarted).unwrap()), shown(&world));
+}
+
+#[tokio::test]
+async fn a_paused_rollout_goes_no_further_and_new_machines_get_the_new_template() {
+    let world = World::with_pool(4).await;
+    edit(&world, |pool| pool["metadata"]["annotations"][format!("{PREFIX}/rollout-paused")] = json!("true"));
+    resize(&world, "1Gi");
+    world.calm().await;
+    assert_eq!(with_size(&world, "1Gi"), 0);
+    world.scale(5);
+    world.calm().await;
+    assert_eq!(with_size(&world, "1Gi"), 1);
+    edit(&world, |pool| pool["metadata"]["annotations"] = json!({ format!("{PREFIX}/names"): "0-64" }));
+    world.run_machines();
+    roll(&world, 1).await;
+    assert_eq!(with_size(&world, "1Gi"), 5);
+}
+
+#[tokio::test]
+async fn a_pool_goes_back_to_a_revision_by_its_name_and_makes_its_machines_from_it() {
+    let world = World::with_pool(4).await;
+    let (old, small) = (shown(&world), size(&world.machines()[0]).to_owned());
+    resize(&world, "1Gi");
+    roll(&world, 1).await;
+    let new = shown(&world);
+    edit(&world, |pool| pool["spec"]["rollout"] = json!({ "revision": old }));
+    roll(&world, 1).await;
+    assert_eq!((shown(&world), with_size(&world, &small)), (old.clone(), 4));
+    world.scale(5);
+    world.calm().await;
+    assert_eq!(with_size(&world, &small), 5, "a new machine is made from it as well");
+    assert!(world.machines().iter().all(|machine| label(machine) == old));
+    world.run_machines();
+    world.calm().await;
+
+    edit(&world, |pool| drop(pool["spec"].as_object_mut().unwrap().remove("rollout")));
+    roll(&world, 1).await;
+    assert_eq!((shown(&world), with_size(&world, "1Gi")), (new, 5), "the template in the spec counts again");
+    assert_eq!(world.server.all(REVISIONS).len(), 2, "each content is stored once");
+}
+
+#[tokio::test]
+async fn nothing_comes_or_goes_while_the_named_revision_is_unknown() {
+    let world = World::with_pool(3).await;
+    edit(&world, |pool| pool["spec"]["rollout"] = json!({ "revision": "00000000deadbeef" }));
+    resize(&world, "1Gi");
+    world.scale(1);
+    world.calm().await;
+    assert_eq!(world.machines().len(), 3);
+    world.scale(5);
+    world.calm().await;
+    assert_eq!((world.machines().len(), with_size(&world, "1Gi")), (3, 0));
+    let failure = world.condition("ReplicaFailure").unwrap();
+    assert!(failure["message"].as_str().unwrap().contains("00000000deadbeef"), "{failure}");
+    edit(&world, |pool| pool["spec"]["rollout"] = json!({}));
+    world.calm().await;
+    assert_eq!(world.machines().len(), 5);
+    assert_eq!(world.condition("ReplicaFailure"), None);
+}
+
+#[tokio::test]
+async fn a_template_that_machines_refuse_stops_and_goes_on_when_they_accept_it() {
+    let world = World::with_pool(20).await;
+    world.server.intercept(|call| {
+        if call.is(Verb::MergePatch, MACHINES) && !call.body["spec"].is_null() {
+            return Fault::Refuse(refusal(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", "no such memory"));
+        }
+        Fault::None
+    });
+    resize(&world, "1Gi");
+    world.advance(SECOND * 120).await;
+    let tried: std::collections::BTreeSet<String> = work(&world)
+        .into_iter()
+        .filter(|call| call.is(Verb::MergePatch, MACHINES))
+        .map(|call| call.name)
+        .collect();
+    assert!((2..=5).contains(&tried.len()), "no more than the budget were tried: {tried:?}");
+    let failure = world.condition("ReplicaFailure").unwrap();
+    assert_eq!(failure["reason"], "FailedTemplateUpdate");
+    assert!(failure["message"].as_str().unwrap().contains("no such memory"));
+    assert!(events(&world, "FailedTemplateUpdate").count() > 0);
+    assert_eq!(world.status()["readyReplicas"], 20);
+
+    world.server.behave();
+    world.advance(SECOND * 60).await;
+    world.run_machines();
+    roll(&world, 5).await;
+    assert_eq!(with_size(&world, "1Gi"), 20);
+    assert_eq!(world.condition("ReplicaFailure"), None);
+}
+
+#[tokio::test]
+async fn a_successor_goes_on_where_its_predecessor_was_killed() {
+    for killed_after in 1..6 {
+        let mut world = World::with_pool(4).await;
+        resize(&world, "1Gi");
+        let (mut left, server) = (killed_after, world.server.clone());
+        world.server.intercept(move |call| {
+            if call.is_write() && !call.is_event() && call.subresource.is_empty() {
+                left -= 1;
+            }
+            if left < 0 { Fault::Unreachable } else { Fault::None }
+        });
+        world.calm().await;
+        world.run_machines();
+        world.calm().await;
+        world.kill_leader().await;
+        server.behave();
+        world.server.take_log();
+        world.lead();
+        roll(&world, 1).await;
+        assert_eq!(
+            (with_size(&world, "1Gi"), world.server.all(REVISIONS).len()),
+            (4, 2),
+            "after {killed_after}"
+        );
+        assert_eq!(synced(&world).0, "True");
+        let name = machine_names(&world.machines()).remove(0);
+        assert_eq!(written(&world.server.get(MACHINES, &name).unwrap()), shown(&world));
+    }
+}
+
+#[tokio::test]
+async fn a_lost_answer_to_an_update_is_found_out() {
+    let world = World::with_pool(2).await;
+    let mut lost = 1;
+    world.server.intercept(move |call| {
+        if call.is(Verb::MergePatch, MACHINES) && lost > 0 {
+            lost -= 1;
+            return Fault::AnswerLost;
+        }
+        Fault::None
+    });
+    resize(&world, "1Gi");
+    world.advance(SECOND * 90).await;
+    world.run_machines();
+    world.advance(SECOND * 90).await;
+    world.run_machines();
+    roll(&world, 1).await;
+    assert_eq!(with_size(&world, "1Gi"), 2);
+    let generations: Vec<_> =
+        world.machines().iter().map(|machine| machine["metadata"]["generation"].clone()).collect();
+    assert_eq!(generations, [2, 2], "each was changed once");
+}
+
+#[tokio::test]
+async fn a_crd_that_prunes_our_fields_is_served_by_annotations() {
+    let world = World::with_pool(4).await;
+    let old = shown(&world);
+    resize(&world, "1Gi");
+    edit(&world, |pool| {
+        pool["metadata"]["annotations"][format!("{PREFIX}/rollout-max-unavailable")] = json!("100%");
+    });
+    world.calm().await;
+    assert_eq!(with_size(&world, "1Gi"), 4);
+    world.run_machines();
+    roll(&world, 4).await;
+    edit(&world, |pool| pool["metadata"]["annotations"][format!("{PREFIX}/rollout-revision")] = json!(old));
+    roll(&world, 4).await;
+    assert_eq!((with_size(&world, "512Mi"), shown(&world)), (4, old));
+}
+
+#[tokio::test]
+async fn a_machine_that_was_chosen_because_it_did_not_run_is_left_alone_if_it_does_by_now() {
+    let world = World::with_pool(2).await;
+    let names = machine_names(&world.machines());
+    for name in &names {
+        world.server.edit(MACHINES, name, |machine| machine["status"]["phase"] = json!("Degraded"));
+    }
+    world.calm().await;
+    let (server, mut waiting) = (world.server.clone(), Some(names[0].clone()));
+    world.server.intercept(move |call| {
+        match waiting.take_if(|name| call.is(Verb::Get, MACHINES) && call.name == *name) {
+            Some(name) => {
+                let server = server.clone();
+                Fault::After(Box::new(move || {
+                    server.edit(MACHINES, &name, |machine| machine["status"]["phase"] = json!("Running"));
+                }))
+            }
+            None => Fault::None,
+        }
+    });
+    resize(&world, "1Gi");
+    world.calm().await;
+    let sizes = |world: &World| -> Vec<String> {
+        world.machines().iter().map(|machine| size(machine).to_owned()).collect()
+    };
+    assert_eq!(
+        sizes(&world),
+        ["512Mi", "1Gi"],
+        "the other one is unavailable, and that is as many as may be"
+    );
+    world.server.edit(MACHINES, &names[1], |machine| machine["status"]["phase"] = json!("Running"));
+    world.run_machines();
+    world.calm().await;
+    assert_eq!(sizes(&world), ["1Gi", "1Gi"]);
+}

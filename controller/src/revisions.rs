@@ -1,0 +1,242 @@
+//! The revisions of a pool's machine template: ControllerRevisions that the pool owns.
+//!
+//! Only the leader writes them, so they are listed once per pool and leadership; from then on they are known. Of their
+//! contents nothing is kept but fingerprints: a revision is read again when machines are rolled from it or to it.
+
+mod stored;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kube::api::ListParams;
+use serde_json::Value;
+use vmpool_engine::model::Removal;
+use vmpool_engine::revision::{Fingerprint, History, RevisionId};
+use vmpool_engine::{Action, ObjectId};
+
+use crate::context::{Context, PoolEntry, ReadError};
+use crate::platform::Platform;
+
+pub(crate) use stored::{Kept, RevisionObject, body};
+
+/// What the writes of a pass did to the revisions.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// This one is stored.
+    Stored(Kept),
+    /// This one is not, or not any more.
+    Gone(RevisionId),
+}
+
+/// What is known of the revisions of one pool.
+#[derive(Debug, Default)]
+pub(crate) struct Revisions {
+    history: History,
+    objects: HashMap<RevisionId, ObjectId>,
+    /// Contents that are in use.
+    contents: HashMap<RevisionId, Arc<Value>>,
+    /// Fingerprint of the template in the spec, and the generation that it is of.
+    template: Option<(i64, Fingerprint)>,
+    /// What another controller called the template of this generation, as the status said when it was first seen.
+    elsewhere: Option<(i64, RevisionId)>,
+}
+
+impl Revisions {
+    /// Takes note of what was written.
+    pub(crate) fn learn(&mut self, change: Change) {
+        match change {
+            Change::Stored(kept) => {
+                self.objects.insert(kept.stored.id.clone(), kept.object);
+                self.history.add(kept.stored);
+            }
+            Change::Gone(id) => {
+                self.objects.remove(&id);
+                self.contents.remove(&id);
+                self.history.remove(&id);
+            }
+        }
+    }
+
+    /// The identities, oldest first.
+    pub(crate) fn ids(&self) -> Vec<RevisionId> {
+        self.history.ids()
+    }
+
+    fn fingerprint<P: Platform>(&mut self, pool: &PoolEntry<P>) -> Fingerprint {
+        let generation = pool.facts.generation;
+        match self.template {
+            Some((known, fingerprint)) if known == generation => fingerprint,
+            _ => {
+                let fingerprint = Fingerprint::of(&P::canonical(&P::template(&pool.object)));
+                self.template = Some((generation, fingerprint));
+                fingerprint
+            }
+        }
+    }
+
+    /// The content of a stored revision; `None` if somebody has taken it away.
+    async fn content<P: Platform>(
+        &mut self,
+        context: &Context<P>,
+        pool: &PoolEntry<P>,
+        id: &RevisionId,
+    ) -> Result<Option<Arc<Value>>, ReadError> {
+        if let Some(content) = self.contents.get(id) {
+            return Ok(Some(content.clone()));
+        }
+        let Some(object) = self.objects.get(id) else { return Ok(None) };
+        let live = context.get_live::<RevisionObject>(&pool.facts.namespace, &object.name).await?;
+        let live = live.filter(|live| live.metadata.uid.as_deref() == Some(object.uid.as_str()));
+        let Some(live) = live else {
+            tracing::warn!(revision = id.as_str(), "a stored revision was taken away");
+            self.learn(Change::Gone(id.clone()));
+            return Ok(None);
+        };
+        let content = Arc::new(live.data);
+        self.contents.insert(id.clone(), content.clone());
+        Ok(Some(content))
+    }
+}
+
+/// Lists the revisions of a pool, consistently.
+pub(crate) async fn list<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+) -> Result<Revisions, ReadError> {
+    let uid = &pool.facts.id.uid;
+    let marks = P::mark(&pool.object);
+    let labels = marks["metadata"]["labels"].as_object().into_iter().flatten();
+    let of_the_pool = labels.filter(|(_, value)| **value == *uid.as_str());
+    let selector: Vec<String> = of_the_pool.map(|(key, _)| format!("{key}={uid}")).collect();
+    let mut revisions = Revisions::default();
+    let wanted = ListParams::default().labels(&selector.join(","));
+    let visit = |object: &RevisionObject| {
+        if let Some(kept) = Kept::read::<P>(object, uid) {
+            revisions.learn(Change::Stored(kept));
+        }
+    };
+    context.list_live_where::<RevisionObject>(&pool.facts.namespace, wanted, visit).await?;
+    let named = pool.facts.published.named.as_ref();
+    let elsewhere = named
+        .filter(|(id, generation)| *generation == pool.facts.generation && !revisions.history.contains(id));
+    revisions.elsewhere = elsewhere.map(|(id, generation)| (*generation, id.clone()));
+    Ok(revisions)
+}
+
+/// The pool with the revision that its machines shall have: the pinned one, or that of the template in its spec. One
+/// that cannot be had is a flaw.
+pub(crate) async fn resolve<P: Platform>(
+    context: &Context<P>,
+    pool: Arc<PoolEntry<P>>,
+    revisions: &mut Revisions,
+) -> Result<Arc<PoolEntry<P>>, ReadError> {
+    let (facts, template) = (&pool.facts, revisions.fingerprint(&pool));
+    let pinned = facts.rollout.pinned.clone();
+    let content = match &pinned {
+        Some(id) => revisions.content(context, &pool, id).await?,
+        None => None,
+    };
+    let shown = facts.published.summary.as_ref().map(|summary| &summary.revision);
+    let resolved = revisions.history.wanted(pinned.as_ref(), &template, shown);
+    let (id, stored, unknown) = match resolved {
+        Ok(resolved) => (resolved.id, resolved.stored, None),
+        Err(unknown) => (unknown.0.clone(), false, Some(unknown.to_string())),
+    };
+    if pinned.is_none() && id == facts.revision && stored == facts.revision_stored {
+        return Ok(pool);
+    }
+    let mut facts = facts.clone();
+    facts.revision = id;
+    facts.revision_stored = stored;
+    let mut flaws: Vec<String> = unknown.into_iter().collect();
+    if let Some(content) = content {
+        let devices = P::disk_templates(&content);
+        for template in &mut facts.disks {
+            template.used = devices.iter().any(|name| **name == *template.name);
+        }
+        let missing = devices.iter().filter(|name| !facts.disks.iter().any(|known| *known.name == ***name));
+        flaws.extend(missing.map(|name| {
+            let id = &facts.revision;
+            format!("the pool has no disk template {name} any more, for which machines of revision {id} have a device")
+        }));
+    }
+    if !flaws.is_empty() {
+        facts.removal = Removal::Explicit;
+        facts.flaws.append(&mut flaws);
+    }
+    Ok(Arc::new(PoolEntry { facts, object: pool.object.clone() }))
+}
+
+/// What the writes of a pass need of the revisions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Templates {
+    /// The template that machines are made from, and rolled to.
+    pub(crate) wanted: Arc<Value>,
+    /// Fingerprint of it.
+    pub(crate) fingerprint: Option<Fingerprint>,
+    /// The templates of earlier revisions that machines are rolled from.
+    pub(crate) earlier: HashMap<RevisionId, Arc<Value>>,
+    /// All stored revisions.
+    pub(crate) stored: HashMap<RevisionId, ObjectId>,
+    /// The number of the next one.
+    pub(crate) number: i64,
+    /// What another controller calls the wanted template: a machine that says so has it.
+    pub(crate) elsewhere: Option<RevisionId>,
+}
+
+impl Templates {
+    /// The template of a revision; `None` if it is not known any more.
+    pub(crate) fn of(&self, id: &RevisionId, current: &RevisionId) -> Option<&Value> {
+        if id == current { Some(&self.wanted) } else { self.earlier.get(id).map(|content| &**content) }
+    }
+}
+
+/// Reads the templates that `actions` need. The pool is a resolved one.
+pub(crate) async fn templates<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    revisions: &mut Revisions,
+    actions: &[Action],
+) -> Result<Templates, ReadError> {
+    let mut templates = Templates::default();
+    let (mut makes, mut writes) = (false, false);
+    let mut bases: Vec<RevisionId> = Vec::new();
+    for action in actions {
+        match action {
+            Action::Create { .. } => makes = true,
+            Action::StoreRevision { .. } | Action::PruneRevision { .. } => writes = true,
+            Action::Update { base, .. } => {
+                makes = true;
+                let earlier = base.as_ref().filter(|base| **base != pool.facts.revision);
+                if let Some(base) = earlier.filter(|base| !bases.contains(base)) {
+                    bases.push(base.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+    let pinned = pool.facts.rollout.pinned.as_ref();
+    revisions.contents.retain(|id, _| Some(id) == pinned || bases.contains(id));
+    if !makes && !writes {
+        return Ok(templates);
+    }
+    templates.wanted = match pinned {
+        Some(id) => {
+            let content = revisions.content(context, pool, id).await?;
+            content.expect("what a pool is held at was read when that was resolved")
+        }
+        None => Arc::new(P::template(&pool.object)),
+    };
+    templates.fingerprint = Some(Fingerprint::of(&P::canonical(&templates.wanted)));
+    for base in bases {
+        if let Some(content) = revisions.content(context, pool, &base).await? {
+            templates.earlier.insert(base, content);
+        }
+    }
+    templates.stored = revisions.objects.clone();
+    templates.number = revisions.history.next_number();
+    let elsewhere = revisions.elsewhere.as_ref().filter(|_| pinned.is_none());
+    templates.elsewhere =
+        elsewhere.filter(|(generation, _)| *generation == pool.facts.generation).map(|(_, id)| id.clone());
+    Ok(templates)
+}

@@ -1,0 +1,75 @@
+//! Revisions as objects.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use vmpool_engine::revision::{Fingerprint, RevisionId, Stored};
+use vmpool_engine::{ObjectId, Uid};
+
+use super::Templates;
+use crate::context::PoolEntry;
+use crate::platform::{Platform, controller_of, slim_metadata};
+
+/// A ControllerRevision, as far as it is read.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct RevisionObject {
+    #[serde(deserialize_with = "slim_metadata")]
+    pub(super) metadata: ObjectMeta,
+    #[serde(default)]
+    pub(super) data: Value,
+    #[serde(default)]
+    revision: i64,
+}
+
+crate::stored!(RevisionObject, "apps", "v1", "ControllerRevision", "controllerrevisions");
+
+/// A stored revision: what choosing among them needs, and the object.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) stored: Stored,
+    pub(crate) object: ObjectId,
+}
+
+impl Kept {
+    /// Reads a stored revision of a pool; `None` if the object is another's.
+    pub(crate) fn read<P: Platform>(object: &RevisionObject, pool: &Uid) -> Option<Self> {
+        let metadata = object.meta();
+        let id = metadata.labels.as_ref()?.get(P::REVISION_LABEL)?;
+        controller_of(metadata).filter(|owner| owner.uid == *pool && object.data.is_object())?;
+        let content = Fingerprint::of(&P::canonical(&object.data));
+        let stored = Stored { id: id.as_str().into(), number: object.revision, content };
+        let name = metadata.name.as_deref().unwrap_or_default();
+        Some(Self { stored, object: ObjectId::new(name, metadata.uid.as_deref().unwrap_or_default()) })
+    }
+}
+
+/// A revision to be stored, under `name`.
+pub(crate) fn body<P: Platform>(
+    pool: &PoolEntry<P>,
+    name: &str,
+    id: &RevisionId,
+    templates: &Templates,
+) -> Value {
+    let mut labels = P::mark(&pool.object)["metadata"]["labels"].clone();
+    labels[P::REVISION_LABEL] = id.as_str().into();
+    json!({
+        "apiVersion": RevisionObject::api_version(&()),
+        "kind": RevisionObject::kind(&()),
+        "metadata": {
+            "name": name,
+            "namespace": &*pool.facts.namespace,
+            "labels": labels,
+            "ownerReferences": [{
+                "apiVersion": P::Pool::api_version(&()),
+                "kind": P::Pool::kind(&()),
+                "name": &*pool.facts.id.name,
+                "uid": pool.facts.id.uid.as_str(),
+                "controller": true,
+                "blockOwnerDeletion": true,
+            }],
+        },
+        "data": &*templates.wanted,
+        "revision": templates.number,
+    })
+}

@@ -1,0 +1,139 @@
+//! What a leader watches, and which pools a change wakes.
+
+use std::sync::Arc;
+
+use kube::{Api, Client};
+use vmpool_engine::Uid;
+use vmpool_runtime::env::Task;
+
+use crate::cache::{Cache, Cached, Concerned, Key};
+use crate::context::{Context, PoolEntry};
+use crate::metrics::WatchResource;
+use crate::platform::{Platform, Stored};
+use crate::watch::watch;
+
+/// Whether the first list of everything that is watched is complete.
+pub(crate) fn is_synced<P: Platform>(context: &Context<P>) -> bool {
+    context.pools.is_synced()
+        && context.machines.is_synced()
+        && (!P::HAS_DISKS || context.disks.is_synced())
+        && (!P::HAS_ATTACHMENTS || context.attachments.is_synced())
+}
+
+/// Begins to watch; in `namespace` only if there is one.
+pub(crate) fn begin<P: Platform>(context: &Arc<Context<P>>, namespace: Option<&str>) -> Vec<Task> {
+    let Context { pools, machines, disks, attachments, .. } = &**context;
+    let mut tasks = vec![
+        follow(context, namespace, (WatchResource::Pools, pools), PoolEntry::<P>::read, wake),
+        follow::<P, P::Machine, _>(
+            context,
+            namespace,
+            (WatchResource::Machines, machines),
+            |machine| P::read_machine(&machine),
+            |context, concerned| {
+                wake(context, concerned);
+                wake_for_uses(context, concerned);
+            },
+        ),
+    ];
+    if P::HAS_DISKS {
+        tasks.push(follow::<P, P::Disk, _>(
+            context,
+            namespace,
+            (WatchResource::Disks, disks),
+            |disk| P::read_disk(&disk),
+            wake_for_disks,
+        ));
+    }
+    if P::HAS_ATTACHMENTS {
+        tasks.push(follow::<P, P::Attachment, _>(
+            context,
+            namespace,
+            (WatchResource::Attachments, attachments),
+            |attachment| P::read_attachment(&attachment),
+            wake_for_uses,
+        ));
+    }
+    tasks
+}
+
+fn follow<P: Platform, K: Stored, T: Cached>(
+    context: &Arc<Context<P>>,
+    namespace: Option<&str>,
+    (resource, cache): (WatchResource, &Arc<Cache<T>>),
+    read: fn(K) -> T,
+    wake: fn(&Context<P>, &Concerned),
+) -> Task {
+    let Context { env, client, metrics, .. } = &**context;
+    let woken = context.clone();
+    let watch = watch::<K, T>(
+        api(client, namespace),
+        env.clone(),
+        (metrics.clone(), resource),
+        cache.clone(),
+        read,
+        move |concerned| wake(&woken, &concerned),
+    );
+    env.spawn(task(resource), watch)
+}
+
+/// The name of the task that watches.
+fn task(resource: WatchResource) -> &'static str {
+    match resource {
+        WatchResource::Pools => "watch of pools",
+        WatchResource::Machines => "watch of machines",
+        WatchResource::Disks => "watch of disks",
+        WatchResource::Attachments => "watch of attachments",
+    }
+}
+
+fn api<K: Stored>(client: &Client, namespace: Option<&str>) -> Api<K> {
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
+}
+
+/// Wakes the pools that a change of a pool or a machine concerns.
+fn wake<P: Platform>(context: &Context<P>, concerned: &Concerned) {
+    for key in concerned {
+        if let Key::Pool(uid) = key {
+            context.queue.wake(uid);
+        }
+    }
+}
+
+/// Wakes the pools that a change of a disk concerns: it owns the disk, or is named by its label, or a machine of it
+/// refers to the disk.
+fn wake_for_disks<P: Platform>(context: &Context<P>, concerned: &Concerned) {
+    for key in concerned {
+        match key {
+            Key::Pool(uid) => wake_pool(context, uid),
+            Key::Disk(..) => {
+                for machine in context.machines.by_key(key) {
+                    if let Some(owner) = &machine.owner {
+                        wake_pool(context, owner);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Wakes the pools whose disks somebody uses, or uses no longer: a machine, a member or not, or an attachment.
+fn wake_for_uses<P: Platform>(context: &Context<P>, concerned: &Concerned) {
+    for key in concerned {
+        let Key::Disk(namespace, name) = key else { continue };
+        let Some(disk) = context.disks.get(namespace, name) else { continue };
+        if let Some(owner) = &disk.facts.owner {
+            wake_pool(context, &owner.uid);
+        }
+    }
+}
+
+/// Wakes a pool. An owner may be something else, which nobody works on.
+fn wake_pool<P: Platform>(context: &Context<P>, uid: &Uid) {
+    if context.pool(uid).is_some() {
+        context.queue.wake(uid);
+    }
+}

@@ -1,0 +1,83 @@
+//! How scenarios reach a cluster, whoever started it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use kube::Client;
+
+use crate::cluster::{AuditEntry, AuditMark};
+use crate::error::{Error, Result};
+use crate::process;
+
+/// Longer than any `kubectl wait` of a scenario.
+const KUBECTL_DEADLINE: Duration = Duration::from_mins(2);
+
+/// The administrator's ways into a cluster.
+#[derive(Clone)]
+pub struct Access {
+    /// A client with every right. It repeats nothing by itself, so that one call is one request.
+    pub client: Client,
+    /// The administrator's kubeconfig.
+    pub kubeconfig: PathBuf,
+    /// The kubectl that fits the cluster.
+    pub kubectl: PathBuf,
+    /// A directory for logs, and for what kubectl and helm keep below the home directory.
+    pub home: PathBuf,
+    /// The API server's audit log, where it can be read: without it, whoever asks who wrote what learns nothing.
+    pub audit_log: Option<PathBuf>,
+}
+
+impl Access {
+    /// Runs kubectl as the administrator and returns what it printed.
+    ///
+    /// # Errors
+    /// [`Error::Command`] with its error output if it fails, [`Error::Spawn`] if it cannot be run.
+    pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        self.run("kubectl", &self.kubectl, arguments, KUBECTL_DEADLINE).await
+    }
+
+    /// Runs a tool of the user's that finds the cluster by `--kubeconfig`, and returns what it printed.
+    ///
+    /// # Errors
+    /// [`Error::Command`] with its error output if it fails, [`Error::Spawn`] if it cannot be run or takes longer than
+    /// `deadline`.
+    pub(crate) async fn run(
+        &self,
+        name: &str,
+        program: &Path,
+        arguments: &[&str],
+        deadline: Duration,
+    ) -> Result<String> {
+        let mut command = Command::new(program);
+        command
+            .arg(format!("--kubeconfig={}", self.kubeconfig.display()))
+            .args(arguments)
+            .env("HOME", &self.home)
+            .env_remove("KUBECONFIG");
+        let output = process::output(name, command, deadline).await?;
+        if output.status.success() {
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        } else {
+            Err(Error::Command {
+                command: format!("{name} {}", arguments.join(" ")),
+                status: output.status,
+                stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            })
+        }
+    }
+
+    /// The end of the audit log as it is now. Requests answered before are in front of it.
+    pub fn audit_mark(&self) -> AuditMark {
+        self.audit_log.as_deref().map_or_else(AuditMark::default, AuditMark::end_of)
+    }
+
+    /// The requests answered since `mark` (a default mark is the start of the cluster), in the order of their
+    /// answers, and the mark behind the last of them. A watch has its answer when it ends.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn audit(&self, mark: AuditMark) -> Result<(Vec<AuditEntry>, AuditMark)> {
+        self.audit_log.as_deref().map_or_else(|| Ok((Vec::new(), mark)), |log| mark.read(log))
+    }
+}

@@ -1,0 +1,23 @@
+//! A way out: a socket of this process on the network inside, so that what runs there reaches the harness.
+
+use std::fs::File;
+use std::net::{Ipv4Addr, TcpListener};
+
+use super::forwarder::enter;
+use crate::error::{Error, Result};
+
+/// Listens on a free port of an address of `network`.
+///
+/// # Errors
+/// [`Error::Port`] if the network cannot be entered or has no such address.
+pub(super) fn listen(network: File, address: Ipv4Addr) -> Result<TcpListener> {
+    // A thread that has moved cannot be used for anything else.
+    let thread = std::thread::spawn(move || {
+        enter(&network)?;
+        let listener = TcpListener::bind((address, 0))?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    let gone = |_panic| Err(std::io::Error::other("the thread that was to listen is gone"));
+    thread.join().unwrap_or_else(gone).map_err(|source| Error::Port { source })
+}

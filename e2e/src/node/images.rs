@@ -1,0 +1,111 @@
+//! Images of programs, made without a container engine: one program, the libraries it is linked with, nothing else.
+
+mod archive;
+mod libraries;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::UNIX_EPOCH;
+
+use self::archive::Entry;
+use crate::cluster::target_directory;
+use crate::error::{Error, Result};
+use crate::programs::profile_directory;
+
+/// Where the names of our images pretend to come from. Nobody is ever asked there.
+const REGISTRY: &str = "vmpool.local";
+
+/// The tag of our images.
+pub const TAG: &str = "test";
+
+/// An image on disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// What Pods call it, such as `vmpool.local/vmpool-controller:test`.
+    pub reference: String,
+    /// The file, in the format of `docker save`.
+    pub archive: PathBuf,
+}
+
+/// The image of one of our own programs, as it was built last. Made anew only when the program was.
+///
+/// # Errors
+/// [`Error::MissingImage`] if the program was not built, [`Error::Command`] if it cannot be read, [`Error::File`].
+pub fn of_program(name: &str) -> Result<Image> {
+    of_file(name, &profile_directory()?.join(name))
+}
+
+/// The image of any program, under a name.
+///
+/// # Errors
+/// As [`of_program`].
+pub fn of_file(name: &str, program: &Path) -> Result<Image> {
+    let metadata = match program.metadata() {
+        Ok(metadata) if metadata.is_file() => metadata,
+        _ => return Err(Error::MissingImage { name: name.to_owned(), program: program.to_owned() }),
+    };
+    let reference = format!("{REGISTRY}/{name}:{TAG}");
+    let changed = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let key = format!("{:x}-{:x}", changed.unwrap_or_default().as_nanos(), metadata.len());
+    let folder = target_directory().join("images");
+    std::fs::create_dir_all(&folder).map_err(Error::file("creating", &folder))?;
+    let archive = folder.join(format!("{name}-{key}.tar"));
+    if !archive.is_file() {
+        remove_older(&folder, name);
+        let layer = layer(program, &folder)?;
+        // It appears under its name when it is whole: another test may look for it at this moment.
+        let draft = tempfile::NamedTempFile::new_in(&folder).map_err(Error::file("creating", &folder))?;
+        let written = archive::write(draft.as_file(), &reference, &entrypoint(program), &layer);
+        written.map_err(Error::file("writing", draft.path()))?;
+        draft.persist(&archive).map_err(|error| Error::file("writing", &archive)(error.error))?;
+    }
+    Ok(Image { reference, archive })
+}
+
+/// The files of the only layer: the program without what debuggers read, and its libraries where it looks for them.
+fn layer(program: &Path, folder: &Path) -> Result<Vec<Entry>> {
+    let stripped = tempfile::NamedTempFile::new_in(folder).map_err(Error::file("creating", folder))?;
+    let mut strip = Command::new("strip");
+    strip.arg("-o").arg(stripped.path()).arg(program);
+    run(strip)?;
+    let mut layer = vec![Entry::read(&entrypoint(program), stripped.path())?];
+    for library in libraries::of(program)? {
+        layer.push(Entry::read(&library, Path::new(&library))?);
+    }
+    layer.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(layer)
+}
+
+/// Where the program is in its image.
+fn entrypoint(program: &Path) -> String {
+    format!("/{}", program.file_name().unwrap_or_default().to_string_lossy())
+}
+
+/// Removes the images of earlier builds of a program.
+fn remove_older(folder: &Path, name: &str) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let file = entry.file_name().to_string_lossy().into_owned();
+        if is_of(&file, name) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Whether a file is an archive of this program, and not of one whose name begins the same.
+fn is_of(file: &str, name: &str) -> bool {
+    let key = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
+    key.and_then(|key| key.strip_suffix(".tar"))
+        .is_some_and(|key| key.chars().all(|letter| letter == '-' || letter.is_ascii_hexdigit()))
+}
+
+fn run(mut command: Command) -> Result<()> {
+    let line = format!("{command:?}");
+    let output = command.output().map_err(|source| Error::Spawn { name: line.clone(), source })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Error::Command { command: line, status: output.status, stderr })
+}

@@ -1,0 +1,52 @@
+//! The shared libraries of a program, as the dynamic linker finds them.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::error::{Error, Result};
+
+/// The absolute paths of all libraries, the linker among them; none for a static program.
+///
+/// # Errors
+/// [`Error::Command`] if one of them is not installed, [`Error::Spawn`] without `ldd`.
+pub(super) fn of(program: &Path) -> Result<Vec<String>> {
+    let mut command = Command::new("ldd");
+    // Its words are read below.
+    command.arg(program).env("LC_ALL", "C");
+    let output = command.output().map_err(|source| Error::Spawn { name: "ldd".to_owned(), source })?;
+    let failed = |stderr: String| Error::Command {
+        command: format!("ldd {}", program.display()),
+        status: output.status,
+        stderr,
+    };
+    let errors = String::from_utf8_lossy(&output.stderr);
+    // What is no fault of a static program is an error nevertheless.
+    if errors.contains("not a dynamic executable") {
+        return Ok(Vec::new());
+    }
+    if !output.status.success() {
+        return Err(failed(errors.trim().to_owned()));
+    }
+    parse(&String::from_utf8_lossy(&output.stdout)).map_err(failed)
+}
+
+/// Reads what `ldd` prints: `NAME => PATH (ADDRESS)`, or `PATH (ADDRESS)` for the linker itself.
+///
+/// # Errors
+/// The line of a library that was not found.
+pub(super) fn parse(text: &str) -> std::result::Result<Vec<String>, String> {
+    let mut libraries = Vec::new();
+    for line in text.lines().map(str::trim) {
+        let found = line.split_once("=> ").map_or(line, |(_name, found)| found);
+        if found.starts_with("not found") {
+            return Err(line.to_owned());
+        }
+        // What the kernel itself brings (linux-vdso) has no path.
+        if found.starts_with('/') {
+            libraries.push(found.split(" (").next().unwrap_or(found).to_owned());
+        }
+    }
+    libraries.sort();
+    libraries.dedup();
+    Ok(libraries)
+}

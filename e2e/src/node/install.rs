@@ -1,0 +1,49 @@
+//! Everything that a user of the chart has: the platform, played by the simulator, and the chart from our own images.
+
+use std::path::{Path, PathBuf};
+
+use super::images::{self, Image};
+use super::{NodeCluster, NodeOptions};
+use crate::error::{Error, Result};
+use crate::release::{Release, platform};
+
+/// Values that fit the images which the cluster has, for whoever has no others.
+pub const VALUES: &str = "\
+# Images that are there already: the cluster has no registry.
+image:
+  registry: vmpool.local
+  tag: test
+  pullPolicy: Never
+";
+
+/// The programs of the chart.
+const PROGRAMS: [&str; 3] = ["vmpool-controller", "vmpool-webhook", "vmpool-apiserver"];
+
+/// A cluster of this name with the images of all our programs.
+///
+/// # Errors
+/// As [`images::of_program`].
+pub fn options(name: &str) -> Result<NodeOptions> {
+    let programs = PROGRAMS.into_iter().chain([platform::SIMULATOR]);
+    let images = programs.map(images::of_program).collect::<Result<Vec<Image>>>()?;
+    Ok(NodeOptions { name: name.to_owned(), images, ..NodeOptions::default() })
+}
+
+/// Installs the platform and then the chart, with values such as [`VALUES`].
+///
+/// # Errors
+/// As [`platform::install`] and [`Release::install`].
+pub async fn install(node: &NodeCluster, values: &str) -> Result<Release> {
+    let access = node.cluster().access();
+    let simulator = images::of_program(platform::SIMULATOR)?;
+    let file = write(&access.home, values)?;
+    platform::install(&access, &simulator.reference).await?;
+    Release::install(&access, &file).await
+}
+
+/// A file as a user has one, and can upgrade with.
+fn write(directory: &Path, values: &str) -> Result<PathBuf> {
+    let file = directory.join("values.yaml");
+    std::fs::write(&file, values).map_err(Error::file("writing", &file))?;
+    Ok(file)
+}

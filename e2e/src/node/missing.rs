@@ -1,0 +1,80 @@
+//! What this machine lacks for a node cluster.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use super::components::{CNI_PLUGINS, USED_PLUGINS};
+use crate::cluster::{target_directory, workspace_root};
+use crate::namespaces::{HIDDEN, Namespaces, search_path};
+
+/// Programs of a distribution, and what Debian and its descendants call their packages.
+const PROGRAMS: [(&str, &str); 8] = [
+    ("unshare", "util-linux"),
+    ("nsenter", "util-linux"),
+    ("ip", "iproute2"),
+    ("runc", "runc"),
+    ("iptables", "iptables"),
+    ("conntrack", "conntrack"),
+    // Those of our programs that go into images are freed of what only debuggers read.
+    ("strip", "binutils"),
+    ("ldd", "libc-bin"),
+];
+
+/// What else has to work, tried for good in namespaces that are gone at once.
+const REHEARSAL: &str = "
+mkdir /run/lower /run/upper /run/work /run/both
+mount -t overlay overlay -o lowerdir=/run/lower,upperdir=/run/upper,workdir=/run/work /run/both
+ip link add pods0 type bridge
+ip link add outer type veth peer name inner
+iptables --wait --table nat --append POSTROUTING --match comment --comment try --jump MASQUERADE
+iptables --wait --table filter --append FORWARD --match conntrack --ctstate INVALID --jump DROP
+iptables --wait --table nat --append OUTPUT --match statistic --mode random --probability 0.5 --jump RETURN
+";
+
+/// One line that says what is missing for a node cluster on this machine; `None` if one can be had.
+///
+/// It takes a tenth of a second the first time.
+pub fn missing() -> Option<String> {
+    static FOUND: OnceLock<Option<String>> = OnceLock::new();
+    FOUND.get_or_init(look).clone()
+}
+
+fn look() -> Option<String> {
+    if !cfg!(target_os = "linux") {
+        return Some("a node cluster needs Linux".to_owned());
+    }
+    if !rustix::process::geteuid().is_root() {
+        return Some("a node cluster needs root".to_owned());
+    }
+    let path: Vec<PathBuf> = std::env::split_paths(&search_path(None)).collect();
+    let directories: Vec<&Path> = path.iter().map(PathBuf::as_path).collect();
+    let plugins = CNI_PLUGINS.map(Path::new);
+    packages(&directories, &plugins).or_else(|| place(&[workspace_root(), &target_directory()])).or_else(
+        || {
+            let tried = Namespaces::rehearse(REHEARSAL);
+            tried
+                .err()
+                .map(|words| format!("a node cluster cannot have namespaces as it needs them here: {words}"))
+        },
+    )
+}
+
+/// What has to be installed.
+pub(super) fn packages(path: &[&Path], plugins: &[&Path]) -> Option<String> {
+    let is_in = |directories: &[&Path], file: &str| directories.iter().any(|path| path.join(file).is_file());
+    let mut lacking: Vec<&str> =
+        PROGRAMS.iter().filter(|(program, _)| !is_in(path, program)).map(|(_, package)| *package).collect();
+    // All of them in one directory, since that is how they are installed.
+    if !plugins.iter().any(|directory| USED_PLUGINS.iter().all(|plugin| is_in(&[directory], plugin))) {
+        lacking.push("containernetworking-plugins");
+    }
+    lacking.dedup();
+    (!lacking.is_empty()).then(|| format!("a node cluster needs the packages {}", lacking.join(", ")))
+}
+
+/// Whether we are where a node has directories of its own.
+pub(super) fn place(ours: &[&Path]) -> Option<String> {
+    let hidden = |path: &&&Path| HIDDEN.iter().any(|directory| path.starts_with(directory));
+    let path = ours.iter().find(hidden)?;
+    Some(format!("a node cluster cannot use {}, since it has a directory of its own there", path.display()))
+}

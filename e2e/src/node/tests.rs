@@ -1,0 +1,40 @@
+use std::path::Path;
+
+use super::missing::{packages, place};
+
+#[test]
+fn what_is_missing_is_one_line_with_the_names_of_packages() {
+    let folder = tempfile::tempdir().unwrap();
+    let (bin, cni) = (folder.path().join("bin"), folder.path().join("cni"));
+    std::fs::create_dir(&bin).unwrap();
+    std::fs::create_dir(&cni).unwrap();
+    let make = |path: &Path, names: &[&str]| {
+        for name in names {
+            std::fs::write(path.join(name), "").unwrap();
+        }
+    };
+    make(&bin, &["ip", "ldd", "strip"]);
+    make(&cni, &["bridge", "loopback", "portmap"]);
+    assert_eq!(
+        packages(&[&bin], &[&cni]).unwrap(),
+        "a node cluster needs the packages util-linux, runc, iptables, conntrack, containernetworking-plugins",
+    );
+    make(&bin, &["unshare", "nsenter", "runc", "iptables", "conntrack"]);
+    assert_eq!(
+        packages(&[&bin], &[&cni]).unwrap(),
+        "a node cluster needs the packages containernetworking-plugins",
+        "one plugin of four is not there",
+    );
+    make(&cni, &["host-local"]);
+    assert_eq!(packages(&[&bin], &[&cni]), None);
+}
+
+#[test]
+fn a_checkout_that_a_node_would_hide_is_refused() {
+    let line = place(&[Path::new("/home/me"), Path::new("/var/lib/ci/vmpool")]).unwrap();
+    assert_eq!(
+        line,
+        "a node cluster cannot use /var/lib/ci/vmpool, since it has a directory of its own there"
+    );
+    assert_eq!(place(&[Path::new("/home/me"), Path::new("/var/library")]), None);
+}

@@ -1,0 +1,108 @@
+//! A server of k3s in a container, which is a whole cluster.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::{Provider, Surroundings, docker, unique_name};
+use crate::error::{Error, Result};
+use crate::node::images::Image;
+use crate::poll;
+use crate::provider::tool::Tool;
+
+/// Names another image.
+const VARIABLE: &str = "E2E_K3S_IMAGE";
+
+/// The image, unless somebody wants another one.
+const IMAGE: &str = "rancher/k3s:v1.32.2-k3s1";
+
+/// How long the server may take until it can be asked, once its image is there.
+const UP: Duration = Duration::from_mins(3);
+
+/// A container that was started for us. Dropping it removes it.
+pub(super) struct Server {
+    docker: Tool,
+    name: String,
+    removed: bool,
+}
+
+impl Server {
+    /// Starts a server with these images, which are asked for when Docker is there, and writes a kubeconfig for it.
+    ///
+    /// # Errors
+    /// [`Error::ProviderLacks`] without Docker, [`Error::Command`] with what Docker says, [`Error::Deadline`].
+    pub(super) async fn start(
+        surroundings: &Surroundings,
+        kubeconfig: &Path,
+        images: impl FnOnce() -> Result<Vec<Image>>,
+    ) -> Result<Self> {
+        let docker = docker(Provider::K3s, surroundings).await?;
+        let images = images()?;
+        // From here on there may be something to be removed.
+        let server = Self { docker, name: unique_name(), removed: false };
+        let image = std::env::var(VARIABLE).unwrap_or_else(|_| IMAGE.to_owned());
+        let name = format!("--name={}", server.name);
+        let container =
+            ["run", "--detach", "--privileged", "--tmpfs=/run", "--publish=127.0.0.1::6443", &name, &image];
+        // What it brings beside Kubernetes nobody here needs.
+        let without = ["server", "--disable=traefik", "--disable=servicelb", "--disable=metrics-server"];
+        server.docker.run(&[container.as_slice(), &without].concat()).await?;
+        let published = server.docker.run(&["port", &server.name, "6443/tcp"]).await?;
+        let address = published.lines().next().unwrap_or_default().trim();
+        let written = server.kubeconfig().await?;
+        let reachable = written.replace("https://127.0.0.1:6443", &format!("https://{address}"));
+        std::fs::write(kubeconfig, reachable).map_err(Error::file("writing", kubeconfig))?;
+        server.until_ready().await?;
+        for image in &images {
+            server.import(image).await?;
+        }
+        Ok(server)
+    }
+
+    /// Removes it.
+    ///
+    /// # Errors
+    /// [`Error::Command`] with what Docker says.
+    pub(super) async fn remove(mut self) -> Result<()> {
+        self.removed = true;
+        self.docker.run(&["rm", "--force", "--volumes", &self.name]).await.map(drop)
+    }
+
+    async fn kubeconfig(&self) -> Result<String> {
+        self.ask("the server of k3s has written its kubeconfig", &["cat", "/etc/rancher/k3s/k3s.yaml"]).await
+    }
+
+    async fn until_ready(&self) -> Result<()> {
+        let wait = ["kubectl", "wait", "--for=condition=Ready", "node", "--all", "--timeout=10s"];
+        self.ask("the node of k3s is ready", &wait).await.map(drop)
+    }
+
+    /// Runs something in the container until it goes well.
+    async fn ask(&self, what: &str, command: &[&str]) -> Result<String> {
+        let all = [["exec", &self.name].as_slice(), command].concat();
+        poll::until(
+            || what.to_owned(),
+            UP,
+            async || match self.docker.run(&all).await {
+                Ok(answer) => Ok(Ok(answer)),
+                Err(Error::Command { stderr, .. }) => Ok(Err(stderr)),
+                Err(error) => Err(error),
+            },
+        )
+        .await
+    }
+
+    async fn import(&self, image: &Image) -> Result<()> {
+        let inside = format!("{}:/tmp/image.tar", self.name);
+        self.docker.run(&["cp", &image.archive.display().to_string(), &inside]).await?;
+        let import = ["exec", &self.name, "ctr", "--namespace=k8s.io", "images", "import", "/tmp/image.tar"];
+        self.docker.run(&import).await.map(drop)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if !self.removed {
+            self.docker.run_at_last(&["rm", "--force", "--volumes", &self.name]);
+        }
+    }
+}

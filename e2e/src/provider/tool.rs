@@ -1,0 +1,72 @@
+//! A command-line tool of the user's.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use super::Surroundings;
+use crate::error::{Error, Result};
+use crate::process;
+
+/// Longer than it takes to pull an image over a slow line.
+const DEADLINE: Duration = Duration::from_mins(10);
+
+/// Longer than anybody waits for a cluster to be taken away while a process ends.
+const REMOVAL: Duration = Duration::from_mins(1);
+
+/// A tool that was found.
+#[derive(Debug, Clone)]
+pub(super) struct Tool {
+    name: &'static str,
+    program: PathBuf,
+}
+
+impl Tool {
+    /// Looks for it in `PATH`.
+    pub(super) fn find(name: &'static str, surroundings: &Surroundings) -> Option<Self> {
+        let mut folders = std::env::split_paths(&surroundings.path);
+        let program =
+            folders.find_map(|folder| Some(folder.join(name)).filter(|program| program.is_file()))?;
+        Some(Self { name, program })
+    }
+
+    /// Runs it and returns what it printed.
+    ///
+    /// # Errors
+    /// [`Error::Command`] with its error output if it fails, [`Error::Spawn`] if it cannot be run or does not end.
+    pub(super) async fn run(&self, arguments: &[&str]) -> Result<String> {
+        let output = process::output(self.name, self.command(arguments), DEADLINE).await?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        Err(Error::Command {
+            command: format!("{} {}", self.name, arguments.join(" ")),
+            status: output.status,
+            stderr: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        })
+    }
+
+    /// Runs it where nothing can wait and nobody hears of failures: when something is dropped.
+    pub(super) fn run_at_last(&self, arguments: &[&str]) {
+        let command = self.command(arguments);
+        let removed = std::thread::scope(|scope| {
+            let run = scope.spawn(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                runtime.is_ok_and(|runtime| {
+                    let output = runtime.block_on(process::output(self.name, command, REMOVAL));
+                    output.is_ok_and(|output| output.status.success())
+                })
+            });
+            run.join().unwrap_or_default()
+        });
+        if !removed {
+            eprintln!("this has failed and should be done by hand: {} {}", self.name, arguments.join(" "));
+        }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(arguments);
+        command
+    }
+}

@@ -1,0 +1,104 @@
+//! What must work on any cluster where the chart is installed: short stories that need nothing but the API.
+//!
+//! The node cluster's tests tell them, and so does `make e2e` on other people's clusters.
+
+use serde_json::json;
+
+use crate::error::{Error, Result, chain};
+use crate::object::Object;
+use crate::world::condition::{disks, has_machine, live_members, not, ready_replicas};
+use crate::world::{Policy, Pool, SUBRESOURCES, World};
+
+/// A pool gets its machines and their disks, follows `kubectl scale` up and down, and replaces a machine that somebody
+/// deletes.
+///
+/// # Errors
+/// What was not so.
+pub async fn a_pool_converges(world: &World) -> Result<()> {
+    let pool = world.pool("web").disk("root").disk("data").replicas(3).ready().await?;
+    pool.until(disks(6)).await?;
+    pool.scale(5).await?;
+    pool.until(ready_replicas(5).and(disks(10))).await?;
+    pool.scale(2).await?;
+    pool.until(ready_replicas(2)).await?;
+    let machine = pool.machine(0).await?;
+    world.delete(&machine).await?;
+    pool.until(not(has_machine(&machine)).and(ready_replicas(2))).await
+}
+
+/// Nobody shrinks an Explicit pool by its count: the API server reaches the webhook through its Service.
+///
+/// # Errors
+/// What was not so.
+pub async fn explicit_is_kept(world: &World) -> Result<()> {
+    let pool = world.pool("runners").policy(Policy::Explicit).replicas(2).ready().await?;
+    let attempts = [
+        ("kubectl scale", pool.scale(1).await),
+        ("a patch of the scale", pool.scale_by_api(0).await),
+        ("an edit", pool.edit(&json!({ "spec": { "replicas": 1 } })).await),
+    ];
+    for (who, attempt) in attempts {
+        match attempt {
+            Ok(()) => {
+                return Err(Error::Unexpected {
+                    what: format!("{who} cannot shrink an Explicit pool"),
+                    last: "it was accepted".to_owned(),
+                });
+            }
+            Err(error) => {
+                let words = chain(&error);
+                expect(words.contains("Explicit") && words.contains("scaledownwith"), || {
+                    format!("{who} is refused in words that lead on, and not so: {words}")
+                })?;
+            }
+        }
+    }
+    // Growth is nobody's business but the autoscaler's.
+    pool.scale(3).await?;
+    pool.until(ready_replicas(3)).await?;
+    pool.holds(live_members(3), crate::world::SETTLE).await
+}
+
+/// Named machines leave and nobody else, through `kubectl create --raw` and a client's POST: the API server reaches the
+/// aggregated API through its Service.
+///
+/// # Errors
+/// What was not so.
+pub async fn named_machines_leave(world: &World) -> Result<()> {
+    let pool = world.pool("runners").policy(Policy::Explicit).replicas(3).ready().await?;
+    let machines = pool.machines().await?;
+    remove_by_kubectl(world, &pool, &machines[1]).await?;
+    pool.until(ready_replicas(2)).await?;
+    pool.remove(&machines[..1]).await?;
+    pool.until(ready_replicas(1)).await?;
+    let left = pool.machines().await?;
+    expect(left.len() == 1 && left[0].uid() == machines[2].uid(), || {
+        format!("{} is the one that is left, and not {left:?}", machines[2].name())
+    })
+}
+
+/// As the docs tell a user to do it.
+async fn remove_by_kubectl(world: &World, pool: &Pool<'_>, machine: &Object) -> Result<()> {
+    let path = format!(
+        "/apis/{SUBRESOURCES}/namespaces/{}/virtualmachinepools/{}/scaledownwith",
+        world.namespace(),
+        pool.name()
+    );
+    let body = world.access().home.join(format!("{}.json", world.namespace()));
+    let text = json!({ "targets": [machine.name()] }).to_string();
+    std::fs::write(&body, text).map_err(Error::file("writing", &body))?;
+    let uid = machine.uid().to_owned();
+    world.grounds().ask(std::slice::from_ref(&uid));
+    let answer = world
+        .kubectl(&["create", &format!("--raw={path}"), &format!("--filename={}", body.display())])
+        .await?;
+    world.grounds().removed.insert(uid, machine.name().to_owned());
+    expect(answer.contains(r#""status":"Success""#), || {
+        format!("the answer is a success, and not {answer}")
+    })?;
+    world.check().await
+}
+
+fn expect(holds: bool, what: impl FnOnce() -> String) -> Result<()> {
+    if holds { Ok(()) } else { Err(Error::Unexpected { what: what(), last: "see above".to_owned() }) }
+}

@@ -1,0 +1,78 @@
+//! A real HorizontalPodAutoscaler over machines whose Pods the cluster has.
+
+use anyhow::ensure;
+use serde_json::{Value, json};
+use vmpool_e2e::cluster::apply;
+use vmpool_e2e::object::{API_VERSION, Kind};
+use vmpool_e2e::world::condition::{live_members, ready_replicas};
+use vmpool_e2e::world::{Policy, Pool, SETTLE, World};
+
+use crate::stage::{Stage, among_users};
+
+/// An autoscaler that wants each machine to use a tenth of a core, and decides at once.
+async fn autoscale(world: &World, pool: &Pool<'_>) -> anyhow::Result<()> {
+    let all = json!({ "type": "Percent", "value": 100, "periodSeconds": 1 });
+    let at_once = json!({ "stabilizationWindowSeconds": 0, "policies": [all] });
+    let target = json!({ "type": "AverageValue", "averageValue": "100m" });
+    let hpa: Value = json!({
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": { "name": pool.name() },
+        "spec": {
+            "scaleTargetRef": { "apiVersion": API_VERSION, "kind": Kind::Pool.name(), "name": pool.name() },
+            "minReplicas": 1,
+            "maxReplicas": 5,
+            "metrics": [{ "type": "Resource", "resource": { "name": "cpu", "target": target } }],
+            "behavior": { "scaleUp": { "stabilizationWindowSeconds": 0 }, "scaleDown": at_once },
+        },
+    });
+    Ok(apply(&world.client(), &[hpa], Some(world.namespace())).await?)
+}
+
+async fn newest_first(stage: &Stage) -> anyhow::Result<()> {
+    stage
+        .visit("an autoscaler grows and shrinks a pool", async |world| {
+            let pool = world.pool("web").replicas(1).ready().await?;
+            stage.metrics().set_cpu(world.namespace(), 300);
+            autoscale(world, &pool).await?;
+            pool.until(ready_replicas(3)).await?;
+            stage.metrics().set_cpu(world.namespace(), 150);
+            pool.until(ready_replicas(2)).await?;
+            Ok(())
+        })
+        .await
+}
+
+async fn explicit(stage: &Stage) -> anyhow::Result<()> {
+    stage
+        .visit("an autoscaler never shrinks an Explicit pool", async |world| {
+            let pool = world.pool("runners").policy(Policy::Explicit).replicas(1).ready().await?;
+            stage.metrics().set_cpu(world.namespace(), 300);
+            autoscale(world, &pool).await?;
+            pool.until(ready_replicas(3)).await?;
+            stage.metrics().set_cpu(world.namespace(), 20);
+            // It tries, is refused by the webhook, and says so.
+            let refused = vmpool_e2e::poll::until(
+                || "the autoscaler says that it was refused".to_owned(),
+                vmpool_e2e::world::DEADLINE,
+                async || {
+                    let state = world.recorder().state();
+                    let said: Vec<String> = state
+                        .all(Kind::Event)
+                        .filter(|event| event.text("/reason") == "FailedRescale")
+                        .map(|event| event.text("/message").to_owned())
+                        .collect();
+                    Ok(said.iter().find(|said| said.contains("Explicit")).cloned().ok_or(said.join("\n")))
+                },
+            );
+            ensure!(refused.await?.contains("runners"), "the message does not name the pool");
+            pool.holds(live_members(3), SETTLE).await?;
+            Ok(())
+        })
+        .await
+}
+
+#[test]
+fn an_autoscaler_scales_what_it_may() {
+    among_users(async |stage| futures::try_join!(newest_first(stage), explicit(stage)).map(drop));
+}

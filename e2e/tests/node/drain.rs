@@ -1,0 +1,82 @@
+//! A node that is drained takes one replica after the other, and nobody notices.
+
+use anyhow::ensure;
+use vmpool_e2e::access::Access;
+use vmpool_e2e::poll;
+use vmpool_e2e::world::condition::ready_replicas;
+use vmpool_e2e::world::{DEADLINE, SETTLE};
+
+use crate::pods;
+use crate::stage::{Stage, among_pods};
+
+/// Evicts both Pods of a component, as fast as its budget allows.
+async fn drain(access: &Access, component: &str) -> anyhow::Result<()> {
+    let before = pods::until_ready(access, component).await?;
+    let [first, second] = before.as_slice() else { anyhow::bail!("{} Pods of {component}", before.len()) };
+    // The budget follows the Pods a moment later.
+    poll::until(
+        || format!("the eviction of {} is granted", pods::name(first)),
+        DEADLINE,
+        async || Ok(evicted(access, first).await),
+    )
+    .await?;
+    let refused = pods::evict(access, second).await?;
+    let words = refused.err().filter(|(code, _)| *code == 429);
+    ensure!(
+        words.as_ref().is_some_and(|(_, words)| words.contains("disruption budget")),
+        "the second eviction of {component} was not refused for its budget: {words:?}"
+    );
+    // Until there is another one in the first one's place.
+    poll::until(
+        || format!("the eviction of {} is granted in the end", pods::name(second)),
+        DEADLINE,
+        async || Ok(evicted(access, second).await),
+    )
+    .await?;
+    let after = pods::of(access, component).await?;
+    let fresh = |pod: &&k8s_openapi::api::core::v1::Pod| {
+        pods::is_ready(pod) && before.iter().all(|old| pods::uid(old) != pods::uid(pod))
+    };
+    ensure!(after.iter().any(|pod| fresh(&pod)), "{component} was left without a Pod that is ready");
+    let after = pods::until_ready(access, component).await?;
+    ensure!(after.iter().all(|pod| fresh(&pod)), "a Pod of {component} is still there");
+    Ok(())
+}
+
+async fn evicted(access: &Access, pod: &k8s_openapi::api::core::v1::Pod) -> Result<(), String> {
+    match pods::evict(access, pod).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err((code, words))) => Err(format!("{code} {words}")),
+        Err(error) => Err(format!("{error:#}")),
+    }
+}
+
+async fn drain_all(stage: &Stage) -> anyhow::Result<()> {
+    let all = pods::COMPONENTS.map(|component| drain(stage.access(), component));
+    futures::future::try_join_all(all).await.map(drop)
+}
+
+#[test]
+fn a_drain_takes_one_replica_after_the_other() {
+    among_pods(async |stage| {
+        pods::until_all_ready(stage.access()).await?;
+        let mark = stage.load().mark();
+        stage
+            .visit("a drain goes on while pools live", async |world| {
+                let pool = world.pool("web").replicas(2).ready().await?;
+                let grow = async {
+                    for replicas in [4, 3, 5] {
+                        pool.scale(replicas).await?;
+                        pool.until(ready_replicas(replicas)).await?;
+                    }
+                    anyhow::Ok(())
+                };
+                futures::try_join!(drain_all(stage), grow)?;
+                pool.holds(ready_replicas(5), SETTLE).await?;
+                Ok(())
+            })
+            .await?;
+        // Whoever asked the webhook or the aggregated API meanwhile was served.
+        stage.load().ensure_served_since(mark)
+    });
+}

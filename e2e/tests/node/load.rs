@@ -1,0 +1,183 @@
+//! Users that are always at it, from the installation to the end: one asks what the webhook judges, the other what the
+//! aggregated API answers. Nothing they ask for is carried out.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use kube::api::{Patch, PatchParams};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::task::JoinHandle;
+use vmpool_e2e::access::Access;
+use vmpool_e2e::error::chain;
+use vmpool_e2e::object::{Kind, Object};
+use vmpool_e2e::world::{Policy, Pool, World};
+
+/// Between two rounds.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A request that was not served.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure {
+    /// When it was sent.
+    pub(crate) asked: Instant,
+    /// When its sender knew.
+    pub(crate) answered: Instant,
+    /// Whom it needed, and what was answered.
+    pub(crate) what: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let took = self.answered.saturating_duration_since(self.asked);
+        write!(f, "{:.1?} ago, after {took:.1?}: {}", self.answered.elapsed(), self.what)
+    }
+}
+
+/// The first of them, each on a line: the others will be like these.
+pub(crate) fn listed(failures: &[Failure]) -> String {
+    const MOST: usize = 10;
+    let lines: Vec<String> = failures.iter().take(MOST).map(ToString::to_string).collect();
+    format!("{} failed requests, the first of them:\n{}", failures.len(), lines.join("\n"))
+}
+
+#[derive(Default)]
+struct Log {
+    rounds: AtomicU64,
+    failures: Mutex<Vec<Failure>>,
+    /// When tests took away what the users need, and gave it back.
+    outages: Mutex<Vec<(Instant, Option<Instant>)>>,
+}
+
+/// As long as it lives, what the users need may be away: what fails is not held against anybody.
+pub(crate) struct Outage<'l> {
+    log: &'l Log,
+    place: usize,
+}
+
+impl Drop for Outage<'_> {
+    fn drop(&mut self) {
+        self.log.outages.lock()[self.place].1 = Some(Instant::now());
+    }
+}
+
+/// The users, until this is dropped.
+pub(crate) struct Load {
+    log: Arc<Log>,
+    task: JoinHandle<()>,
+}
+
+/// A moment of the load.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    at: Instant,
+    rounds: u64,
+}
+
+impl Load {
+    /// Gives the users a pool of their own, and lets them begin.
+    pub(crate) async fn start(access: &Access) -> anyhow::Result<Self> {
+        let world = World::visit("users that are always at it", access.clone()).await?;
+        let log = Arc::new(Log::default());
+        let shared = log.clone();
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let task = tokio::spawn(async move {
+            let prepared = async {
+                let pool = world.pool("web").policy(Policy::Explicit).replicas(1).ready().await?;
+                let machine = pool.machine(0).await?;
+                anyhow::Ok((pool, machine))
+            };
+            let (pool, machine) = match prepared.await {
+                Ok(prepared) => prepared,
+                Err(error) => return drop(begun.send(Err(format!("{:#}\n{}", error, world.report())))),
+            };
+            let _ = begun.send(Ok(()));
+            loop {
+                round(&shared, &world, &pool, &machine).await;
+                tokio::time::sleep(PAUSE).await;
+            }
+        });
+        has_begun.await.context("the users went away")?.map_err(anyhow::Error::msg)?;
+        Ok(Self { log, task })
+    }
+
+    /// The moment that it is.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { at: Instant::now(), rounds: self.log.rounds.load(Ordering::Relaxed) }
+    }
+
+    /// What was not served of what was asked since then.
+    pub(crate) fn failures_since(&self, mark: Mark) -> Vec<Failure> {
+        self.log.failures.lock().iter().filter(|failure| failure.asked >= mark.at).cloned().collect()
+    }
+
+    /// How many rounds there were since then, of a request for each user.
+    pub(crate) fn rounds_since(&self, mark: Mark) -> u64 {
+        self.log.rounds.load(Ordering::Relaxed) - mark.rounds
+    }
+
+    /// From now on what the users need is taken away.
+    pub(crate) fn outage(&self) -> Outage<'_> {
+        let mut outages = self.log.outages.lock();
+        outages.push((Instant::now(), None));
+        Outage { log: &self.log, place: outages.len() - 1 }
+    }
+
+    /// Fails if anything was not served since the beginning, outages apart.
+    pub(crate) fn ensure_always_served(&self) -> anyhow::Result<()> {
+        let mut failures = self.log.failures.lock().clone();
+        let outages = self.log.outages.lock().clone();
+        failures.retain(|failure| {
+            let excuses = |(from, to): &(Instant, Option<Instant>)| {
+                failure.answered >= *from && to.is_none_or(|to| failure.asked <= to)
+            };
+            !outages.iter().any(excuses)
+        });
+        ensure!(failures.is_empty(), "{}", listed(&failures));
+        Ok(())
+    }
+
+    /// Fails if anything was not served since then, or nothing was asked.
+    pub(crate) fn ensure_served_since(&self, mark: Mark) -> anyhow::Result<()> {
+        ensure!(!self.task.is_finished(), "the users went away");
+        let (rounds, failures) = (self.rounds_since(mark), self.failures_since(mark));
+        ensure!(failures.is_empty(), "in {rounds} rounds: {}", listed(&failures));
+        // A round takes a tenth of a second on a busy machine; one a second would prove little.
+        let seconds = mark.at.elapsed().as_secs();
+        ensure!(rounds >= seconds.max(1), "only {rounds} rounds in {seconds} s");
+        Ok(())
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn round(log: &Log, world: &World, pool: &Pool<'_>, machine: &Object) {
+    let judged = Patch::Merge(json!({ "spec": { "replicas": 2 } }));
+    let params = PatchParams { dry_run: true, ..PatchParams::default() };
+    let api = world.api(Kind::Pool);
+    let webhook = async {
+        let asked = Instant::now();
+        let answer = api.patch(pool.name(), &params, &judged).await;
+        answer.map(drop).map_err(|error| failure(asked, format!("the webhook: {}", chain(&error))))
+    };
+    let apiserver = async {
+        let asked = Instant::now();
+        let answer = pool.removal().target(machine).dry_run_by_body().send_unchecked().await;
+        let served = answer.code == 201;
+        if served { Ok(()) } else { Err(failure(asked, format!("the aggregated API: {answer}"))) }
+    };
+    let (webhook, apiserver) = futures::join!(webhook, apiserver);
+    log.failures.lock().extend([webhook, apiserver].into_iter().filter_map(Result::err));
+    log.rounds.fetch_add(1, Ordering::Relaxed);
+}
+
+fn failure(asked: Instant, what: String) -> Failure {
+    Failure { asked, answered: Instant::now(), what }
+}

@@ -1,0 +1,103 @@
+//! Nobody answers for the APIServices.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use vmpool_e2e::access::Access;
+use vmpool_e2e::programs::SYSTEM_NAMESPACE;
+use vmpool_e2e::release::API_SERVICES;
+use vmpool_e2e::world::condition::ready_replicas;
+use vmpool_e2e::world::{Deletion, Pool};
+use vmpool_e2e::{Error, Result, poll};
+
+use crate::stage::alone;
+use crate::{namespaces, pods};
+
+/// Longer than the API server remembers what it has read.
+const DEADLINE: Duration = Duration::from_mins(2);
+
+/// Sets how many Pods the aggregated API has.
+async fn set_api_servers(access: &Access, replicas: usize) -> Result<()> {
+    let deployments = Api::<Deployment>::namespaced(access.client.clone(), SYSTEM_NAMESPACE);
+    let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
+    let patched = deployments.patch("vmpool-apiserver", &PatchParams::default(), &patch).await;
+    patched.map(drop).map_err(Error::api("scaling the aggregated API"))
+}
+
+/// Waits until the API server has noticed that nobody answers for an APIService. By itself it looks once a minute, so here
+/// it is made to look by a change that means nothing.
+async fn until_noticed(access: &Access, service: &str) -> Result<()> {
+    let group = service.split_once('.').unwrap_or_default().1;
+    let object = format!("apiservice/{service}");
+    let mut looks = 0;
+    poll::until(
+        || format!("the API server has noticed that nobody answers for {group}"),
+        DEADLINE,
+        async || {
+            looks += 1;
+            let change = format!("e2e.vmpool.dev/look={looks}");
+            access.kubectl(&["annotate", "--overwrite", &object, &change]).await?;
+            let found = freshness(access, group).await?;
+            Ok(if found == "Stale" { Ok(()) } else { Err(found) })
+        },
+    )
+    .await
+}
+
+/// Whether what the API server tells about a group is what somebody answers now (`Current`) or what it remembers (`Stale`).
+async fn freshness(access: &Access, group: &str) -> Result<String> {
+    let doing = || "reading what groups there are".to_owned();
+    let request = http::Request::get("/apis")
+        .header("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+        .body(Vec::new())
+        .map_err(kube::Error::HttpError)
+        .map_err(Error::api(doing()))?;
+    let groups: Value = access.client.request(request).await.map_err(Error::api(doing()))?;
+    let mut items = groups["items"].as_array().into_iter().flatten();
+    let found = items.find(|item| item["metadata"]["name"] == group);
+    Ok(found.map(|item| item["versions"][0]["freshness"].to_string()).unwrap_or_default().replace('"', ""))
+}
+
+#[test]
+fn without_any_api_server_no_namespace_goes_until_one_is_back() {
+    const NAMESPACE: &str = "waits-for-an-api-server";
+    alone(async |stage| {
+        let access = stage.access();
+        stage
+            .visit("the aggregated API is away", async |world| {
+                let pool = world.pool("web").replicas(2).ready().await?;
+                namespaces::create(access, NAMESPACE).await?;
+                // When nobody answers for the APIServices any more,
+                set_api_servers(access, 0).await?;
+                let without = nobody_answers(access, &pool, NAMESPACE).await;
+                // (whatever became of that, others need it)
+                let begin = Instant::now();
+                set_api_servers(access, pods::REPLICAS).await?;
+                stage.release().until_at_work().await?;
+                let answers = begin.elapsed();
+                without?;
+                // and once somebody answers, it goes.
+                namespaces::until_gone(access, NAMESPACE).await?;
+                let gone = begin.elapsed();
+                println!("the aggregated API answers again after {answers:.1?}, the namespace is gone after {gone:.1?}");
+                Ok(())
+            })
+            .await?;
+        Ok(pods::until_all_ready(access).await?)
+    });
+}
+
+async fn nobody_answers(access: &Access, pool: &Pool<'_>, namespace: &str) -> anyhow::Result<()> {
+    until_noticed(access, API_SERVICES[0]).await?;
+    namespaces::delete(access, namespace).await?;
+    // then pools live on, and machines that nobody wants are collected,
+    pool.scale(3).await?;
+    pool.until(ready_replicas(3)).await?;
+    pool.delete(Deletion::Background).await?;
+    pool.leaves_nothing().await?;
+    // while no namespace goes, and says why,
+    Ok(namespaces::until_stuck(access, namespace, API_SERVICES[0]).await?)
+}

@@ -1,0 +1,17 @@
+//! Pools on a real node.
+
+use vmpool_e2e::smoke;
+
+use crate::stage::among_users;
+
+#[test]
+fn pools_live_as_they_do_elsewhere() {
+    among_users(async |stage| {
+        let stories = futures::try_join!(
+            stage.visit("a pool converges", async |world| Ok(smoke::a_pool_converges(world).await?)),
+            stage.visit("an Explicit pool is kept", async |world| Ok(smoke::explicit_is_kept(world).await?)),
+            stage.visit("named machines leave", async |world| Ok(smoke::named_machines_leave(world).await?)),
+        );
+        stories.map(drop)
+    });
+}

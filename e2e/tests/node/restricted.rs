@@ -1,0 +1,150 @@
+//! What the Pods may do: nothing that they need not, as the kernel says and not only as the manifests do.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::json;
+use vmpool_e2e::access::Access;
+use vmpool_e2e::programs::SYSTEM_NAMESPACE;
+
+use crate::pods;
+use crate::stage::among_pods;
+
+/// The user of all images.
+const USER: &str = "65532";
+
+/// The processes of a Pod's program, which are found by the Pod's control group; its sandbox apart.
+fn processes(pod: &Pod, component: &str) -> anyhow::Result<Vec<PathBuf>> {
+    let group = format!("pod{}", pods::uid(pod));
+    let of_pod = |process: &Path| {
+        let read = |file: &str| std::fs::read_to_string(process.join(file)).unwrap_or_default();
+        read("cgroup").contains(&group) && read("cmdline").contains(component)
+    };
+    let entries = std::fs::read_dir("/proc").context("listing processes")?;
+    Ok(entries.flatten().map(|entry| entry.path()).filter(|process| of_pod(process)).collect())
+}
+
+/// The value of a field in a process's `status`.
+fn field(status: &str, name: &str) -> String {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_default().split_whitespace().next().unwrap_or_default().to_owned()
+}
+
+/// Asks the kernel what a process may do.
+fn ensure_restricted(process: &Path) -> anyhow::Result<()> {
+    let status =
+        std::fs::read_to_string(process.join("status")).context("reading the status of a process")?;
+    for (name, wanted) in [
+        ("Uid", USER),
+        ("Gid", USER),
+        ("CapEff", "0000000000000000"),
+        ("CapPrm", "0000000000000000"),
+        ("CapBnd", "0000000000000000"),
+        ("NoNewPrivs", "1"),
+        // A filter is at work, as opposed to none (0).
+        ("Seccomp", "2"),
+    ] {
+        let found = field(&status, name);
+        ensure!(found == wanted, "{} has {name} {found:?}, and not {wanted:?}", process.display());
+    }
+    let mounts = std::fs::read_to_string(process.join("mountinfo")).context("reading mounts")?;
+    let root = mounts.lines().find(|line| line.split(' ').nth(4) == Some("/")).context("it has no root")?;
+    let options = root.split(' ').nth(5).unwrap_or_default();
+    ensure!(options.split(',').any(|option| option == "ro"), "the file system can be written: {root}");
+    Ok(())
+}
+
+#[test]
+fn pods_may_do_nothing_that_they_need_not() {
+    among_pods(async |stage| {
+        for component in pods::COMPONENTS {
+            for pod in pods::until_ready(stage.access(), component).await? {
+                let processes = processes(&pod, component)?;
+                ensure!(!processes.is_empty(), "no process of {}", pods::name(&pod));
+                processes.iter().try_for_each(|process| ensure_restricted(process))?;
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn the_namespace_lets_nobody_in_who_may_more() {
+    among_pods(async |stage| {
+        // The label is worth something: a Pod that asks for no restrictions is refused there.
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": { "name": "unrestricted" },
+            "spec": { "containers": [{ "name": "any", "image": "any" }] },
+        }))?;
+        let params = PostParams { dry_run: true, ..PostParams::default() };
+        let refusal = pods::api(stage.access()).create(&params, &pod).await.err();
+        let refusal = refusal.context("a Pod without restrictions was let in")?.to_string();
+        ensure!(refusal.contains("violates PodSecurity \"restricted"), "{refusal}");
+        Ok(())
+    });
+}
+
+#[test]
+fn probes_pass_and_nobody_was_restarted() {
+    among_pods(async |stage| {
+        for component in pods::COMPONENTS {
+            for pod in pods::until_ready(stage.access(), component).await? {
+                let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_deref());
+                let statuses = statuses.unwrap_or_default();
+                ensure!(!statuses.is_empty(), "{} has no container", pods::name(&pod));
+                for status in statuses {
+                    ensure!(status.restart_count == 0 && status.ready, "{}: {status:#?}", pods::name(&pod));
+                }
+                let spec = pod.spec.as_ref().context("a Pod without a spec")?;
+                let probed = |container: &k8s_openapi::api::core::v1::Container| {
+                    container.liveness_probe.is_some() && container.readiness_probe.is_some()
+                };
+                ensure!(spec.containers.iter().all(probed), "{} is not probed", pods::name(&pod));
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn budgets_and_network_policies_are_in_place() {
+    among_pods(async |stage| {
+        budgets(stage.access()).await?;
+        // The API server accepts the policies. Nothing on this node enforces them: its network plugin does not know them.
+        let policies = Api::<NetworkPolicy>::namespaced(stage.access().client.clone(), SYSTEM_NAMESPACE);
+        for component in pods::COMPONENTS {
+            let policy = policies.get(component).await.context("reading a network policy")?;
+            let spec = policy.spec.context("a policy without a spec")?;
+            let selects = spec.pod_selector.and_then(|selector| selector.match_labels).unwrap_or_default();
+            ensure!(
+                selects.get("app.kubernetes.io/name").is_some_and(|name| name == component),
+                "{selects:?}"
+            );
+        }
+        Ok(())
+    });
+}
+
+/// Each lets one Pod go at a time.
+async fn budgets(access: &Access) -> anyhow::Result<()> {
+    let budgets = Api::<PodDisruptionBudget>::namespaced(access.client.clone(), SYSTEM_NAMESPACE);
+    for component in pods::COMPONENTS {
+        pods::until_ready(access, component).await?;
+        let name = || format!("the budget of {component} lets one Pod go");
+        vmpool_e2e::poll::until(name, vmpool_e2e::world::DEADLINE, async || {
+            let budget = budgets.get(component).await;
+            let budget =
+                budget.map_err(vmpool_e2e::Error::api(format!("reading the budget of {component}")))?;
+            let status = budget.status.unwrap_or_default();
+            let counts = (status.expected_pods, status.current_healthy, status.disruptions_allowed);
+            Ok(if counts == (Some(2), Some(2), Some(1)) { Ok(()) } else { Err(format!("{status:?}")) })
+        })
+        .await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! Certificates that are replaced while they are in use.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use vmpool_e2e::access::Access;
+use vmpool_e2e::poll;
+use vmpool_e2e::programs::{Component, SYSTEM_NAMESPACE};
+use vmpool_e2e::world::SETTLE;
+use vmpool_e2e::{Error, Result};
+
+use crate::stage::at_any_time;
+
+/// Longer than authorities last with the values of these tests. It begins anew when another test uninstalls the chart.
+const DEADLINE: Duration = Duration::from_mins(5);
+
+/// The parts of the Secrets that are certificates: what is served, and who has signed it.
+const PARTS: [&str; 2] = ["tls.crt", "ca.crt"];
+
+/// All of them, of both components; empty where there is none now.
+pub(crate) async fn parts(access: &Access) -> Result<Vec<Vec<u8>>> {
+    let secrets = Api::<Secret>::namespaced(access.client.clone(), SYSTEM_NAMESPACE);
+    let mut parts = Vec::new();
+    for component in Component::ALL {
+        let secret = secrets.get_opt(component.secret()).await;
+        let secret = secret.map_err(Error::api(format!("reading {}", component.secret())))?;
+        let data = secret.and_then(|secret| secret.data).unwrap_or_default();
+        parts.extend(PARTS.map(|part| data.get(part).map(|bytes| bytes.0.clone()).unwrap_or_default()));
+    }
+    Ok(parts)
+}
+
+#[test]
+fn certificates_and_authorities_are_replaced_and_nobody_notices() {
+    at_any_time(async |stage| {
+        // Whatever else happens meanwhile,
+        let replaced = async || {
+            let now = parts(stage.access()).await?;
+            let all = now.iter().zip(stage.first_certificates());
+            let kept = all.filter(|(now, first)| now.is_empty() || now == first).count();
+            Ok(if kept == 0 { Ok(()) } else { Err(format!("{kept} are not replaced")) })
+        };
+        poll::until(|| "all certificates are replaced".to_owned(), DEADLINE, replaced).await?;
+        tokio::time::sleep(SETTLE).await;
+        // every request was served, but for those of moments in which a test took the servers away.
+        stage.load().ensure_always_served()
+    });
+}

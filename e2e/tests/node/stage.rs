@@ -1,0 +1,167 @@
+//! What all tests of this binary share.
+
+use std::io::Write as _;
+use std::sync::{Arc, Once};
+use std::time::Instant;
+
+use tokio::sync::{Mutex, OnceCell, RwLock};
+use vmpool_e2e::access::Access;
+use vmpool_e2e::autoscaling::MetricsApi;
+use vmpool_e2e::error::chain;
+use vmpool_e2e::harness;
+use vmpool_e2e::node::{self, NodeCluster, install};
+use vmpool_e2e::release::Release;
+use vmpool_e2e::scenario::visit;
+use vmpool_e2e::world::World;
+
+use crate::load::Load;
+use crate::{pods, rotation};
+
+/// What a user writes down, with intervals that suit a test.
+const VALUES: &str = include_str!("values.yaml");
+
+/// The cluster with everything on it.
+pub(crate) struct Stage {
+    node: Arc<NodeCluster>,
+    release: Release,
+    metrics: MetricsApi,
+    load: Load,
+    first_certificates: Vec<Vec<u8>>,
+    turn: RwLock<()>,
+    pods: Mutex<()>,
+}
+
+static STAGE: OnceCell<Result<Arc<Stage>, String>> = OnceCell::const_new();
+
+/// Tests something that works at any time.
+pub(crate) fn at_any_time(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
+    play(test);
+}
+
+/// Tests what users do, who notice nothing of [`among_pods`].
+pub(crate) fn among_users(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
+    play(async |stage| {
+        let _turn = stage.turn.read().await;
+        test(stage).await
+    });
+}
+
+/// Looks at the chart's Pods, or replaces some in an orderly way, while users are served.
+pub(crate) fn among_pods(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
+    play(async |stage| {
+        let _turn = stage.turn.read().await;
+        let _pods = stage.pods.lock().await;
+        test(stage).await
+    });
+}
+
+/// Takes away for a while what users need, and nobody else is there.
+pub(crate) fn alone(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
+    play(async |stage| {
+        let _turn = stage.turn.write().await;
+        let _outage = stage.load.outage();
+        test(stage).await
+    });
+}
+
+#[expect(clippy::panic, reason = "this is how a test fails")]
+fn play(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
+    if let Some(reason) = node::missing() {
+        return skip(&reason);
+    }
+    let outcome = harness::block_on(async {
+        let stage = STAGE.get_or_init(async || start().await.map_err(|error| chain(error.as_ref()))).await;
+        let stage = stage.as_ref().map_err(|error| format!("the node cluster did not start: {error}"))?;
+        match test(stage).await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                stage.node.keep_directory();
+                let (error, report) = (chain(error.as_ref()), pods::report(stage.access()).await);
+                Err(format!("{error}\n\n{report}\n-- more in {} --", stage.node.directory().display()))
+            }
+        }
+    });
+    if let Err(report) = outcome {
+        panic!("{report}");
+    }
+}
+
+/// Says once why nothing is tested, past the capture of what passing tests print.
+///
+/// # Panics
+/// Where the machine is known to have everything, so that nothing is skipped by mistake.
+fn skip(reason: &str) {
+    static ONCE: Once = Once::new();
+    assert_ne!(std::env::var("VMPOOL_NODE_TESTS").as_deref(), Ok("required"), "not to be skipped: {reason}");
+    ONCE.call_once(|| {
+        let _ = writeln!(std::io::stderr(), "skipped: {reason}");
+    });
+}
+
+async fn start() -> anyhow::Result<Arc<Stage>> {
+    let begin = Instant::now();
+    let node = Arc::new(NodeCluster::start(install::options("node-tests")?).await?);
+    let to_stop = node.clone();
+    harness::at_exit(move || to_stop.tear_down());
+    let stage = match Stage::furnish(node.clone()).await {
+        Ok(stage) => stage,
+        Err(error) => {
+            node.keep_directory();
+            return Err(error.context(pods::report(&node.cluster().access()).await));
+        }
+    };
+    tracing::info!(seconds = begin.elapsed().as_secs_f32(), "everything is installed");
+    Ok(Arc::new(stage))
+}
+
+impl Stage {
+    async fn furnish(node: Arc<NodeCluster>) -> anyhow::Result<Self> {
+        let release = install::install(&node, VALUES).await?;
+        let metrics = MetricsApi::start_inside(node.cluster()).await?;
+        let load = Load::start(release.access()).await?;
+        let first_certificates = rotation::parts(release.access()).await?;
+        Ok(Self {
+            node,
+            release,
+            metrics,
+            load,
+            first_certificates,
+            turn: RwLock::default(),
+            pods: Mutex::default(),
+        })
+    }
+
+    /// The certificates that were served first, and those of their authorities.
+    pub(crate) fn first_certificates(&self) -> &[Vec<u8>] {
+        &self.first_certificates
+    }
+
+    /// The way in.
+    pub(crate) fn access(&self) -> &Access {
+        self.release.access()
+    }
+
+    /// The chart.
+    pub(crate) fn release(&self) -> &Release {
+        &self.release
+    }
+
+    /// What autoscalers see.
+    pub(crate) fn metrics(&self) -> &MetricsApi {
+        &self.metrics
+    }
+
+    /// The users that are always at it.
+    pub(crate) fn load(&self) -> &Load {
+        &self.load
+    }
+
+    /// Tells a story in a namespace of its own, with all checks of scenarios and their full ending.
+    pub(crate) async fn visit(
+        &self,
+        name: &str,
+        story: impl AsyncFnOnce(&World) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        visit(name, self.access(), story).await.map_err(anyhow::Error::msg)
+    }
+}

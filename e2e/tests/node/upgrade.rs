@@ -1,0 +1,73 @@
+//! The chart is changed, and changed back.
+
+use anyhow::{Context, ensure};
+use vmpool_e2e::Result;
+use vmpool_e2e::access::Access;
+use vmpool_e2e::object::uids;
+use vmpool_e2e::world::Pool;
+use vmpool_e2e::world::condition::ready_replicas;
+
+use crate::pods;
+use crate::stage::among_pods;
+
+/// The level that the first Pod of each component logs at, by its arguments.
+async fn log_levels(access: &Access) -> anyhow::Result<Vec<String>> {
+    let mut levels = Vec::new();
+    for component in pods::COMPONENTS {
+        for pod in pods::until_ready(access, component).await? {
+            let containers = pod.spec.map(|spec| spec.containers).unwrap_or_default();
+            let args = containers.into_iter().flat_map(|container| container.args.unwrap_or_default());
+            levels.extend(args.filter_map(|arg| arg.strip_prefix("--log-level=").map(str::to_owned)));
+        }
+    }
+    Ok(levels)
+}
+
+/// Scales a pool while something happens, and has it in its place in the end, with its first machines.
+async fn scaled_meanwhile(
+    pool: &Pool<'_>,
+    meanwhile: impl Future<Output = Result<()>>,
+) -> anyhow::Result<()> {
+    let before = pool.machines().await?;
+    let scale = async {
+        for replicas in [5, 2] {
+            pool.scale(replicas).await?;
+            pool.until(ready_replicas(replicas)).await?;
+        }
+        Ok(())
+    };
+    futures::try_join!(meanwhile, scale)?;
+    pool.until(ready_replicas(2)).await?;
+    let after = pool.machines().await?;
+    // The newest leave first, so these never do: an upgrade replaces no machine.
+    ensure!(uids(&before) == uids(&after), "before: {:?}, after: {:?}", uids(&before), uids(&after));
+    Ok(())
+}
+
+#[test]
+fn upgrade_and_rollback_replace_pods_and_no_machines() {
+    among_pods(async |stage| {
+        let (access, release) = (stage.access(), stage.release());
+        let mark = stage.load().mark();
+        ensure!(log_levels(access).await?.is_empty(), "somebody changed the level of logs before");
+        let first = release.history().await?.last().context("there is no revision")?.0;
+        stage
+            .visit("the chart is upgraded and rolled back", async |world| {
+                let pool = world.pool("web").replicas(2).ready().await?;
+                let levels: Vec<String> = ["controller", "webhook", "apiserver"]
+                    .map(|name| format!("{name}.log.level=debug"))
+                    .into();
+                let changes: Vec<&str> = levels.iter().map(String::as_str).collect();
+                scaled_meanwhile(&pool, release.upgrade(&changes)).await?;
+                ensure!(log_levels(access).await? == ["debug"; 6], "the Pods are not those of the upgrade");
+                scaled_meanwhile(&pool, release.rollback()).await?;
+                ensure!(log_levels(access).await?.is_empty(), "the Pods are not those of before");
+                Ok(())
+            })
+            .await?;
+        let history = release.history().await?;
+        let expected = [(first + 1, "superseded".to_owned()), (first + 2, "deployed".to_owned())];
+        ensure!(history.ends_with(&expected), "{history:?}");
+        stage.load().ensure_served_since(mark)
+    });
+}

@@ -1,0 +1,235 @@
+//! The node cluster itself: Pods run and are reached, the kubelet may die, and nothing stays behind.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
+use vmpool_e2e::cluster::{AuditLog, apply, target_directory};
+use vmpool_e2e::harness::block_on;
+use vmpool_e2e::node::{self, NodeCluster, NodeOptions, images};
+use vmpool_e2e::poll;
+
+/// It only bounds a failure: seconds are usual.
+const DEADLINE: Duration = Duration::from_mins(2);
+
+/// Whether there can be a node cluster. If not, this says why, in one line; which is a failure where CI has provided
+/// for everything, so that tests are not skipped unnoticed.
+fn possible() -> bool {
+    let Some(line) = node::missing() else { return true };
+    assert_ne!(std::env::var("VMPOOL_NODE_TESTS").as_deref(), Ok("required"), "not to be skipped: {line}");
+    // Past the capture of what passing tests print.
+    let _ = writeln!(std::io::stderr(), "skipped: {line}");
+    false
+}
+
+/// Something small that answers requests: etcd's program, which is static.
+fn server() -> anyhow::Result<images::Image> {
+    Ok(images::of_file("server", &target_directory().join("tools/control-plane/bin/server"))?)
+}
+
+fn objects() -> [Value; 2] {
+    let selector = json!({ "app": "server" });
+    let container = json!({
+        "name": "server",
+        "image": "vmpool.local/server:test",
+        "imagePullPolicy": "Never",
+        "args": ["--data-dir=/data/etcd", "--listen-client-urls=http://0.0.0.0:2379",
+            "--advertise-client-urls=http://127.0.0.1:2379", "--unsafe-no-fsync"],
+        "readinessProbe": { "httpGet": { "path": "/readyz", "port": 2379 }, "periodSeconds": 1 },
+        "securityContext": { "readOnlyRootFilesystem": true, "allowPrivilegeEscalation": false,
+            "runAsNonRoot": true, "capabilities": { "drop": ["ALL"] } },
+        "volumeMounts": [{ "name": "data", "mountPath": "/data" }],
+    });
+    let pod = json!({
+        "securityContext": { "seccompProfile": { "type": "RuntimeDefault" } },
+        "containers": [container],
+        "volumes": [{ "name": "data", "emptyDir": {} }],
+    });
+    let deployment = json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": { "name": "server" },
+        "spec": {
+            "replicas": 2,
+            "selector": { "matchLabels": selector },
+            "template": { "metadata": { "labels": selector }, "spec": pod },
+        },
+    });
+    let service = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": { "name": "server" },
+        "spec": { "selector": selector, "ports": [{ "port": 80, "targetPort": 2379 }] },
+    });
+    [deployment, service]
+}
+
+#[test]
+fn two_pods_are_served_through_the_address_of_their_service() -> anyhow::Result<()> {
+    if !possible() {
+        return Ok(());
+    }
+    let before = traces();
+    block_on(async {
+        let options =
+            NodeOptions { name: "pods".to_owned(), images: vec![server()?], ..NodeOptions::default() };
+        let node = NodeCluster::start(options).await?;
+        let outcome = async {
+            apply(&node.admin(), &objects(), None).await?;
+            served(&node).await?;
+            // Pods do not need the kubelet to go on, and a new one finds them.
+            node.restart_kubelet()?;
+            served(&node).await?;
+            node.kubectl(&["delete", "pod", "--all"]).await?;
+            served(&node).await?;
+            node.check()?;
+            ensure!(node.logs(1).iter().any(|(name, lines)| name == "kubelet" && !lines.is_empty()));
+            anyhow::Ok(())
+        };
+        outcome.await.inspect_err(|_| node.keep_directory())?;
+        let directory = node.directory().to_owned();
+        let groups = control_groups(&directory)?;
+        ensure!(!groups.is_empty(), "Pods have control groups");
+        node.stop().await?;
+        ensure!(!directory.exists(), "{} is still there", directory.display());
+        let left: Vec<_> = groups.iter().filter(|folder| folder.exists()).collect();
+        ensure!(left.is_empty(), "left behind: {left:?}");
+        anyhow::Ok(())
+    })?;
+    ensure!(traces() == before, "left behind: {:?}, before it was {before:?}", traces());
+    Ok(())
+}
+
+/// Waits until both Pods are ready, and the cluster's address of the Service answers.
+async fn served(node: &NodeCluster) -> anyhow::Result<()> {
+    let ready = ["get", "deployment", "server", "-o", "jsonpath={.status.readyReplicas}"];
+    poll::until(
+        || "two Pods are ready".to_owned(),
+        DEADLINE,
+        async || {
+            let said = node.kubectl(&ready).await?;
+            Ok(if said == "2" { Ok(()) } else { Err(said) })
+        },
+    )
+    .await?;
+    let address = node.kubectl(&["get", "service", "server", "-o", "jsonpath={.spec.clusterIP}"]).await?;
+    let (_way, port) =
+        node.reach(format!("{address}:80").parse().context("reading the Service's address")?)?;
+    poll::until(
+        || "the Service answers".to_owned(),
+        DEADLINE,
+        async || {
+            Ok(get(port, "/version")
+                .await
+                .and_then(|said| if said.contains("etcdserver") { Ok(()) } else { Err(said) }))
+        },
+    )
+    .await?;
+    Ok(())
+}
+
+async fn get(port: u16, path: &str) -> Result<String, String> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let exchange = async {
+        let mut stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
+        stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        std::io::Result::Ok(answer)
+    };
+    exchange.await.map_err(|error| error.to_string())
+}
+
+/// The folders of the cluster's control groups, in every hierarchy.
+fn control_groups(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let settings: Value = serde_json::from_slice(&std::fs::read(directory.join("kubelet.yaml"))?)?;
+    let name = settings["cgroupRoot"].as_str().context("the kubelet has a folder")?.trim_start_matches('/');
+    let hierarchies = std::fs::read_dir("/sys/fs/cgroup")?.flatten().map(|entry| entry.path());
+    let folders = hierarchies.chain([PathBuf::from("/sys/fs/cgroup")]).map(|hierarchy| hierarchy.join(name));
+    Ok(folders.filter(|folder| folder.join("kubepods").exists()).collect())
+}
+
+/// What a cluster could leave on this machine beside its directory and its control groups. Those of others come and go.
+fn traces() -> Vec<String> {
+    let list = |directory: &str| {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path().display().to_string()).collect::<Vec<_>>()
+    };
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let mut found: Vec<String> =
+        ["/run", "/var/lib", "/var/log", "/opt", "/usr/libexec"].into_iter().flat_map(list).collect();
+    found.extend(list("/sys/class/net"));
+    // A kubelet wants to set these for the whole machine.
+    found.extend(
+        ["vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops"]
+            .map(|setting| format!("{setting} = {}", read(&format!("/proc/sys/{setting}")).trim())),
+    );
+    found.extend(read("/proc/self/mounts").lines().map(str::to_owned));
+    found.sort();
+    found
+}
+
+/// Not a test: what the one below runs and kills.
+#[test]
+fn a_cluster_for_somebody_else() -> anyhow::Result<()> {
+    let Some(directory) = std::env::var_os("NODE_CLUSTER_TO_KILL").map(PathBuf::from) else {
+        return Ok(());
+    };
+    block_on(async {
+        let options = NodeOptions {
+            images: vec![server()?],
+            audit: AuditLog::Off,
+            directory: Some(directory.join("cluster")),
+            ..NodeOptions::default()
+        };
+        let node = NodeCluster::start(options).await?;
+        apply(&node.admin(), &objects(), None).await?;
+        served(&node).await?;
+        std::fs::write(directory.join("up"), "")?;
+        tokio::time::sleep(DEADLINE).await;
+        Ok(())
+    })
+}
+
+#[test]
+fn all_processes_die_with_a_harness_that_is_killed() -> anyhow::Result<()> {
+    if !possible() {
+        return Ok(());
+    }
+    // Below the target directory, since a temporary one may be in memory.
+    let directory = tempfile::tempdir_in(target_directory())?;
+    let mut harness = Command::new(std::env::current_exe()?)
+        .args(["--exact", "a_cluster_for_somebody_else", "--nocapture"])
+        .env("NODE_CLUSTER_TO_KILL", directory.path())
+        .spawn()?;
+    let begin = Instant::now();
+    while !directory.path().join("up").exists() {
+        ensure!(harness.try_wait()?.is_none() && begin.elapsed() < 2 * DEADLINE, "it did not come up");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    ensure!(users_of(directory.path()) > 5, "etcd, kubelet, containerd and others are at work there");
+    harness.kill()?;
+    harness.wait()?;
+    let begin = Instant::now();
+    while users_of(directory.path()) > 0 {
+        ensure!(begin.elapsed() < DEADLINE, "processes outlive the harness");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// How many living processes name the directory in their command line.
+fn users_of(directory: &Path) -> usize {
+    let name = directory.display().to_string();
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let uses = |entry: &std::fs::DirEntry| {
+        // That of a process which nobody reaped is empty.
+        std::fs::read(entry.path().join("cmdline"))
+            .is_ok_and(|line| String::from_utf8_lossy(&line).contains(&name))
+    };
+    entries.filter(uses).count()
+}

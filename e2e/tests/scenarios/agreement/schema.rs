@@ -1,0 +1,51 @@
+//! The API server's defaults, as admission sees objects with them.
+
+use anyhow::Context;
+use serde_json::Value;
+use vmpool_e2e::cluster::{documents_in, workspace_root};
+
+/// The schema of a pool, as the definition has it.
+pub(super) fn of_pools() -> anyhow::Result<Value> {
+    let path = workspace_root().join("api/crds/virtualmachinepools.virtualization.deckhouse.io.yaml");
+    let mut documents = documents_in(&path)?;
+    let definition = documents.first_mut().context("no definition")?;
+    let schema = definition.pointer_mut("/spec/versions/0/schema/openAPIV3Schema").map(Value::take);
+    schema.context("no schema")
+}
+
+/// Puts defaults to where nothing is, as the API server does before it asks a webhook.
+pub(super) fn put_defaults(schema: &Value, value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+                if !fields.contains_key(name) && !field["default"].is_null() {
+                    fields.insert(name.clone(), field["default"].clone());
+                }
+                if let Some(present) = fields.get_mut(name) {
+                    put_defaults(field, present);
+                }
+            }
+            let others = &schema["additionalProperties"];
+            if others.is_object() {
+                fields.values_mut().for_each(|value| put_defaults(others, value));
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| put_defaults(&schema["items"], item)),
+        _ => {}
+    }
+}
+
+#[test]
+fn defaults_come_to_where_nothing_is() {
+    let schema: Value = serde_json::json!({ "properties": {
+        "count": { "default": 0 },
+        "inner": { "default": {}, "properties": { "kind": { "default": "a" } } },
+        "list": { "items": { "properties": { "size": { "default": 1 } } } },
+        "map": { "additionalProperties": { "properties": { "size": { "default": 1 } } } },
+    } });
+    let mut value = serde_json::json!({ "list": [{}, { "size": 2 }], "map": { "x": {} } });
+    put_defaults(&schema, &mut value);
+    let expected = serde_json::json!({
+        "count": 0, "inner": { "kind": "a" }, "list": [{ "size": 1 }, { "size": 2 }], "map": { "x": { "size": 1 } } });
+    assert_eq!(value, expected);
+}

@@ -1,0 +1,235 @@
+//! What the pages tell users to run, run as it is written there: only namespaces and names of machines are put in.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
+use vmpool_e2e::cluster::{apply, documents_in, workspace_root};
+use vmpool_e2e::object::{GROUP, Kind};
+use vmpool_e2e::poll;
+use vmpool_e2e::process;
+use vmpool_e2e::scenario::scenario;
+use vmpool_e2e::world::condition::{has_machine, members};
+use vmpool_e2e::world::condition::{not, ready_replicas};
+use vmpool_e2e::world::{DEADLINE, Pool, SETTLE, World};
+
+/// The namespace of the pages.
+const NAMESPACE: &str = "ci";
+
+/// A machine of the pages.
+const RUNNER: &str = "runners-7xk2d";
+
+fn page() -> anyhow::Result<String> {
+    let path = workspace_root().join("docs/autoscaling.md");
+    std::fs::read_to_string(&path).with_context(|| path.display().to_string())
+}
+
+fn example(name: &str) -> String {
+    workspace_root().join("docs/examples").join(name).display().to_string()
+}
+
+/// The first block of this language behind a heading, without its indentation.
+fn block(page: &str, heading: &str, language: &str) -> anyhow::Result<String> {
+    let (_, section) = page.split_once(&format!("\n## {heading}\n")).context("no such heading")?;
+    let (before, rest) = section.split_once(&format!("```{language}\n")).context("no such block")?;
+    let indentation = before.rsplit('\n').next().unwrap_or_default();
+    let (block, _) = rest.split_once("```").context("the block does not end")?;
+    let lines = block.lines().map(|line| line.strip_prefix(indentation).unwrap_or(line));
+    Ok(lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// Puts the scenario's namespace in.
+fn here(text: &str, world: &World) -> String {
+    let namespace = world.namespace();
+    text.replace(&format!("/namespaces/{NAMESPACE}/"), &format!("/namespaces/{namespace}/"))
+        .replace(&format!("-n {NAMESPACE} "), &format!("-n {namespace} "))
+        .replace(&format!("namespace: {NAMESPACE}\n"), &format!("namespace: {namespace}\n"))
+        .replace("docs/examples", &workspace_root().join("docs/examples").display().to_string())
+}
+
+/// Runs a text in a shell, where kubectl is that of somebody; returns whether all went well, and what was said.
+async fn shell(world: &World, kubeconfig: &Path, text: &str) -> anyhow::Result<(bool, String)> {
+    let kubectl = world.cluster().kubectl_program().display();
+    let script =
+        format!("set -eu\nkubectl() {{ {kubectl} --kubeconfig={} \"$@\"; }}\n{text}\n", kubeconfig.display());
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).env("HOME", world.cluster().directory()).env_remove("KUBECONFIG");
+    let output = process::output("sh", command, Duration::from_mins(2)).await?;
+    let said = [output.stdout, output.stderr].concat();
+    Ok((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
+}
+
+/// The pool of the page about runners.
+async fn runners(world: &World) -> anyhow::Result<Pool<'_>> {
+    world.kubectl(&["apply", "-f", &example("runners.yaml")]).await?;
+    Ok(world.existing("runners").await?)
+}
+
+#[test]
+fn the_request_of_the_page_removes_its_two_runners() {
+    scenario("the request of the page removes its two runners").guarded().controllers(0).ends_unsettled().run(
+        async |world| {
+            // Given the pool of the page with the machines that it speaks of. They are made by hand: the controller chooses
+            // the names of its own.
+            let pool = runners(world).await?;
+            let owner = json!([{
+                "apiVersion": "virtualization.deckhouse.io/v1alpha2", "kind": Kind::Pool.name(), "name": pool.name(),
+                "uid": pool.uid(), "controller": true,
+            }]);
+            let spec = pool.get().await?.at("/spec/virtualMachineTemplate/spec").clone();
+            for name in [RUNNER, "runners-b9q4m", "runners-k5v8z"] {
+                let machine = json!({
+                    "apiVersion": "virtualization.deckhouse.io/v1alpha2", "kind": Kind::Machine.name(),
+                    "metadata": { "name": name, "ownerReferences": owner }, "spec": spec,
+                });
+                apply(&world.client(), &[machine], Some(world.namespace())).await?;
+            }
+            pool.until(members(3)).await?;
+            let machines = pool.machines().await?;
+            let named: Vec<String> = machines
+                .iter()
+                .filter(|machine| machine.name() != "runners-k5v8z")
+                .map(|machine| machine.uid().to_owned())
+                .collect();
+            world.grounds().ask(&named);
+            // when somebody runs what the page says,
+            let command = block(&page()?, "Removing machines by name", "console")?;
+            let command = here(&command, world).replace("$ ", "");
+            let (well, said) = shell(world, &world.access().kubeconfig, &command).await?;
+            ensure!(well && said.contains(r#""status":"Success""#), "{command}\n{said}");
+            // then these two leave, and the count says so.
+            ensure!(pool.get().await?.number("/spec/replicas") == Some(1), "{said}");
+            pool.until(members(1)).await?;
+            ensure!(pool.machine(0).await?.name() == "runners-k5v8z");
+            Ok::<_, anyhow::Error>(())
+        },
+    );
+}
+
+#[test]
+fn the_recipe_for_runners_works_with_the_rights_that_it_gives() {
+    scenario("the recipe for runners works with the rights that it gives").guarded().run(async |world| {
+        let pool = runners(world).await?;
+        pool.until(ready_replicas(3)).await?;
+        let idle = pool.machine(1).await?;
+        // Given the account of the page,
+        let roles = std::fs::read_to_string(example("roles/runners.yaml"))?;
+        let roles = vmpool_e2e::cluster::documents("roles/runners.yaml", &here(&roles, world))?;
+        apply(&world.client(), &roles, Some(world.namespace())).await?;
+        let account = world.cluster().service_account_kubeconfig(world.namespace(), NAMESPACE).await?;
+        let user = world.user_name(NAMESPACE);
+        until_in_effect(world, &user).await?;
+        // when it runs the recipe for a runner that has nothing to do,
+        let recipe = block(&page()?, "A recipe for CI runners", "sh")?;
+        let recipe = here(&recipe, world).replace(RUNNER, idle.name());
+        ensure!(recipe.contains(idle.name()), "the recipe names no runner:\n{recipe}");
+        world.grounds().ask(&[idle.uid().to_owned()]);
+        let (well, said) = shell(world, &account, &recipe).await?;
+        ensure!(well && said.contains(r#""status":"Success""#), "{recipe}\n{said}");
+        // then that one leaves and is not replaced.
+        pool.until(ready_replicas(2).and(not(has_machine(&idle)))).await?;
+        pool.holds(members(2), SETTLE).await?;
+        // Once more, it is gone, which the page tells how to know.
+        let again = recipe.replace("uid=$(", "uid=$(printf gone || ");
+        let (well, said) = shell(world, &account, &again).await?;
+        ensure!(!well && said.contains("not found"), "{said}");
+        // The account may scale up, and neither delete machines nor edit the pool.
+        let namespace = world.namespace();
+        let (well, said) = shell(world, &account, &format!("kubectl scale -n {namespace} vmpool runners --replicas=3")).await?;
+        ensure!(well, "{said}");
+        pool.until(ready_replicas(3)).await?;
+        let left = pool.machine(0).await?;
+        for refused in [
+            format!("kubectl delete -n {namespace} virtualmachines.{GROUP} {}", left.name()),
+            format!("kubectl patch -n {namespace} vmpool runners --type=merge -p '{{\"spec\":{{\"replicas\":5}}}}'"),
+        ] {
+            let (well, said) = shell(world, &account, &refused).await?;
+            ensure!(!well && said.contains("forbidden"), "{refused}: {said}");
+        }
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+/// The API server learns of roles by watching them, a moment later.
+async fn until_in_effect(world: &World, user: &str) -> anyhow::Result<()> {
+    let what = || format!("{user} may read machines");
+    let asked = poll::until(what, DEADLINE, async || {
+        let may = world.may(user, "get", GROUP, "virtualmachines").await?;
+        Ok(if may { Ok(()) } else { Err("no".to_owned()) })
+    });
+    Ok(asked.await?)
+}
+
+#[test]
+fn the_scaled_object_of_the_page_fits_a_strict_schema_and_keda_has_its_rights() {
+    scenario("the scaled object of the page fits a strict schema").guarded().controllers(0).run(
+        async |world| {
+            let definition = workspace_root().join("e2e/tests/manifests/scaledobjects.keda.sh.yaml");
+            world.kubectl(&["apply", "-f", &definition.display().to_string()]).await?;
+            world
+                .kubectl(&[
+                    "wait",
+                    "--for=condition=Established",
+                    "crd/scaledobjects.keda.sh",
+                    "--timeout=60s",
+                ])
+                .await?;
+            let documents = documents_in(Path::new(&example("keda/scaledobject.yaml")))?;
+            let [shown] = documents.as_slice() else { anyhow::bail!("{documents:?}") };
+            let file = world.cluster().directory().join(format!("{}.json", world.namespace()));
+            let try_out = async |object: &Value| {
+                std::fs::write(&file, object.to_string())?;
+                let file = file.display().to_string();
+                let arguments = ["create", "--dry-run=server", "--validate=strict", "-f", &file];
+                Ok::<_, anyhow::Error>(world.kubectl(&arguments).await)
+            };
+            // Established is not yet served.
+            let what = || "ScaledObjects are served".to_owned();
+            poll::until(what, DEADLINE, async || {
+                Ok(world.kubectl(&["get", "scaledobjects.keda.sh"]).await.map_err(|error| error.to_string()))
+            })
+            .await?;
+            try_out(shown).await??;
+            // What the page says about Explicit pools in a sentence:
+            let mut explicit = shown.clone();
+            explicit["spec"]["advanced"] = json!({ "horizontalPodAutoscalerConfig": { "behavior": {
+            "scaleDown": { "selectPolicy": "Disabled" } } } });
+            explicit["spec"]["minReplicaCount"] = json!(1);
+            try_out(&explicit).await??;
+            // A field that is misspelt is noticed.
+            for (field, value) in [("minReplicas", json!(0)), ("maxReplicaCount", json!("12"))] {
+                let mut wrong = shown.clone();
+                wrong["spec"][field] = value;
+                let accepted = try_out(&wrong).await?;
+                ensure!(
+                    accepted.is_err_and(|error| error.to_string().contains(field)),
+                    "{wrong} was accepted"
+                );
+            }
+            // KEDA's account may do what it needs, and no more.
+            let rights = documents_in(Path::new(&example("roles/keda.yaml")))?;
+            apply(&world.client(), &rights, None).await?;
+            let keda = "system:serviceaccount:keda:keda-operator";
+            let scale = "virtualmachinepools/scale";
+            let what = || "KEDA may read the scale".to_owned();
+            poll::until(what, DEADLINE, async || {
+                Ok(if world.may(keda, "get", GROUP, scale).await? { Ok(()) } else { Err("no".to_owned()) })
+            })
+            .await?;
+            for (verb, resource, expected) in [
+                ("update", scale, true),
+                ("patch", scale, true),
+                ("list", "virtualmachinepools", true),
+                ("patch", "virtualmachinepools", false),
+                ("delete", "virtualmachinepools", false),
+                ("delete", "virtualmachines", false),
+            ] {
+                let may = world.may(keda, verb, GROUP, resource).await?;
+                ensure!(may == expected, "KEDA {} {verb} {resource}", if may { "may" } else { "may not" });
+            }
+            Ok::<_, anyhow::Error>(())
+        },
+    );
+}

@@ -1,0 +1,71 @@
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::super::objects;
+use super::{rendered, violations};
+
+const SOURCES: &str = r#"
+    struct Labels { state: State }
+    registry.register("vmpool_pools", "pools", "Pools", all);
+    let time = registry.register(
+        "vmpool_pass_duration_seconds",
+        "seconds",
+    );
+    health.register("caches");
+"#;
+
+fn good() -> Value {
+    let panel = |id: u64, x: u64, expression: &str| {
+        json!({ "id": id, "type": "timeseries", "title": "A", "description": "What is there.",
+            "gridPos": { "x": x, "y": 1, "w": 12, "h": 8 },
+            "targets": [{ "expr": expression, "datasource": { "type": "prometheus", "uid": "${datasource}" } }] })
+    };
+    json!({ "panels": [
+        { "id": 1, "type": "row", "title": "All", "gridPos": { "x": 0, "y": 0, "w": 24, "h": 1 } },
+        panel(2, 0, r#"sum(vmpool_pools{namespace=~"$namespace"})"#),
+        panel(3, 12, r#"rate(vmpool_pass_duration_seconds_bucket{namespace=~"$namespace",le="1"}[5m])"#),
+    ] })
+}
+
+#[test]
+fn a_dashboard_of_all_that_there_is_will_do() {
+    assert_eq!(violations(&good().to_string(), SOURCES), Vec::<String>::new());
+}
+
+#[rstest]
+#[case::misspelt("/panels/1/targets/0/expr", json!(r#"vmpool_pool{namespace=~"$namespace"}"#), "no program has: [vmpool_pool]")]
+#[case::not_shown("/panels/1/targets/0/expr", json!("1"), "does not show: [vmpool_pools]")]
+#[case::an_unknown_label(
+    "/panels/1/targets/0/expr", json!(r#"sum by (state, sate) (vmpool_pools{namespace=~"$namespace"})"#), "sorts by sate")]
+#[case::everybody("/panels/1/targets/0/expr", json!("vmpool_pools"), "shows other installations")]
+#[case::a_fixed_prometheus("/panels/1/targets/0/datasource/uid", json!("PBFA97"), "another Prometheus")]
+#[case::the_same_id("/panels/2/id", json!(2), "no id of its own")]
+#[case::one_on_another("/panels/2/gridPos/x", json!(11), "on another one")]
+#[case::outside("/panels/2/gridPos/w", json!(13), "outside of the grid")]
+#[case::nameless("/panels/2/title", json!(""), "has no title")]
+#[case::silent("/panels/2/description", json!(null), "does not say what it shows")]
+#[case::empty("/panels/2/targets", json!([]), "shows nothing")]
+fn what_is_wrong_is_named(#[case] pointer: &str, #[case] value: Value, #[case] message: &str) {
+    let mut dashboard = good();
+    *dashboard.pointer_mut(pointer).unwrap() = value;
+    let found = violations(&dashboard.to_string(), SOURCES);
+    assert!(found.iter().any(|line| line.contains(message)), "{found:?}");
+}
+
+#[test]
+fn text_that_is_no_json_is_named() {
+    assert!(violations("{", SOURCES)[0].contains("no JSON"));
+    assert_eq!(violations("{}", "").len(), 1, "nothing compared with nothing is no success");
+}
+
+#[test]
+fn what_is_rendered_is_the_file() {
+    let map = |text: &str| {
+        objects::parse(&format!(
+            "kind: ConfigMap\nmetadata: {{name: vmpool-dashboard}}\ndata:\n  vmpool.json: |-\n    {text}\n"
+        ))
+        .unwrap()
+    };
+    assert_eq!(rendered(&map("{}"), "{}\n"), Vec::<String>::new());
+    assert_eq!(rendered(&map("[]"), "{}\n").len(), 1);
+}
