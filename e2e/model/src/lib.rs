@@ -34,6 +34,6 @@ mod write;
 pub use answer::Refusal;
 pub use call::{Call, PatchKind, Verb};
 pub use resource::Resource;
-pub use server::{Admission, Break, Conduct, Fate, Pace, Referee, Review, Server};
+pub use server::{Admission, Break, Conduct, Fate, Pace, Referee, Review, Served, Server};
 pub use store::{Change, ChangeKind, Key};
 pub use way::Way;

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use vmpool_runtime::Env;
+use vmpool_runtime::env::Task;
 
 use crate::answer::Refusal;
 use crate::call::{Call, Verb};
@@ -95,6 +96,20 @@ pub(crate) struct State {
     pub(crate) paces: BTreeMap<(String, String), Pace>,
     pub(crate) referee: Option<Box<dyn Referee>>,
     pub(crate) admission: Option<Arc<dyn Admission>>,
+    /// Requests that have not ended.
+    pub(crate) under_way: Vec<Task>,
+    pub(crate) log: Vec<Served>,
+}
+
+/// A request that the server has dealt with, whether or not anybody heard the answer.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// When.
+    pub at: Timestamp,
+    /// The request.
+    pub call: Call,
+    /// The HTTP code of the answer.
+    pub code: u16,
 }
 
 impl std::fmt::Debug for Server {
@@ -184,6 +199,16 @@ impl Server {
         key
     }
 
+    /// Drops every request and watch that has not ended. Those that hang would keep the server for ever.
+    pub fn shut_down(&self) {
+        let under_way = {
+            let state = &mut *self.state.lock();
+            state.watches.clear();
+            (std::mem::take(&mut state.under_way), state.referee.take(), state.admission.take())
+        };
+        drop(under_way);
+    }
+
     /// Every change so far, in order.
     pub fn history(&self) -> Vec<Change> {
         self.state.lock().store.history().to_vec()
@@ -192,6 +217,11 @@ impl Server {
     /// The changes after the first `seen` ones.
     pub fn changes_since(&self, seen: usize) -> Vec<Change> {
         self.state.lock().store.history().get(seen..).map(<[Change]>::to_vec).unwrap_or_default()
+    }
+
+    /// The requests that came from clients and were dealt with, after the first `seen` ones.
+    pub fn served_since(&self, seen: usize) -> Vec<Served> {
+        self.state.lock().log.get(seen..).map(<[Served]>::to_vec).unwrap_or_default()
     }
 
     /// All objects of a resource (with its group), in the order of their names.

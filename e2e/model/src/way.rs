@@ -13,7 +13,7 @@ use tower::{BoxError, Layer, Service};
 
 use crate::answer::Refusal;
 use crate::call::{Call, Verb};
-use crate::server::{Fate, Server};
+use crate::server::{Fate, Served, Server};
 use crate::watch::{Break, Watch};
 
 /// What answers consist of.
@@ -50,9 +50,20 @@ impl Server {
         } else {
             self.env.sleep(conduct.before).await;
         }
-        let served = async |call: &Call| match call.verb {
-            Verb::Watch => self.watch(call).unwrap_or_else(|refusal| answered(Err(refusal))),
-            _ => answered(self.handle(call).await),
+        let served = async |call: &Call| {
+            let (code, response) = if call.verb == Verb::Watch {
+                match self.watch(call) {
+                    Ok(response) => (200, response),
+                    Err(refusal) => (refusal.code.as_u16(), answered(Err(refusal))),
+                }
+            } else {
+                let answer = self.handle(call).await;
+                let code = answer.as_ref().map_or_else(|refusal| refusal.code.as_u16(), |(code, _)| *code);
+                (code, answered(answer))
+            };
+            let entry = Served { at: self.env.now(), call: call.clone(), code };
+            self.state.lock().log.push(entry);
+            response
         };
         let answer = match conduct.fate {
             Fate::Serve => served(&call).await,
@@ -124,8 +135,19 @@ impl Service<Request<Body>> for Way {
         std::task::Poll::Ready(Ok(()))
     }
 
+    /// The request goes its way whatever becomes of its sender, as one does that a process sent before it was killed.
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        self.server.clone().serve(self.who.clone(), request).boxed()
+        let (answer, hear) = futures::channel::oneshot::channel();
+        let (server, who) = (self.server.clone(), self.who.clone());
+        let served = async move {
+            // Nobody may be there to hear it.
+            _ = answer.send(server.serve(who, request).await);
+        };
+        let task = self.server.env.spawn("request", served);
+        let under_way = &mut self.server.state.lock().under_way;
+        under_way.retain(|task| !task.is_finished());
+        under_way.push(task);
+        async { hear.await.unwrap_or_else(|_| Err("the server is gone".into())) }.boxed()
     }
 }
 
