@@ -80,7 +80,7 @@ impl MetricsApi {
     /// reaches it.
     ///
     /// # Errors
-    /// [`Error::Port`] and what [`MetricsApi::serve`] says.
+    /// [`Error::Port`], and whatever the API server says to the objects that lead here.
     pub async fn start_inside(cluster: &Cluster) -> Result<Self> {
         /// The port of the Service, which kube-proxy translates.
         const PORT: u16 = 443;

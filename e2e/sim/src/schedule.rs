@@ -155,9 +155,8 @@ async fn settle(world: &mut World) -> Vec<String> {
     world.resume();
     world.server.release();
     {
-        let notes = &mut *world.notes.lock();
-        notes.per_mille = 0;
-        notes.troubles.clear();
+        // What was planned for a certain write still happens to it: once.
+        world.notes.lock().per_mille = 0;
     }
     let begun = world.now();
     loop {

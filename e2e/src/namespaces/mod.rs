@@ -9,7 +9,7 @@
 //!
 //! Nothing done inside is seen outside: devices, routes and packet filters are the network's own, mounts are private,
 //! and what programs want to write below `/run`, `/var/lib` and `/var/log` goes to memory. When the holder ends, the
-//! kernel kills every process inside and takes network and mounts away. Only control groups stay: see [`cgroups`].
+//! kernel kills every process inside and takes network and mounts away. Only control groups stay: see `cgroups`.
 
 mod cgroups;
 mod forwarder;

@@ -170,3 +170,35 @@ fn a_template_that_machines_refuse_stops_the_rollout() {
         Ok::<_, anyhow::Error>(())
     });
 }
+
+/// How many machines the large rollout has; `VMPOOL_ROLLOUT_MACHINES=300` for more than CI has time for.
+fn large() -> i64 {
+    std::env::var("VMPOOL_ROLLOUT_MACHINES").ok().and_then(|count| count.parse().ok()).unwrap_or(24)
+}
+
+#[test]
+fn a_large_pool_with_three_disks_each_rolls_within_its_budget() {
+    let count = large();
+    // Two seconds for each machine are generous, whatever else the processors do.
+    let patience = Duration::from_secs(60 + 2 * count.unsigned_abs());
+    scenario("a large pool with three disks each rolls within its budget").run(async |world| {
+        let pool = world
+            .pool("web")
+            .replicas(count)
+            .disk("root")
+            .disk("data")
+            .retained("cache", 0, "10m")
+            .with(&automatic())
+            .create()
+            .await?;
+        pool.until_within(ready_replicas(count), patience).await?;
+        let before = uids(&pool.machines().await?);
+        pool.edit(&template(&json!({ "cpu": { "cores": 2 } }))).await?;
+        pool.until_within(cores(2).and(synced()).and(status("updatedReplicas", count)), patience).await?;
+        let (worst, budget) = (worst_moment(&pool, world), usize::try_from(count / 4)?);
+        assert!((1..=budget).contains(&worst), "{worst} machines were down at the same time, {budget} may be");
+        assert_eq!(uids(&pool.machines().await?), before, "nobody was recreated");
+        assert_eq!(pool.disks().await?.len(), 3 * before.len(), "no disk more and none less");
+        Ok::<_, anyhow::Error>(())
+    });
+}

@@ -15,40 +15,40 @@ use anyhow::{Context, Result, bail};
 pub(super) const MOST_REPEATED: usize = 2;
 
 /// Runs the tests that `command` makes of the arguments for the test binaries, and those that failed once more, if they
-/// are few. Repeats all output as it comes.
+/// are few. Repeats all output to `out` as it comes.
 ///
 /// # Errors
 /// If the tests cannot be run, or fail for good.
-pub(super) fn run(command: impl Fn(&[&str]) -> Command) -> Result<()> {
-    let (status, failures) = watch(command(&[]))?;
+pub(super) fn run(command: impl Fn(&[&str]) -> Command, out: &mut dyn Write) -> Result<()> {
+    let (status, failures) = watch(command(&[]), out)?;
     if status.success() {
         return Ok(());
     }
     if !failures.told.is_empty() {
-        println!("\n==> What the failed tests said, once more:\n{}", failures.told);
+        writeln!(out, "\n==> What the failed tests said, once more:\n{}", failures.told)?;
     }
     let names: Vec<&str> = failures.failed.iter().map(String::as_str).collect();
     // A binary that died has names that nobody knows.
     if names.is_empty() || names.len() > MOST_REPEATED || failures.unfinished != 0 {
         bail!("the test runner ended with {status}");
     }
-    println!("\n==> Flaky, or broken? Once more, alone: {}", names.join(", "));
+    writeln!(out, "\n==> Flaky, or broken? Once more, alone: {}", names.join(", "))?;
     let again = command(&[&["--exact", "--test-threads=1"], names.as_slice()].concat());
-    let (status, second) = watch(again)?;
+    let (status, second) = watch(again, out)?;
     if !status.success() || !failures.failed.is_subset(&second.passed) {
         bail!("failed twice: {}", names.join(", "));
     }
     Ok(())
 }
 
-fn watch(mut command: Command) -> Result<(ExitStatus, Failures)> {
+fn watch(mut command: Command, out: &mut dyn Write) -> Result<(ExitStatus, Failures)> {
     let mut child = command.stdout(Stdio::piped()).spawn().context("starting the test runner")?;
     let output = child.stdout.take().context("the test runner has no output")?;
     let mut failures = Failures::default();
     let mut lines = BufReader::new(output);
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line).context("reading from the test runner")? > 0 {
-        std::io::stdout().write_all(&line).context("repeating the output")?;
+        out.write_all(&line).context("repeating the output")?;
         failures.read(&String::from_utf8_lossy(&line));
         line.clear();
     }

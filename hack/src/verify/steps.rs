@@ -112,11 +112,12 @@ pub(super) const STEPS: &[Step] = &[
         command: "cargo test --workspace --no-fail-fast",
         needs: &["tools", "build"],
         run: |workspace| {
-            runner::run(|arguments| {
+            let tests = |arguments: &[&str]| {
                 let mut command = workspace.cargo();
                 command.args(["test", "--workspace", "--no-fail-fast", "--"]).args(arguments);
                 command
-            })?;
+            };
+            runner::run(tests, &mut std::io::stdout())?;
             Ok(Outcome::Passed)
         },
     },
