@@ -196,7 +196,10 @@ fn a_large_pool_with_three_disks_each_rolls_within_its_budget() {
         pool.edit(&template(&json!({ "cpu": { "cores": 2 } }))).await?;
         pool.until_within(cores(2).and(synced()).and(status("updatedReplicas", count)), patience).await?;
         let (worst, budget) = (worst_moment(&pool, world), usize::try_from(count / 4)?);
-        assert!((1..=budget).contains(&worst), "{worst} machines were down at the same time, {budget} may be");
+        assert!(
+            (1..=budget).contains(&worst),
+            "{worst} machines were down at the same time, {budget} may be"
+        );
         assert_eq!(uids(&pool.machines().await?), before, "nobody was recreated");
         assert_eq!(pool.disks().await?.len(), 3 * before.len(), "no disk more and none less");
         Ok::<_, anyhow::Error>(())
