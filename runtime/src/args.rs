@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use vmpool_feature_gates::{FeatureGates, Registry};
+
 use crate::duration;
 use crate::env::Env;
 use crate::lease::LeaseConfig;
@@ -17,6 +19,40 @@ const SHORTEST_RESERVATION: Duration = Duration::from_secs(1);
 
 /// How many renewals must fit into a lease, so that one lost answer does not cost leadership.
 const RENEWALS_PER_LEASE: u32 = 3;
+
+/// The flag about feature gates.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct GateArgs {
+    /// Switch features on or off, for example VirtualMachinePool=true. The gates are listed below.
+    #[arg(long, env = "VMPOOL_FEATURE_GATES", default_value = "", value_name = "GATE=BOOL,...")]
+    pub feature_gates: String,
+}
+
+impl GateArgs {
+    /// The gates, checked.
+    ///
+    /// # Errors
+    /// [`ArgsError::Gates`].
+    pub fn gates(&self) -> Result<FeatureGates, ArgsError> {
+        Ok(FeatureGates::parse(&Registry::of_this_build()?, &self.feature_gates)?)
+    }
+}
+
+/// The flags that every program has at the end of its own.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ProgramArgs {
+    /// The way to the API server.
+    #[command(flatten)]
+    pub client: ClientArgs,
+
+    /// Probes.
+    #[command(flatten)]
+    pub health: HealthArgs,
+
+    /// Logs.
+    #[command(flatten)]
+    pub log: LogArgs,
+}
 
 /// Flags about logs.
 #[derive(Debug, Clone, clap::Args)]
@@ -115,6 +151,9 @@ pub struct LeaseArgs {
 /// What is wrong with flags that are right one by one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArgsError {
+    /// `--feature-gates` is wrong.
+    #[error("--feature-gates: {0}")]
+    Gates(#[from] vmpool_feature_gates::ParseError),
     /// A name is empty.
     #[error("--{0} must not be empty")]
     Empty(&'static str),

@@ -4,6 +4,7 @@
 //! The suffix says what a metric is: `_total` for counters, `_seconds` or `_bytes` for the unit.
 
 mod describe;
+mod page;
 mod process;
 pub mod reference;
 mod words;
@@ -12,6 +13,7 @@ use prometheus_client::encoding::text;
 use prometheus_client::registry::Unit;
 
 pub use describe::{About, Describe, Description, Kind, Label, Labels, Values, Word};
+pub use page::Page;
 pub use process::ProcessMetrics;
 
 /// A gauge of fractions, such as seconds.

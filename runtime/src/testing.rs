@@ -3,6 +3,7 @@
 //! Nothing here belongs into a running product. It is public because the tests of other crates need it.
 
 mod clock;
+mod idle;
 mod log;
 pub mod pages;
 
@@ -14,6 +15,7 @@ use crate::env::{Entropy, Env, TokioSpawner};
 
 pub use crate::lease::testing::{end, fence_for, unfenced};
 pub use clock::ManualClock;
+pub use idle::Idle;
 pub use log::Recording;
 
 /// Random numbers that a seed determines (splitmix64).

@@ -3,7 +3,7 @@ use std::time::Duration;
 use clap::{CommandFactory as _, Parser};
 use rstest::rstest;
 
-use super::{ClientArgs, HealthArgs, LeaseArgs, LogArgs};
+use super::{GateArgs, LeaseArgs, ProgramArgs};
 use crate::lease::LeaseConfig;
 use crate::telemetry::LogFormat;
 use crate::testing::{ManualClock, env};
@@ -12,13 +12,11 @@ use crate::testing::{ManualClock, env};
 #[command(name = "vmpool-test")]
 struct Cli {
     #[command(flatten)]
-    log: LogArgs,
-    #[command(flatten)]
-    health: HealthArgs,
-    #[command(flatten)]
-    client: ClientArgs,
+    gates: GateArgs,
     #[command(flatten)]
     lease: LeaseArgs,
+    #[command(flatten)]
+    program: ProgramArgs,
 }
 
 fn parse(flags: &str) -> Result<Cli, clap::Error> {
@@ -38,9 +36,9 @@ fn the_flags_do_not_clash() {
 #[test]
 fn defaults() {
     let cli = parse("").unwrap();
-    assert_eq!(cli.log.log_format, LogFormat::Text);
-    assert_eq!(cli.health.health_address.to_string(), "0.0.0.0:8080");
-    assert_eq!(cli.client.kubeconfig, None);
+    assert_eq!(cli.program.log.log_format, LogFormat::Text);
+    assert_eq!(cli.program.health.health_address.to_string(), "0.0.0.0:8080");
+    assert_eq!(cli.program.client.kubeconfig, None);
     let config = config("").unwrap();
     assert_eq!((config.namespace.as_str(), config.name.as_str()), ("from-client", "vmpool-controller"));
     let expected = LeaseConfig::new("from-client", "vmpool-controller", config.identity.clone());
@@ -114,4 +112,14 @@ fn refused_together(#[case] flags: &str, #[case] message: &str) {
 fn refused_one_by_one(#[case] flags: &str, #[case] message: &str) {
     let error = parse(flags).unwrap_err().to_string();
     assert!(error.contains(message), "{error}");
+}
+
+#[rstest]
+#[case::unknown("VirtualMachinePol=true", "did you mean `VirtualMachinePool`?")]
+#[case::no_value("VirtualMachinePool", "has no value")]
+fn a_wrong_gate_is_refused_in_one_line(#[case] gates: &str, #[case] expected: &str) {
+    let cli = parse(&format!("--feature-gates={gates}")).unwrap();
+    let error = cli.gates.gates().unwrap_err().to_string();
+    assert!(error.starts_with("--feature-gates: ") && error.contains(expected), "{error}");
+    assert!(!error.contains('\n'), "{error}");
 }

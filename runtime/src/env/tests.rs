@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use super::{Clock as _, Elapsed, Entropy as _, Env, SystemClock, TaskError};
-use crate::testing::{ManualClock, SeededEntropy, env};
+use crate::testing::{Idle, ManualClock, SeededEntropy, env};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -46,6 +46,27 @@ async fn what_a_sleeper_causes_happens_before_the_clock_moves_on() {
     });
     clock.advance(10 * SECOND).await;
     assert_eq!(ticks.load(Ordering::Relaxed), 10);
+}
+
+/// Far more turns than a clock that guesses would wait for.
+#[test]
+fn a_clock_of_a_runtime_waits_for_however_long_a_reaction_is() {
+    let (runtime, idle) = Idle::runtime().unwrap();
+    let clock = ManualClock::of(idle);
+    let env = env(&clock, 0);
+    let ended = Arc::new(parking_lot::Mutex::new(None));
+    let (slow, seen) = (env.clone(), Arc::clone(&ended));
+    runtime.block_on(async {
+        let _task = env.spawn("slow", async move {
+            slow.sleep(SECOND).await;
+            for _ in 0..10_000 {
+                tokio::task::yield_now().await;
+            }
+            *seen.lock() = Some(slow.now());
+        });
+        clock.advance(2 * SECOND).await;
+    });
+    assert_eq!(*ended.lock(), Some(ManualClock::START + SECOND));
 }
 
 #[tokio::test]

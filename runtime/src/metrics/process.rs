@@ -3,12 +3,14 @@
 use super::{FloatCounter, Registry};
 use prometheus_client::metrics::gauge::Gauge;
 
-/// Memory and processor time of this process, under the names that every Prometheus client library uses, so that
-/// dashboards of processes show it, too.
+/// What this process uses: memory, processor time and descriptors under the names that every Prometheus client library
+/// has for them, so that dashboards of processes show them, too; and its tasks, of which a leak shows nowhere else.
 #[derive(Clone, Debug)]
 pub struct ProcessMetrics {
     cpu: FloatCounter,
     resident: Gauge,
+    descriptors: Gauge,
+    tasks: Gauge,
 }
 
 impl ProcessMetrics {
@@ -27,10 +29,22 @@ impl ProcessMetrics {
                 "Resident memory of this process",
                 Gauge::default(),
             ),
+            descriptors: registry.register(
+                "process_open_fds",
+                "descriptors",
+                "Files, sockets and the like that this process has open",
+                Gauge::default(),
+            ),
+            tasks: registry.register(
+                "process_tasks",
+                "tasks",
+                "Asynchronous tasks of this process that have not ended. What a settled process has does not grow with its age",
+                Gauge::default(),
+            ),
         }
     }
 
-    /// Asks the system again. To be called before the metrics are encoded.
+    /// Asks the system again. To be called before the metrics are encoded, on the runtime whose tasks are counted.
     pub fn refresh(&self) {
         if let Some(bytes) = read("/proc/self/statm").as_deref().and_then(resident_pages) {
             let bytes = bytes.saturating_mul(rustix::param::page_size() as u64);
@@ -43,6 +57,13 @@ impl ProcessMetrics {
             )]
             let seconds = ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
             self.cpu.inner().store(seconds.to_bits(), std::sync::atomic::Ordering::Relaxed);
+        }
+        if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
+            // One of them is the directory that is being read.
+            self.descriptors.set(i64::try_from(open.count()).unwrap_or(i64::MAX) - 1);
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            self.tasks.set(i64::try_from(runtime.metrics().num_alive_tasks()).unwrap_or(i64::MAX));
         }
     }
 }
@@ -90,5 +111,30 @@ mod tests {
         process.refresh();
         assert!(process.resident.get() > 100_000, "{}", process.resident.get());
         assert!(process.cpu.get() > 0.0);
+        assert_eq!(process.tasks.get(), 0, "there is no runtime here");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_open_file_and_a_task_that_waits_are_counted() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let process = ProcessMetrics::new(&mut Registry::new());
+        runtime.block_on(async {
+            // Other tests open and close files meanwhile: many more than those show.
+            const MANY: i64 = 500;
+            process.refresh();
+            let (descriptors, tasks) = (process.descriptors.get(), process.tasks.get());
+            let files: Vec<_> = (0..MANY).map(|_| std::fs::File::open("/proc/self/stat").unwrap()).collect();
+            let waits = runtime.spawn(std::future::pending::<()>());
+            process.refresh();
+            assert!(process.descriptors.get() > descriptors + MANY / 2, "{descriptors} before");
+            assert_eq!(process.tasks.get(), tasks + 1);
+            drop(files);
+            waits.abort();
+            assert!(waits.await.is_err());
+            process.refresh();
+            assert!(process.descriptors.get() < descriptors + MANY / 2, "{descriptors} before");
+            assert_eq!(process.tasks.get(), tasks);
+        });
     }
 }

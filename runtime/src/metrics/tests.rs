@@ -4,7 +4,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::{About, FloatGauge, Kind, Label, Labels, Registry, Values};
+use super::{About, FloatGauge, Kind, Label, Labels, Page, Registry, Values};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Colour {
@@ -49,6 +49,25 @@ fn names_come_out_as_they_were_written_down() {
         assert!(page.lines().any(|other| other == line), "{line} is missing in\n{page}");
     }
     assert!(page.ends_with("# EOF\n"), "{page}");
+}
+
+#[test]
+fn a_page_has_the_program_itself_and_what_is_read_for_it() {
+    let mut registry = Registry::new();
+    let lanes = registry.register("road_free", "lanes", "Lanes that are free", Gauge::<i64>::default());
+    let page = Page::new(registry, "1.2.3");
+    let text = page.encode(|| {
+        lanes.set(3);
+    });
+    for line in [
+        "road_free 3",
+        "vmpool_build_info{version=\"1.2.3\"} 1",
+        "# UNIT process_resident_memory_bytes bytes",
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line} is missing in\n{text}");
+    }
+    let names: Vec<&str> = page.catalogue().iter().map(|metric| metric.name).collect();
+    assert_eq!((names[0], names[names.len() - 1]), ("road_free", "vmpool_build_info"));
 }
 
 #[test]

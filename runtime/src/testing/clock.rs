@@ -9,10 +9,11 @@ use futures::future::{BoxFuture, FutureExt as _};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
+use super::Idle;
 use crate::env::Clock;
 
-/// How often [`ManualClock::settle`] lets the other tasks of the runtime run. A request through a client takes about ten
-/// turns; what needs more than this is not a reaction but a loop.
+/// How often [`ManualClock::settle`] lets the other tasks of the runtime run, if nobody tells when they are done. A request
+/// through a client takes about ten turns; what needs more than this is not a reaction but a loop.
 const TURNS: usize = 100;
 
 /// A clock that moves only when told to. Clones share the time, but not what [`ManualClock::step_wall`] did to a
@@ -24,6 +25,7 @@ const TURNS: usize = 100;
 pub struct ManualClock {
     shared: Arc<Mutex<Shared>>,
     wall_offset: Arc<Mutex<SignedDuration>>,
+    idle: Option<Idle>,
 }
 
 #[derive(Debug, Default)]
@@ -52,14 +54,24 @@ impl ManualClock {
     /// A clock at [`ManualClock::START`] with an uptime of an hour.
     pub fn new() -> Self {
         let shared = Shared { uptime: Self::BEGUN, running: Self::BEGUN, ..Shared::default() };
-        Self { shared: Arc::new(Mutex::new(shared)), wall_offset: Arc::default() }
+        Self { shared: Arc::new(Mutex::new(shared)), wall_offset: Arc::default(), idle: None }
+    }
+
+    /// The same for the tasks of the runtime that `idle` belongs to: it moves on as soon as they have nothing to do, and
+    /// not before.
+    pub fn of(idle: Idle) -> Self {
+        Self { idle: Some(idle), ..Self::new() }
     }
 
     /// The same time, but with a wall clock that is set apart from the others: another machine in the same world.
     #[must_use]
     pub fn with_own_wall(&self) -> Self {
         let offset = *self.wall_offset.lock();
-        Self { shared: Arc::clone(&self.shared), wall_offset: Arc::new(Mutex::new(offset)) }
+        Self {
+            shared: Arc::clone(&self.shared),
+            wall_offset: Arc::new(Mutex::new(offset)),
+            idle: self.idle.clone(),
+        }
     }
 
     /// Lets `duration` pass, and the tasks of the current runtime with it: every sleeper wakes at its own time, in
@@ -77,6 +89,9 @@ impl ManualClock {
 
     /// Lets the tasks of the current runtime do all that they can do without time passing.
     pub async fn settle(&self) {
+        if let Some(idle) = &self.idle {
+            return idle.wait().await;
+        }
         for _ in 0..TURNS {
             tokio::task::yield_now().await;
         }

@@ -1,4 +1,4 @@
-//! What a page of the documentation has of a program: for tests that keep the two together.
+//! What `--help` and a page of the documentation have of a program: for tests that keep them together.
 
 use clap::Command;
 
@@ -29,11 +29,50 @@ pub fn flag_differences(command: &Command, page: &str) -> Vec<String> {
     differences
 }
 
+/// What is missing in `--help` of `command`: flags, the variables that they must have by their names, explanations, and
+/// feature gates with their stages. None, if the help is complete.
+pub fn help_gaps(mut command: Command) -> Vec<String> {
+    let help = command.render_long_help().to_string();
+    let mut gaps = Vec::new();
+    let mut expect = |told: bool, gap: String| gaps.extend((!told).then_some(gap));
+    for argument in command.get_arguments() {
+        let Some(flag) = argument.get_long().filter(|flag| !["help", "version"].contains(flag)) else {
+            continue;
+        };
+        let variable = format!("VMPOOL_{}", flag.to_uppercase().replace('-', "_"));
+        expect(help.contains(&format!("--{flag}")), format!("--{flag} is not shown"));
+        expect(
+            argument.get_env().is_some_and(|name| *name == *variable),
+            format!("--{flag} has no {variable}"),
+        );
+        expect(help.contains(&variable), format!("{variable} is not shown"));
+        expect(argument.get_help().is_some(), format!("--{flag} is not explained"));
+    }
+    for gate in vmpool_feature_gates::KNOWN {
+        let told = help.contains(&format!("{} ({}", gate.name, gate.stage));
+        expect(told, format!("gate {} is not explained", gate.name));
+    }
+    gaps
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Arg;
 
     use super::*;
+
+    #[test]
+    fn every_kind_of_gap_in_the_help_is_told() {
+        let size = || Arg::new("size").long("size").help("How much");
+        let complete = Command::new("p").after_long_help(vmpool_feature_gates::help_text());
+        assert_eq!(help_gaps(complete.clone().arg(size().env("VMPOOL_SIZE"))), [""; 0]);
+        assert_eq!(help_gaps(complete.clone().arg(size().env("SIZE"))).len(), 2);
+        assert_eq!(
+            help_gaps(complete.arg(Arg::new("n").long("n").env("VMPOOL_N"))),
+            ["--n is not explained"]
+        );
+        assert_eq!(help_gaps(Command::new("p")).len(), vmpool_feature_gates::KNOWN.len());
+    }
 
     #[test]
     fn every_kind_of_difference_in_flags_is_told() {
