@@ -10,7 +10,7 @@ use vmpool_runtime::{Env, shutdown, telemetry};
 #[tokio::main(worker_threads = 1)]
 async fn main() -> ExitCode {
     let options = Options::parse();
-    if let Err(error) = options.log.init() {
+    if let Err(error) = options.program.log.init() {
         eprintln!("vmpool-apiserver: {error}");
         return ExitCode::FAILURE;
     }

@@ -7,13 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use parking_lot::Mutex;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use vmpool_runtime::label_set;
-use vmpool_runtime::metrics::{About, Description, Label, Labels, ProcessMetrics, Registry, Values};
+use vmpool_runtime::metrics::{Description, Page, Registry};
 
 use words::Code;
 pub(crate) use words::{CheckSource, Outcome, Resource, Verb};
@@ -37,27 +35,13 @@ struct Inner {
     shares: Histogram,
     conflicts: Counter,
     checks: Family<CheckLabels, Counter>,
-    process: ProcessMetrics,
-    registry: Registry,
-    /// Two pages at a time would mix what they read.
-    page: Mutex<()>,
+    page: Page,
 }
 
 label_set!(RequestLabels { verb: Verb, resource: Resource, code: Code });
 label_set!(DurationLabels { verb: Verb, resource: Resource });
 label_set!(RemovalLabels { result: Outcome });
 label_set!(CheckLabels { source: CheckSource });
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct BuildLabels {
-    version: &'static str,
-}
-
-impl Labels for BuildLabels {
-    fn labels() -> Vec<Label> {
-        vec![Label { name: "version", values: Values::Open("the version of this program") }]
-    }
-}
 
 fn histogram() -> Histogram {
     Histogram::new(BUCKETS)
@@ -119,14 +103,9 @@ impl Metrics {
                 "Questions whether a caller may do what it asks for, by where the answer came from",
                 Family::default(),
             ),
-            process: ProcessMetrics::new(registry),
-            page: Mutex::default(),
-            registry: {
-                let labels = BuildLabels { version: env!("CARGO_PKG_VERSION") };
-                let help = "The program that runs; its value is always 1";
-                registry.register("vmpool_build_info", "", help, About::new(labels));
+            page: {
                 others(registry);
-                std::mem::take(registry)
+                Page::new(std::mem::take(registry), env!("CARGO_PKG_VERSION"))
             },
         };
         for &result in Outcome::ALL {
@@ -140,14 +119,12 @@ impl Metrics {
 
     /// The page for Prometheus, in the OpenMetrics text format.
     pub fn page(&self) -> String {
-        let _alone = self.0.page.lock();
-        self.0.process.refresh();
-        self.0.registry.encode()
+        self.0.page.encode(|| {})
     }
 
     /// What is on the page.
     pub fn catalogue(&self) -> &[Description] {
-        self.0.registry.catalogue()
+        self.0.page.catalogue()
     }
 
     pub(crate) fn request(&self, verb: Verb, resource: Resource, code: StatusCode, took: Duration) {

@@ -67,6 +67,8 @@ pub(crate) struct PoolName {
 
 /// What one request wants of a pool.
 struct Job {
+    /// The name of whoever asks.
+    user: String,
     targets: Vec<Named>,
     pool_uid: Option<String>,
     /// Dead when nobody waits for the answer any more.
@@ -127,7 +129,7 @@ impl Remover {
             let begun = remover.env.uptime();
             let dry_run = wish.dry_run;
             let names: Vec<String> = wish.targets.iter().map(|target| target.name.clone()).collect();
-            let result = remover.work(&pool, wish, caller).await;
+            let result = remover.work(&pool, wish, audit.user.name.clone(), caller).await;
             let took = remover.env.uptime().saturating_sub(begun);
             let verdict = Verdict::of(&result, dry_run);
             remover.metrics.removal(verdict.outcome, verdict.counted, took);
@@ -143,14 +145,20 @@ impl Remover {
         }
     }
 
-    async fn work(&self, pool: &PoolName, wish: Wish, caller: Weak<()>) -> Result<Accepted, Error> {
+    async fn work(
+        &self,
+        pool: &PoolName,
+        wish: Wish,
+        user: String,
+        caller: Weak<()>,
+    ) -> Result<Accepted, Error> {
         let begun = self.env.uptime();
         let Wish { targets, pool_uid, dry_run } = wish;
         if dry_run {
             return look::rehearse(&self.cluster, pool, &targets, pool_uid.as_deref()).await;
         }
         let (reply, answer) = oneshot::channel();
-        self.queue.submit(pool, Job { targets, pool_uid, caller, reply })?;
+        self.queue.submit(pool, Job { user, targets, pool_uid, caller, reply })?;
         let accepted = answer.await.map_err(|oneshot::Canceled| interrupted())??;
         let until = begun + DELETES;
         deletes::delete(&self.cluster, &self.env, pool, &accepted.machines, until).await?;

@@ -45,7 +45,7 @@ fn limits() -> Limits {
 /// # Errors
 /// What keeps it from starting, or from going on.
 pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<(), RunError> {
-    let gates = options.gates()?;
+    let gates = options.gates.gates().map_err(OptionsError::from)?;
     let serving = options.serving()?;
     let accept_within = accept_within(options.reservation_timeout()?);
     let (mut certificates, mut traffic) = (CertificateMetrics::default(), TrafficMetrics::default());
@@ -54,7 +54,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
         traffic = TrafficMetrics::new(registry);
     });
     let agent = concat!("vmpool-apiserver/", env!("CARGO_PKG_VERSION"));
-    let program = Program::open(agent, serving, &options.client, &options.health).await?;
+    let program = Program::open(agent, serving, &options.program.client, &options.program.health).await?;
     let health = program.health();
     health.metrics({
         let metrics = metrics.clone();

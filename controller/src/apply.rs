@@ -178,7 +178,7 @@ async fn perform<P: Platform>(
 ) -> Outcome {
     match action {
         Action::Relabel { member } => repair::patch(context, pool, member, P::mark(&pool.object)).await,
-        Action::Release { machine } => repair::release(context, pool, machine).await,
+        Action::Release { machine, shared } => repair::release(context, pool, machine, shared).await,
         Action::CreateDisk { member, disk } => repair::disk(context, pool, member, disk).await,
         Action::Repoint { member, position, from, to } => {
             repair::repoint(context, pool, basis, member, (*position, from), to).await
@@ -187,8 +187,8 @@ async fn perform<P: Platform>(
         Action::Delete { member, reason: DeleteReason::Surplus } => {
             delete::surplus(context, pool, member, basis.machine(member)).await
         }
-        Action::Update { member, base, to, disks, idle } => {
-            let wanted = update::Wanted { member, base: base.as_ref(), to, disks, idle: *idle };
+        Action::Update { member, base, to, disks, terms } => {
+            let wanted = update::Wanted { member, base: base.as_ref(), to, disks, terms: *terms };
             update::update(context, pool, basis, &wanted).await
         }
         Action::Advance { member, to } => update::advance(context, pool, member, to).await,

@@ -79,6 +79,8 @@ pub(crate) struct PoolState {
     pub(crate) effort: Duration,
     /// Uptime of the last write of the status.
     pub(crate) status_written: Option<Duration>,
+    /// The version of the pool that the last write of the status made; 0 before the first.
+    pub(crate) status_version: u64,
     /// Whether somebody else writes the status, too.
     pub(crate) dispute: Dispute,
     /// What is stored of the pool's template; `None` before the first pass.

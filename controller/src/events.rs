@@ -35,7 +35,7 @@ pub enum Reason {
     SuccessfulCreate,
     /// Creating a machine failed.
     FailedCreate,
-    /// The controller deleted a machine.
+    /// The controller deleted a machine, or one that somebody named is gone.
     SuccessfulDelete,
     /// Deleting a machine failed.
     FailedDelete,

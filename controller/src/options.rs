@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use clap::Parser;
-use vmpool_feature_gates::{FeatureGates, Registry};
-use vmpool_runtime::args::{ArgsError, ClientArgs, HealthArgs, LeaseArgs, LogArgs, ReservationArgs};
+use vmpool_runtime::args::{ArgsError, GateArgs, LeaseArgs, ProgramArgs, ReservationArgs};
 
 use crate::context::Settings;
 
@@ -18,9 +17,9 @@ use crate::context::Settings;
 #[command(name = "vmpool-controller", version, args_override_self = true)]
 #[command(after_long_help = vmpool_feature_gates::help_text())]
 pub struct Options {
-    /// Switch features on or off, for example VirtualMachinePool=true. The gates are listed below.
-    #[arg(long, env = "VMPOOL_FEATURE_GATES", default_value = "", value_name = "GATE=BOOL,...")]
-    pub feature_gates: String,
+    /// Feature gates.
+    #[command(flatten)]
+    pub gates: GateArgs,
 
     /// Serve the pools of this namespace only. Default: all namespaces.
     #[arg(long, env = "VMPOOL_WATCH_NAMESPACE", value_name = "NAMESPACE")]
@@ -58,25 +57,14 @@ pub struct Options {
     #[command(flatten)]
     pub lease: LeaseArgs,
 
-    /// The way to the API server.
+    /// What every program has.
     #[command(flatten)]
-    pub client: ClientArgs,
-
-    /// Probes.
-    #[command(flatten)]
-    pub health: HealthArgs,
-
-    /// Logs.
-    #[command(flatten)]
-    pub log: LogArgs,
+    pub program: ProgramArgs,
 }
 
 /// An option is not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum OptionsError {
-    /// `--feature-gates` is wrong.
-    #[error("--feature-gates: {0}")]
-    Gates(#[from] vmpool_feature_gates::ParseError),
     /// A count that must not be zero.
     #[error("--{0} must be at least 1")]
     Zero(&'static str),
@@ -91,20 +79,12 @@ pub enum OptionsError {
         /// What it must stay below.
         limit: Duration,
     },
-    /// The options of the lease do not fit each other, or reservations would not last.
+    /// A gate is unknown, the options of the lease do not fit each other, or reservations would not last.
     #[error(transparent)]
     Shared(#[from] ArgsError),
 }
 
 impl Options {
-    /// The gates, checked.
-    ///
-    /// # Errors
-    /// [`OptionsError::Gates`].
-    pub fn gates(&self) -> Result<FeatureGates, OptionsError> {
-        Ok(FeatureGates::parse(&Registry::of_this_build()?, &self.feature_gates)?)
-    }
-
     /// The bounds, checked.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tracing::Instrument;
 use vmpool_engine::pacing::{Failure, FailureReason};
-use vmpool_engine::{Action, Plan, Replica, Uid, plan, status};
+use vmpool_engine::{Action, Plan, Pool, Replica, Uid, plan, status};
 
 use crate::apply::{Applied, apply};
 use crate::context::{Context, Names, PoolEntry, PoolState, ReadError};
@@ -178,6 +178,8 @@ async fn tell<P: Platform>(
     (applied, complaint): (Applied, Option<Failure>),
     state: &mut PoolState,
 ) -> Option<Duration> {
+    let own = with_own_status(pool, state);
+    let pool = own.as_ref().unwrap_or(pool);
     let (_, terminating) = snapshot.members(&pool.facts);
     let disks = snapshot.census(&pool.facts);
     let names = Names { context, namespace: &pool.facts.namespace };
@@ -187,6 +189,16 @@ async fn tell<P: Platform>(
     let facts = PoolFacts::served(&pool.facts, &status, terminating, disks, &state.memory);
     context.census.record(&pool.facts.id.uid, facts);
     report(context, pool, status, applied, state).await
+}
+
+/// The pool with the status that was written last, if it is from before that write: it would be written again.
+fn with_own_status<P: Platform>(pool: &PoolEntry<P>, state: &PoolState) -> Option<PoolEntry<P>> {
+    let (_, became) = state.memory.last_status.as_ref()?;
+    let unseen = version(&*pool.object) < state.status_version;
+    unseen.then(|| PoolEntry {
+        facts: Pool { published: became.clone(), ..pool.facts.clone() },
+        object: pool.object.clone(),
+    })
 }
 
 /// The watch may be stalled: whoever is surprised again and again asks less and less often.

@@ -50,7 +50,8 @@ pub(crate) async fn report<P: Platform>(
     state.status_written = Some(uptime);
     match publish(context, pool, &status).await {
         Ok(entry) => {
-            state.dispute.wrote(&entry.facts.published, version(&*entry.object));
+            state.status_version = version(&*entry.object);
+            state.dispute.wrote(&entry.facts.published, state.status_version);
             state.memory.last_status = Some((status, entry.facts.published));
             None
         }

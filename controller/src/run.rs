@@ -42,7 +42,7 @@ pub enum RunError {
 /// # Errors
 /// What keeps it from starting, or from answering probes.
 pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<(), RunError> {
-    let gates = options.gates()?;
+    let gates = options.gates.gates().map_err(OptionsError::from)?;
     let settings = options.settings()?;
     let health = Health::new();
     let metrics = Metrics::new(&env);
@@ -50,7 +50,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
         let metrics = metrics.clone();
         move || metrics.page()
     });
-    let server = Server::bind(options.health.health_address).await?;
+    let server = Server::bind(options.program.health.health_address).await?;
 
     if !gates.enabled(Feature::VirtualMachinePool) {
         tracing::warn!("feature gate VirtualMachinePool is off: nothing is watched, no pool is served");
@@ -58,7 +58,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     }
 
     let client = vmpool_runtime::client::connect_through(
-        &options.client,
+        &options.program.client,
         concat!("vmpool-controller/", env!("CARGO_PKG_VERSION")),
         &metrics.api.layer::<Dvp>(),
     )

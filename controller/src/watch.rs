@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt, pin_mut};
+use futures::StreamExt;
 use kube::Api;
 use kube::runtime::watcher::{self, Event, watcher};
 use vmpool_engine::ledger::Seen;
 use vmpool_runtime::Env;
+use vmpool_runtime::telemetry::with_causes;
 
 use crate::cache::{Cache, Cached, Concerned, Located};
 use crate::metrics::{Metrics, WatchResource};
@@ -32,17 +33,19 @@ pub(crate) async fn watch<K: Stored, T: Cached>(
     wake: impl Fn(Concerned) + Send,
 ) {
     let what = K::plural(&()).into_owned();
-    let config = watcher::Config::default().timeout(WATCH_SECONDS);
-    let events = watcher(api, config);
-    pin_mut!(events);
+    let begin = || watcher(api.clone(), watcher::Config::default().timeout(WATCH_SECONDS)).boxed();
+    let mut events = begin();
     let mut pause = FIRST_PAUSE;
     while let Some(event) = events.next().await {
         let event = match event {
             Ok(event) => event,
             Err(error) => {
                 metrics.watch_broke_off(resource);
-                let error = vmpool_runtime::telemetry::with_causes(&error);
-                tracing::warn!(resource = what, error, ?pause, "the watch broke off");
+                tracing::warn!(resource = what, error = with_causes(&error), ?pause, "the watch broke off");
+                // The watcher itself would go on asking for what is not remembered any more.
+                if is_too_old(&error) {
+                    events = begin();
+                }
                 env.sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
                 continue;
@@ -60,6 +63,15 @@ pub(crate) async fn watch<K: Stored, T: Cached>(
             Event::Delete(object) => wake(cache.deleted(&locate(object, read), env.uptime())),
         }
     }
+}
+
+/// Whether a watch was refused because it would begin before what the server remembers.
+///
+/// The API server itself says so in an event, which the watcher understands. A proxy in front of it may say so in its
+/// answer.
+fn is_too_old(error: &watcher::Error) -> bool {
+    const GONE: u16 = 410;
+    matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if status.code == GONE)
 }
 
 /// Facts and place of an object.

@@ -10,7 +10,7 @@ use vmpool_webhook::{options::Options, run};
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
     let options = Options::parse();
-    if let Err(error) = options.log.init() {
+    if let Err(error) = options.program.log.init() {
         eprintln!("vmpool-webhook: {error}");
         return ExitCode::FAILURE;
     }

@@ -8,15 +8,13 @@ mod words;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::histogram::Histogram;
 use vmpool_runtime::certificates::CertificateMetrics;
 use vmpool_runtime::https::TrafficMetrics;
 use vmpool_runtime::label_set;
-use vmpool_runtime::metrics::{About, Description, Label, Labels, ProcessMetrics, Registry, Values};
+use vmpool_runtime::metrics::{Description, Page, Registry};
 
 pub(crate) use words::{Operation, Path, ReadResult, Resource, Verdict};
 
@@ -26,17 +24,6 @@ const BUCKETS: [f64; 12] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01,
 label_set!(RequestLabels { path: Path, operation: Operation, verdict: Verdict });
 label_set!(DurationLabels { path: Path });
 label_set!(ReadLabels { resource: Resource, result: ReadResult });
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct BuildLabels {
-    version: &'static str,
-}
-
-impl Labels for BuildLabels {
-    fn labels() -> Vec<Label> {
-        vec![Label { name: "version", values: Values::Open("the version of this program") }]
-    }
-}
 
 /// All metrics of one webhook.
 #[derive(Debug)]
@@ -48,10 +35,7 @@ pub struct Metrics {
     pub(crate) certificates: CertificateMetrics,
     /// Connections.
     pub(crate) traffic: TrafficMetrics,
-    process: ProcessMetrics,
-    registry: Registry,
-    /// Two pages at a time would mix what they read.
-    page: Mutex<()>,
+    page: Page,
 }
 
 impl Metrics {
@@ -92,14 +76,7 @@ impl Metrics {
             ),
             certificates: CertificateMetrics::new(registry),
             traffic: TrafficMetrics::new(registry),
-            process: ProcessMetrics::new(registry),
-            page: Mutex::new(()),
-            registry: {
-                let labels = BuildLabels { version: env!("CARGO_PKG_VERSION") };
-                let help = "The program that runs; its value is always 1";
-                registry.register("vmpool_build_info", "", help, About::new(labels));
-                std::mem::take(registry)
-            },
+            page: Page::new(std::mem::take(registry), env!("CARGO_PKG_VERSION")),
         })
     }
 
@@ -117,14 +94,12 @@ impl Metrics {
 
     /// The page for Prometheus, in the OpenMetrics text format.
     pub fn page(&self) -> String {
-        let _alone = self.page.lock();
-        self.process.refresh();
-        self.registry.encode()
+        self.page.encode(|| {})
     }
 
     /// What is on the page.
     pub fn catalogue(&self) -> &[Description] {
-        self.registry.catalogue()
+        self.page.catalogue()
     }
 }
 

@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 
 use clap::{Parser, ValueEnum};
 use vmpool_engine::admission::{Cluster, Known, Settings};
-use vmpool_feature_gates::{FeatureGates, Registry};
-use vmpool_runtime::args::{ClientArgs, HealthArgs, LogArgs};
+use vmpool_runtime::args::{ArgsError, GateArgs, ProgramArgs};
 use vmpool_runtime::certificates::{ServingArgs, ServingArgsError, ServingConfig};
 
 /// Reviews creates, updates and scalings of pools for the API server, and refuses what no pool should become.
@@ -17,9 +16,9 @@ use vmpool_runtime::certificates::{ServingArgs, ServingArgsError, ServingConfig}
 #[command(name = "vmpool-webhook", version, args_override_self = true)]
 #[command(after_long_help = vmpool_feature_gates::help_text())]
 pub struct Options {
-    /// Switch features on or off, for example VirtualMachinePool=true. The gates are listed below.
-    #[arg(long, env = "VMPOOL_FEATURE_GATES", default_value = "", value_name = "GATE=BOOL,...")]
-    pub feature_gates: String,
+    /// Feature gates.
+    #[command(flatten)]
+    pub gates: GateArgs,
 
     /// Full name of the user that removes named machines, for example system:serviceaccount:vmpool-system:vmpool-apiserver.
     /// Without it no pool with scaleDownPolicy Explicit ever shrinks.
@@ -38,17 +37,9 @@ pub struct Options {
     #[command(flatten)]
     pub serving: ServingArgs,
 
-    /// The way to the API server.
+    /// What every program has.
     #[command(flatten)]
-    pub client: ClientArgs,
-
-    /// Probes.
-    #[command(flatten)]
-    pub health: HealthArgs,
-
-    /// Logs.
-    #[command(flatten)]
-    pub log: LogArgs,
+    pub program: ProgramArgs,
 }
 
 /// Flags about what no object of the cluster tells. What is unknown is allowed.
@@ -97,9 +88,9 @@ impl From<Told> for Known {
 /// An option is not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum OptionsError {
-    /// `--feature-gates` is wrong.
-    #[error("--feature-gates: {0}")]
-    Gates(#[from] vmpool_feature_gates::ParseError),
+    /// A gate is unknown.
+    #[error(transparent)]
+    Shared(#[from] ArgsError),
     /// A user without a name would be everybody whom the API server does not name.
     #[error("--{0} must not be empty; leave it out if there is no such user")]
     Empty(&'static str),
@@ -112,14 +103,6 @@ pub enum OptionsError {
 }
 
 impl Options {
-    /// The gates, checked.
-    ///
-    /// # Errors
-    /// [`OptionsError::Gates`].
-    pub fn gates(&self) -> Result<FeatureGates, OptionsError> {
-        Ok(FeatureGates::parse(&Registry::of_this_build()?, &self.feature_gates)?)
-    }
-
     /// What the rules are told.
     ///
     /// # Errors
@@ -152,7 +135,7 @@ impl Options {
     /// [`OptionsError::Serving`] and [`OptionsError::SameAddress`].
     pub fn serving(&self) -> Result<ServingConfig, OptionsError> {
         let config = self.serving.config()?;
-        if config.address == self.health.health_address && config.address.port() != 0 {
+        if config.address == self.program.health.health_address && config.address.port() != 0 {
             return Err(OptionsError::SameAddress(config.address));
         }
         Ok(config)

@@ -79,19 +79,14 @@ impl Reader {
         let snapshots = join_all(
             needs.snapshots.iter().map(async |name| (name.clone(), self.snapshot(namespace, name).await)),
         );
-        let revision = async {
-            match &needs.revision {
-                Some(name) => Some(self.revision(namespace, name).await),
-                None => None,
-            }
-        };
-        let ((class, revision), (images, snapshots)) =
-            join(join(class, revision), join(images, snapshots)).await;
+        let revisions = join_all(needs.revisions.iter().map(|name| self.revision(namespace, name)));
+        let ((class, revisions), (images, snapshots)) =
+            join(join(class, revisions), join(images, snapshots)).await;
         Facts {
             class,
             images: images.into_iter().collect(),
             snapshots: snapshots.into_iter().collect(),
-            revision,
+            revisions,
         }
     }
 

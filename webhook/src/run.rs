@@ -38,12 +38,12 @@ pub enum RunError {
 /// # Errors
 /// What keeps it from starting, or from answering.
 pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<(), RunError> {
-    let gates = options.gates()?;
+    let gates = options.gates.gates().map_err(OptionsError::from)?;
     let settings = options.settings()?;
     let serving = options.serving()?;
     let metrics = Metrics::new();
     let agent = concat!("vmpool-webhook/", env!("CARGO_PKG_VERSION"));
-    let program = Program::open(agent, serving, &options.client, &options.health).await?;
+    let program = Program::open(agent, serving, &options.program.client, &options.program.health).await?;
     let (health, client) = (program.health(), program.client());
     health.metrics({
         let metrics = metrics.clone();

@@ -162,7 +162,7 @@ impl Turn<'_> {
     fn enter(&self, record: &mut Record, claims: Vec<Claim>) -> Vec<Claim> {
         let mut entered = Vec::with_capacity(claims.len());
         for claim in claims {
-            match record.reserve(&claim.id, &claim.open()) {
+            match record.reserve_for(&claim.job.user, &claim.id, &claim.open()) {
                 Ok(()) => entered.push(claim),
                 Err(full) => {
                     claim.refuse(Error::Full { pool: self.pool.name.clone(), why: full.to_string() });

@@ -191,10 +191,8 @@ impl Look<'_> {
     pub fn finish(self, facts: &Facts) -> Verdict {
         let Self { pool, template, changed, cluster, needs, mut warnings } = self;
         let judged = with_facts(pool, template.as_ref(), &changed, cluster, facts, &mut warnings);
-        let outcome = match judged.and_then(|()| match needs.revision {
-            Some(_) => pinned::check(pool, facts),
-            None => Ok(()),
-        }) {
+        let held = || if needs.revisions.is_empty() { Ok(()) } else { pinned::check(pool, facts) };
+        let outcome = match judged.and_then(|()| held()) {
             Ok(()) => Outcome::Allowed,
             Err(outcome) => *outcome,
         };

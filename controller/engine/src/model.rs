@@ -1,5 +1,7 @@
 //! The vocabulary of the engine: pools, replicas and disks in words that every platform can be put into.
 
+mod blank;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

@@ -26,7 +26,7 @@ const LENGTH: usize = 5;
 /// How many suffixes there are.
 pub const SUFFIXES: u64 = 27u64.pow(5);
 /// Characters of the suffix of a disk.
-const DISK_LENGTH: usize = LENGTH + 1;
+pub(crate) const DISK_LENGTH: usize = LENGTH + 1;
 /// Bits of each half of the Feistel network; twice that just covers [`SUFFIXES`].
 const HALF_BITS: u32 = 12;
 /// The same for the suffixes of disks.

@@ -21,21 +21,33 @@
 //! stand side by side, so that one of them withdrawing takes nothing from the others. While another request still has
 //! a reservation of an accepted target, the accepted entry stays even if the machine is gone, so that this request
 //! finds it when it accepts, and counts nothing twice.
+//!
+//! An entry says who asked, for the event that tells of the machine's end. Many machines are mostly named by one person
+//! at a time, so a name is written with the first of a run of entries and holds for those that follow it; a record of
+//! the greatest size has room for it whatever the machines are called. Where very many people ask at once, the last of
+//! them stay unnamed rather than taking the room of somebody's entries. Nothing rests on a name: a record without names, such
+//! as an earlier version writes, is as good.
+
+mod written;
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, Serialize};
-
 use crate::model::{ObjectId, Uid};
+pub use written::ParseError;
 
 /// Most entries that one pool may have open.
 pub const LIMIT: usize = 1000;
 
 /// Most bytes that the written record may have: all annotations of an object share 256 KiB.
 pub const LIMIT_BYTES: usize = 192 * 1024;
+
+/// Most bytes of the name of who asked: what is longer is cut.
+pub const LIMIT_NAME: usize = 256;
+
+/// Room that names leave for each entry that may still come: what one takes with the longest name of a machine.
+const PLAIN_BYTES: usize = 170;
 
 /// Age at which the controller drops a reservation, counted from when it first saw it, unless it is told otherwise.
 pub const RESERVATION_AGE: Duration = Duration::from_secs(30);
@@ -65,26 +77,14 @@ pub struct Entry {
     pub target: ObjectId,
     /// How far its removal has come.
     pub state: State,
+    /// The user who asked for it, as far as that is known.
+    pub by: Option<Arc<str>>,
 }
 
 /// The entries of one pool, in the order in which they came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     entries: Vec<Entry>,
-}
-
-/// The annotation is not a record.
-///
-/// Somebody else has written it. Nothing can be said then about who was named, so nobody may be created or deleted
-/// for the count.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ParseError {
-    /// It is not a JSON list of entries.
-    #[error("the record of machines to be removed is not a JSON list of {{\"name\", \"uid\"}}: {0}")]
-    NotAList(String),
-    /// An entry has an empty part.
-    #[error("entry {0} of the record of machines to be removed has an empty name, uid or reservation")]
-    EmptyPart(usize),
 }
 
 /// No room for further entries: try again when some have left.
@@ -99,49 +99,7 @@ pub struct Full {
     pub bytes: usize,
 }
 
-/// An entry as it is written.
-#[derive(Serialize, Deserialize)]
-struct Written<'a> {
-    #[serde(borrow)]
-    name: std::borrow::Cow<'a, str>,
-    #[serde(borrow)]
-    uid: std::borrow::Cow<'a, str>,
-    // An explicit null is not the same as no reservation: a careless writer must not turn one into the other.
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    reserved: Option<String>,
-}
-
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    String::deserialize(deserializer).map(Some)
-}
-
 impl Record {
-    /// Reads the annotation. An entry that repeats another one is left out, unknown fields are too. One without any
-    /// text is a record without entries.
-    ///
-    /// # Errors
-    /// [`ParseError`] if it is not a list of complete entries.
-    pub fn parse(text: &str) -> Result<Self, ParseError> {
-        if text.trim_ascii().is_empty() {
-            return Ok(Self::default());
-        }
-        let written: Vec<Written<'_>> =
-            serde_json::from_str(text).map_err(|error| ParseError::NotAList(error.to_string()))?;
-        let (mut record, mut known) = (Self::default(), BTreeSet::new());
-        for (index, Written { name, uid, reserved }) in written.into_iter().enumerate() {
-            if name.is_empty() || uid.is_empty() || reserved.as_deref() == Some("") {
-                return Err(ParseError::EmptyPart(index));
-            }
-            let state =
-                reserved.map_or(State::Accepted, |request| State::Reserved { request: request.into() });
-            let entry = Entry { target: ObjectId::new(&name, &uid), state };
-            if known.insert((entry.target.uid.clone(), entry.state.clone())) {
-                record.entries.push(entry);
-            }
-        }
-        Ok(record)
-    }
-
     /// The entries.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
@@ -186,7 +144,7 @@ impl Record {
     }
 
     /// Reserves the targets for a request, or none of them. What it has reserved before, and what is named twice, is
-    /// reserved once.
+    /// reserved once. Nobody is known to have asked.
     ///
     /// # Errors
     /// [`Full`] beyond [`LIMIT`] entries or [`LIMIT_BYTES`]; the record is unchanged then.
@@ -194,6 +152,24 @@ impl Record {
     /// # Panics
     /// If `request` is empty.
     pub fn reserve(&mut self, request: &str, targets: &[ObjectId]) -> Result<(), Full> {
+        self.enter(request, None, targets)
+    }
+
+    /// As [`Record::reserve`], for `user`, who asked for it. Where there is room for the targets and not for the name, it
+    /// is left out: who asked must not decide about what may be removed.
+    ///
+    /// # Errors
+    /// As for [`Record::reserve`].
+    ///
+    /// # Panics
+    /// If `request` is empty.
+    pub fn reserve_for(&mut self, user: &str, request: &str, targets: &[ObjectId]) -> Result<(), Full> {
+        let user = &user[..user.floor_char_boundary(LIMIT_NAME)];
+        let by = (!user.is_empty()).then(|| user.into());
+        self.enter(request, by.as_ref(), targets).or_else(|_| self.enter(request, None, targets))
+    }
+
+    fn enter(&mut self, request: &str, by: Option<&Arc<str>>, targets: &[ObjectId]) -> Result<(), Full> {
         assert!(!request.is_empty(), "a request has an identity");
         let mut known: BTreeSet<Uid> = self
             .entries
@@ -204,11 +180,19 @@ impl Record {
         let before = self.entries.len();
         let request: Arc<str> = request.into();
         self.entries.extend(targets.iter().filter(|target| known.insert(target.uid.clone())).map(|target| {
-            Entry { target: target.clone(), state: State::Reserved { request: request.clone() } }
+            Entry {
+                target: target.clone(),
+                state: State::Reserved { request: request.clone() },
+                by: by.cloned(),
+            }
         }));
         let full = Full { entries: self.entries.len(), bytes: self.to_string().len() };
+        let room = match by {
+            Some(_) => LIMIT_BYTES - LIMIT.saturating_sub(full.entries) * PLAIN_BYTES,
+            None => LIMIT_BYTES,
+        };
         // Who adds nothing needs no room.
-        if full.entries > before && (full.entries > LIMIT || full.bytes > LIMIT_BYTES) {
+        if full.entries > before && (full.entries > LIMIT || full.bytes > room) {
             self.entries.truncate(before);
             return Err(full);
         }
@@ -265,25 +249,6 @@ impl Entry {
     /// Whether it is a reservation of this request.
     fn is_of(&self, request: &str) -> bool {
         matches!(&self.state, State::Reserved { request: known } if **known == *request)
-    }
-}
-
-/// As the annotation holds it.
-impl fmt::Display for Record {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let written: Vec<Written<'_>> = self
-            .entries
-            .iter()
-            .map(|Entry { target, state }| Written {
-                name: (&*target.name).into(),
-                uid: target.uid.as_str().into(),
-                reserved: match state {
-                    State::Reserved { request } => Some(request.to_string()),
-                    State::Accepted => None,
-                },
-            })
-            .collect();
-        f.write_str(&serde_json::to_string(&written).expect("texts can be written as JSON"))
     }
 }
 

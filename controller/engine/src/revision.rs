@@ -25,6 +25,15 @@ impl RevisionId {
         Fingerprint::of(template).id(1)
     }
 
+    /// The names that the object of this stored revision may have, in the order in which they are tried: the plain one
+    /// is given away where an earlier pool of the same name has left its own behind. `uid` is that of the pool.
+    pub fn object_names(&self, pool: &str, uid: &str) -> [String; 2] {
+        let plain = format!("{pool}-{self}");
+        let mark: String = uid.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+        let marked = format!("{plain}-{}", mark.to_ascii_lowercase());
+        [plain, marked]
+    }
+
     /// The id as it stands in labels and in the status.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -7,8 +7,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::model::{
-    Activity, Disk, DiskRef, DiskState, DiskTemplate, Lifetime, Mark, Marks, Naming, ObjectId, Pool,
-    Published, Removal, Replica, Rollout, Uid,
+    Activity, Disk, DiskRef, DiskTemplate, Lifetime, Mark, Marks, Naming, ObjectId, Pool, Published, Removal,
+    Replica, Rollout, Uid,
 };
 use crate::numbers::{Block, Namer};
 use crate::plan::Action;
@@ -259,16 +259,14 @@ pub(crate) fn deleted(plan: &Plan) -> Vec<&str> {
         .collect()
 }
 
-/// The id of the machine of this name in a world.
+/// The id of the machine or the disk of this name in a world.
 pub(crate) fn target(name: &str) -> ObjectId {
     ObjectId::new(name, &format!("uid-of-{name}"))
 }
 
 pub(crate) fn member(name: &str, age: i64) -> Replica {
     Replica {
-        id: target(name),
         created: Timestamp::from_second(age).expect("in range"),
-        terminating: false,
         owner: Some(Uid::from(POOL_UID)),
         pool_uid_label: Some(Uid::from(POOL_UID)),
         pool_label: Some("web".into()),
@@ -276,48 +274,33 @@ pub(crate) fn member(name: &str, age: i64) -> Replica {
         written: Some(RevisionId::from("r1")),
         evaluated: true,
         activity: Activity::Running,
-        restart_pending: false,
-        restarts_itself: false,
         disks: vec![DiskRef {
             template: Some("root".into()),
             disk: format!("{name}-root").into(),
             position: 0,
         }],
         boot_disk: Some(format!("{name}-root").into()),
-        lingering: Vec::new(),
         devices_ready: true,
+        ..Replica::blank(target(name))
     }
 }
 
 pub(crate) fn own_disk(name: &str, member: &Replica) -> Disk {
     Disk {
-        id: ObjectId::new(name, &format!("uid-of-{name}")),
-        terminating: false,
         owner: Some(member.id.clone()),
         pool_uid_label: Some(Uid::from(POOL_UID)),
         template: Some("root".into()),
-        state: DiskState::Ready,
-        size: None,
-        capacity: None,
         mounted_by: Some(member.id.name.clone()),
-        used_otherwise: false,
-        marks: Marks::default(),
+        ..Disk::blank(target(name))
     }
 }
 
 /// A disk of the kept template that nobody has, without any mark.
 pub(crate) fn kept_disk(name: &str) -> Disk {
     Disk {
-        id: ObjectId::new(name, &format!("uid-of-{name}")),
-        terminating: false,
         owner: Some(ObjectId::new("web", POOL_UID)),
         pool_uid_label: Some(Uid::from(POOL_UID)),
         template: Some(KEPT.into()),
-        state: DiskState::Ready,
-        size: None,
-        capacity: None,
-        mounted_by: None,
-        used_otherwise: false,
-        marks: Marks::default(),
+        ..Disk::blank(target(name))
     }
 }

@@ -178,18 +178,20 @@ pub(super) async fn delete<P: Platform>(
     }
 }
 
-/// Gives a machine that is no member any more the disks that it has of the pool: they would go with the pool.
+/// Gives a machine that is no member any more the disks that it has of the pool, but for `shared`: they would go with the
+/// pool.
 pub(super) async fn hand_over<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     machine: &Replica,
+    shared: &[Arc<str>],
 ) -> (Vec<Seen<Disk>>, Option<Outcome>) {
     let mut handed = Vec::new();
     if !P::HAS_DISKS {
         return (handed, None);
     }
     let disks = machine.disks.iter().map(|device| &device.disk).chain(&machine.lingering);
-    for name in disks {
+    for name in disks.filter(|name| !shared.contains(name)) {
         let doing = || format!("giving disk {name} to machine {}, which left the pool", machine.id);
         let live = match context.get_live::<P::Disk>(&pool.facts.namespace, name).await {
             Ok(None) => continue,

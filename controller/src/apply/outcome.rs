@@ -6,7 +6,8 @@ use std::time::Duration;
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::DiskDraft;
 use vmpool_engine::pacing::FailureReason;
-use vmpool_engine::plan::DeleteReason;
+use vmpool_engine::plan::{Answer, DeleteReason};
+use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Disk, Memory, ObjectId, Replica};
 
 use super::{create, delete, keep, pool, update};
@@ -24,6 +25,8 @@ pub(super) enum Outcome {
     Unit(create::Unit),
     /// A machine was changed.
     Machine(Seen<Replica>, Vec<Happening>),
+    /// A machine was not written to, because it differs from the revision in more than it was to get.
+    Differs(Seen<Replica>, RevisionId),
     /// A machine was refused other disks.
     DisksRefused(Vec<DiskDraft>, Happening, WriteError),
     /// A disk was created, or found to exist.
@@ -118,6 +121,11 @@ impl Outcome {
                 keep::note_refusal(memory, &disks, &error, uptime);
                 Step::failed(happening, error)
             }
+            Self::Differs(seen, revision) => {
+                memory.trials.learn(&seen.facts.id.uid, &revision, Answer::Differs, uptime);
+                memory.machines.written(seen, uptime);
+                Step::outdated()
+            }
             Self::Changed(seen) => {
                 memory.machines.written(seen, uptime);
                 Step::outdated()
@@ -149,15 +157,13 @@ impl Outcome {
                     "deleted a machine"
                 );
                 context.metrics.removals.deleted(reason);
-                let why = match reason {
-                    DeleteReason::Surplus => "",
-                    DeleteReason::Named => ", which was named to be removed",
-                };
-                Step::done(Some(Happening {
+                // That of a named one is told when its entry leaves the record: mostly others delete it.
+                let told = (reason == DeleteReason::Surplus).then(|| Happening {
                     reason: Reason::SuccessfulDelete,
                     name: id.name.to_string(),
-                    note: format!("deleted machine {id}{why}"),
-                }))
+                    note: format!("deleted machine {id}"),
+                });
+                Step::done(told)
             }
             Self::Gone(id) => {
                 forget_live(context, pool, memory, &id, uptime);

@@ -11,6 +11,7 @@ use kube::api::Patch;
 use serde_json::{Value, json};
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::numbers::Block;
+use vmpool_engine::removal::{Entry, State};
 use vmpool_engine::{Memory, ObjectId, Replica, Uid};
 
 use super::{Outcome, Step, seen};
@@ -36,8 +37,10 @@ pub(super) async fn open<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>,
 pub(super) struct Settled {
     /// Targets that a live read found to be members still: the snapshot had not shown them.
     here: Vec<Seen<Replica>>,
-    /// How many accepted entries left.
-    removed: usize,
+    /// The accepted entries that left.
+    removed: Vec<Entry>,
+    /// Targets that are there and no members any more: nobody has deleted them.
+    released: BTreeSet<Uid>,
     /// Requests whose reservations were dropped, and their targets.
     expired: Vec<(Arc<str>, Vec<ObjectId>)>,
     /// Whether the pool was written.
@@ -52,7 +55,7 @@ pub(super) async fn settle<P: Platform>(
     gone: &[ObjectId],
     expired: &[Arc<str>],
 ) -> Outcome {
-    let (gone, here) = match confirm(context, pool, gone).await {
+    let Confirmed { gone, released, here } = match confirm(context, pool, gone).await {
         Ok(confirmed) => confirmed,
         Err(error) => return unsettled(pool, WriteError::Lost(error.to_string())),
     };
@@ -70,40 +73,55 @@ pub(super) async fn settle<P: Platform>(
         record.withdraw(request);
     }
     record.settle(&gone);
-    let removed = before.accepted().count() - record.accepted().count();
+    let left = before.entries().iter();
+    let left = left.filter(|entry| entry.state == State::Accepted && !record.is_accepted(&entry.target.uid));
+    let settled = Settled { here, removed: left.cloned().collect(), released, expired, written: false };
     if record == *before {
-        return Outcome::Settled(Settled { here, removed, expired, written: false });
+        return Outcome::Settled(settled);
     }
     match write(context, pool, P::removals(&record)).await {
-        Ok(()) => Outcome::Settled(Settled { here, removed, expired, written: true }),
+        Ok(()) => Outcome::Settled(Settled { written: true, ..settled }),
         Err(error) if error.is_gone() || error.is_conflict() => Outcome::Outdated,
         Err(error) => unsettled(pool, error),
     }
 }
 
-/// Reads the targets live: the UIDs of those that are no members, and the others as they are.
+/// What a live read of targets has found.
+#[derive(Default)]
+struct Confirmed {
+    /// Those that are no members.
+    gone: BTreeSet<Uid>,
+    /// Those among them that exist.
+    released: BTreeSet<Uid>,
+    /// The others.
+    here: Vec<Seen<Replica>>,
+}
+
+/// Reads the targets live.
 async fn confirm<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     targets: &[ObjectId],
-) -> Result<(BTreeSet<Uid>, Vec<Seen<Replica>>), ReadError> {
+) -> Result<Confirmed, ReadError> {
     let mut reads = stream::iter(targets.to_vec())
         .map(|target| async move {
             let live = context.get_live::<P::Machine>(&pool.facts.namespace, &target.name).await;
             live.map(|live| (target, live))
         })
         .buffer_unordered(context.settings.writes_in_flight);
-    let (mut gone, mut here) = (BTreeSet::new(), Vec::new());
+    let mut confirmed = Confirmed::default();
     while let Some(read) = reads.next().await {
         let (target, live) = read?;
-        let live = live.map(|live| seen(&live, P::read_machine));
-        let pool = Some(&pool.facts.id.uid);
-        match live.filter(|live| live.facts.id == target && live.facts.owner.as_ref() == pool) {
-            Some(live) => here.push(live),
-            None => drop(gone.insert(target.uid)),
+        let live = live.map(|live| seen(&live, P::read_machine)).filter(|live| live.facts.id == target);
+        match live {
+            Some(live) if live.facts.owner.as_ref() == Some(&pool.facts.id.uid) => confirmed.here.push(live),
+            found => {
+                confirmed.released.extend(found.map(|_| target.uid.clone()));
+                confirmed.gone.insert(target.uid);
+            }
         }
     }
-    Ok((gone, here))
+    Ok(confirmed)
 }
 
 fn unsettled<P: Platform>(pool: &PoolEntry<P>, error: WriteError) -> Outcome {
@@ -138,8 +156,11 @@ impl Settled {
         if !self.written {
             return Step { outdated: surprised, done: true, ..Step::default() };
         }
-        metrics.removals.settled(self.removed, self.expired.iter().map(|(_, targets)| targets.len()).sum());
-        let happenings = self.expired.into_iter().map(|(request, targets)| {
+        let expired = self.expired.iter().map(|(_, targets)| targets.len()).sum();
+        metrics.removals.settled(self.removed.len(), expired);
+        let removed = self.removed.iter().filter(|entry| !self.released.contains(&entry.target.uid));
+        let mut happenings: Vec<Happening> = removed.map(removed_by_name).collect();
+        happenings.extend(self.expired.into_iter().map(|(request, targets)| {
             tracing::warn!(request = &*request, targets = targets.len(), "dropped a reservation of machines");
             let names: Vec<&str> = targets.iter().map(|target| &*target.name).collect();
             Happening {
@@ -151,7 +172,22 @@ impl Settled {
                     names.join(", ")
                 ),
             }
-        });
-        Step { happenings: happenings.collect(), outdated: surprised, done: true, ..Step::default() }
+        }));
+        Step { happenings, outdated: surprised, done: true, ..Step::default() }
+    }
+}
+
+/// Tells that a machine is gone that somebody had named: once, whoever has deleted it, since its entry leaves with one
+/// write. Names of users come from outside: their control characters are escaped.
+fn removed_by_name(entry: &Entry) -> Happening {
+    let Entry { target, by, .. } = entry;
+    let (name, why) = match by {
+        Some(by) => (format!("{target} (named by {by:?})"), format!("{by:?} had named")),
+        None => (target.to_string(), "was named to be removed".to_owned()),
+    };
+    Happening {
+        reason: Reason::SuccessfulDelete,
+        name,
+        note: format!("removed machine {target}, which {why}"),
     }
 }

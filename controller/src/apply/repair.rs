@@ -1,5 +1,7 @@
 //! Repairs of single members. They are rare, so each begins with a live read and ends in a guarded write.
 
+use std::sync::Arc;
+
 use kube::Resource;
 use kube::api::Patch;
 use serde_json::{Value, json};
@@ -31,17 +33,18 @@ pub(super) async fn patch<P: Platform>(
 }
 
 /// Takes our markers off a machine that is no member any more, once the disks are its own that the pool had kept for
-/// it.
+/// it. Those that it shares with a member stay the pool's.
 pub(super) async fn release<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     machine: &ObjectId,
+    shared: &[Arc<str>],
 ) -> Outcome {
     let live = match live(context, pool, machine).await {
         Ok(live) => P::read_machine(&live),
         Err(outcome) => return outcome,
     };
-    let (handed, stop) = keep::hand_over(context, pool, &live).await;
+    let (handed, stop) = keep::hand_over(context, pool, &live, shared).await;
     let outcome = match stop {
         Some(stop) => stop,
         None => patch(context, pool, machine, P::unmark()).await,

@@ -1,5 +1,6 @@
 //! Writes of stored revisions.
 
+use vmpool_engine::ObjectId;
 use vmpool_engine::revision::RevisionId;
 
 use super::Outcome;
@@ -21,10 +22,8 @@ pub(super) async fn store<P: Platform>(
     basis: &Basis,
     id: &RevisionId,
 ) -> Outcome {
-    let plain = format!("{}-{id}", pool.facts.id.name);
-    let uid: String =
-        pool.facts.id.uid.as_str().chars().filter(char::is_ascii_alphanumeric).take(8).collect();
-    for name in [plain.clone(), format!("{plain}-{}", uid.to_ascii_lowercase())] {
+    let ObjectId { name, uid } = &pool.facts.id;
+    for name in id.object_names(name, uid.as_str()) {
         let path = collection::<RevisionObject>(&pool.facts.namespace);
         let object = body(pool, &name, id, &basis.templates);
         match context.writer.create::<RevisionObject>(WriteKind::CreateRevision, path, &object).await {

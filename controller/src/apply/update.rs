@@ -6,10 +6,11 @@
 use std::time::Duration;
 
 use kube::api::Patch;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::{Activity, DiskDraft};
-use vmpool_engine::plan::Answer;
+use vmpool_engine::plan::{Answer, Terms};
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Memory, ObjectId, Replica};
 
@@ -31,8 +32,8 @@ pub(super) struct Wanted<'a> {
     pub(super) base: Option<&'a RevisionId>,
     pub(super) to: &'a RevisionId,
     pub(super) disks: &'a [DiskDraft],
-    /// Whether the member must not run.
-    pub(super) idle: bool,
+    /// What must be true of the member.
+    pub(super) terms: Terms,
 }
 
 /// What came of writing a revision to a member.
@@ -64,15 +65,15 @@ async fn write<P: Platform>(
     basis: &Basis,
     wanted: &Wanted<'_>,
 ) -> Outcome {
-    let Wanted { member, base, to, disks, idle } = *wanted;
+    let Wanted { member, base, to, disks, terms } = *wanted;
     let from = base.and_then(|base| basis.templates.of(base, to));
     let result = patched(context, pool, member, |live, machine| {
         let is_other = |written: &RevisionId| {
             base != Some(written) && (written == to || basis.templates.stored.contains_key(written))
         };
         let changed = machine.written.as_ref().is_some_and(is_other);
-        if changed || idle && machine.activity == Activity::Running {
-            return Err(Unfit);
+        if changed || terms == Terms::Idle && machine.activity == Activity::Running {
+            return Err(Unfit::Changed);
         }
         let template = (to, &*basis.templates.wanted);
         let is_known_elsewhere = machine.revision.is_some() && machine.revision == basis.templates.elsewhere;
@@ -82,6 +83,9 @@ async fn write<P: Platform>(
             P::update(live, from, template, disks)
         };
         let Some(mut patch) = patch else { return Ok(None) };
+        if terms == Terms::Markers && patch.get("spec").is_some() {
+            return Err(Unfit::Differs);
+        }
         // Where the spec stays as it is, there is nothing to wait for.
         if patch.get("spec").is_none() && machine.evaluated && !machine.restart_pending {
             json_patch::merge(&mut patch, &P::advance(to));
@@ -95,7 +99,8 @@ async fn write<P: Platform>(
             Ok((after, happenings))
         }
         Patched::Nothing(machine) => Ok((machine, Vec::new())),
-        Patched::Unfit(machine) => return Outcome::Changed(machine),
+        Patched::Unfit(Unfit::Changed, machine) => return Outcome::Changed(machine),
+        Patched::Unfit(Unfit::Differs, machine) => return Outcome::Differs(machine, to.clone()),
         Patched::Outdated => return Outcome::Outdated,
         Patched::Failed(error) => Err(error),
         Patched::Unread(error) => return Outcome::Failed(failure(member, to, &error), error),
@@ -169,13 +174,13 @@ pub(super) async fn advance<P: Platform>(
         match (is_in_effect, machine.revision.as_ref() == Some(to)) {
             (_, true) => Ok(None),
             (true, false) => Ok(Some(P::advance(to))),
-            (false, false) => Err(Unfit),
+            (false, false) => Err(Unfit::Changed),
         }
     });
     match result.await {
         Patched::Done { after, .. } => Outcome::Machine(after, Vec::new()),
         Patched::Nothing(machine) => Outcome::Machine(machine, Vec::new()),
-        Patched::Unfit(machine) => Outcome::Changed(machine),
+        Patched::Unfit(_, machine) => Outcome::Changed(machine),
         Patched::Outdated => Outcome::Outdated,
         Patched::Failed(error) | Patched::Unread(error) => {
             let note = format!("marking that revision {to} is in effect in machine {member}: {error}");
@@ -185,8 +190,13 @@ pub(super) async fn advance<P: Platform>(
     }
 }
 
-/// The member is not what was planned for.
-struct Unfit;
+/// Why a member is left as it is.
+enum Unfit {
+    /// It is not what was planned for.
+    Changed,
+    /// More would change than was meant to.
+    Differs,
+}
 
 /// What came of patching a member.
 enum Patched {
@@ -196,8 +206,8 @@ enum Patched {
     },
     /// It is as it shall be.
     Nothing(Seen<Replica>),
-    /// It is not what was planned for.
-    Unfit(Seen<Replica>),
+    /// It must be left as it is.
+    Unfit(Unfit, Seen<Replica>),
     /// It is gone, or changes too often.
     Outdated,
     /// It could not be read, so nothing was sent.
@@ -219,7 +229,7 @@ async fn patched<P: Platform>(
             Ok(None) => return Patched::Outdated,
             Err(error) => return Patched::Unread(WriteError::Lost(error.to_string())),
         };
-        let machine: P::Machine = match serde_json::from_value(live.clone()) {
+        let machine = match P::Machine::deserialize(&live) {
             Ok(machine) => machine,
             Err(error) => return Patched::Unread(WriteError::Lost(error.to_string())),
         };
@@ -229,12 +239,12 @@ async fn patched<P: Platform>(
             return Patched::Outdated;
         }
         if machine.facts.terminating || !is_member {
-            return Patched::Unfit(machine);
+            return Patched::Unfit(Unfit::Changed, machine);
         }
         let mut patch = match compute(&live, &machine.facts) {
             Ok(Some(patch)) => patch,
             Ok(None) => return Patched::Nothing(machine),
-            Err(Unfit) => return Patched::Unfit(machine),
+            Err(unfit) => return Patched::Unfit(unfit, machine),
         };
         patch["metadata"]["uid"] = json!(member.uid.as_str());
         patch["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();

@@ -1,5 +1,5 @@
 use vmpool_engine::ledger::Cache as _;
-use vmpool_engine::model::{Activity, DiskRef, DiskState, Marks};
+use vmpool_engine::model::{Activity, DiskRef};
 use vmpool_engine::{Disk, ObjectId, Replica};
 
 use super::*;
@@ -8,24 +8,8 @@ use crate::platform::Attachment;
 const NAMESPACE: &str = "team-a";
 
 fn replica(name: &str, owner: Option<&str>) -> Replica {
-    Replica {
-        id: ObjectId::new(name, &format!("uid of {name}")),
-        created: jiff::Timestamp::UNIX_EPOCH,
-        terminating: false,
-        owner: owner.map(Uid::from),
-        pool_uid_label: None,
-        pool_label: None,
-        revision: None,
-        written: None,
-        evaluated: false,
-        activity: Activity::NotRunning,
-        restart_pending: false,
-        restarts_itself: false,
-        disks: Vec::new(),
-        boot_disk: None,
-        lingering: Vec::new(),
-        devices_ready: false,
-    }
+    let id = ObjectId::new(name, &format!("uid of {name}"));
+    Replica { owner: owner.map(Uid::from), ..Replica::blank(id) }
 }
 
 fn at(version: u64, facts: Replica) -> Located<Replica> {
@@ -71,17 +55,9 @@ fn machines_are_found_by_disks_that_only_their_status_shows() {
 
 fn disk(name: &str, owner: Option<&str>, label: Option<&str>) -> Located<Disk> {
     let disk = Disk {
-        id: ObjectId::new(name, &format!("uid of {name}")),
-        terminating: false,
         owner: owner.map(|uid| ObjectId::new("owner", uid)),
         pool_uid_label: label.map(Uid::from),
-        template: None,
-        state: DiskState::Ready,
-        size: None,
-        capacity: None,
-        mounted_by: None,
-        used_otherwise: false,
-        marks: Marks::default(),
+        ..Disk::blank(ObjectId::new(name, &format!("uid of {name}")))
     };
     Located { namespace: NAMESPACE.into(), seen: Seen { facts: Arc::new(disk), version: 1 } }
 }

@@ -20,15 +20,12 @@ mod writes;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use vmpool_runtime::Env;
 use vmpool_runtime::lease::LeaseHealth;
-use vmpool_runtime::metrics::{
-    About, Description, FloatGauge, Label, Labels, ProcessMetrics, Registry, Values,
-};
+use vmpool_runtime::metrics::{Description, FloatGauge, Page, Registry};
 
 pub use api::{ApiMetrics, RequestLayer};
 pub(crate) use census::{Census, PoolFacts};
@@ -65,22 +62,8 @@ pub struct Metrics {
     leader: Gauge,
     lease_remaining: FloatGauge,
     live: LiveGauges,
-    process: ProcessMetrics,
-    registry: Registry,
     lease: Mutex<Option<LeaseHealth>>,
-    /// Two pages at a time would mix what they read.
-    page: Mutex<()>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct BuildLabels {
-    version: &'static str,
-}
-
-impl Labels for BuildLabels {
-    fn labels() -> Vec<Label> {
-        vec![Label { name: "version", values: Values::Open("the version of this program") }]
-    }
+    page: Page,
 }
 
 impl Metrics {
@@ -132,14 +115,8 @@ impl Metrics {
                 each(WatchResource::ALL.iter().map(|&resource| WatchLabels { resource })),
             ),
             live: LiveGauges::new(registry, env),
-            process: ProcessMetrics::new(registry),
             lease: Mutex::new(None),
-            page: Mutex::new(()),
-            registry: {
-                let labels = BuildLabels { version: env!("CARGO_PKG_VERSION") };
-                registry.register("vmpool_build_info", "", "The program that runs; its value is always 1", About::new(labels));
-                std::mem::take(registry)
-            },
+            page: Page::new(std::mem::take(registry), env!("CARGO_PKG_VERSION")),
         };
         Arc::new(metrics)
     }
@@ -180,18 +157,17 @@ impl Metrics {
 
     /// The page for Prometheus, in the OpenMetrics text format.
     pub fn page(&self) -> String {
-        let _alone = self.page.lock();
-        let remaining = self.lease.lock().as_ref().map(LeaseHealth::remaining).unwrap_or_default();
-        self.leader.set(i64::from(!remaining.is_zero()));
-        self.lease_remaining.set(remaining.as_secs_f64());
-        self.live.refresh();
-        self.process.refresh();
-        self.registry.encode()
+        self.page.encode(|| {
+            let remaining = self.lease.lock().as_ref().map(LeaseHealth::remaining).unwrap_or_default();
+            self.leader.set(i64::from(!remaining.is_zero()));
+            self.lease_remaining.set(remaining.as_secs_f64());
+            self.live.refresh();
+        })
     }
 
     /// What is on the page.
     pub fn catalogue(&self) -> &[Description] {
-        self.registry.catalogue()
+        self.page.catalogue()
     }
 }
 

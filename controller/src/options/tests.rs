@@ -1,6 +1,7 @@
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use rstest::rstest;
+use vmpool_runtime::testing::pages::help_gaps;
 
 use super::*;
 
@@ -17,27 +18,12 @@ fn the_flags_fit_together() {
 fn the_defaults_are_usable_and_are_those_of_the_settings() {
     let options = parse(&[]).unwrap();
     assert_eq!(options.settings().unwrap(), Settings::default());
-    assert!(options.gates().is_ok());
+    assert!(options.gates.gates().is_ok());
 }
 
 #[test]
 fn help_names_every_flag_with_its_variable_and_every_gate() {
-    let help = Options::command().render_long_help().to_string();
-    for argument in Options::command().get_arguments().filter(|argument| argument.get_id() != "help") {
-        if argument.get_id() == "version" {
-            continue;
-        }
-        let flag = argument.get_long().unwrap();
-        assert!(help.contains(&format!("--{flag}")), "{flag}");
-        let variable = argument.get_env().unwrap_or_else(|| panic!("--{flag} has no variable"));
-        let variable = variable.to_str().unwrap();
-        assert!(help.contains(variable), "{variable}");
-        assert_eq!(variable, format!("VMPOOL_{}", flag.to_uppercase().replace('-', "_")));
-        assert!(argument.get_help().is_some(), "--{flag} is not explained");
-    }
-    for gate in vmpool_feature_gates::KNOWN {
-        assert!(help.contains(&format!("{} ({}", gate.name, gate.stage)), "{}", gate.name);
-    }
+    assert_eq!(help_gaps(Options::command()), [""; 0]);
 }
 
 #[test]
@@ -75,16 +61,6 @@ fn values_that_do_not_work_are_refused_in_one_line(#[case] arguments: &[&str], #
     let error = parse(arguments).unwrap().settings().unwrap_err().to_string();
     assert!(error.starts_with(expected), "{error}");
     assert!(!error.contains('\n') && !error.contains("  "), "{error}");
-}
-
-#[rstest]
-#[case::unknown("VirtualMachinePol=true", "did you mean `VirtualMachinePool`?")]
-#[case::no_value("VirtualMachinePool", "has no value")]
-fn a_wrong_gate_is_refused_in_one_line(#[case] gates: &str, #[case] expected: &str) {
-    let options = parse(&[&format!("--feature-gates={gates}")]).unwrap();
-    let error = options.gates().unwrap_err().to_string();
-    assert!(error.starts_with("--feature-gates: ") && error.contains(expected), "{error}");
-    assert!(!error.contains('\n'), "{error}");
 }
 
 #[test]

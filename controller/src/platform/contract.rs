@@ -30,7 +30,10 @@ use vmpool_engine::{Memory, ObjectId, Pool, Replica, Status};
 
 use super::Platform;
 
-pub use disks::{a_disk_that_was_handed_over_is_the_machines, a_grown_disk_reads_back, marks_read_back};
+pub use disks::{
+    a_disk_that_was_handed_over_is_the_machines, a_grown_disk_reads_back, a_repointed_machine_reads_back,
+    marks_read_back,
+};
 
 pub use updates::{
     a_machine_is_taken_over_as_it_is, a_machine_of_the_same_template_changes_its_marker_only,
@@ -189,36 +192,6 @@ pub fn disks_belong_to_their_member<P: Platform>(pool: &Value) {
     }
     let gone = DiskDraft::new("any".into(), "a-template-that-no-pool-has".into());
     assert_eq!(P::disk(&sample.pool, &member, &gone), None);
-}
-
-/// After the patch of [`Platform::repoint`] a machine refers to the other disk in the same place, and to nothing else
-/// anew; the patch fails on a machine that changed meanwhile.
-///
-/// # Panics
-/// If it does not.
-pub fn a_repointed_machine_reads_back<P: Platform>(pool: &Value) {
-    let sample = Sample::<P>::new(pool);
-    let body = sample.body(&sample.draft("7", 7));
-    let machine: P::Machine = decode(&body);
-    let before = P::read_machine(&machine);
-    for (index, device) in before.disks.iter().enumerate() {
-        let Some(template) = device.template.clone() else { continue };
-        let to = DiskDraft::new(format!("{}-2", device.disk).into(), template);
-        let patch = P::repoint(&machine, device.position, &device.disk, &to);
-        let patch: json_patch::Patch = serde_json::from_value(patch).expect("it is a JSON patch");
-        let mut patched = body.clone();
-        json_patch::patch(&mut patched, &patch).expect("it fits the machine that it was made for");
-        let mut expected = before.clone();
-        if expected.boot_disk.as_ref() == Some(&device.disk) {
-            expected.boot_disk = Some(to.name.clone());
-        }
-        expected.disks[index].disk = to.name;
-        assert_eq!(P::read_machine(&decode(&patched)), expected);
-        assert!(json_patch::patch(&mut patched, &patch).is_err(), "it must not fit a machine that changed");
-        let mut another = body.clone();
-        another["metadata"]["uid"] = json!("another machine of this name");
-        assert!(json_patch::patch(&mut another, &patch).is_err(), "it must not fit another machine");
-    }
 }
 
 /// A block of machine numbers that was recorded on the pool is the pool's open block. Ordinal names need none.

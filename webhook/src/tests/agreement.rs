@@ -132,7 +132,7 @@ fn judge(states: &[Value]) -> Verdict {
         Stage::Done(verdict) => verdict,
         // The definition cannot know which revisions are stored: any that a sample names is there.
         Stage::Look(look) => {
-            look.finish(&Facts { revision: Some(Found::There(Revision::default())), ..Facts::default() })
+            look.finish(&Facts { revisions: vec![Found::There(Revision::default())], ..Facts::default() })
         }
     }
 }

@@ -165,15 +165,26 @@ async fn the_revision_that_a_pool_is_held_at_is_read() {
     let missing = world.update(&old, &held).await;
     assert_eq!(missing["auditAnnotations"]["rule"], "W20", "{missing}");
     let path = "/apis/apps/v1/namespaces/team-a/controllerrevisions/builders-0123456789abcdef".to_owned();
-    assert_eq!(world.server.asked(), std::slice::from_ref(&path));
-    let stored = json!({
-        "metadata": { "ownerReferences": [{ "uid": "u", "controller": true }] },
-        "data": { "spec": { "blockDeviceRefs": [{ "kind": "VirtualDisk", "name": "root" }] } },
-    });
-    world.server.0.lock().objects.insert(path, (StatusCode::OK, stored));
+    // Under the name that it mostly has, and under the one that it has where a predecessor left something behind.
+    let second = format!("{path}-u");
+    assert_eq!(world.server.asked(), [path.clone(), second.clone()]);
+    let stored = |owner: &str| {
+        json!({
+            "metadata": { "ownerReferences": [{ "uid": owner, "controller": true }] },
+            "data": { "spec": { "blockDeviceRefs": [{ "kind": "VirtualDisk", "name": "root" }] } },
+        })
+    };
+    let put = |path: &str, owner| {
+        world.server.0.lock().objects.insert(path.to_owned(), (StatusCode::OK, stored(owner)));
+    };
+    put(&path, "u");
     assert_eq!(world.update(&old, &held).await["allowed"], true);
     assert_eq!(world.update(&held, &with(held.clone(), "/spec/replicas", json!(5))).await["allowed"], true);
-    assert_eq!(world.server.asked().len(), 1, "a pool that is held already is not looked at again");
+    assert_eq!(world.server.asked().len(), 2, "a pool that is held already is not looked at again");
+    put(&path, "of-a-predecessor");
+    assert_eq!(world.update(&old, &held).await["auditAnnotations"]["rule"], "W20");
+    put(&second, "u");
+    assert_eq!(world.update(&old, &held).await["allowed"], true);
     // By the annotation too, though the spec does not change.
     let annotation = json!({ "vmpool.virtualization.deckhouse.io/rollout-revision": "fedcba9876543210" });
     let by_annotation = with(old.clone(), "/metadata/annotations", annotation);

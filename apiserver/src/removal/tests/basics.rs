@@ -3,6 +3,7 @@
 use http::StatusCode;
 use serde_json::json;
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
+use vmpool_engine::removal::Record;
 
 use crate::testing::{Answer, Process, ROUND_TRIP, World, body_of};
 
@@ -50,6 +51,19 @@ async fn named_machines_leave_and_the_pool_shrinks_by_them() {
         assert!(store.pool()["metadata"]["annotations"][SCALE_DOWN_TARGETS].is_null());
     });
     assert!(process.metrics.page().contains("vmpool_removal_targets_total 2"));
+}
+
+#[tokio::test]
+async fn the_record_says_who_asked() {
+    let world = World::with_pool(1, 5);
+    let process = world.process(1);
+    remove(&world, &process, &["web-3", "web-1"]).await;
+    let entries = world.server.store(|store| {
+        let text = store.pool()["metadata"]["annotations"][SCALE_DOWN_TARGETS].clone();
+        Record::parse(text.as_str().unwrap()).unwrap().entries().to_vec()
+    });
+    let said: Vec<_> = entries.iter().map(|entry| (&*entry.target.name, entry.by.as_deref())).collect();
+    assert_eq!(said, [("web-3", Some("alice")), ("web-1", Some("alice"))]);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use vmpool_engine::model::{
-    Activity, DiskRef, DiskState, DiskTemplate, Lifetime, Mark, Marks, Naming, Published, Removal, Rollout,
+    Activity, DiskRef, DiskTemplate, Lifetime, Mark, Marks, Naming, Published, Removal, Rollout,
 };
 use vmpool_engine::numbers::{Block, MIN_BLOCK, Namer};
 use vmpool_engine::plan::Taken;
@@ -197,9 +197,7 @@ fn machine(name: &str, number: u64, kept: &[&str]) -> Replica {
         position,
     });
     Replica {
-        id: ObjectId::new(name, &format!("3c4d5e6f-{number:012}")),
         created: Timestamp::from_second(second).expect("in range"),
-        terminating: false,
         owner: Some(Uid::from(POOL_UID)),
         pool_uid_label: Some(Uid::from(POOL_UID)),
         pool_label: Some("web".into()),
@@ -207,28 +205,20 @@ fn machine(name: &str, number: u64, kept: &[&str]) -> Replica {
         written: Some(RevisionId::from("5d8c4f7e9a")),
         evaluated: true,
         activity: Activity::Running,
-        restart_pending: false,
-        restarts_itself: false,
         disks: devices.collect(),
         boot_disk: Some(format!("{name}-root").into()),
-        lingering: Vec::new(),
         devices_ready: true,
+        ..Replica::blank(ObjectId::new(name, &format!("3c4d5e6f-{number:012}")))
     }
 }
 
 fn disk_of(machine: &Replica, name: &str) -> Disk {
     Disk {
-        id: ObjectId::new(name, &format!("disk-{}", machine.id.uid)),
-        terminating: false,
         owner: Some(machine.id.clone()),
         pool_uid_label: Some(Uid::from(POOL_UID)),
         template: Some("root".into()),
-        state: DiskState::Ready,
-        size: None,
-        capacity: None,
         mounted_by: Some(machine.id.name.clone()),
-        used_otherwise: false,
-        marks: Marks::default(),
+        ..Disk::blank(ObjectId::new(name, &format!("disk-{}", machine.id.uid)))
     }
 }
 
@@ -242,16 +232,13 @@ fn kept_disk(name: &str, template: Option<&str>, machine: Option<&Arc<Replica>>)
         None => Marks { free_since: Some(Mark::At(at)), ..Marks::default() },
     };
     Disk {
-        id: ObjectId::new(name, &format!("disk-{name}")),
-        terminating: false,
         owner: Some(ObjectId::new("web", POOL_UID)),
         pool_uid_label: Some(Uid::from(POOL_UID)),
         template: template.map(Arc::from),
-        state: DiskState::Ready,
         size: Some(1 << 30),
         capacity: Some(1 << 30),
         mounted_by: machine.map(|machine| machine.id.name.clone()),
-        used_otherwise: false,
         marks,
+        ..Disk::blank(ObjectId::new(name, &format!("disk-{name}")))
     }
 }

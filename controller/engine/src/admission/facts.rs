@@ -153,14 +153,18 @@ pub struct Needs {
     pub images: BTreeSet<ImageId>,
     /// Names of VirtualDiskSnapshots of the pool's namespace.
     pub snapshots: BTreeSet<String>,
-    /// Name of a ControllerRevision of the pool's namespace.
-    pub revision: Option<String>,
+    /// Names that a ControllerRevision of the pool's namespace may have, in their order. The first that is the pool's
+    /// counts.
+    pub revisions: Vec<String>,
 }
 
 impl Needs {
     /// Whether nothing has to be read.
     pub fn is_empty(&self) -> bool {
-        self.class.is_none() && self.images.is_empty() && self.snapshots.is_empty() && self.revision.is_none()
+        self.class.is_none()
+            && self.images.is_empty()
+            && self.snapshots.is_empty()
+            && self.revisions.is_empty()
     }
 }
 
@@ -173,6 +177,6 @@ pub struct Facts {
     pub images: BTreeMap<ImageId, Found<Image>>,
     /// Snapshots by name.
     pub snapshots: BTreeMap<String, Found<Snapshot>>,
-    /// The revision that the pool is held at.
-    pub revision: Option<Found<Revision>>,
+    /// What was found under each of [`Needs::revisions`].
+    pub revisions: Vec<Found<Revision>>,
 }

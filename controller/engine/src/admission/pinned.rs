@@ -8,10 +8,17 @@ use super::facts::{Facts, Found, Needs, Revision};
 use super::rule::Rule;
 use super::view::{Pool, at};
 use super::{Checked, Outcome, refuse, rollout};
+use crate::revision::RevisionId;
 
 /// What is said about a revision that is not there.
 const WAY_OUT: &str = "take the name of one of the pool's ControllerRevisions, which kubectl get controllerrevisions shows, \
                        or remove this";
+
+/// What the revision's object may be called.
+fn names_of(pool: Pool<'_>, id: &str) -> [String; 2] {
+    let uid = at(pool.0, &["metadata", "uid"]).as_str().unwrap_or_default();
+    RevisionId::from(id).object_names(pool.name(), uid)
+}
 
 fn names(pool: Pool<'_>) -> BTreeSet<&str> {
     pool.disks().map(|disk| disk.name).collect()
@@ -32,7 +39,7 @@ pub(super) fn needs(old: Option<Pool<'_>>, new: Pool<'_>, needs: &mut Needs) -> 
     if old.is_none() {
         return unknown(new, &id, "a new pool has no earlier revisions");
     }
-    needs.revision = Some(format!("{}-{id}", new.name()));
+    needs.revisions = names_of(new, &id).into();
     Ok(())
 }
 
@@ -43,20 +50,23 @@ fn unknown(pool: Pool<'_>, id: &str, reason: &str) -> Checked {
 pub(super) fn check(pool: Pool<'_>, facts: &Facts) -> Result<(), Box<Outcome>> {
     let Some(id) = rollout::pinned(pool) else { return Ok(()) };
     let uid = at(pool.0, &["metadata", "uid"]);
-    match &facts.revision {
-        Some(Found::There(revision)) if uid.as_str() == revision.owner.as_deref() => {
-            Ok(fits(pool, &id, revision)?)
-        }
-        Some(Found::Failed(reason)) => Err(Box::new(Outcome::Undecided(format!(
-            "reading ControllerRevision {:?}, which {} names: {reason}",
-            format!("{}-{id}", pool.name()),
-            rollout::pinned_by(pool)
-        )))),
-        // One of another pool, perhaps of a predecessor with the same name, is none of this one.
-        Some(Found::There(_) | Found::Absent) | None => {
-            Ok(unknown(pool, &id, "the pool has no stored revision of this name")?)
+    // One of another pool, perhaps of a predecessor with the same name, is none of this one.
+    let ours = facts.revisions.iter().find_map(|found| match found {
+        Found::There(revision) => (uid.as_str() == revision.owner.as_deref()).then_some(revision),
+        Found::Absent | Found::Failed(_) => None,
+    });
+    if let Some(revision) = ours {
+        return Ok(fits(pool, &id, revision)?);
+    }
+    for (name, found) in names_of(pool, &id).into_iter().zip(&facts.revisions) {
+        if let Found::Failed(reason) = found {
+            return Err(Box::new(Outcome::Undecided(format!(
+                "reading ControllerRevision {name:?}, which {} names: {reason}",
+                rollout::pinned_by(pool)
+            ))));
         }
     }
+    Ok(unknown(pool, &id, "the pool has no stored revision of this name")?)
 }
 
 /// Machines of the revision need a template for each of their disks.

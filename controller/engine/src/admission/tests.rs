@@ -121,7 +121,7 @@ impl World {
     /// The revision that is asked for, whatever its name.
     fn revision(mut self, owner: &str, disks: &[&str]) -> Self {
         let disks = disks.iter().map(|&name| name.to_owned()).collect();
-        self.facts.revision = Some(Found::There(Revision { owner: Some(owner.to_owned()), disks }));
+        self.facts.revisions = vec![Found::There(Revision { owner: Some(owner.to_owned()), disks })];
         self
     }
 

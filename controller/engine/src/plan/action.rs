@@ -19,6 +19,8 @@ pub enum Action {
     Release {
         /// The machine.
         machine: ObjectId,
+        /// Disks that it refers to and that stay the pool's, because a member has them. The others become its own.
+        shared: Vec<Arc<str>>,
     },
     /// Create a disk that a member refers to and that does not exist.
     CreateDisk {
@@ -50,9 +52,8 @@ pub enum Action {
         /// The disks that its devices shall be, for every template of the revision, and those of earlier templates
         /// that it has to keep.
         disks: Vec<DiskDraft>,
-        /// Whether it was chosen because it does not run, and so costs no place in the budget. If it runs by now, it
-        /// must not be written to: the version that the patch demands is that of a machine which does not run.
-        idle: bool,
+        /// What it was chosen for.
+        terms: Terms,
     },
     /// Say on a member that the revision last written to it is in effect.
     Advance {
@@ -119,6 +120,20 @@ pub enum Action {
         /// Requests whose reservations are dropped, because nobody accepted them in time.
         expired: Vec<Arc<str>>,
     },
+}
+
+/// Why a member may be written to although machines may become unavailable by that, and so what must be true of it when
+/// it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Terms {
+    /// It has a place in the budget.
+    Place,
+    /// It does not run, and so costs no place. If it runs by now, it must not be written to: the version that the patch
+    /// demands is that of a machine which does not run.
+    Idle,
+    /// Another controller made it, and all that it may get are labels and annotations, which disturb nobody. If more than
+    /// these differs, it must not be written to: then it needs a place.
+    Markers,
 }
 
 /// Why a member leaves.
@@ -206,7 +221,7 @@ impl Action {
             | Self::Update { member, .. }
             | Self::Advance { member, .. }
             | Self::Delete { member, .. } => &member.name,
-            Self::Release { machine } => &machine.name,
+            Self::Release { machine, .. } => &machine.name,
             Self::Mark { disk, .. } | Self::Grow { disk, .. } | Self::DeleteDisk { disk, .. } => &disk.name,
             Self::CreateDisk { disk, .. } => &disk.name,
             Self::Create { draft } => &draft.name,

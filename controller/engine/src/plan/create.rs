@@ -42,14 +42,11 @@ pub(super) fn plan(observed: &Observed<'_>, shelf: &mut Shelf<'_>, disks: Repair
         Err(left) => return plan.pause(Stage::Create, left),
     };
     let fresh = missing.min(width.saturating_sub(repeat.len()));
-    if fresh < missing {
-        // The rest comes with the next pass, which nobody has to wake.
-        plan.look_again(Duration::ZERO);
-    }
     let numbers = match observed.pool.naming {
         Naming::Scattered => scattered(observed, shelf, plan, fresh, missing),
         Naming::Ordinal => ordinal(observed, fresh),
     };
+    let others = plan.actions.len();
     for lost in repeat.iter().take(width) {
         let disks = repeated_disks(observed, shelf, lost);
         plan.actions.push(create(observed, lost.name.clone(), lost.number, disks));
@@ -59,6 +56,11 @@ pub(super) fn plan(observed: &Observed<'_>, shelf: &mut Shelf<'_>, disks: Repair
             Ok(disks) => plan.actions.push(create(observed, name, number, disks)),
             Err(wait) => plan.waits.push(wait),
         }
+    }
+    if fresh < missing && plan.actions.len() > others {
+        // The rest comes with the next pass, which nobody has to wake. If all of these wait, so does the rest: the next
+        // pass would find the same, and the one after it.
+        plan.look_again(Duration::ZERO);
     }
 }
 

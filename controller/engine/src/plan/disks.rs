@@ -1,12 +1,13 @@
 //! Disks that a member refers to and that do not exist, belong to somebody else, cannot be used, or are too small.
 //!
 //! The walk goes over the members' own disk maps, not over the disks: a disk that was never created leaves no object
-//! to find.
+//! to find. A member that another controller made, and that has no map as long as nothing was written to it, counts with
+//! what its disks can be recognised by: it is repaired while rollouts are paused as well.
 
 use std::sync::Arc;
 
 use super::reuse::{Shelf, is_usable};
-use super::{Action, Observed, Plan, Repairs, Wait, grow};
+use super::{Action, Observed, Plan, Repairs, Wait, grow, rollout};
 use crate::model::{Activity, Disk, DiskDraft, DiskRef, DiskTemplate, Lifetime, ObjectId, Replica};
 use crate::pacing::FailureReason;
 
@@ -32,8 +33,9 @@ struct Odd<'a> {
 pub(super) fn plan(observed: &Observed<'_>, shelf: &mut Shelf<'_>, plan: &mut Plan) -> Found {
     let (mut growth, mut odd) = (Vec::new(), Vec::new());
     for member in observed.members().filter(|member| !member.terminating) {
-        for device in &member.disks {
-            let Some(name) = &device.template else { continue };
+        let mapped = member.disks.iter().filter_map(|device| Some((device, device.template.as_ref()?)));
+        let recognised = rollout::recognised(observed, member);
+        for (device, name) in mapped.chain(recognised.map(|(device, template)| (device, &template.name))) {
             let template = observed.pool.disks.iter().find(|known| known.name == *name);
             let disk = observed.disks.get(&device.disk).map(|disk| &**disk);
             match (template, disk) {

@@ -1,7 +1,9 @@
 //! Markers that members lost, and markers that a machine kept after it was released.
 
+use std::sync::Arc;
+
 use super::{Action, Observed, Plan};
-use crate::model::{Naming, Pool, Replica};
+use crate::model::{Naming, Replica};
 use crate::numbers::Namer;
 
 pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
@@ -10,13 +12,14 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
         .machines
         .iter()
         .filter(|machine| !machine.terminating)
-        .filter_map(|machine| repair(observed.pool, &namer, machine))
+        .filter_map(|machine| repair(observed, &namer, machine))
         .collect();
     // Who fails here holds up no growth: lost markers are no reason to make no machines.
     plan.repair(observed, repairs);
 }
 
-fn repair(pool: &Pool, namer: &Namer, machine: &Replica) -> Option<Action> {
+fn repair(observed: &Observed<'_>, namer: &Namer, machine: &Replica) -> Option<Action> {
+    let pool = observed.pool;
     let labelled = machine.pool_uid_label.as_ref() == Some(&pool.id.uid);
     if machine.owner.as_ref() == Some(&pool.id.uid) {
         let complete = labelled && machine.pool_label.as_ref() == Some(&pool.id.name);
@@ -29,7 +32,21 @@ fn repair(pool: &Pool, namer: &Namer, machine: &Replica) -> Option<Action> {
             .number_of(&machine.id.name)
             .zip(pool.block)
             .is_some_and(|(number, block)| number < block.end);
-    (machine.owner.is_none() && labelled && issued).then(|| Action::Release { machine: machine.id.clone() })
+    (machine.owner.is_none() && labelled && issued)
+        .then(|| Action::Release { machine: machine.id.clone(), shared: shared(observed, machine) })
+}
+
+/// The disks of a released machine that a member refers to as well. One that the machine has mounted is not among them:
+/// no member can have it until the machine lets go, and once it is the machine's the member gets another.
+fn shared(observed: &Observed<'_>, machine: &Replica) -> Vec<Arc<str>> {
+    let mounts = |disk: &Arc<str>| {
+        let known = observed.disks.get(disk);
+        known.is_some_and(|known| known.mounted_by.as_ref() == Some(&machine.id.name))
+    };
+    let has = |member: &Replica, disk: &Arc<str>| member.disks.iter().any(|device| device.disk == *disk);
+    let disks = machine.disks.iter().map(|device| &device.disk).chain(&machine.lingering);
+    let shared = disks.filter(|disk| !mounts(disk) && observed.members().any(|member| has(member, disk)));
+    shared.cloned().collect()
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ use crate::model::{Disk, ObjectId, Pool, Replica};
 use crate::pacing::{Failure, FailureReason};
 use crate::revision::RevisionId;
 
-pub use action::{Action, DeleteReason, DiskEnd, Stage};
+pub use action::{Action, DeleteReason, DiskEnd, Stage, Terms};
 pub use rollout::{Answer, EVALUATION_AGE, Trials};
 
 /// Which names are in use in the pool's namespace, by anybody.

@@ -41,9 +41,15 @@ fn store(observed: &Observed<'_>, plan: &mut Plan) {
 fn prune(observed: &Observed<'_>, plan: &mut Plan) {
     let (pool, limit) = (observed.pool, observed.pool.rollout.history);
     let current = usize::from(pool.revision_stored);
-    // A machine may still appear that was made from whatever was current then.
-    if observed.stored.len() <= limit + current || !observed.unanswered.is_empty() {
+    // A machine may still appear that was made from whatever was current then: a create without an answer, or the one that
+    // a former leader has sent under the name that this pass creates.
+    let creates = plan.actions.iter().any(|action| matches!(action, Action::Create { .. }));
+    if observed.stored.len() <= limit + current || creates || !observed.unanswered.is_empty() {
         return;
+    }
+    // And one may have been written to without an answer, and nobody has seen yet what it names now.
+    if let Some(left) = observed.memory.trials.next_sure(observed.uptime) {
+        return plan.look_again(left);
     }
     let ids = observed.machines.iter().flat_map(|machine| [&machine.revision, &machine.written]).flatten();
     let named: BTreeSet<&RevisionId> =

@@ -8,7 +8,8 @@
 //! The pool writes a revision and then only watches: whether a change is hot or needs a restart, and when that happens,
 //! is the platform's decision. What the pool decides is how many machines it does that to at once. A machine that runs
 //! is written to only if, with it, no more than the budget allows would be unavailable. One that does not run costs
-//! nothing, so these go first.
+//! nothing, so these go first. Nor does one that another controller made and that needs nothing but our markers: whether
+//! that is so shows when it is read, and one that needs more then waits for a place.
 //!
 //! A machine that refuses a revision is tried again after all others. When the refusing ones are half the budget, and at
 //! least two, the rollout stops: only they are tried again, in turn and at the pace of failures, and the first that accepts lets
@@ -24,10 +25,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::reuse::Shelf;
-use super::{Action, Observed, Plan, Stage};
+use super::{Action, Observed, Plan, Stage, Terms};
 use crate::model::{Activity, Replica, Uid};
 use crate::revision::RevisionId;
 
+pub(super) use devices::recognised;
 pub(crate) use standing::{Progress, Standing};
 pub use trials::{Answer, EVALUATION_AGE, Trials};
 
@@ -86,14 +88,15 @@ fn advance(observed: &Observed<'_>, mut arrived: Vec<&Arc<Replica>>, plan: &mut 
 }
 
 /// Writes the revision to as many of those behind as the budget and the pace allow.
-fn update(observed: &Observed<'_>, shelf: &mut Shelf<'_>, mut behind: Vec<&Arc<Replica>>, plan: &mut Plan) {
+fn update(observed: &Observed<'_>, shelf: &mut Shelf<'_>, behind: Vec<&Arc<Replica>>, plan: &mut Plan) {
     let (pool, trials) = (observed.pool, &observed.memory.trials);
     let progress = Progress::of(observed);
-    behind.retain(|member| {
+    let (behind, mut waiting): (Vec<_>, Vec<_>) = behind.into_iter().partition(|member| {
         devices::has_placeholder(observed, member)
             || !(pool.rollout.paused || progress.stopped() && !trials.refuses(&member.id.uid, &pool.revision))
     });
-    if behind.is_empty() {
+    waiting.retain(|member| takes_markers(observed, member));
+    if behind.is_empty() && waiting.is_empty() {
         return;
     }
     plan.wants.update = true;
@@ -107,7 +110,7 @@ fn update(observed: &Observed<'_>, shelf: &mut Shelf<'_>, mut behind: Vec<&Arc<R
     // Which of those that run get a place is one question; who of all goes first is the next one.
     let order = |a: &&Arc<Replica>, b: &&Arc<Replica>| turn(observed, a, b);
     costly.sort_unstable_by(order);
-    costly.retain(|member| {
+    let (placed, left): (Vec<_>, Vec<_>) = costly.into_iter().partition(|member| {
         // It may hold a place already: because of an earlier write, for instance.
         if progress.holds_place(observed, member) {
             return !progress.exceeded();
@@ -116,21 +119,43 @@ fn update(observed: &Observed<'_>, shelf: &mut Shelf<'_>, mut behind: Vec<&Arc<R
         room -= usize::from(fits);
         fits
     });
-    let mut chosen = free;
-    chosen.append(&mut costly);
+    waiting.extend(left.into_iter().filter(|member| takes_markers(observed, member)));
+    let marked: BTreeSet<&Uid> = waiting.iter().map(|member| &member.id.uid).collect();
+    let mut chosen = [free, placed, waiting].concat();
     if first(&mut chosen, width, order) {
         // The rest comes with the next pass, which nobody has to wake.
         plan.look_again(Duration::ZERO);
     }
     for member in chosen {
-        write(observed, shelf, member, plan);
+        let terms = match member.activity {
+            _ if marked.contains(&member.id.uid) => Terms::Markers,
+            Activity::Running => Terms::Place,
+            Activity::Stopped | Activity::NotRunning => Terms::Idle,
+        };
+        write(observed, shelf, member, terms, plan);
     }
     if let Some(left) = trials.next_sure(observed.uptime) {
         plan.look_again(left);
     }
 }
 
-fn write(observed: &Observed<'_>, shelf: &mut Shelf<'_>, member: &Arc<Replica>, plan: &mut Plan) {
+/// Whether a member that cannot be changed now may be one that needs nothing but our markers: another controller made it,
+/// its disks are those of the revision, and nobody has seen yet that more differs. A pause holds these up as well.
+fn takes_markers(observed: &Observed<'_>, member: &Replica) -> bool {
+    let pool = observed.pool;
+    !pool.rollout.paused
+        && standing::is_anothers(observed, member)
+        && !observed.memory.trials.differs(&member.id.uid, &pool.revision)
+        && devices::are_complete(observed, member)
+}
+
+fn write(
+    observed: &Observed<'_>,
+    shelf: &mut Shelf<'_>,
+    member: &Arc<Replica>,
+    terms: Terms,
+    plan: &mut Plan,
+) {
     // Its disks are being put right by this pass: it comes once they are.
     if shelf.is_repaired(&member.id.name) {
         return plan.look_again(Duration::ZERO);
@@ -141,7 +166,7 @@ fn write(observed: &Observed<'_>, shelf: &mut Shelf<'_>, member: &Arc<Replica>, 
             base: base(observed, member),
             to: observed.pool.revision.clone(),
             disks,
-            idle: member.activity != Activity::Running,
+            terms,
         }),
         Err(wait) => plan.waits.push(wait),
     }

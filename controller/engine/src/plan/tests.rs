@@ -56,7 +56,7 @@ fn a_plan_knows_whether_it_rests_on_the_count(#[case] world: World, #[case] expe
 
 #[rstest]
 #[case(Action::Relabel { member: id() }, Stage::Repair, "FailedRepair")]
-#[case(Action::Release { machine: id() }, Stage::Repair, "FailedRepair")]
+#[case(Action::Release { machine: id(), shared: Vec::new() }, Stage::Repair, "FailedRepair")]
 #[case(Action::CreateDisk { member: id(), disk: disk() }, Stage::Repair, "DiskFailure")]
 #[case(Action::Repoint { member: id(), position: 0, from: "a".into(), to: disk() }, Stage::Repair, "DiskFailure")]
 #[case(Action::Delete { member: id(), reason: DeleteReason::Surplus }, Stage::Remove, "FailedDelete")]

@@ -40,7 +40,7 @@ fn the_annotation_reads_as_agreed() {
 #[case::an_empty_list("[]", &[])]
 #[case::no_text("", &[])]
 #[case::blanks(" \n", &[])]
-#[case::fields_of_a_later_version(r#"[{"name":"a","uid":"u","by":"carol","at":{"x":[1]}}]"#, &["a"])]
+#[case::fields_of_a_later_version(r#"[{"name":"a","uid":"u","for":"carol","at":{"x":[1]}}]"#, &["a"])]
 #[case::a_repeated_entry(r#"[{"name":"a","uid":"u"},{"name":"a","uid":"u"}]"#, &["a"])]
 #[case::a_repeated_uid_under_another_name(r#"[{"name":"a","uid":"u"},{"name":"b","uid":"u"}]"#, &["a"])]
 #[case::escapes(r#"[{"name":"\u0061","uid":"u"}]"#, &["a"])]
@@ -154,6 +154,63 @@ fn long_names_leave_room_for_other_annotations() {
     assert_eq!(record.reserve(&"r".repeat(36), &many), Ok(()));
 }
 
+/// Who asked for each entry.
+fn askers(record: &Record) -> Vec<Option<&str>> {
+    record.entries().iter().map(|entry| entry.by.as_deref()).collect()
+}
+
+#[test]
+fn a_name_is_written_once_for_the_entries_that_follow_it() {
+    let mut record = Record::default();
+    record.reserve_for("jane", "r1", &ids(&["a", "b"])).unwrap();
+    record.reserve("r2", &ids(&["c"])).unwrap();
+    record.reserve_for("carol", "r3", &ids(&["b", "d"])).unwrap();
+    let text = concat!(
+        r#"[{"name":"a","uid":"uid-a","reserved":"r1","by":"jane"},{"name":"b","uid":"uid-b","reserved":"r1"},"#,
+        r#"{"name":"c","uid":"uid-c","reserved":"r2","by":""},"#,
+        r#"{"name":"b","uid":"uid-b","reserved":"r3","by":"carol"},{"name":"d","uid":"uid-d","reserved":"r3"}]"#,
+    );
+    assert_eq!(record.to_string(), text);
+    assert_eq!(Record::parse(text), Ok(record.clone()));
+    // Whoever is accepted first has asked for it, and a name stays with its entries when others leave.
+    assert_eq!((record.accept("r3"), record.accept("r1")), (2, 1));
+    record.settle(&uids(&["a"]));
+    assert_eq!(askers(&record), [None, Some("carol"), Some("carol")]);
+    assert_eq!(Record::parse(&record.to_string()), Ok(record));
+}
+
+#[test]
+fn a_record_of_an_earlier_version_names_nobody_and_takes_names() {
+    let mut record = Record::parse(r#"[{"name":"a","uid":"uid-a"},{"name":"b","uid":"uid-b"}]"#).unwrap();
+    record.reserve_for("jane", "r", &ids(&["c"])).unwrap();
+    assert_eq!(askers(&record), [None, None, Some("jane")]);
+}
+
+#[test]
+fn the_largest_record_has_room_for_who_asked_however_long_the_name() {
+    let many: Vec<ObjectId> =
+        (0..LIMIT).map(|number| ObjectId::new(&format!("{number:063}"), &format!("{number:036}"))).collect();
+    let mut record = Record::default();
+    let user = "\u{e9}".repeat(4000);
+    assert_eq!(record.reserve_for(&user, &"r".repeat(36), &many), Ok(()));
+    let kept = record.entries()[LIMIT - 1].by.as_deref().unwrap();
+    assert!(user.starts_with(kept) && (LIMIT_NAME - 3..=LIMIT_NAME).contains(&kept.len()), "{}", kept.len());
+    assert!(record.to_string().len() <= LIMIT_BYTES);
+}
+
+/// As many people as machines: that is no reason to refuse one of them.
+#[test]
+fn names_that_there_is_no_room_for_are_left_out() {
+    let mut record = Record::default();
+    for number in 0..LIMIT {
+        let target = ObjectId::new(&format!("{number:063}"), &format!("{number:036}"));
+        let user = format!("{number:0250}");
+        assert_eq!(record.reserve_for(&user, &format!("{number:016}"), &[target]), Ok(()), "{number}");
+    }
+    assert!(record.to_string().len() <= LIMIT_BYTES);
+    assert!(askers(&record)[0].is_some() && askers(&record)[LIMIT - 1].is_none());
+}
+
 /// What can happen to a record.
 #[derive(Clone, Debug)]
 enum Event {
@@ -187,7 +244,8 @@ proptest! {
             let accepted: BTreeSet<Uid> = record.accepted().map(|target| target.uid.clone()).collect();
             match event {
                 Event::Reserve(request, targets) => {
-                    record.reserve(&format!("r{request}"), &numbered(&targets)).unwrap();
+                    let user = ["", "jane", "c\"arol"][usize::from(request)];
+                    record.reserve_for(user, &format!("r{request}"), &numbered(&targets)).unwrap();
                 }
                 Event::Withdraw(request) => record.withdraw(&format!("r{request}")),
                 Event::Accept(request) => {
@@ -218,7 +276,7 @@ proptest! {
     }
 
     #[test]
-    fn no_json_makes_it_panic(text in r#"\[(\{"(name|uid|reserved|x)":("[a-c]?"|null|1)(,"(name|uid|reserved)":("[a-c]?"|null|1)){0,3}\},?){0,3}\]"#) {
+    fn no_json_makes_it_panic(text in r#"\[(\{"(name|uid|reserved|x)":("[a-c]?"|null|1)(,"(name|uid|reserved|by)":("[a-c]?"|null|1)){0,3}\},?){0,3}\]"#) {
         if let Ok(record) = Record::parse(&text) {
             prop_assert_eq!(Record::parse(&record.to_string()), Ok(record));
         }

@@ -9,6 +9,15 @@ fn the_id_of_a_template_never_changes() {
 }
 
 #[test]
+fn the_object_of_a_revision_has_two_names_that_never_change() {
+    let names =
+        RevisionId::from("a2b9efb21fdcca10").object_names("web", "6B1E3F0A-5d8c-4f7e-9a21-3c4d5e6f7081");
+    assert_eq!(names, ["web-a2b9efb21fdcca10", "web-a2b9efb21fdcca10-6b1e3f0a"]);
+    let short = RevisionId::from("r").object_names("web", "1-2-3");
+    assert_eq!(short, ["web-r", "web-r-123"]);
+}
+
+#[test]
 fn absent_null_and_empty_are_the_same() {
     let plain = RevisionId::of(&json!({"spec": {"cores": 1}}));
     assert_eq!(plain, RevisionId::of(&json!({"spec": {"cores": 1, "x": null}, "metadata": {}})));

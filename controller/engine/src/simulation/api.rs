@@ -8,10 +8,10 @@ use jiff::Timestamp;
 
 use super::kept::Kept;
 use super::named::Named;
+use super::revisions::Revisions;
 use crate::ledger::{Fact, Seen};
 use crate::model::{
-    Activity, Disk, DiskDraft, DiskRef, DiskState, DiskTemplate, Draft, Marks, Naming, ObjectId, Pool,
-    Removal, Replica, Uid,
+    Disk, DiskDraft, DiskRef, DiskTemplate, Draft, Naming, ObjectId, Pool, Removal, Replica, Uid,
 };
 use crate::numbers::Block;
 
@@ -40,7 +40,7 @@ pub(super) struct Basis {
 }
 
 /// One state of the pool.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     desired: usize,
     removal: Removal,
@@ -56,15 +56,27 @@ impl Wanted {
     pub(super) fn desired(&self) -> usize {
         self.desired
     }
+
+    /// Who leaves first.
+    pub(super) fn removal(&self) -> Removal {
+        self.removal
+    }
+
+    /// The block of numbers that is open.
+    pub(super) fn block(&self) -> Option<Block> {
+        self.block
+    }
 }
 
 /// One event of a watch.
+#[derive(Clone, Debug)]
 pub(super) enum Event<T> {
     Put(Seen<T>),
     Gone(ObjectId),
 }
 
 /// The objects of one resource and all events since the beginning.
+#[derive(Clone)]
 pub(super) struct Table<T> {
     pub(super) objects: BTreeMap<Arc<str>, Seen<T>>,
     pub(super) log: Vec<Event<T>>,
@@ -94,6 +106,7 @@ impl<T: Fact> Table<T> {
 }
 
 /// The server.
+#[derive(Clone)]
 pub(super) struct Api {
     pub(super) now: Duration,
     pub(super) pool: Pool,
@@ -104,6 +117,8 @@ pub(super) struct Api {
     pub(super) machines: Table<Replica>,
     pub(super) disks: Table<Disk>,
     pub(super) quota: Option<usize>,
+    /// The revisions that are stored.
+    pub(super) revisions: Revisions,
     /// Disks that outlive their machines.
     pub(super) kept: Kept,
     /// All lists of disk templates that the pool ever had.
@@ -112,9 +127,9 @@ pub(super) struct Api {
     /// UIDs of all members that ever were.
     members_ever: BTreeSet<Uid>,
     /// Positions in the machines' log where a former leader's create was committed.
-    strays: Vec<usize>,
+    pub(super) strays: Vec<usize>,
     /// The machines that came so.
-    stray_uids: BTreeSet<Uid>,
+    pub(super) stray_uids: BTreeSet<Uid>,
     /// Positions where a member stopped to be a live one without today's leader having planned it just then.
     pub(super) others_removals: Vec<usize>,
 }
@@ -125,17 +140,18 @@ impl Api {
             now: Duration::from_secs(1000),
             history: vec![Wanted::of(&pool)],
             templates_ever: vec![pool.disks.clone()],
-            pool,
             named: Named::default(),
             machines: Table::new(),
             disks: Table::new(),
             quota: None,
+            revisions: Revisions::new(&pool.revision),
             kept: Kept::default(),
             version: 0,
             members_ever: BTreeSet::new(),
             strays: Vec::new(),
             stray_uids: BTreeSet::new(),
             others_removals: Vec::new(),
+            pool,
         }
     }
 
@@ -200,22 +216,17 @@ impl Api {
             position,
         });
         let member = Replica {
-            id: ObjectId::new(&draft.name, &uid),
             created: Timestamp::from_second(self.now.as_secs().cast_signed()).expect("in range"),
-            terminating: false,
             owner: Some(self.pool.id.uid.clone()),
             pool_uid_label: Some(self.pool.id.uid.clone()),
             pool_label: Some(self.pool.id.name.clone()),
             revision: Some(draft.revision.clone()),
             written: Some(draft.revision.clone()),
             evaluated: true,
-            activity: Activity::NotRunning,
-            restart_pending: false,
-            restarts_itself: false,
             disks: disks.collect(),
             boot_disk: draft.disks.first().map(|disk| disk.name.clone()),
-            lingering: Vec::new(),
             devices_ready: true,
+            ..Replica::blank(ObjectId::new(&draft.name, &uid))
         };
         self.members_ever.insert(member.id.uid.clone());
         let seen = self.machines.put(member, version);
@@ -305,19 +316,7 @@ impl Api {
         let ours = owner.as_ref().is_some_and(ours);
         let pool_uid_label = ours.then(|| self.pool.id.uid.clone());
         let id = ObjectId::new(name, &format!("{name}#{version}"));
-        let mut disk = Disk {
-            id,
-            terminating: false,
-            owner,
-            pool_uid_label,
-            template: None,
-            state: DiskState::Ready,
-            size: None,
-            capacity: None,
-            mounted_by: None,
-            used_otherwise: false,
-            marks: Marks::default(),
-        };
+        let mut disk = Disk { owner, pool_uid_label, ..Disk::blank(id) };
         edit(&mut disk);
         self.disks.put(disk, version)
     }
@@ -354,9 +353,13 @@ impl Api {
         })
     }
 
-    pub(super) fn release(&mut self, id: &ObjectId) -> Result<Result<Seen<Replica>, Refusal>, Broken> {
+    pub(super) fn release(
+        &mut self,
+        id: &ObjectId,
+        shared: &[Arc<str>],
+    ) -> Result<Result<Seen<Replica>, Refusal>, Broken> {
         check(self.members_ever.contains(&id.uid), || format!("{id} was released and never was a member"))?;
-        self.give_disks_away(id);
+        self.give_disks_away(id, shared);
         Ok(self.change(id, |machine| {
             machine.pool_label = None;
             machine.pool_uid_label = None;

@@ -6,13 +6,14 @@ use super::api::{Api, Broken};
 use crate::model::ObjectId;
 
 /// One request for a removal.
+#[derive(Clone, Debug)]
 pub(super) struct Caller {
     pub(super) request: Arc<str>,
     pub(super) targets: Vec<ObjectId>,
     next: Next,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Next {
     Reserve,
     Verify,

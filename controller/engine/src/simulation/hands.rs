@@ -51,17 +51,31 @@ impl Api {
 
     /// The garbage collector takes the disks of machines that are gone.
     pub(super) fn collect(&mut self) -> usize {
-        let machines: BTreeSet<&Uid> =
-            self.machines.objects.values().map(|seen| &seen.facts.id.uid).collect();
-        let orphans = self.disks.objects.values().filter(|disk| {
-            let pool = &self.pool.id.uid;
-            let gone = |owner: &ObjectId| owner.uid != *pool && !machines.contains(&owner.uid);
-            disk.facts.owner.as_ref().is_some_and(gone)
-        });
-        let names: Vec<Arc<str>> = orphans.map(|disk| disk.facts.id.name.clone()).collect();
+        let names = self.orphans();
         for name in &names {
             self.disks.remove(name);
         }
         names.len() + self.finish_disks()
+    }
+
+    /// Whether the garbage collector, or the platform that deletes disks, has anything to do.
+    pub(super) fn has_garbage(&self) -> bool {
+        !(self.orphans().is_empty() && self.finished_disks().is_empty())
+    }
+
+    fn orphans(&self) -> Vec<Arc<str>> {
+        let machines: BTreeSet<&Uid> =
+            self.machines.objects.values().map(|seen| &seen.facts.id.uid).collect();
+        let orphans = self.disks.objects.values().filter(|disk| {
+            let pool = &self.pool.id.uid;
+            let gone = |owner: &ObjectId| {
+                if owner.uid == *pool {
+                    return self.pool.deleting && !self.is_mounted(&disk.facts.id.name);
+                }
+                !machines.contains(&owner.uid)
+            };
+            disk.facts.owner.as_ref().is_some_and(gone)
+        });
+        orphans.map(|disk| disk.facts.id.name.clone()).collect()
     }
 }

@@ -13,16 +13,16 @@ use crate::model::{
 use crate::plan::DiskEnd;
 
 /// What the server knows beside the objects, to judge what becomes of the disks.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Kept {
     /// Who has a disk mounted. What its status says lags behind.
     pub(super) mounts: BTreeMap<Arc<str>, Uid>,
     /// When a member had a disk last.
-    last_used: BTreeMap<Uid, Duration>,
+    pub(super) last_used: BTreeMap<Uid, Duration>,
     /// Since when a machine refers to a disk.
-    references: BTreeMap<(Uid, Arc<str>), Duration>,
+    pub(super) references: BTreeMap<(Uid, Arc<str>), Duration>,
     /// The most members that there were at a time.
-    most_members: usize,
+    pub(super) most_members: usize,
     /// How many disks more than members were reasonable, because something took one away from the pool.
     pub(super) excused: usize,
     /// Whether the platform refuses to make disks larger.
@@ -233,13 +233,12 @@ impl Api {
     }
 
     /// A machine that is released keeps its disks, and the pool loses them.
-    pub(super) fn give_disks_away(&mut self, machine: &ObjectId) {
+    pub(super) fn give_disks_away(&mut self, machine: &ObjectId, shared: &[Arc<str>]) {
         let Ok(facts) = self.machines.find(machine) else { return };
         for device in facts.disks {
             let Some(seen) = self.disks.objects.get(&device.disk) else { continue };
             let ours = seen.facts.owner.as_ref().is_some_and(|owner| owner.uid == self.pool.id.uid);
-            let shared = self.users(&device.disk).any(|other| other.id != *machine);
-            if ours && !shared {
+            if ours && !shared.contains(&device.disk) {
                 let disk = Disk { owner: Some(machine.clone()), ..(*seen.facts).clone() };
                 let version = self.next_version();
                 self.disks.put(disk, version);

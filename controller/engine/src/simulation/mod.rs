@@ -13,11 +13,13 @@
 mod api;
 mod caller;
 mod disks;
+mod exploration;
 mod hands;
 mod kept;
 mod named;
 mod platform;
 mod request;
+mod revisions;
 mod settle;
 mod shell;
 mod step;

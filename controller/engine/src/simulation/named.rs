@@ -10,14 +10,14 @@ use crate::model::{ObjectId, Replica, Uid};
 use crate::removal::{Full, RESERVATION_AGE};
 
 /// What the server knows beside the record, to judge what becomes of it.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Named {
     /// The machines that the count was lowered for, and the version of the pool that says so.
-    accepted: BTreeMap<Uid, usize>,
+    pub(super) accepted: BTreeMap<Uid, usize>,
     /// When each request reserved its targets.
-    reserved: BTreeMap<Arc<str>, Duration>,
+    pub(super) reserved: BTreeMap<Arc<str>, Duration>,
     /// The targets of requests that found them all: from then on nobody may take their place.
-    verified: BTreeMap<Arc<str>, Vec<Uid>>,
+    pub(super) verified: BTreeMap<Arc<str>, Vec<Uid>>,
 }
 
 impl Named {

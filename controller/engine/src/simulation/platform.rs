@@ -3,33 +3,41 @@
 use std::sync::Arc;
 
 use super::api::Api;
-use crate::model::{Activity, Disk, DiskState, ObjectId, Replica, Uid};
+use crate::model::{Activity, Disk, DiskRef, DiskState, ObjectId, Replica, Uid};
 
 impl Api {
     /// The platform tries to start a machine: its disks must be there, hold data, and be mounted by nobody else.
     pub(super) fn start(&mut self, id: &ObjectId) -> bool {
         let Ok(machine) = self.machines.find(id) else { return false };
-        let kept: Vec<Arc<str>> = machine
-            .disks
-            .iter()
-            .filter(|device| device.template.as_ref().is_none_or(|name| self.kept_template(name).is_some()))
-            .map(|device| device.disk.clone())
-            .collect();
-        let usable = |disk: &Arc<str>| {
-            let there = self.disks.objects.get(disk).is_some_and(|seen| {
-                !seen.facts.terminating && !matches!(seen.facts.state, DiskState::Failed | DiskState::Lost)
-            });
-            there && self.kept.mounts.get(disk).is_none_or(|holder| *holder == id.uid)
-        };
-        let starts = kept.iter().all(usable);
+        let starts = self.can_start(&machine);
         if starts {
-            self.kept.mounts.extend(kept.into_iter().map(|disk| (disk, id.uid.clone())));
+            let kept =
+                self.kept_devices(&machine).map(|disk| (disk.clone(), id.uid.clone())).collect::<Vec<_>>();
+            self.kept.mounts.extend(kept);
         }
         let activity = if starts { Activity::Running } else { Activity::NotRunning };
         if machine.activity != activity || machine.devices_ready != starts {
             self.edit_machine(id, |machine| (machine.activity, machine.devices_ready) = (activity, starts));
         }
         starts
+    }
+
+    /// Whether all that a machine needs is there.
+    pub(super) fn can_start(&self, machine: &Replica) -> bool {
+        self.kept_devices(machine).all(|disk| {
+            let there = self.disks.objects.get(disk).is_some_and(|seen| {
+                !seen.facts.terminating && !matches!(seen.facts.state, DiskState::Failed | DiskState::Lost)
+            });
+            there && self.kept.mounts.get(disk).is_none_or(|holder| *holder == machine.id.uid)
+        })
+    }
+
+    /// The disks of a machine that may outlive it.
+    fn kept_devices<'a>(&'a self, machine: &'a Replica) -> impl Iterator<Item = &'a Arc<str>> {
+        let kept = |device: &&DiskRef| {
+            device.template.as_ref().is_none_or(|name| self.kept_template(name).is_some())
+        };
+        machine.disks.iter().filter(kept).map(|device| &device.disk)
     }
 
     pub(super) fn unmount(&mut self, machine: &Uid) {
@@ -99,16 +107,19 @@ impl Api {
 
     /// What terminates and is mounted by nobody is gone.
     pub(super) fn finish_disks(&mut self) -> usize {
-        let gone: Vec<Arc<str>> = self
-            .disks
-            .objects
-            .values()
-            .filter(|seen| seen.facts.terminating && !self.kept.mounts.contains_key(&seen.facts.id.name))
-            .map(|seen| seen.facts.id.name.clone())
-            .collect();
+        let gone = self.finished_disks();
         for name in &gone {
             self.disks.remove(name);
         }
         gone.len()
+    }
+
+    pub(super) fn finished_disks(&self) -> Vec<Arc<str>> {
+        self.disks
+            .objects
+            .values()
+            .filter(|seen| seen.facts.terminating && !self.kept.mounts.contains_key(&seen.facts.id.name))
+            .map(|seen| seen.facts.id.name.clone())
+            .collect()
     }
 }

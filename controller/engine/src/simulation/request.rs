@@ -4,16 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::api::{Api, Basis, Broken};
+use super::revisions::Written;
 use crate::Action;
 use crate::ledger::REQUEST_TIMEOUT;
 use crate::model::{DiskDraft, DiskSource, ObjectId, Replica};
 
 /// A request on its way.
+#[derive(Clone)]
 pub(super) struct InFlight {
     pub(super) action: Action,
     pub(super) basis: Basis,
     pub(super) sent: Duration,
-    /// The version of the disk that it was meant for.
+    /// The version of the object that it was meant for, where it says so.
     pub(super) version: Option<u64>,
 }
 
@@ -43,6 +45,10 @@ pub(super) fn with_held(action: Action, claimed: &ObjectId) -> Action {
             hold(&mut to);
             Action::Repoint { member, position, from, to }
         }
+        Action::Update { member, base, to, mut disks, terms } => {
+            disks.iter_mut().for_each(hold);
+            Action::Update { member, base, to, disks, terms }
+        }
         other => other,
     }
 }
@@ -67,20 +73,24 @@ pub(super) fn commit(
     version: Option<u64>,
     late: bool,
 ) -> Result<bool, Broken> {
-    let version = version.unwrap_or_default();
+    // A write on a machine reads it first, so that only one which is under way already can be outdated.
+    let read = version.filter(|_| late);
+    let version_of_disk = version.unwrap_or_default();
     Ok(match action {
         Action::Relabel { member } => api.relabel(member).is_ok(),
-        Action::Release { machine } => api.release(machine)?.is_ok(),
+        Action::Release { machine, shared } => api.release(machine, shared)?.is_ok(),
         Action::Repoint { member, position, from, to } => api.repoint(member, *position, from, to).is_ok(),
         Action::CreateDisk { member, disk } => api.create_disk(member, disk, late)?.is_ok(),
-        Action::Mark { disk, marks, .. } => api.mark(disk, version, marks)?.is_ok(),
+        Action::Mark { disk, marks, .. } => api.mark(disk, version_of_disk, marks)?.is_ok(),
         Action::Grow { disk, to } => api.grow(disk, *to).is_ok(),
-        Action::DeleteDisk { disk, reason } => api.delete_disk(disk, version, *reason)?.is_ok(),
+        Action::DeleteDisk { disk, reason } => api.delete_disk(disk, version_of_disk, *reason)?.is_ok(),
         Action::Delete { member, .. } => api.delete(member, basis, late)?.is_ok(),
-        Action::Update { .. }
-        | Action::Advance { .. }
-        | Action::StoreRevision { .. }
-        | Action::PruneRevision { .. } => unreachable!("no pool of these stories asks for it"),
+        Action::Update { member, base, to, disks, terms } => {
+            api.update(member, &Written { base: base.as_ref(), to, disks, terms: *terms }, read)?.is_ok()
+        }
+        Action::Advance { member, to } => api.advance(member, to, read).is_ok(),
+        Action::StoreRevision { revision } => api.store(revision),
+        Action::PruneRevision { revision } => api.prune(revision, late)?,
         Action::OpenBlock { block } => api.open_block(*block, basis)?.is_ok(),
         Action::Create { draft } => api.create(draft, basis)?.is_ok(),
         Action::Settle { gone, expired } => {

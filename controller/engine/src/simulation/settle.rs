@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    fn is_settled(&self, status: &Status) -> Result<(), Broken> {
+    pub(super) fn is_settled(&self, status: &Status) -> Result<(), Broken> {
         let (pool, members) = (&self.api.pool, self.api.members().count());
         let may_exceed = pool.removal == Removal::Explicit && members > pool.desired;
         check(members == pool.desired || may_exceed, || {
@@ -99,7 +99,7 @@ impl World {
     }
 
     /// Writes that wait for the caches.
-    fn unseen(&self) -> usize {
+    pub(super) fn unseen(&self) -> usize {
         self.shell.memory.machines.len() + self.shell.memory.disks.len()
     }
 

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use super::api::{Api, Basis, Broken, Refusal};
 use super::request::{InFlight, commit, users, with_held};
+use super::revisions::Written;
 use super::view::{Names, View};
 use crate::ledger::Cache;
 use crate::model::{Disk, DiskSource, Draft, Marks, ObjectId, Replica};
 use crate::pacing::Failure;
-use crate::plan::{Observed, Stage};
+use crate::plan::{Answer, Observed, Stage};
 use crate::{Action, Memory, Plan, Status};
 
 /// What becomes of a request.
@@ -33,18 +34,19 @@ pub(super) struct Sent {
     pub(super) in_flight: Option<InFlight>,
 }
 
+#[derive(Clone)]
 pub(super) struct Shell {
     pub(super) memory: Memory,
     pub(super) machines: View<Replica>,
     pub(super) disks: View<Disk>,
     pub(super) pending: VecDeque<Action>,
-    basis: Basis,
+    pub(super) basis: Basis,
     /// The machines of the last pass, by name.
-    known: BTreeMap<Arc<str>, Arc<Replica>>,
+    pub(super) known: BTreeMap<Arc<str>, Arc<Replica>>,
     /// The versions of the disks of the last pass, by name.
-    versions: BTreeMap<Arc<str>, u64>,
+    pub(super) versions: BTreeMap<Arc<str>, u64>,
     /// What the first attempt of every create without an answer rested on.
-    attempts: BTreeMap<Arc<str>, Basis>,
+    pub(super) attempts: BTreeMap<Arc<str>, Basis>,
 }
 
 impl Shell {
@@ -93,6 +95,8 @@ impl Shell {
         self.basis = Basis { seen: self.machines.position, pool: api.history.len() - 1, current: true };
         self.known = snapshot.iter().map(|machine| (machine.id.name.clone(), machine.clone())).collect();
         self.memory.meet(&api.pool, api.now);
+        let members = snapshot.iter().filter(|machine| machine.owner.as_ref() == Some(uid));
+        self.memory.trials.meet(members, api.now);
         let observed = Observed {
             now: api.timestamp(),
             uptime: api.now,
@@ -102,7 +106,7 @@ impl Shell {
             kept,
             others: users(&foreign),
             collection_grace: crate::plan::COLLECTION_GRACE,
-            stored: Vec::new(),
+            stored: api.revisions.stored.clone(),
             unanswered: self.memory.machines.lost_answers(),
             memory: &self.memory,
             taken: &Names(&self.machines, &self.disks),
@@ -130,7 +134,12 @@ impl Shell {
             return Ok(Some(Sent { action, outcome: "a live read disagrees", in_flight: None }));
         }
         let basis = self.reach(&action);
-        let version = self.versions.get(action.object()).copied();
+        let version = match &action {
+            Action::Update { member, .. } | Action::Advance { member, .. } => {
+                api.machines.objects.get(&member.name).map(|seen| seen.version)
+            }
+            action => self.versions.get(action.object()).copied(),
+        };
         let answer = match fate {
             Fate::Answered => Some(self.send(api, &action, basis)?),
             Fate::AnswerLost => {
@@ -160,6 +169,7 @@ impl Shell {
         let (machine, disks) = match &action {
             Action::Create { draft } => (draft.name.clone(), draft.disks.clone()),
             Action::Repoint { member, to, .. } => (member.name.clone(), vec![to.clone()]),
+            Action::Update { member, disks, .. } => (member.name.clone(), disks.clone()),
             _ => return action,
         };
         let Some(free) = disks.iter().find_map(|disk| match &disk.source {
@@ -208,7 +218,9 @@ impl Shell {
         let Memory { machines, disks, next_number, .. } = &mut self.memory;
         let answer = match action {
             Action::Relabel { member } => api.relabel(member).map(|seen| machines.written(seen, now)),
-            Action::Release { machine } => api.release(machine)?.map(|seen| machines.written(seen, now)),
+            Action::Release { machine, shared } => {
+                api.release(machine, shared)?.map(|seen| machines.written(seen, now))
+            }
             Action::Repoint { member, position, from, to } => {
                 api.repoint(member, *position, from, to).map(|seen| machines.written(seen, now))
             }
@@ -224,10 +236,25 @@ impl Shell {
                 let version = self.versions.get(&disk.name).copied().unwrap_or_default();
                 api.delete_disk(disk, version, *reason)?.map(|seen| disks.deleted(&seen.facts, now))
             }
-            Action::Update { .. }
-            | Action::Advance { .. }
-            | Action::StoreRevision { .. }
-            | Action::PruneRevision { .. } => unreachable!("no pool of these stories asks for it"),
+            Action::Update { member, base, to, disks, terms } => {
+                let write = Written { base: base.as_ref(), to, disks, terms: *terms };
+                let answer = api.update(member, &write, None)?;
+                if answer.is_ok() {
+                    self.memory.trials.learn(&member.uid, to, Answer::Accepted, now);
+                }
+                answer.map(|seen| self.memory.machines.written(seen, now))
+            }
+            Action::Advance { member, to } => {
+                api.advance(member, to, None).map(|seen| machines.written(seen, now))
+            }
+            Action::StoreRevision { revision } => {
+                api.store(revision);
+                Ok(())
+            }
+            Action::PruneRevision { revision } => {
+                api.prune(revision, false)?;
+                Ok(())
+            }
             Action::Delete { member, .. } => {
                 api.delete(member, basis, false)?.map(|seen| machines.deleted(&seen.facts, now))
             }
@@ -315,7 +342,13 @@ impl Shell {
                 "refused: exceeded quota"
             }
             _ => {
-                // The world is not what the plan rested on.
+                // The world is not what the plan rested on. Who writes on a machine has read it.
+                if let Action::Update { member, .. } | Action::Advance { member, .. } = action
+                    && let Some(seen) = api.machines.objects.get(&member.name)
+                    && seen.facts.id == *member
+                {
+                    self.memory.machines.written(seen.clone(), now);
+                }
                 self.pending.clear();
                 "conflict"
             }
@@ -337,6 +370,9 @@ impl Shell {
             }
             Action::Delete { member, .. } => {
                 self.deleted(&member.name, now);
+            }
+            Action::Update { member, to, .. } => {
+                self.memory.trials.learn(&member.uid, to, Answer::Lost, now);
             }
             Action::CreateDisk { disk, .. } if keeps => {
                 self.memory.disks.unanswered(&disk.name, 0, now);

@@ -10,9 +10,10 @@ use crate::model::Uid;
 use crate::plan::Taken;
 
 /// What one watch has shown so far.
+#[derive(Clone)]
 pub(super) struct View<T> {
-    objects: BTreeMap<Arc<str>, Seen<T>>,
-    deleted: BTreeSet<Uid>,
+    pub(super) objects: BTreeMap<Arc<str>, Seen<T>>,
+    pub(super) deleted: BTreeSet<Uid>,
     /// Events that were seen.
     pub(super) position: usize,
     listed: Duration,

@@ -15,6 +15,7 @@ use crate::numbers::Block;
 use crate::testing::{member, name};
 use crate::{Action, Plan};
 
+#[derive(Clone)]
 pub(super) struct World {
     pub(super) api: Api,
     pub(super) shell: Shell,
@@ -25,6 +26,10 @@ pub(super) struct World {
     calls: usize,
     /// What happened, for people.
     pub(super) transcript: String,
+    /// Whether nobody reads that.
+    pub(super) silent: bool,
+    /// What a step takes.
+    pub(super) tick: Duration,
 }
 
 impl World {
@@ -45,26 +50,35 @@ impl World {
         for disk in ["root", "web-1-root", &format!("{}-root", name(1))] {
             api.put_disk(disk, None);
         }
-        let shell = Shell::start(&api);
+        Self::around(api)
+    }
+
+    /// A leader that has just begun, and nobody else.
+    pub(super) fn around(api: Api) -> Self {
         Self {
+            shell: Shell::start(&api),
             api,
-            shell,
             in_flight: Vec::new(),
             hangs: false,
             callers: Vec::new(),
             calls: 0,
             transcript: String::new(),
+            silent: false,
+            tick: Duration::from_millis(1),
         }
     }
 
     pub(super) fn tell(&mut self, what: std::fmt::Arguments<'_>) {
+        if self.silent {
+            return;
+        }
         let seconds = self.api.now.saturating_sub(Duration::from_secs(1000)).as_secs_f64();
         writeln!(self.transcript, "{seconds:7.2}  {what}").expect("a string takes all");
     }
 
     pub(super) fn step(&mut self, step: Step) -> Result<(), Broken> {
         // No two things happen at the same moment: a list that began with a write says nothing about it.
-        self.api.now += Duration::from_millis(1);
+        self.api.now += self.tick;
         match step {
             Step::Pass => self.pass(),
             Step::Act(fate) => self.act(fate)?,
@@ -182,6 +196,15 @@ impl World {
         if targets.is_empty() {
             return;
         }
+        self.begin(targets);
+    }
+
+    /// Somebody wants this machine gone.
+    pub(super) fn ask(&mut self, target: &ObjectId) {
+        self.begin(vec![target.clone()]);
+    }
+
+    fn begin(&mut self, targets: Vec<ObjectId>) {
         self.calls += 1;
         let caller = Caller::new(&format!("request {}", self.calls), targets);
         self.tell(format_args!("{} wants to remove {}", caller.request, caller.wants()));
@@ -295,7 +318,7 @@ pub(super) fn summary(plan: &Plan) -> String {
 fn told(action: &Action) -> String {
     match action {
         Action::Relabel { member } => format!("relabel {member}"),
-        Action::Release { machine } => format!("release {machine}"),
+        Action::Release { machine, .. } => format!("release {machine}"),
         Action::CreateDisk { disk, .. } => format!("create disk {}", disk.name),
         Action::Repoint { member, from, to, .. } => format!("let {member} use {} and not {from}", to.name),
         Action::Delete { member, .. } => format!("delete {member}"),

@@ -1,23 +1,11 @@
 use rstest::rstest;
 use vmpool_engine::ObjectId;
-use vmpool_engine::model::{Mark, Marks};
+use vmpool_engine::model::Mark;
 
 use super::*;
 
 fn disk() -> Disk {
-    Disk {
-        id: ObjectId::new("web-data-x7k2pq", "d"),
-        terminating: false,
-        owner: None,
-        pool_uid_label: None,
-        template: None,
-        state: DiskState::Ready,
-        size: None,
-        capacity: None,
-        mounted_by: None,
-        used_otherwise: false,
-        marks: Marks::default(),
-    }
+    Disk::blank(ObjectId::new("web-data-x7k2pq", "d"))
 }
 
 fn now() -> Mark {

@@ -1,8 +1,8 @@
-//! Disks: what is written on them between two machines.
+//! Disks: what is written on them between two machines, and how a machine gets another one.
 
 use serde_json::{Value, json};
 use vmpool_engine::ObjectId;
-use vmpool_engine::model::{Mark, Marks};
+use vmpool_engine::model::{DiskDraft, Mark, Marks};
 
 use super::{MACHINE_UID, Sample, created, decode};
 use crate::platform::Platform;
@@ -95,5 +95,49 @@ pub fn a_disk_that_was_handed_over_is_the_machines<P: Platform>(pool: &Value) {
         assert!(owners.len() == 2 && owners.contains(&note), "owners of others stay: {owners:?}");
         assert_eq!(body["metadata"]["labels"], json!({ "role": "kept" }));
         assert_eq!(body["spec"], spec);
+    }
+}
+
+/// After the patch of [`Platform::repoint`] a machine refers to the other disk in the same place, and to nothing else
+/// anew; the patch fails on a machine that changed meanwhile.
+///
+/// # Panics
+/// If it does not.
+pub fn a_repointed_machine_reads_back<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    let body = sample.body(&sample.draft("7", 7));
+    let machine: P::Machine = decode(&body);
+    let before = P::read_machine(&machine);
+    for (index, device) in before.disks.iter().enumerate() {
+        let Some(template) = device.template.clone() else { continue };
+        let to = DiskDraft::new(format!("{}-2", device.disk).into(), template);
+        let patch = P::repoint(&machine, device.position, &device.disk, &to);
+        let patch: json_patch::Patch = serde_json::from_value(patch).expect("it is a JSON patch");
+        let mut patched = body.clone();
+        json_patch::patch(&mut patched, &patch).expect("it fits the machine that it was made for");
+        let mut expected = before.clone();
+        if expected.boot_disk.as_ref() == Some(&device.disk) {
+            expected.boot_disk = Some(to.name.clone());
+        }
+        expected.disks[index].disk = to.name.clone();
+        assert_eq!(P::read_machine(&decode(&patched)), expected);
+        assert!(json_patch::patch(&mut patched, &patch).is_err(), "it must not fit a machine that changed");
+        // One that another controller made has no map of ours, and may have no annotation at all.
+        for annotations in [json!({ "somebody": "else's" }), Value::Null] {
+            let mut bare = body.clone();
+            bare["metadata"]["annotations"] = annotations;
+            bare["metadata"]["resourceVersion"] = json!("7");
+            let patch = P::repoint(&decode(&bare), device.position, &device.disk, &to);
+            let patch: json_patch::Patch = serde_json::from_value(patch).expect("it is a JSON patch");
+            let mut patched = bare.clone();
+            json_patch::patch(&mut patched, &patch).expect("it fits the machine that it was made for");
+            let found = &P::read_machine(&decode(&patched)).disks[index];
+            assert_eq!((&found.disk, &found.template), (&to.name, &device.template));
+            bare["metadata"]["resourceVersion"] = json!("8");
+            assert!(json_patch::patch(&mut bare, &patch).is_err(), "it must not fit a machine that changed");
+        }
+        let mut another = body.clone();
+        another["metadata"]["uid"] = json!("another machine of this name");
+        assert!(json_patch::patch(&mut another, &patch).is_err(), "it must not fit another machine");
     }
 }

@@ -143,12 +143,25 @@ pub(super) fn repoint(machine: &MachineObject, position: usize, from: &str, to: 
     let device = format!("/spec/blockDeviceRefs/{position}/name");
     let annotation =
         format!("/metadata/annotations/{}", annotations::DISKS.replace('~', "~0").replace('/', "~1"));
+    let map = json!(map).to_string();
+    // That nothing stands there yet cannot be tested for, so the whole machine must be as it was.
+    let unchanged = match old {
+        Some(old) => json!({ "op": "test", "path": annotation, "value": old }),
+        None => {
+            json!({ "op": "test", "path": "/metadata/resourceVersion", "value": machine.resource_version() })
+        }
+    };
+    let noted = if machine.annotations().is_empty() {
+        json!({ "op": "add", "path": "/metadata/annotations", "value": { annotations::DISKS: map } })
+    } else {
+        json!({ "op": "add", "path": annotation, "value": map })
+    };
     json!([
         { "op": "test", "path": "/metadata/uid", "value": machine.uid() },
         { "op": "test", "path": device, "value": from },
-        { "op": "test", "path": annotation, "value": old },
+        unchanged,
         { "op": "replace", "path": device, "value": &*to.name },
-        { "op": "replace", "path": annotation, "value": json!(map).to_string() },
+        noted,
     ])
 }
 

@@ -123,6 +123,62 @@ async fn a_machine_that_it_had_settled_gets_its_markers_in_one_write_and_nothing
     assert_eq!(map, r#"{"system":"lab-k7w9z-system","work":"lab-work-f6g7h8"}"#);
 }
 
+/// One machine of four that does not run uses up the budget: that is no reason to keep markers from the others.
+#[tokio::test]
+async fn markers_wait_for_nobody_and_what_changes_a_machine_waits_for_its_place() {
+    let mut world = left_behind();
+    // Another hash for the same content, as a controller of another version would have computed it.
+    world.server.edit(MACHINES, "lab-c5x2q", |machine| {
+        machine["metadata"]["labels"][format!("{PREFIX}/template-hash")] = json!("0badcafe");
+        machine["metadata"]["annotations"][format!("{PREFIX}/patched-template-hash")] = json!("0badcafe");
+    });
+    world.lead();
+    world.calm().await;
+    assert_eq!(machine(&world, "lab-t8v2x")["status"]["phase"], "Pending");
+    for name in ["lab-c5x2q", "lab-k7w9z"] {
+        let machine = machine(&world, name);
+        let (label, written) = markers(&machine);
+        assert!(label == written && label.len() == 16, "{name}: {label} {written}");
+        assert_eq!(machine["metadata"]["generation"], 1);
+    }
+    let late = machine(&world, "lab-m4n6p");
+    assert_eq!((&late["metadata"]["generation"], markers(&late).0), (&json!(1), "77120fd3".to_owned()));
+    assert!(writes_to(&world.take_writes(), "lab-m4n6p").is_empty(), "it has no place yet");
+    start(&world, "lab-t8v2x");
+    world.calm().await;
+    assert_eq!(machine(&world, "lab-m4n6p")["metadata"]["generation"], 2);
+}
+
+#[tokio::test]
+async fn while_rollouts_are_paused_disks_are_repaired_and_machines_are_left_alone() {
+    let mut world = left_behind();
+    world
+        .server
+        .edit("virtualmachinepools", "lab", |pool| pool["spec"]["rollout"] = json!({ "paused": true }));
+    world.server.delete("virtualdisks", "lab-c5x2q-system");
+    world.server.edit(MACHINES, "lab-k7w9z", |machine| machine["status"]["phase"] = json!("Pending"));
+    world.server.edit("virtualdisks", "lab-work-f6g7h8", |disk| {
+        disk["status"] = json!({ "phase": "PVCLost" });
+    });
+    world.lead();
+    world.calm().await;
+    let writes = world.take_writes();
+    let made = world.server.get("virtualdisks", "lab-c5x2q-system").expect("it is made again");
+    assert_eq!(
+        made["metadata"]["ownerReferences"][0]["uid"],
+        machine(&world, "lab-c5x2q")["metadata"]["uid"]
+    );
+    for name in ["lab-c5x2q", "lab-m4n6p"] {
+        assert!(writes_to(&writes, name).is_empty(), "{name} was written to");
+    }
+    // A kept disk without its volume is replaced, which the machine must say; of the others it says nothing yet.
+    let replaced = machine(&world, "lab-k7w9z");
+    let now = devices(&replaced);
+    assert!(now[1] != "lab-work-f6g7h8" && now[0] == "lab-k7w9z-system", "{now:?}");
+    let map = replaced["metadata"]["annotations"][format!("{PREFIX}/disks")].clone();
+    assert_eq!(map, json!({ "work": now[1] }).to_string());
+}
+
 #[tokio::test]
 async fn nobody_is_created_removed_or_restarted() {
     let (world, writes) = taken_over().await;

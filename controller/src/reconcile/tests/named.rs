@@ -34,11 +34,15 @@ fn write(world: &World, edit: impl FnOnce(&mut Record) -> usize) {
 }
 
 fn reserve(world: &World, request: &str, names: &[&str]) {
+    reserve_for(world, "", request, names);
+}
+
+fn reserve_for(world: &World, user: &str, request: &str, names: &[&str]) {
     let uid = |name: &str| world.server.get(MACHINES, name).unwrap()["metadata"]["uid"].clone();
     let targets: Vec<ObjectId> =
         names.iter().map(|name| ObjectId::new(name, uid(name).as_str().unwrap())).collect();
     write(world, |record| {
-        record.reserve(request, &targets).unwrap();
+        record.reserve_for(user, request, &targets).unwrap();
         0
     });
 }
@@ -102,6 +106,66 @@ async fn who_was_named_leaves_an_explicit_pool_although_the_one_who_named_it_die
 
     world.advance(Duration::from_mins(11)).await;
     assert_eq!(world.take_writes().iter().map(ToString::to_string).collect::<Vec<_>>(), [""; 0]);
+}
+
+/// Whoever deletes the machine, and however often: one event for each target, when it is gone.
+#[tokio::test]
+async fn each_removal_is_told_once_with_who_asked_for_it() {
+    let world = explicit(5).await;
+    let names = machine_names(&world.machines());
+    reserve_for(&world, "jane", "r1", &[&names[0], &names[1]]);
+    reserve_for(&world, "evil\nuser", "r2", &[&names[2]]);
+    reserve(&world, "r3", &[&names[3]]);
+    for request in ["r1", "r2", "r3"] {
+        accept(&world, request);
+    }
+    // The one who named it is faster than the controller with one of them, and lets another go on for a while.
+    world.server.delete(MACHINES, &names[0]);
+    world.server.edit(MACHINES, &names[1], |machine| machine["metadata"]["finalizers"] = json!(["a/b"]));
+    world.calm().await;
+    assert_eq!(told(&world, "SuccessfulDelete"), [""; 0], "one of them is still there");
+    world.server.edit(MACHINES, &names[1], |machine| machine["metadata"]["finalizers"] = json!([]));
+    world.server.delete(MACHINES, &names[1]);
+    world.advance(Duration::from_mins(1)).await;
+    assert_eq!(machine_names(&world.machines()), [&*names[4]]);
+    let mut notes = told(&world, "SuccessfulDelete");
+    notes.sort();
+    let mut expected = [
+        format!("removed machine {}, which \"jane\" had named", names[0]),
+        format!("removed machine {}, which \"jane\" had named", names[1]),
+        format!("removed machine {}, which \"evil\\nuser\" had named", names[2]),
+        format!("removed machine {}, which was named to be removed", names[3]),
+    ];
+    expected.sort();
+    assert_eq!(notes, expected);
+    assert!(record(&world).is_empty());
+}
+
+#[tokio::test]
+async fn of_a_large_removal_ten_are_told_one_by_one_and_the_others_together() {
+    let world = explicit(14).await;
+    let names = machine_names(&world.machines());
+    let named: Vec<&str> = names.iter().take(12).map(String::as_str).collect();
+    reserve_for(&world, "jane", "r", &named);
+    accept(&world, "r");
+    world.calm().await;
+    let notes = told(&world, "SuccessfulDelete");
+    assert_eq!(notes.len(), 11, "{notes:?}");
+    assert!(notes.iter().all(|note| note.contains("\"jane\"")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.starts_with("and 2 more: ")), "{notes:?}");
+}
+
+#[tokio::test]
+async fn who_left_the_pool_before_it_was_deleted_was_not_removed() {
+    let world = explicit(2).await;
+    let name = machine_names(&world.machines()).remove(0);
+    world.server.intercept(|call| if call.verb == Verb::Delete { Fault::Unreachable } else { Fault::None });
+    reserve_for(&world, "jane", "r", &[&name]);
+    accept(&world, "r");
+    world.server.edit(MACHINES, &name, |machine| machine["metadata"]["ownerReferences"] = json!([]));
+    world.advance(Duration::from_mins(1)).await;
+    assert!(record(&world).is_empty() && world.server.get(MACHINES, &name).is_some());
+    assert_eq!(told(&world, "SuccessfulDelete"), [""; 0]);
 }
 
 #[tokio::test]

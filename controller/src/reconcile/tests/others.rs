@@ -54,6 +54,24 @@ async fn a_pool_of_the_same_name_that_came_after_is_another_pool() {
     assert_units_are_complete(&world);
 }
 
+#[tokio::test]
+async fn a_status_that_the_watch_does_not_show_yet_is_written_once() {
+    let world = World::with_pool(2).await;
+    let name = machine_names(&world.machines()).remove(0);
+    world.server.hold("virtualmachinepools");
+    let phase =
+        |phase: &str| world.server.edit("virtualmachines", &name, |it| it["status"]["phase"] = json!(phase));
+    phase("Pending");
+    world.calm().await;
+    assert_eq!(world.take_writes().len(), 1, "one machine is not ready, and the status says so");
+    // The next passes have nothing else to tell.
+    for other in ["Stopped", "Pending", "Stopped"] {
+        phase(other);
+        world.calm().await;
+    }
+    assert_eq!(world.take_writes().len(), 0);
+}
+
 /// A leader that must point the only machine of `web` to another disk, since somebody else has the name. `meddle` is done
 /// before the first patch arrives.
 async fn repointing(mut meddle: impl FnMut(&Server, &Call) -> Fault + Send + 'static) -> World {

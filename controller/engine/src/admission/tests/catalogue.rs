@@ -251,7 +251,7 @@ pub(super) fn specimens() -> Vec<Specimen> {
             bad: Request::Update(
                 {
                     let mut world = World::complete();
-                    world.facts.revision = Some(Found::Absent);
+                    world.facts.revisions = vec![Found::Absent, Found::Absent];
                     world
                 },
                 pool(),

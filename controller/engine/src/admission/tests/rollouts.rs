@@ -125,8 +125,8 @@ fn a_revision_that_is_there_is_allowed() {
 }
 
 #[rstest]
-#[case::absent(|world: &mut World| world.facts.revision = Some(Found::Absent), "no stored revision")]
-#[case::not_read(|world: &mut World| world.facts.revision = None, "no stored revision")]
+#[case::absent(|world: &mut World| world.facts.revisions = vec![Found::Absent; 2], "no stored revision")]
+#[case::not_read(|world: &mut World| world.facts.revisions.clear(), "no stored revision")]
 #[case::of_a_predecessor(|world: &mut World| *world = world.clone().revision("before", &["root"]), "no stored revision")]
 #[case::without_a_template(
     |world: &mut World| *world = world.clone().revision("u", &["root", "scratch"]),
@@ -146,6 +146,26 @@ fn a_revision_that_cannot_be_made_is_refused(#[case] change: fn(&mut World), #[c
     }
 }
 
+/// A predecessor of the same name has left its revision under the name that ours would have.
+#[test]
+fn a_revision_that_had_to_take_the_second_name_is_found() {
+    let theirs = World::complete().revision("before", &["root"]).facts.revisions;
+    let mut world = World::complete().revision("u", &["root", "scratch"]);
+    world.facts.revisions.splice(..0, theirs.clone());
+    let Outcome::Refused(refusal) = world.update(&pool(), &held()[0]).outcome else {
+        panic!("it is allowed")
+    };
+    assert!(refusal.to_string().contains("scratch"), "judged by the wrong one: {refusal}");
+    world = World::complete();
+    world.facts.revisions.splice(..0, theirs.clone());
+    assert_allowed(&world.update(&pool(), &held()[0]));
+    world.facts.revisions = [theirs, vec![Found::Failed("no answer".to_owned())]].concat();
+    let Outcome::Undecided(reason) = world.update(&pool(), &held()[0]).outcome else {
+        panic!("it is decided")
+    };
+    assert!(reason.contains(r#""builders-0123456789abcdef-u""#), "{reason}");
+}
+
 #[test]
 fn a_revision_with_fewer_disks_fits() {
     let world = World::complete().revision("u", &["root"]);
@@ -162,7 +182,7 @@ fn a_new_pool_has_no_revisions() {
 #[test]
 fn a_revision_that_cannot_be_read_decides_nothing() {
     let mut world = World::complete();
-    world.facts.revision = Some(Found::Failed("no answer".to_owned()));
+    world.facts.revisions = vec![Found::Failed("no answer".to_owned()), Found::Absent];
     let Outcome::Undecided(reason) = world.update(&pool(), &held()[0]).outcome else {
         panic!("it is decided")
     };
@@ -191,14 +211,19 @@ fn only_then_is_the_revision_read() {
     let world = World::complete();
     let read =
         |old: &Value, new: &Value| match begin(&world.settings, Request { user: "a", old: Some(old), new }) {
-            Stage::Done(_) => None,
-            Stage::Look(look) => look.needs().revision.clone(),
+            Stage::Done(_) => Vec::new(),
+            Stage::Look(look) => look.needs().revisions.clone(),
         };
     for held in held() {
-        assert_eq!(read(&pool(), &held).as_deref(), Some("builders-0123456789abcdef"));
-        assert_eq!(read(&held, &with(held.clone(), "/spec/replicas", json!(9))), None);
-        assert_eq!(read(&held, &with(held.clone(), "/metadata/labels", json!({ "a": "b" }))), None);
-        assert_eq!(read(&held, &pool()), None);
+        assert_eq!(
+            read(&pool(), &held),
+            ["builders-0123456789abcdef", "builders-0123456789abcdef-u"],
+            "the name that it has, and the one that it has if that was taken"
+        );
+        let none: [&str; 0] = [];
+        assert_eq!(read(&held, &with(held.clone(), "/spec/replicas", json!(9))), none);
+        assert_eq!(read(&held, &with(held.clone(), "/metadata/labels", json!({ "a": "b" }))), none);
+        assert_eq!(read(&held, &pool()), none);
     }
 }
 
@@ -207,7 +232,7 @@ fn moving_from_the_annotation_to_the_field_changes_nothing() {
     let [by_field, by_annotation] = held();
     let mut world = World::complete();
     // It would be refused if it were asked for.
-    world.facts.revision = None;
+    world.facts.revisions.clear();
     assert_allowed(&world.update(&by_annotation, &by_field));
 }
 

@@ -152,3 +152,63 @@ fn repairs_come_in_batches_too() {
     world.uptime += left;
     assert_eq!(world.plan().actions.len(), 1);
 }
+
+/// A member that another controller made has no disk map as long as nothing was written to it: paused, for instance.
+fn anothers(world: World) -> World {
+    let without_map = |member: &mut Replica| {
+        (member.revision, member.written) = (Some("5c8a1d2f".into()), Some("5c8a1d2f".into()));
+        for device in &mut member.disks {
+            device.template = None;
+        }
+    };
+    world.edit("web-a", without_map).pool(|pool| pool.rollout.paused = true)
+}
+
+#[rstest]
+#[case::is_there(anothers(world(|disk| disk)), None)]
+#[case::is_missing(anothers(world(|_| None)), Some(create()))]
+#[case::is_too_small(
+    anothers(world(|disk| disk.map(|disk| Disk { size: Some(1), ..disk }))).pool(|pool| pool.disks[0].size = Some(2)),
+    Some(Action::Grow { disk: ObjectId::new(DISK, "uid-of-web-a-root"), to: 2 })
+)]
+#[case::is_somebody_elses(anothers(world(owned_by(Some(ObjectId::new("web-b", "uid-of-web-b"))))), None)]
+#[case::is_called_otherwise(
+    anothers(world(|_| None)).edit("web-a", |member| member.disks[0].disk = "web-a-other".into()), None
+)]
+#[case::is_missing_in_one_of_ours_that_lost_its_map(
+    anothers(world(|_| None)).edit("web-a", |member| {
+        (member.revision, member.written) = (Some("r1".into()), Some("r1".into()));
+    }),
+    None
+)]
+fn without_a_disk_map_the_disk_of_another_controllers_machine(
+    #[case] world: World,
+    #[case] expected: Option<Action>,
+) {
+    assert_eq!(world.plan().actions, Vec::from_iter(expected));
+}
+
+#[rstest]
+#[case::it_is_made_again("web-data-x7k2pq", true)]
+#[case::it_is_called_like_that_of_another_template("web-data-2-x7k2pq", false)]
+#[case::it_is_called_like_no_disk_of_ours("web-data-mine", false)]
+fn without_a_disk_map_a_kept_disk_that_is_gone_is_known_by_its_name(#[case] disk: &str, #[case] ours: bool) {
+    let world = World::desiring(1).keeping(|_| {}).member("web-a", 1).holding("web-a", disk);
+    let plan = anothers(world.disk(disk, |_| None)).plan();
+    let made = Action::CreateDisk { member: member(), disk: DiskDraft::new(disk.into(), "data".into()) };
+    assert_eq!(plan.actions, Vec::from_iter(ours.then_some(made)));
+}
+
+#[test]
+fn without_a_disk_map_a_kept_disk_that_holds_nothing_is_replaced() {
+    let kept = World::desiring(1)
+        .keeping(|_| {})
+        .member("web-a", 1)
+        .holding("web-a", "web-data-1")
+        .edit("web-a", |member| member.activity = Activity::NotRunning)
+        .edit_disk("web-data-1", |disk| disk.state = crate::model::DiskState::Lost)
+        .free("web-data-2", 5);
+    let plan = anothers(kept).plan();
+    let [Action::Repoint { position: 1, from, to, .. }] = &plan.actions[..] else { panic!("{plan:?}") };
+    assert_eq!((&**from, &*to.name, &*to.template), ("web-data-1", "web-data-2", "data"));
+}

@@ -20,7 +20,7 @@ fn relabel() -> Action {
 }
 
 fn release() -> Action {
-    Action::Release { machine: id(&name(0)) }
+    Action::Release { machine: id(&name(0)), shared: Vec::new() }
 }
 
 #[rstest]
@@ -64,6 +64,35 @@ fn a_foreign_machine_with_copied_labels_is_left_alone(
         None => world,
     };
     assert_eq!(world.plan(), Plan::default());
+}
+
+/// A machine that was released, and a member that refers to one of its kept disks.
+fn sharing(mounted_by: Option<&str>) -> World {
+    World::desiring(1)
+        .members(2)
+        .keeping(|_| {})
+        .holding(&name(0), "web-data-1")
+        .holding(&name(1), "web-data-1")
+        .edit(&name(0), |machine| machine.owner = None)
+        .edit_disk("web-data-1", |disk| disk.mounted_by = mounted_by.map(Into::into))
+}
+
+#[rstest]
+#[case::nobody_has_mounted(sharing(None), &["web-data-1"])]
+#[case::the_member_has_mounted(sharing(Some(&name(1))), &["web-data-1"])]
+#[case::the_machine_itself_has_mounted(sharing(Some(&name(0))), &[])]
+#[case::no_member_refers_to(sharing(None).edit(&name(1), |member| member.owner = None), &[])]
+#[case::it_only_still_shows(
+    sharing(None).edit(&name(0), |machine| machine.lingering.extend(machine.disks.pop().map(|device| device.disk))),
+    &["web-data-1"]
+)]
+fn a_released_machine_is_not_given_the_disk_of_a_member_that(#[case] world: World, #[case] kept: &[&str]) {
+    let plan = world.plan();
+    let shared = plan.actions.iter().find_map(|action| match action {
+        Action::Release { machine, shared } if *machine.name == *name(0) => Some(shared.clone()),
+        _ => None,
+    });
+    assert_eq!(shared.expect("it is released").iter().map(|disk| &**disk).collect::<Vec<_>>(), kept);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use rstest::rstest;
 use super::*;
 use crate::model::{Activity, Disk, DiskRef, DiskState, Lifetime, Mark, Marks, Uid};
 use crate::numbers::DiskNamer;
+use crate::pacing::{Failure, FailureReason};
 use crate::plan::{Action, Stage};
 use crate::testing::{KEPT, World, ago, created, kept_disk, name};
 
@@ -171,6 +172,20 @@ fn a_machine_waits_for_a_disk_that_is_about_to_become_free_but_not_for_ever() {
     world.memory.await_disks(&plan.awaited, world.uptime);
     world.uptime += PATIENCE;
     assert_eq!(given(&world), [made(1, 0), made(2, 0)]);
+}
+
+/// After a failure one machine is tried at a time. If that one waits, the next pass would find the same, and so on.
+#[test]
+fn a_machine_that_waits_after_a_failure_is_not_tried_again_at_once() {
+    let gone = Some("web-gone".into());
+    let mut world = disk(|disk| disk.mounted_by = gone).pool(|pool| pool.desired = 3).memory(|memory| {
+        let cause = Failure { reason: FailureReason::FailedCreate, message: "exceeded quota".into() };
+        memory.creating.failed(cause, Duration::from_secs(100), None, 0.0);
+    });
+    world.uptime += Duration::from_secs(1);
+    let plan = world.plan();
+    assert_eq!(created(&plan), [""; 0]);
+    assert_eq!(plan.again, Some(PATIENCE));
 }
 
 #[test]

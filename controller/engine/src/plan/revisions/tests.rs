@@ -1,6 +1,7 @@
 use rstest::rstest;
 
 use super::*;
+use crate::ledger::REQUEST_TIMEOUT;
 use crate::model::Rollout;
 use crate::pacing::{Failure, FailureReason};
 use crate::testing::{World, name};
@@ -99,6 +100,28 @@ fn nothing_is_pruned_while_a_machine_may_appear_that_names_it() {
     let mut world = World::desiring(3).members(2).pool(|pool| pool.rollout = history(0)).unanswered([2]);
     world.stored = ["a", "r1"].map(RevisionId::from).to_vec();
     assert_eq!(pruned(&world), [""; 0]);
+}
+
+#[test]
+fn nothing_is_pruned_by_a_pass_that_makes_machines() {
+    // A former leader may have sent the same create, and its machine names what was current then.
+    let mut world = World::desiring(2).members(1).pool(|pool| pool.rollout = history(0));
+    world.stored = ["a", "r1"].map(RevisionId::from).to_vec();
+    assert_eq!(pruned(&world), [""; 0]);
+    assert_eq!(pruned(&world.pool(|pool| pool.desired = 1)), ["a"]);
+}
+
+#[test]
+fn nothing_is_pruned_while_a_machine_may_name_it_that_was_written_to_without_an_answer() {
+    let mut world = World::desiring(1).members(1).pool(|pool| pool.rollout = history(0));
+    world.stored = ["a", "r1"].map(RevisionId::from).to_vec();
+    let member = world.machines[0].id.uid.clone();
+    world.memory.trials.learn(&member, &"a".into(), crate::plan::Answer::Lost, UPTIME);
+    let plan = world.plan();
+    assert_eq!((plan.actions, plan.again), (Vec::new(), Some(REQUEST_TIMEOUT)));
+    world.uptime += REQUEST_TIMEOUT;
+    world.memory.trials.meet([].iter(), world.uptime);
+    assert_eq!(pruned(&world), ["a"]);
 }
 
 #[test]

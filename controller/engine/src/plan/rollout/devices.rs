@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::standing::{keeps, leftovers};
+use super::standing::{is_anothers, keeps, leftovers};
 use super::{Observed, Shelf};
 use crate::model::{DiskDraft, DiskRef, DiskSource, DiskTemplate, Lifetime, Replica};
+use crate::numbers::DISK_LENGTH;
 use crate::plan::Wait;
 
 /// The disks for every template of the revision, and those of earlier templates that the member has to keep.
@@ -42,7 +43,8 @@ pub(super) fn drafts(
 }
 
 /// The device that fills `template` in a member whose disk map does not say so, because another controller made it: a
-/// disk of the member or the pool with that label, or one that has the name which such a disk gets.
+/// disk of the member or the pool with that label, or one that has the name which such a disk gets. Of one that does not
+/// exist the name is all that there is.
 fn unmapped<'a>(
     observed: &Observed<'_>,
     member: &'a Replica,
@@ -56,9 +58,19 @@ fn unmapped<'a>(
         let rest = device.disk.strip_prefix(&*member.id.name).and_then(|rest| rest.strip_prefix('-'));
         rest == Some(&*template.name)
     };
+    let kept_name = |device: &DiskRef| {
+        let rest = device.disk.strip_prefix(&*observed.pool.id.name).and_then(|rest| rest.strip_prefix('-'));
+        let rest = rest.and_then(|rest| rest.strip_prefix(&*template.name)?.strip_prefix('-'));
+        rest.is_some_and(|suffix| {
+            suffix.len() == DISK_LENGTH && suffix.bytes().all(|c| c.is_ascii_alphanumeric())
+        })
+    };
     member.disks.iter().filter(|device| device.template.is_none()).find(|device| {
         let Some(disk) = observed.disks.get(&device.disk) else {
-            return template.lifetime == Lifetime::Machine && own_name(device);
+            return match template.lifetime {
+                Lifetime::Machine => own_name(device),
+                Lifetime::Pool => kept_name(device),
+            };
         };
         let owner = match template.lifetime {
             Lifetime::Machine => &member.id.uid,
@@ -67,6 +79,28 @@ fn unmapped<'a>(
         let ours = disk.owner.as_ref().is_some_and(|found| found.uid == *owner);
         ours && (disk.template.as_ref() == Some(&template.name) || own_name(device))
     })
+}
+
+/// What fills which template in a member that another controller made, as far as its disk map does not say so.
+pub(in crate::plan) fn recognised<'a>(
+    observed: &'a Observed<'_>,
+    member: &'a Replica,
+) -> impl Iterator<Item = (&'a DiskRef, &'a DiskTemplate)> {
+    let templates = if is_anothers(observed, member) { &observed.pool.disks[..] } else { &[] };
+    let used = templates.iter().filter(|template| template.used);
+    used.filter_map(|template| unmapped(observed, member, template).map(|device| (device, template)))
+}
+
+/// Whether the member has a disk for every template of the revision, and none of another: then no device changes.
+pub(super) fn are_complete(observed: &Observed<'_>, member: &Replica) -> bool {
+    let filled = |template: &DiskTemplate| {
+        let mapped = |device: &DiskRef| device.template.as_ref() == Some(&template.name);
+        let device = member.disks.iter().find(|device| mapped(device));
+        let device = device.or_else(|| unmapped(observed, member, template));
+        device.is_some_and(|device| observed.disks.contains_key(&device.disk))
+    };
+    leftovers(observed.pool, member).next().is_none()
+        && observed.pool.disks.iter().filter(|template| template.used).all(filled)
 }
 
 /// Whether the member refers to a disk that is called like a template, where none of its devices fills that template: it

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Observed;
 use crate::model::{Activity, DiskRef, Pool, Replica};
+use crate::revision::RevisionId;
 
 /// Where a live member stands with the pool's revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,12 @@ impl Standing {
             (_, false) => Self::Unfinished,
         }
     }
+}
+
+/// Whether no revision that is known of the pool was ever written to the member: another controller made it.
+pub(in crate::plan) fn is_anothers(observed: &Observed<'_>, member: &Replica) -> bool {
+    let ours = |written: &RevisionId| *written == observed.pool.revision || observed.stored.contains(written);
+    !member.written.as_ref().is_some_and(ours)
 }
 
 /// Whether what was last written is what the member is.

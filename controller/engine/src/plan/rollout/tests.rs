@@ -7,6 +7,7 @@ use crate::model::{Budget, DiskDraft, DiskRef, DiskSource, DiskTemplate, Lifetim
 use crate::pacing::{Failure, FailureReason};
 use crate::testing::{World, member, name, own_disk};
 
+mod adoption;
 mod disks;
 mod laws;
 mod model;
@@ -31,6 +32,17 @@ pub(super) fn updated(plan: &Plan) -> Vec<u64> {
         Action::Update { member, .. } => Some(&member.name),
         _ => None,
     })
+}
+
+/// Who is written to, and on which terms.
+fn terms(plan: &Plan) -> Vec<(u64, Terms)> {
+    let terms = plan.actions.iter().filter_map(|action| match action {
+        Action::Update { terms, .. } => Some(*terms),
+        _ => None,
+    });
+    let mut all: Vec<_> = updated(plan).into_iter().zip(terms).collect();
+    all.sort_by_key(|(number, _)| *number);
+    all
 }
 
 fn advanced(plan: &Plan) -> Vec<u64> {
@@ -79,16 +91,18 @@ fn arrived(member: &mut Replica) {
     member.written = Some("r2".into());
 }
 
-fn refuse(mut world: World, number: u64) -> World {
+fn answering(mut world: World, number: u64, answer: Answer) -> World {
     let uid = member(&name(number), 0).id.uid;
-    world.memory.trials.learn(&uid, &"r2".into(), Answer::Refused, UPTIME);
+    world.memory.trials.learn(&uid, &"r2".into(), answer, UPTIME);
     world
 }
 
-fn lose(mut world: World, number: u64) -> World {
-    let uid = member(&name(number), 0).id.uid;
-    world.memory.trials.learn(&uid, &"r2".into(), Answer::Lost, UPTIME);
-    world
+fn refuse(world: World, number: u64) -> World {
+    answering(world, number, Answer::Refused)
+}
+
+fn lose(world: World, number: u64) -> World {
+    answering(world, number, Answer::Lost)
 }
 
 #[rstest]
@@ -245,19 +259,7 @@ fn what_of_a_member_is_the_pools(
 #[test]
 fn who_was_chosen_because_it_does_not_run_is_marked_as_that() {
     let world = with(with(allowing(3, 3), 0, idle), 1, stopped);
-    let mut marks: Vec<_> = world
-        .plan()
-        .actions
-        .iter()
-        .filter_map(|action| match action {
-            Action::Update { member, idle, .. } => Some((member.name.to_string(), *idle)),
-            _ => None,
-        })
-        .collect();
-    marks.sort();
-    let mut expected = vec![(name(0), true), (name(1), true), (name(2), false)];
-    expected.sort();
-    assert_eq!(marks, expected);
+    assert_eq!(terms(&world.plan()), [(0, Terms::Idle), (1, Terms::Idle), (2, Terms::Place)]);
 }
 
 #[test]

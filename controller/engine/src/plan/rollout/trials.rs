@@ -18,6 +18,8 @@ pub enum Answer {
     Accepted,
     /// The API server refused it.
     Refused,
+    /// It was not sent: more than labels and annotations would change, and it was not to.
+    Differs,
     /// No answer: it may have been written, or may still be.
     Lost,
 }
@@ -27,6 +29,8 @@ pub enum Answer {
 pub struct Trials {
     /// Members that refused a revision; which, and when they did so last.
     refused: BTreeMap<Uid, (RevisionId, Duration)>,
+    /// Members that differ from a revision in more than labels and annotations; from which, and when that was seen.
+    differing: BTreeMap<Uid, (RevisionId, Duration)>,
     /// Members whose last write got no answer, and when it was given up: it may make them unavailable.
     unsure: BTreeMap<Uid, Duration>,
     /// Members that changed and that the platform has not looked at since, as long as that is known.
@@ -45,6 +49,9 @@ impl Trials {
             Answer::Refused => {
                 self.refused.insert(member.clone(), (revision.clone(), uptime));
             }
+            Answer::Differs => {
+                self.differing.insert(member.clone(), (revision.clone(), uptime));
+            }
             Answer::Lost => {
                 self.unsure.insert(member.clone(), uptime);
             }
@@ -60,14 +67,13 @@ impl Trials {
         }
         self.unevaluated = unevaluated;
         self.unsure.retain(|_, since| uptime.saturating_sub(*since) < REQUEST_TIMEOUT);
-        if !self.refused.is_empty() {
-            let mut refused = BTreeMap::new();
-            for member in members {
-                let entry = self.refused.remove_entry(&member.id.uid);
-                refused.extend(entry.filter(|(_, (revision, _))| member.written.as_ref() != Some(revision)));
-            }
-            self.refused = refused;
-        }
+        forget(&mut self.refused, members.clone());
+        forget(&mut self.differing, members);
+    }
+
+    /// Whether more than labels and annotations would change if the member got `revision`, as far as somebody has looked.
+    pub(super) fn differs(&self, member: &Uid, revision: &RevisionId) -> bool {
+        self.differing.get(member).is_some_and(|(seen, _)| seen == revision)
     }
 
     /// Whether the last attempt to write `revision` to the member was refused.
@@ -86,7 +92,7 @@ impl Trials {
     }
 
     /// How long until the first write without an answer can no longer be carried out.
-    pub(super) fn next_sure(&self, uptime: Duration) -> Option<Duration> {
+    pub(in crate::plan) fn next_sure(&self, uptime: Duration) -> Option<Duration> {
         self.unsure.values().filter_map(|since| (*since + REQUEST_TIMEOUT).checked_sub(uptime)).min()
     }
 
@@ -106,6 +112,22 @@ impl Trials {
         let left = |since: &Duration| (*since + EVALUATION_AGE).checked_sub(uptime);
         self.unevaluated.values().filter_map(left).filter(|left| !left.is_zero()).min()
     }
+}
+
+/// Keeps what is known of members that are there and have not got the revision since.
+fn forget<'a>(
+    known: &mut BTreeMap<Uid, (RevisionId, Duration)>,
+    members: impl Iterator<Item = &'a Arc<Replica>>,
+) {
+    if known.is_empty() {
+        return;
+    }
+    let mut left = BTreeMap::new();
+    for member in members {
+        let entry = known.remove_entry(&member.id.uid);
+        left.extend(entry.filter(|(_, (revision, _))| member.written.as_ref() != Some(revision)));
+    }
+    *known = left;
 }
 
 #[cfg(test)]

@@ -56,6 +56,27 @@ async fn a_machine_that_is_taken_out_of_the_pool_keeps_its_disk() {
     assert_eq!(world.disks()[0]["metadata"]["name"], disk["metadata"]["name"]);
 }
 
+#[tokio::test]
+async fn a_machine_that_is_taken_out_of_the_pool_takes_no_disk_from_a_member() {
+    let world = world(2, &json!({})).await;
+    let machines = world.machines();
+    let (left, member) = (&machines[0], &machines[1]);
+    let name = |machine: &Value| machine["metadata"]["name"].as_str().unwrap().to_owned();
+    let (lost, shared) = (device(left), device(member));
+    // Somebody points it to the disk of the other one, and takes it out of the pool before that is put right.
+    world.server.edit("virtualmachines", &name(left), |machine| {
+        machine["spec"]["blockDeviceRefs"][0]["name"] = shared.clone();
+        machine["metadata"]["ownerReferences"] = json!([]);
+    });
+    world.calm().await;
+    let disk = world.server.get("virtualdisks", shared.as_str().unwrap()).unwrap();
+    assert_eq!(disk["metadata"]["ownerReferences"][0]["kind"], "VirtualMachinePool");
+    let released = world.server.get("virtualmachines", &name(left)).unwrap();
+    assert!(!released["metadata"].to_string().contains(PREFIX), "{}", released["metadata"]);
+    assert_eq!(device(&world.server.get("virtualmachines", &name(member)).unwrap()), shared);
+    assert_ne!(lost, shared);
+}
+
 /// A second disk for every machine; `reclaim` beside its name.
 fn second_disk(pool: &mut Value, reclaim: &Value) {
     pool["spec"]["virtualDiskTemplates"].as_array_mut().unwrap().push(json!({

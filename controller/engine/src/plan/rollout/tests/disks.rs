@@ -169,9 +169,12 @@ fn foreign(disks: &[&str]) -> World {
 fn the_disks_of_a_machine_that_another_controller_made_are_known_by_their_names_owners_and_labels() {
     let world = foreign(&["web-x-root", "web-data-bbbbbb", "somebodys"]);
     assert_eq!(shown(&draft(&world)), ["data=web-data-bbbbbb (held)", "root=web-x-root (held)"]);
-    // One that was never made is made under the name that it has.
-    let lost = foreign(&["web-x-root", "web-data-bbbbbb"]).disk(&format!("{}-root", name(0)), |_| None);
-    assert_eq!(shown(&draft(&lost)), ["data=web-data-bbbbbb (held)", "root=web-x-root (new)"]);
+    // One that was never made is made under the name that it has, before anything is written to the machine.
+    let root = format!("{}-root", name(0));
+    let lost = foreign(&["web-x-root", "web-data-bbbbbb"]).disk(&root, |_| None);
+    let plan = lost.plan();
+    let [Action::CreateDisk { disk, .. }] = &plan.actions[..] else { panic!("{plan:?}") };
+    assert_eq!((&*disk.name, &*disk.template), (&*root, "root"));
 }
 
 #[test]

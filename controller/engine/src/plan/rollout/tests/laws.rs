@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::model::{Model, id};
+use super::model::{Fate, Model, SAME, id};
+use crate::model::Activity;
 
 /// More stories than there are cases of other laws: most of them are dull. `PROPTEST_CASES` scales both.
 fn config() -> ProptestConfig {
@@ -17,15 +18,37 @@ proptest! {
     fn no_more_machines_are_taken_away_at_once_than_may_be_and_the_rollout_ends(
         members in 1usize..7,
         budget in 1usize..4,
+        anothers in 0usize..4,
         steps in prop::collection::vec(any::<u32>(), 0..250),
     ) {
         let mut model = Model::new(members, budget);
+        for machine in model.machines.iter_mut().take(anothers) {
+            machine.make_anothers();
+        }
+        model.watch();
         for step in steps {
             model.step(step);
         }
         model.settle();
         let status = crate::status(&model.world.observed(), None);
         prop_assert_eq!(status.summary.updated, members);
+    }
+
+    /// One machine of a pool that was taken over does not come up: the others get their markers, and are left alone.
+    #[test]
+    fn markers_of_machines_that_another_controller_made_disturb_nobody(members in 2usize..7) {
+        let mut model = Model::new(members, 1);
+        for machine in &mut model.machines {
+            machine.make_anothers();
+        }
+        model.machines[0].go(Activity::NotRunning);
+        model.world.pool.revision = id(SAME);
+        model.watch();
+        model.pass(|| Fate::Answered);
+        for machine in &model.machines[1..] {
+            prop_assert_eq!(machine.facts.written.as_ref(), Some(&id(SAME)));
+            prop_assert!(machine.facts.evaluated && machine.updates == 1);
+        }
     }
 
     #[test]

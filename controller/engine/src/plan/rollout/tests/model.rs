@@ -5,6 +5,10 @@ use super::*;
 /// A template is a number; three neighbours differ in what needs no restart, and odd ones leave restarts to people.
 pub(super) type Template = u64;
 
+/// What another controller called a template. It is no revision of the pool, and the same as [`SAME`].
+const ANOTHERS: Template = 9;
+pub(super) const SAME: Template = 4;
+
 pub(super) fn id(template: Template) -> RevisionId {
     format!("r{template}").as_str().into()
 }
@@ -13,12 +17,16 @@ fn template(id: &RevisionId) -> Template {
     id.as_str()[1..].parse().expect("one of ours")
 }
 
+fn content(template: Template) -> u64 {
+    if template == ANOTHERS { SAME } else { template }
+}
+
 fn cold_part(template: Template) -> u64 {
-    template / 3
+    content(template) / 3
 }
 
 fn restarts_itself(template: Template) -> bool {
-    template.is_multiple_of(2)
+    content(template).is_multiple_of(2)
 }
 
 pub(super) struct Machine {
@@ -61,6 +69,25 @@ impl Machine {
         });
     }
 
+    fn get(&mut self, to: &RevisionId, terms: Terms) {
+        match terms {
+            Terms::Place | Terms::Idle => self.write(to),
+            Terms::Markers => self.mark(to),
+        }
+    }
+
+    fn mark(&mut self, to: &RevisionId) {
+        self.updates += 1;
+        self.change(|machine| machine.facts.written = Some(to.clone()));
+    }
+
+    /// Another controller made it.
+    pub(super) fn make_anothers(&mut self) {
+        (self.facts.revision, self.facts.written) = (Some(id(ANOTHERS)), Some(id(ANOTHERS)));
+        self.facts.restarts_itself = restarts_itself(ANOTHERS);
+        self.runs = ANOTHERS;
+    }
+
     pub(super) fn evaluate(&mut self) {
         self.change(|machine| {
             let differs = cold_part(machine.spec()) != cold_part(machine.runs);
@@ -89,8 +116,8 @@ pub(super) enum Fate {
 pub(super) struct Model {
     pub(super) world: World,
     pub(super) machines: Vec<Machine>,
-    /// Requests on their way: machine, version that they demand, revision, uptime.
-    late: Vec<(usize, u64, RevisionId, Duration)>,
+    /// Requests on their way: machine, version that they demand, revision, terms, uptime.
+    late: Vec<(usize, u64, RevisionId, Terms, Duration)>,
     budget: usize,
     /// When the cache showed everything.
     watched: Duration,
@@ -103,6 +130,7 @@ impl Model {
             pool.revision = id(0);
             pool.rollout.budget = Budget::Machines(budget);
         });
+        let world = World { stored: (0..9).map(id).collect(), ..world };
         let made = |machine: &Arc<Replica>| {
             let mut facts = (**machine).clone();
             (facts.revision, facts.written) = (Some(id(0)), Some(id(0)));
@@ -163,11 +191,16 @@ impl Model {
                 self.show(index);
                 true
             }
-            Action::Update { member, to, idle, .. } => {
+            Action::Update { member, to, terms, .. } => {
                 let index = index(member);
                 let machine = &mut self.machines[index];
                 // The version that the patch demands is that of a machine which does not run.
-                if *idle && machine.facts.activity == Activity::Running {
+                if *terms == Terms::Idle && machine.facts.activity == Activity::Running {
+                    self.show(index);
+                    return true;
+                }
+                if *terms == Terms::Markers && content(machine.spec()) != content(template(to)) {
+                    self.world.memory.trials.learn(&member.uid, to, Answer::Differs, uptime);
                     self.show(index);
                     return true;
                 }
@@ -178,8 +211,8 @@ impl Model {
                 };
                 let uid = member.uid.clone();
                 match fate {
-                    Fate::Late => self.late.push((index, machine.version, to.clone(), uptime)),
-                    Fate::Answered | Fate::AnswerLost if !machine.stubborn => machine.write(to),
+                    Fate::Late => self.late.push((index, machine.version, to.clone(), *terms, uptime)),
+                    Fate::Answered | Fate::AnswerLost if !machine.stubborn => machine.get(to, *terms),
                     _ => {}
                 }
                 self.world.memory.trials.learn(&uid, to, answer, uptime);
@@ -194,11 +227,11 @@ impl Model {
 
     /// A late request is carried out, if the machine is still the one that it was sent for.
     fn land(&mut self) {
-        for (index, version, to, sent) in std::mem::take(&mut self.late) {
+        for (index, version, to, terms, sent) in std::mem::take(&mut self.late) {
             let machine = &mut self.machines[index];
             let in_time = self.world.uptime.saturating_sub(sent) < crate::ledger::REQUEST_TIMEOUT;
             if in_time && machine.version == version && !machine.stubborn {
-                machine.write(&to);
+                machine.get(&to, terms);
             }
         }
     }

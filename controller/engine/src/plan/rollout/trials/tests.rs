@@ -39,6 +39,21 @@ fn a_refusal_is_of_one_revision_and_ends_when_the_machine_takes_it_or_goes() {
 }
 
 #[test]
+fn what_differs_is_known_until_the_machine_has_the_revision_or_goes() {
+    let mut trials = Trials::default();
+    let machines = [machine("a", |_| {}), machine("b", |_| {}), machine("c", |_| {})];
+    for machine in &machines {
+        trials.learn(&machine.id.uid, &revision(), Answer::Differs, T0);
+    }
+    assert!(trials.differs(&uid("a"), &revision()) && !trials.differs(&uid("a"), &"r3".into()));
+    assert!(!trials.refuses(&uid("a"), &revision()), "that is no refusal");
+    let written = machine("b", |machine| machine.written = Some(revision()));
+    trials.meet([machines[0].clone(), written].iter(), T0);
+    assert!(trials.differs(&uid("a"), &revision()));
+    assert_eq!(trials.differing.len(), 1, "one has it, the other is gone");
+}
+
+#[test]
 fn a_lost_answer_counts_until_the_request_cannot_be_carried_out_any_more() {
     let mut trials = Trials::default();
     trials.learn(&uid("a"), &revision(), Answer::Lost, T0);

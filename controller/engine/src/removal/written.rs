@@ -1,0 +1,98 @@
+//! The record as the annotation holds it.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::{Entry, Record, State};
+use crate::model::ObjectId;
+
+/// The annotation is not a record.
+///
+/// Somebody else has written it. Nothing can be said then about who was named, so nobody may be created or deleted
+/// for the count.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// It is not a JSON list of entries.
+    #[error("the record of machines to be removed is not a JSON list of {{\"name\", \"uid\"}}: {0}")]
+    NotAList(String),
+    /// An entry has an empty part.
+    #[error("entry {0} of the record of machines to be removed has an empty name, uid or reservation")]
+    EmptyPart(usize),
+}
+
+/// An entry as it is written.
+#[derive(Serialize, Deserialize)]
+struct Written<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    uid: Cow<'a, str>,
+    // An explicit null is not the same as no reservation: a careless writer must not turn one into the other.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    reserved: Option<String>,
+    /// As in the entry before if it is absent; nobody known if it is empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<Cow<'a, str>>,
+}
+
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    String::deserialize(deserializer).map(Some)
+}
+
+impl Record {
+    /// Reads the annotation. An entry that repeats another one is left out, unknown fields are too. One without any
+    /// text is a record without entries.
+    ///
+    /// # Errors
+    /// [`ParseError`] if it is not a list of complete entries.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        if text.trim_ascii().is_empty() {
+            return Ok(Self::default());
+        }
+        let written: Vec<Written<'_>> =
+            serde_json::from_str(text).map_err(|error| ParseError::NotAList(error.to_string()))?;
+        let (mut record, mut known) = (Self::default(), BTreeSet::new());
+        let mut asking: Option<Arc<str>> = None;
+        for (index, Written { name, uid, reserved, by }) in written.into_iter().enumerate() {
+            if let Some(by) = by {
+                asking = (!by.is_empty()).then(|| by.into());
+            }
+            if name.is_empty() || uid.is_empty() || reserved.as_deref() == Some("") {
+                return Err(ParseError::EmptyPart(index));
+            }
+            let state =
+                reserved.map_or(State::Accepted, |request| State::Reserved { request: request.into() });
+            let entry = Entry { target: ObjectId::new(&name, &uid), state, by: asking.clone() };
+            if known.insert((entry.target.uid.clone(), entry.state.clone())) {
+                record.entries.push(entry);
+            }
+        }
+        Ok(record)
+    }
+}
+
+/// As the annotation holds it.
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut asking = None;
+        let written: Vec<Written<'_>> = self
+            .entries
+            .iter()
+            .map(|Entry { target, state, by }| Written {
+                name: (&*target.name).into(),
+                uid: target.uid.as_str().into(),
+                reserved: match state {
+                    State::Reserved { request } => Some(request.to_string()),
+                    State::Accepted => None,
+                },
+                by: (std::mem::replace(&mut asking, by.as_deref()) != by.as_deref())
+                    .then(|| by.as_deref().unwrap_or_default().into()),
+            })
+            .collect();
+        f.write_str(&serde_json::to_string(&written).expect("texts can be written as JSON"))
+    }
+}

@@ -1,0 +1,186 @@
+//! What a state is, as far as anybody could tell the difference.
+//!
+//! All that the future depends on is printed, and names, versions and moments are then replaced by what matters of them
+//! ([`super::text`]). What the controller remembers is taken as it prints, so that a field that comes later counts too.
+
+use std::collections::BTreeSet;
+use std::fmt::{Debug, Write as _};
+use std::sync::Arc;
+
+use super::super::api::{Api, Basis, Table};
+use super::super::view::View;
+use super::moves::State;
+use super::text;
+use crate::Action;
+use crate::ledger::{Cache as _, Fact, Ledger, Seen};
+use crate::model::Mark;
+
+/// The state in so few bits that two of them never share theirs by accident.
+pub(super) fn of(state: &State) -> u128 {
+    fingerprint(&canonical(state))
+}
+
+/// FNV-1a.
+fn fingerprint(text: &str) -> u128 {
+    text.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash, byte| {
+        (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+    })
+}
+
+/// The state as text.
+pub(super) fn canonical(state: &State) -> String {
+    let api = &state.world.api;
+    let mut out = String::with_capacity(8192);
+    // First, because the disks that outlive their machines are numbered by where they come first.
+    list(&mut out, "disks", by_age(&api.disks));
+    list(&mut out, "machines", by_age(&api.machines));
+    pool(&mut out, state);
+    shell(&mut out, state);
+    under_way(&mut out, state);
+    judged(&mut out, api);
+    text::canonical(&out, api)
+}
+
+fn put(out: &mut String, name: &str, what: &dyn Debug) {
+    writeln!(out, "{name} {what:?}").expect("a string takes all");
+}
+
+/// A list whose order means nothing.
+fn list<T: Debug>(out: &mut String, name: &str, items: impl IntoIterator<Item = T>) {
+    let items: Vec<String> = items.into_iter().map(|item| format!("{item:?}")).collect();
+    writeln!(out, "{name} {{{}}}", items.join(", ")).expect("a string takes all");
+}
+
+fn by_age<T: Fact + Debug>(table: &Table<T>) -> Vec<&Arc<T>> {
+    let mut objects: Vec<&Seen<T>> = table.objects.values().collect();
+    objects.sort_by_key(|seen| uid_version(seen.facts.id().uid.as_str()));
+    objects.into_iter().map(|seen| &seen.facts).collect()
+}
+
+fn uid_version(uid: &str) -> u64 {
+    uid.rsplit('#').next().and_then(|version| version.parse().ok()).unwrap_or_default()
+}
+
+fn pool(out: &mut String, state: &State) {
+    let pool = &state.world.api.pool;
+    put(out, "pool", &(pool.desired, pool.removal, &pool.revision, pool.revision_stored, pool.deleting));
+    put(out, "block", &pool.block);
+    put(out, "record", &pool.record);
+    put(out, "revisions", &(&state.world.api.revisions.stored, &state.world.api.revisions.lost));
+    put(out, "budgets", &(state.edits, state.faults));
+}
+
+fn shell(out: &mut String, state: &State) {
+    let (api, shell) = (&state.world.api, &state.world.shell);
+    put(out, "same generation", &(shell.memory.generation == api.pool.generation));
+    put(out, "memory", &shell.memory);
+    cache(out, "machine cache", &shell.machines, &api.machines, &shell.memory.machines);
+    cache(out, "disk cache", &shell.disks, &api.disks, &shell.memory.disks);
+    put(out, "pending", &shell.pending);
+    if !shell.pending.is_empty() {
+        put(out, "rests on", &basis(api, shell.basis));
+        for action in &shell.pending {
+            if let Action::Delete { member, .. } = action {
+                put(out, "known", &shell.known.get(&member.name));
+            }
+            if let Some(version) = shell.versions.get(action.object()) {
+                let live = api.disks.objects.get(action.object()).map(|seen| seen.version);
+                put(out, "outdated", &(action.object(), live != Some(*version)));
+            }
+        }
+        // Disks that are claimed on the way.
+        for (name, version) in &shell.versions {
+            let live = api.disks.objects.get(name).map(|seen| seen.version);
+            if live != Some(*version) {
+                put(out, "outdated", name);
+            }
+        }
+    }
+    list(out, "attempts", shell.attempts.iter().map(|(name, rests)| (name, basis(api, *rests))));
+}
+
+/// What a cache shows where that is not the truth, and what it remembers.
+fn cache<T: Fact + Debug>(
+    out: &mut String,
+    name: &str,
+    view: &View<T>,
+    table: &Table<T>,
+    ledger: &Ledger<T>,
+) {
+    let names: BTreeSet<&Arc<str>> = view.objects.keys().chain(table.objects.keys()).collect();
+    let differs = names.into_iter().filter_map(|name| {
+        let (shown, live) = (view.get(name), table.objects.get(name));
+        let version = shown.as_ref().map(|seen| seen.version);
+        (version != live.map(|seen| seen.version)).then_some((name, shown))
+    });
+    list(out, name, differs);
+    put(out, "unseen", &&table.log[view.position..]);
+    let written = format!("{ledger:?}");
+    list(out, "seen deleted", view.deleted.iter().filter(|uid| written.contains(uid.as_str())));
+}
+
+/// What a request rests on, as far as it is judged by that.
+fn basis(api: &Api, basis: Basis) -> impl Debug + use<> {
+    let since = &api.history[basis.pool..];
+    let most = since.iter().map(super::super::api::Wanted::desired).max();
+    let blocks: Vec<String> = since.iter().map(|wanted| format!("{:?}", wanted.block())).collect();
+    let blocks: BTreeSet<String> = blocks.into_iter().collect();
+    let after = |positions: &[usize]| positions.iter().filter(|at| **at >= basis.seen).count();
+    let named: Vec<_> = (api.named.accepted.iter())
+        .filter(|(uid, _)| api.machines.objects.values().any(|seen| seen.facts.id.uid == **uid))
+        .map(|(uid, since)| (uid.clone(), *since <= basis.pool))
+        .collect();
+    let first = since.first().map(|wanted| (wanted.desired(), wanted.removal()));
+    let counts = (after(&api.strays), after(&api.others_removals), since.len() == 1);
+    (basis.current, counts, first, most, blocks, named)
+}
+
+fn under_way(out: &mut String, state: &State) {
+    let (world, api) = (&state.world, &state.world.api);
+    list(
+        out,
+        "in flight",
+        world.in_flight.iter().map(|request| {
+            let object = request.action.object();
+            let live = api.machines.objects.get(object).map(|seen| seen.version);
+            let live = live.or_else(|| api.disks.objects.get(object).map(|seen| seen.version));
+            let outdated = request.version.is_some() && request.version != live;
+            (&request.action, basis(api, request.basis), outdated, request.sent, api.existed(object))
+        }),
+    );
+    put(out, "callers", &world.callers);
+}
+
+/// What the server knows beside the objects, as far as it is about what exists.
+fn judged(out: &mut String, api: &Api) {
+    let mentioned = out.clone();
+    let matters = |uid: &str| mentioned.contains(uid);
+    list(out, "accepted", api.named.accepted.keys().filter(|uid| matters(uid.as_str())));
+    list(out, "reserved", api.named.reserved.iter().filter(|(request, _)| matters(request)));
+    list(out, "verified", api.named.verified.iter().filter(|(request, _)| matters(request)));
+    list(out, "late", api.revisions.late.iter().filter(|uid| matters(uid.as_str())));
+    list(out, "strays", api.stray_uids.iter().filter(|uid| matters(uid.as_str())));
+    let kept = &api.kept;
+    // The rest is about disks that outlive their machines.
+    if !api.keeps_disks() {
+        return;
+    }
+    put(out, "mounts", &kept.mounts);
+    put(out, "kept", &(kept.most_members, kept.excused, kept.refuses_growth));
+    list(out, "used", kept.last_used.iter().filter(|(uid, _)| matters(uid.as_str())));
+    let marked = |disk: &str| match api.disks.objects.get(disk)?.facts.marks.collecting_since? {
+        Mark::At(at) => Some(at),
+        Mark::Unreadable => None,
+    };
+    list(
+        out,
+        "references",
+        kept.references.iter().filter(|((uid, disk), _)| matters(uid.as_str()) && matters(disk)).map(
+            |((uid, disk), since)| {
+                let before = marked(disk).is_some_and(|mark| jiff::Timestamp::UNIX_EPOCH + *since <= mark);
+                (uid, disk, before)
+            },
+        ),
+    );
+    put(out, "wanted once", &api.history.iter().map(super::super::api::Wanted::desired).max());
+}

@@ -1,0 +1,304 @@
+//! Small worlds, and all that can happen in them next.
+
+use std::time::Duration;
+
+use super::super::api::{Api, Broken, check};
+use super::super::shell::Fate;
+use super::super::step::Step;
+use super::super::world::World;
+use super::small::{Ends, Small};
+use crate::Plan;
+use crate::ledger::Fact;
+use crate::model::{Activity, Budget, DiskTemplate, Lifetime, ObjectId, Replica};
+use crate::testing::KEPT;
+
+/// What a moment takes: so little that no story is long enough for it to matter.
+const TICK: Duration = Duration::from_micros(1);
+
+/// What passes when time does: more than anything waits for.
+pub(super) const AN_AGE: Duration = Duration::from_secs(1000);
+
+/// One thing that happens. Positions are those in the lists of [`enabled`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Move {
+    Pass,
+    Act(Fate),
+    /// The leader dies, with so many requests on their way.
+    Crash(usize),
+    Land(usize),
+    SeeMachine,
+    SeeDisk,
+    Start(usize),
+    Finish(usize),
+    Evaluate(usize),
+    Restart(usize),
+    /// The garbage collector takes what belongs to nobody.
+    Collect,
+    /// The garbage collector, or whoever deletes a pool, deletes one of its machines.
+    Sweep(usize),
+    Tell(usize),
+    Scale(usize),
+    Name(usize),
+    Caller,
+    Delete(usize),
+    Revise,
+    End,
+    Time,
+}
+
+#[derive(Clone)]
+pub(super) struct State {
+    pub(super) world: World,
+    pub(super) small: Small,
+    /// What users may still do.
+    pub(super) edits: Option<u8>,
+    /// What may still go wrong.
+    pub(super) faults: u8,
+}
+
+impl State {
+    pub(super) fn new(small: &Small) -> Self {
+        let mut pool = crate::testing::World::desiring(small.start).pool;
+        (pool.naming, pool.removal) = (small.naming, small.removal);
+        pool.rollout.budget = Budget::Machines(1);
+        pool.rollout.history = 0;
+        pool.disks.extend(small.keeps.map(|ends| {
+            let mut template = DiskTemplate::new(KEPT, Lifetime::Pool);
+            template.ttl = (ends == Ends::AtOnce).then_some(Duration::from_secs(10));
+            template
+        }));
+        let mut world = World::around(Api::new(pool));
+        (world.silent, world.tick) = (true, TICK);
+        let mut state = Self { world, small: *small, edits: small.edits, faults: small.faults };
+        super::rest::bring_to_rest(&mut state);
+        state
+    }
+
+    pub(super) fn after(&self, step: Move) -> Result<Self, Broken> {
+        let mut state = self.clone();
+        state.make(step)?;
+        Ok(state)
+    }
+
+    /// Makes a move and checks what must hold in every state.
+    pub(super) fn make(&mut self, step: Move) -> Result<(), Broken> {
+        self.world.api.now += TICK;
+        match step {
+            Move::Pass => {
+                let plan = self.pass();
+                let deleting = self.world.api.pool.deleting;
+                check(!deleting || plan == Plan::default(), || {
+                    format!("I9: {plan:?} of a pool that is deleted")
+                })?;
+            }
+            Move::Act(fate) => {
+                self.faults -= u8::from(fate != Fate::Answered);
+                self.world.act(fate)?;
+            }
+            Move::Crash(late) => {
+                self.faults -= 1;
+                self.world.step(Step::Crash(late))?;
+            }
+            Move::Caller => self.world.step(Step::Caller(0))?,
+            Move::Land(which) => self.world.step(Step::Land(which))?,
+            Move::SeeMachine => self.see(1, 0),
+            Move::SeeDisk => self.see(0, 1),
+            Move::Collect => self.world.others(Step::Collect),
+            Move::Time => {
+                self.world.api.now += AN_AGE;
+                self.world.in_flight.clear();
+                // Watches are opened anew every minute: none is late for an age.
+                self.see(usize::MAX / 2, usize::MAX / 2);
+            }
+            Move::Start(_)
+            | Move::Finish(_)
+            | Move::Evaluate(_)
+            | Move::Restart(_)
+            | Move::Sweep(_)
+            | Move::Tell(_) => {
+                self.platform(step);
+            }
+            Move::Scale(_) | Move::Name(_) | Move::Delete(_) | Move::Revise | Move::End => {
+                self.edits = self.edits.map(|edits| edits - 1);
+                self.user(step);
+            }
+        }
+        self.world.api.note_use();
+        let machines = self.world.api.machines.log.len() - self.world.shell.machines.position;
+        let disks = self.world.api.disks.log.len() - self.world.shell.disks.position;
+        self.see(machines.saturating_sub(self.small.behind), disks.saturating_sub(self.small.behind));
+        self.disturbs_few()
+    }
+
+    pub(super) fn pass(&mut self) -> Plan {
+        let (plan, _) = self.world.shell.pass(&self.world.api);
+        if !self.world.silent {
+            self.world.tell(format_args!("pass: {}", super::super::world::summary(&plan)));
+        }
+        plan
+    }
+
+    fn see(&mut self, machines: usize, disks: usize) {
+        let World { api, shell, .. } = &mut self.world;
+        shell.machines.advance(&api.machines, machines);
+        shell.disks.advance(&api.disks, disks);
+    }
+
+    fn platform(&mut self, step: Move) {
+        let world = &mut self.world;
+        match step {
+            Move::Start(which) => {
+                let id = idle(&world.api)[which].clone();
+                // Whatever was written meanwhile is what it starts with.
+                if world.api.machines.find(&id).is_ok_and(|machine| !machine.evaluated) {
+                    world.api.edit_machine(&id, |machine| machine.evaluated = true);
+                }
+                world.api.start(&id);
+            }
+            Move::Finish(which) => world.others(Step::Finish(which)),
+            Move::Evaluate(which) => {
+                let id = unevaluated(&world.api)[which].clone();
+                world.api.evaluate(&id);
+            }
+            Move::Restart(which) => {
+                let id = restarting(&world.api)[which].clone();
+                world.api.restart(&id);
+            }
+            Move::Sweep(which) => {
+                let id = live(&world.api)[which].clone();
+                world.api.edit_machine(&id, |machine| machine.terminating = true);
+            }
+            Move::Tell(which) => {
+                let disk = world.api.stale_disks()[which].clone();
+                world.api.tell_status(&disk);
+            }
+            _ => unreachable!("not of the platform"),
+        }
+    }
+
+    fn user(&mut self, step: Move) {
+        let world = &mut self.world;
+        match step {
+            Move::Scale(desired) => world.others(Step::Scale(desired)),
+            Move::Name(which) => world.ask(&live(&world.api)[which].clone()),
+            Move::Delete(which) => {
+                let id = live(&world.api)[which].clone();
+                world.api.remove_by_hand(&id, |machine| machine.terminating = true);
+            }
+            Move::Revise => {
+                let to = if world.api.pool.revision.as_str() == "r1" { "r2" } else { "r1" };
+                world.api.revise(to);
+            }
+            Move::End => world.api.edit_pool(|pool| pool.deleting = true),
+            _ => unreachable!("not of users"),
+        }
+    }
+
+    /// A rollout makes no more machines unavailable than it may. A leader that died may have had one request on its way,
+    /// and so may a lost answer.
+    fn disturbs_few(&self) -> Result<(), Broken> {
+        let disturbed = self.world.api.members().filter(|member| {
+            member.activity == Activity::Running && (!member.evaluated || member.restart_pending)
+        });
+        let (disturbed, more) = (disturbed.count(), usize::from(self.small.faults - self.faults));
+        check(disturbed <= 1 + more, || format!("a rollout disturbs {disturbed} machines at once"))
+    }
+}
+
+fn chosen(api: &Api, is: impl Fn(&Replica) -> bool) -> Vec<ObjectId> {
+    let machines = api.members().filter(|machine| is(machine));
+    machines.map(|machine| machine.id.clone()).collect()
+}
+
+fn live(api: &Api) -> Vec<ObjectId> {
+    chosen(api, |machine| !machine.terminating)
+}
+
+/// Machines that the platform can start now.
+fn idle(api: &Api) -> Vec<ObjectId> {
+    chosen(api, |machine| {
+        !machine.terminating && machine.activity != Activity::Running && api.can_start(machine)
+    })
+}
+
+fn unevaluated(api: &Api) -> Vec<ObjectId> {
+    chosen(api, |machine| !machine.terminating && !machine.evaluated && machine.activity == Activity::Running)
+}
+
+fn restarting(api: &Api) -> Vec<ObjectId> {
+    chosen(api, |machine| !machine.terminating && machine.restart_pending && machine.evaluated)
+}
+
+/// What everybody but users, faults and time can do next, in the order in which a world comes to rest.
+pub(super) fn work(state: &State) -> Vec<Move> {
+    let World { api, shell, callers, .. } = &state.world;
+    let mut moves = Vec::new();
+    if !callers.is_empty() {
+        moves.push(Move::Caller);
+    }
+    if shell.machines.position < api.machines.log.len() {
+        moves.push(Move::SeeMachine);
+    }
+    if shell.disks.position < api.disks.log.len() {
+        moves.push(Move::SeeDisk);
+    }
+    if !shell.pending.is_empty() {
+        moves.push(Move::Act(Fate::Answered));
+    }
+    let leaving = api.machines.objects.values().filter(|seen| seen.facts.is_terminating()).count();
+    // The garbage collector may be late, and not without end: it has taken what one machine left before the next is gone.
+    if api.has_garbage() {
+        moves.push(Move::Collect);
+    } else {
+        moves.extend((0..leaving).map(Move::Finish));
+    }
+    if api.pool.deleting {
+        moves.extend((0..live(api).len()).map(Move::Sweep));
+    }
+    moves.extend((0..idle(api).len()).map(Move::Start));
+    moves.extend((0..api.stale_disks().len()).map(Move::Tell));
+    moves.extend((0..unevaluated(api).len()).map(Move::Evaluate));
+    moves.extend((0..restarting(api).len()).map(Move::Restart));
+    moves
+}
+
+/// All that can happen next.
+pub(super) fn enabled(state: &State) -> Vec<Move> {
+    let World { api, shell, callers, in_flight, .. } = &state.world;
+    let mut moves = work(state);
+    if shell.pending.is_empty() {
+        moves.push(Move::Pass);
+    }
+    moves.extend((0..in_flight.len()).map(Move::Land));
+    moves.push(Move::Time);
+    if state.faults > 0 {
+        moves.push(Move::Crash(0));
+        if !shell.pending.is_empty() {
+            let lost = [Fate::AnswerLost, Fate::RequestLost, Fate::Late];
+            moves.extend(lost.map(Move::Act));
+            moves.push(Move::Crash(1));
+        }
+    }
+    let users = state.small.users;
+    if api.pool.deleting || state.edits == Some(0) {
+        return moves;
+    }
+    let desired = api.pool.desired;
+    let live = live(api).len();
+    if users.scale {
+        moves.extend((0..=state.small.machines).filter(|count| *count != desired).map(Move::Scale));
+    }
+    if users.name && callers.is_empty() {
+        moves.extend((0..live).map(Move::Name));
+    }
+    if users.delete {
+        moves.extend((0..live).map(Move::Delete));
+    }
+    if users.revise {
+        moves.push(Move::Revise);
+    }
+    if users.end {
+        moves.push(Move::End);
+    }
+    moves
+}

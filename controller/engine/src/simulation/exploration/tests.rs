@@ -1,0 +1,96 @@
+//! The worlds that are explored.
+//!
+//! `VMPOOL_EXPLORE=1000000` explores larger ones, and at most so many states of each; that wants an optimized build:
+//! `VMPOOL_EXPLORE=1000000 cargo test --release -p vmpool-engine --lib exploration -- --nocapture`.
+
+use rstest::rstest;
+
+use super::{Count, Ends, Small, Users, explore};
+use crate::model::{Naming, Removal};
+
+const NOBODY: Users = Users { scale: false, name: false, delete: false, revise: false, end: false };
+
+const SCALE: Users = Users { scale: true, ..NOBODY };
+
+/// Whoever removes machines, by name and otherwise.
+const REMOVE: Users = Users { scale: true, name: true, delete: true, ..NOBODY };
+
+const REVISE: Users = Users { scale: true, revise: true, ..NOBODY };
+
+const END: Users = Users { scale: true, end: true, ..NOBODY };
+
+/// A pool of at most one machine, users that grow or shrink it once, a leader that may die or wait in vain for an answer
+/// once, and watches of which each may be an event behind at any moment.
+const SMALLEST: Small = Small {
+    called: "",
+    naming: Naming::Scattered,
+    removal: Removal::NewestFirst,
+    start: 0,
+    machines: 1,
+    keeps: None,
+    users: SCALE,
+    edits: Some(1),
+    faults: 1,
+    behind: 1,
+};
+
+const EXPLICIT: Small = Small { removal: Removal::Explicit, ..SMALLEST };
+
+const ORDINAL: Small =
+    Small { naming: Naming::Ordinal, removal: Removal::LowestOrdinalFirst, users: REMOVE, ..SMALLEST };
+
+const TWO: Small = Small { start: 1, machines: 2, edits: Some(2), behind: 0, ..SMALLEST };
+
+const THREE: Small = Small { start: 2, machines: 3, edits: Some(1), behind: 0, ..SMALLEST };
+
+/// How many states of each of the larger worlds are visited; nothing, if they are left out.
+#[expect(clippy::disallowed_methods, reason = "how far a test goes decides nothing in the engine")]
+fn wanted() -> Option<usize> {
+    std::env::var("VMPOOL_EXPLORE").ok()?.parse().ok()
+}
+
+fn explored(small: &Small, limit: usize) -> Count {
+    let count = explore(small, limit).unwrap_or_else(|story| panic!("{story}"));
+    println!("{}: {count}", small.called);
+    count
+}
+
+/// More than any of the small worlds has.
+const FEW: usize = 20_000;
+
+#[rstest]
+#[case(Small { called: "one machine comes", ..SMALLEST })]
+#[case(Small { called: "one machine goes", start: 1, ..SMALLEST })]
+#[case(Small { called: "one machine goes, its disk is kept", start: 1, keeps: Some(Ends::AtOnce), behind: 0, ..SMALLEST })]
+#[case(Small { called: "one machine gets another template", start: 1, users: REVISE, behind: 0, ..SMALLEST })]
+#[case(Small { called: "one machine is removed by name", start: 1, users: REMOVE, behind: 0, ..EXPLICIT })]
+#[case(Small { called: "one pool is deleted", start: 1, keeps: Some(Ends::Never), users: END, behind: 0, ..SMALLEST })]
+fn whatever_happens_in_a_small_world_the_invariants_hold_and_it_comes_to_rest(#[case] small: Small) {
+    let count = explored(&small, FEW);
+    assert!(count.complete, "{} is not so small: {count}", small.called);
+    assert!(count.settled > 1, "{} never comes to rest by itself: {count}", small.called);
+}
+
+#[rstest]
+#[case(Small { called: "one machine, three edits", edits: Some(3), ..SMALLEST })]
+#[case(Small { called: "one machine, kept disk, two edits", keeps: Some(Ends::Never), edits: Some(2), ..SMALLEST })]
+#[case(Small { called: "one machine, kept disk that ends, two edits", keeps: Some(Ends::AtOnce), edits: Some(2), ..SMALLEST })]
+#[case(Small { called: "one machine, template, two edits", start: 1, users: REVISE, edits: Some(2), ..SMALLEST })]
+#[case(Small { called: "one machine, kept disk, pool deleted", keeps: Some(Ends::Never), users: END, edits: Some(2), ..SMALLEST })]
+#[case(Small { called: "two machines", ..TWO })]
+#[case(Small { called: "two machines, late", edits: Some(1), behind: 1, ..TWO })]
+#[case(Small { called: "two machines, kept disks", keeps: Some(Ends::AtOnce), edits: Some(1), ..TWO })]
+#[case(Small { called: "two machines, template", users: REVISE, ..TWO })]
+#[case(Small { called: "two machines, removed", users: REMOVE, ..TWO })]
+#[case(Small { called: "two machines, explicit", users: REMOVE, removal: Removal::Explicit, ..TWO })]
+#[case(Small { called: "two machines, by ordinal", start: 1, machines: 2, edits: Some(2), behind: 0, ..ORDINAL })]
+#[case(Small { called: "three machines", ..THREE })]
+#[case(Small { called: "three machines, late", behind: 1, ..THREE })]
+#[case(Small { called: "three machines, template", users: REVISE, ..THREE })]
+#[case(Small { called: "three machines, removed", users: REMOVE, ..THREE })]
+#[case(Small { called: "three machines, kept disks", keeps: Some(Ends::AtOnce), ..THREE })]
+fn larger_worlds_too(#[case] small: Small) {
+    if let Some(limit) = wanted() {
+        explored(&small, limit);
+    }
+}

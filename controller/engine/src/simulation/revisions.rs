@@ -1,0 +1,172 @@
+//! Templates on the server: the stored revisions, what the controller writes of them on machines, and what the
+//! platform makes of that.
+
+use std::collections::BTreeSet;
+
+use super::api::{Api, Broken, Refusal, check};
+use crate::ledger::Seen;
+use crate::model::{Activity, DiskDraft, DiskRef, DiskSource, ObjectId, Replica, Uid};
+use crate::plan::Terms;
+use crate::revision::RevisionId;
+
+/// What the server stores of the pool's templates.
+#[derive(Clone)]
+pub(super) struct Revisions {
+    /// The stored ones, oldest first.
+    pub(super) stored: Vec<RevisionId>,
+    /// Those that a request deleted which came late.
+    pub(super) lost: BTreeSet<RevisionId>,
+    /// The members that were written to last by a request that came late.
+    pub(super) late: BTreeSet<Uid>,
+}
+
+impl Revisions {
+    pub(super) fn new(first: &RevisionId) -> Self {
+        Self { stored: vec![first.clone()], lost: BTreeSet::new(), late: BTreeSet::new() }
+    }
+}
+
+/// What is to be written to a member.
+pub(super) struct Written<'a> {
+    pub(super) base: Option<&'a RevisionId>,
+    pub(super) to: &'a RevisionId,
+    pub(super) disks: &'a [DiskDraft],
+    pub(super) terms: Terms,
+}
+
+impl Api {
+    /// The owner writes another template.
+    pub(super) fn revise(&mut self, to: &str) {
+        let to = RevisionId::from(to);
+        let stored = self.revisions.stored.contains(&to);
+        self.edit_pool(|pool| (pool.revision, pool.revision_stored) = (to, stored));
+    }
+
+    /// Stores a revision; says whether it was not stored before.
+    pub(super) fn store(&mut self, revision: &RevisionId) -> bool {
+        let fresh = !self.revisions.stored.contains(revision);
+        if fresh {
+            self.revisions.stored.push(revision.clone());
+            self.revisions.lost.remove(revision);
+        }
+        self.pool.revision_stored |= self.pool.revision == *revision;
+        fresh
+    }
+
+    /// Deletes a stored revision; says whether it was there. None that a member names is ever deleted, unless this request or
+    /// that which made the member name it comes late, or there is one member too many.
+    pub(super) fn prune(&mut self, revision: &RevisionId, late: bool) -> Result<bool, Broken> {
+        let names = |member: &Replica| {
+            member.revision.as_ref() == Some(revision) || member.written.as_ref() == Some(revision)
+        };
+        let member = self.members().find(|member| {
+            !member.terminating && names(member) && !self.revisions.late.contains(&member.id.uid)
+        });
+        let surplus = self.members().count() > self.pool.desired;
+        check(member.is_none() || surplus || late, || {
+            format!("revision {revision} is deleted, and {} names it", member.expect("found").id)
+        })?;
+        let before = self.revisions.stored.len();
+        self.revisions.stored.retain(|stored| stored != revision);
+        self.pool.revision_stored &= self.pool.revision != *revision;
+        if late {
+            self.revisions.lost.insert(revision.clone());
+        }
+        Ok(self.revisions.stored.len() < before)
+    }
+
+    /// Writes a revision to a member. Its sender has read it just before, or at the version `read`.
+    pub(super) fn update(
+        &mut self,
+        id: &ObjectId,
+        write: &Written<'_>,
+        read: Option<u64>,
+    ) -> Result<Result<Seen<Replica>, Refusal>, Broken> {
+        let machine = match self.as_read(id, read) {
+            Ok(machine) => machine,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let Written { base, to, disks, terms } = *write;
+        let is_other = |written: &RevisionId| {
+            base != Some(written) && (written == to || self.revisions.stored.contains(written))
+        };
+        let changed = machine.written.as_ref().is_some_and(is_other);
+        let gone = machine.terminating || machine.owner.as_ref() != Some(&self.pool.id.uid);
+        let unfit = match terms {
+            Terms::Place => false,
+            Terms::Idle => machine.activity == Activity::Running,
+            // Every revision here changes the spec.
+            Terms::Markers => true,
+        };
+        if changed || gone || unfit {
+            return Ok(Err(Refusal::Conflict));
+        }
+        let stored = self.revisions.stored.contains(to);
+        let excused = read.is_some() || self.revisions.lost.contains(to);
+        check(stored || excused, || format!("{id} gets revision {to}, which is not stored"))?;
+        self.check_held(id, disks)?;
+        let device = |(position, disk): (usize, &DiskDraft)| DiskRef {
+            template: Some(disk.template.clone()),
+            disk: disk.name.clone(),
+            position,
+        };
+        if read.is_some() {
+            self.revisions.late.insert(id.uid.clone());
+        } else {
+            self.revisions.late.remove(&id.uid);
+        }
+        let devices: Vec<DiskRef> = disks.iter().enumerate().map(device).collect();
+        let seen = self.change(id, |machine| {
+            machine.written = Some(to.clone());
+            machine.evaluated = false;
+            machine.disks = devices;
+        });
+        Ok(seen)
+    }
+
+    /// I3: whom a disk of the pool is given to, has it for itself.
+    fn check_held(&self, id: &ObjectId, disks: &[DiskDraft]) -> Result<(), Broken> {
+        for disk in disks.iter().filter(|disk| disk.source != DiskSource::New) {
+            let holder = self.kept.mounts.get(&disk.name);
+            let other = holder
+                .is_some_and(|holder| *holder != id.uid && self.is_member(holder) && !self.is_stray(holder));
+            check(!other, || format!("I3: {id} gets {}, which is mounted by another machine", disk.name))?;
+        }
+        Ok(())
+    }
+
+    /// Says on a member that the revision which was written last is in effect.
+    pub(super) fn advance(
+        &mut self,
+        id: &ObjectId,
+        to: &RevisionId,
+        read: Option<u64>,
+    ) -> Result<Seen<Replica>, Refusal> {
+        let machine = self.as_read(id, read)?;
+        let in_effect = machine.written.as_ref() == Some(to) && machine.evaluated && !machine.restart_pending;
+        if machine.terminating || machine.owner.as_ref() != Some(&self.pool.id.uid) || !in_effect {
+            return Err(Refusal::Conflict);
+        }
+        self.change(id, |machine| machine.revision = Some(to.clone()))
+    }
+
+    fn as_read(&self, id: &ObjectId, read: Option<u64>) -> Result<Replica, Refusal> {
+        let machine = self.machines.find(id)?;
+        let current = read.is_none_or(|version| self.machines.objects[&id.name].version == version);
+        if current { Ok(machine) } else { Err(Refusal::Conflict) }
+    }
+
+    /// The platform looks at the spec of a machine: a running one has to be restarted for it.
+    pub(super) fn evaluate(&mut self, id: &ObjectId) {
+        self.edit_machine(id, |machine| {
+            machine.evaluated = true;
+            machine.restart_pending = machine.activity == Activity::Running;
+            machine.restarts_itself = true;
+        });
+    }
+
+    /// The platform restarts a machine that waits for it.
+    pub(super) fn restart(&mut self, id: &ObjectId) {
+        self.edit_machine(id, |machine| machine.restart_pending = false);
+    }
+}
