@@ -80,4 +80,16 @@ impl Access {
     pub fn audit(&self, mark: AuditMark) -> Result<(Vec<AuditEntry>, AuditMark)> {
         self.audit_log.as_deref().map_or_else(|| Ok((Vec::new(), mark)), |log| mark.read(log))
     }
+
+    /// The same, of the requests about a namespace.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn audit_of(&self, namespace: &str, mark: AuditMark) -> Result<(Vec<AuditEntry>, AuditMark)> {
+        let Some(log) = self.audit_log.as_deref() else { return Ok((Vec::new(), mark)) };
+        let about = format!("\"{namespace}\"");
+        let (mut entries, next) = mark.read_where(log, |line| line.contains(&about))?;
+        entries.retain(|entry| entry.namespace == namespace);
+        Ok((entries, next))
+    }
 }

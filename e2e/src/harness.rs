@@ -22,6 +22,10 @@ type Shared<T> = OnceCell<std::result::Result<Arc<T>, String>>;
 static CLUSTER: Shared<Cluster> = OnceCell::const_new();
 static INSTALLATION: Shared<Installation> = OnceCell::const_new();
 static GUARDED: Shared<Installation> = OnceCell::const_new();
+static CHOKED: Shared<Installation> = OnceCell::const_new();
+
+/// The flag with which reservations end soon, for scenarios that wait for that.
+pub const SHORT_RESERVATION: &str = "--reservation-timeout=5s";
 
 /// The runtime of the harness. It lives as long as the process.
 ///
@@ -79,6 +83,21 @@ pub async fn guarded() -> Result<Arc<Installation>> {
     shared(&GUARDED, start).await
 }
 
+/// One more shared control plane, whose webhook and aggregated API have one replica each that can be killed at a request
+/// of its own, and reservations that last five seconds.
+///
+/// # Errors
+/// [`Error::SharedCluster`] if something of it did not start, to everybody who asks.
+pub async fn choked() -> Result<Arc<Installation>> {
+    let start = async || {
+        tear_down_at_exit();
+        let impatient = format!("apiserver.extraArgs={{{SHORT_RESERVATION}}}");
+        let options = GuardOptions::default().choked().value(&impatient);
+        Installation::start("choked", Some(options)).await
+    };
+    shared(&CHOKED, start).await
+}
+
 async fn shared<T>(cell: &Shared<T>, start: impl AsyncFnOnce() -> Result<T>) -> Result<Arc<T>> {
     let started = cell.get_or_init(async || start().await.map(Arc::new).map_err(|error| chain(&error))).await;
     started.clone().map_err(|reason| Error::SharedCluster { reason })
@@ -100,9 +119,11 @@ fn tear_down_at_exit() {
             if let Some(Ok(installation)) = INSTALLATION.get() {
                 installation.tear_down();
             }
-            if let Some(Ok(guarded)) = GUARDED.get() {
-                guarded.tear_down();
-                guarded.cluster().tear_down();
+            for own in [&GUARDED, &CHOKED] {
+                if let Some(Ok(installation)) = own.get() {
+                    installation.tear_down();
+                    installation.cluster().tear_down();
+                }
             }
             if let Some(Ok(cluster)) = CLUSTER.get() {
                 cluster.tear_down();

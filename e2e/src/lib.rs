@@ -16,12 +16,14 @@
 //! * [`cluster`] is a real control plane as child processes;
 //! * [`namespaces`] are what a node has of its own: network, mounts, processes;
 //! * [`provider`] has clusters of other people, for `make e2e`;
-//! * [`process`] are child processes that cannot outlive the harness.
+//! * [`process`] are child processes that cannot outlive the harness, and [`usage`] what they use;
+//! * [`chance`] decides where a seed shall.
 //!
 //! Progress is told through `tracing`, at level info.
 
 pub mod access;
 pub mod autoscaling;
+pub mod chance;
 pub mod choke;
 pub mod cluster;
 pub mod error;
@@ -39,6 +41,7 @@ pub mod recorder;
 pub mod release;
 pub mod scenario;
 pub mod smoke;
+pub mod usage;
 pub mod world;
 
 pub use error::{Error, Result};

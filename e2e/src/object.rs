@@ -206,6 +206,12 @@ impl fmt::Debug for Object {
     }
 }
 
+impl From<Arc<Value>> for Object {
+    fn from(value: Arc<Value>) -> Self {
+        Self(value)
+    }
+}
+
 impl TryFrom<DynamicObject> for Object {
     type Error = serde_json::Error;
 

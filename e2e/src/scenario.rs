@@ -16,6 +16,7 @@ use crate::world::World;
 pub struct Scenario {
     name: &'static str,
     own_cluster: bool,
+    choked: bool,
     guard: Option<GuardOptions>,
     controllers: usize,
     ending: Ending,
@@ -31,7 +32,7 @@ enum Ending {
 
 /// A scenario of this name, which is a sentence.
 pub fn scenario(name: &'static str) -> Scenario {
-    Scenario { name, own_cluster: false, guard: None, controllers: 1, ending: Ending::Full }
+    Scenario { name, own_cluster: false, choked: false, guard: None, controllers: 1, ending: Ending::Full }
 }
 
 impl Scenario {
@@ -51,6 +52,12 @@ impl Scenario {
     pub fn guarded_by(mut self, options: GuardOptions) -> Self {
         self.guard = Some(options);
         self.on_its_own_cluster()
+    }
+
+    /// Runs where webhook and aggregated API can be killed at a request of theirs: see [`harness::choked`].
+    pub fn choked(mut self) -> Self {
+        self.choked = true;
+        self
     }
 
     /// Starts with another number of controllers than one.
@@ -84,6 +91,7 @@ impl Scenario {
             guard if self.own_cluster => {
                 Installation::start(&self.name.replace(' ', "-"), guard).await.map(Arc::new)
             }
+            _shared if self.choked => harness::choked().await,
             Some(_default) => harness::guarded().await,
             None => harness::installation().await,
         };

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 pub struct Refusal {
     /// The HTTP code.
     pub code: StatusCode,
-    /// One word of [`k8s_openapi`'s `Status`](https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/).
+    /// Empty, or one word of [`k8s_openapi`'s `Status`](https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/).
     pub reason: String,
     /// A sentence.
     pub message: String,
@@ -50,8 +50,11 @@ impl Refusal {
     pub fn body(&self) -> Value {
         let mut body = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "reason": self.reason, "message": self.message, "code": self.code.as_u16(),
+            "message": self.message, "code": self.code.as_u16(),
         });
+        if !self.reason.is_empty() {
+            body["reason"] = json!(self.reason);
+        }
         if let Some(seconds) = self.retry_after {
             body["details"] = json!({ "retryAfterSeconds": seconds });
         }

@@ -132,7 +132,19 @@ impl Call {
 
     /// Whether it only asks what would become of it.
     pub fn is_dry(&self) -> bool {
-        self.parameter("dryRun").is_some() || !self.body["dryRun"].is_null() && self.verb == Verb::Delete
+        match self.verb {
+            Verb::Delete => self.deletes_how("dryRun").is_some(),
+            _ => self.parameter("dryRun").is_some(),
+        }
+    }
+
+    /// An option of a deletion: from the query only if there is no body.
+    pub(crate) fn deletes_how(&self, option: &str) -> Option<&str> {
+        match &self.body[option] {
+            _ if self.body.is_null() => self.parameter(option),
+            Value::Array(all) => all.first().and_then(Value::as_str),
+            one => one.as_str(),
+        }
     }
 
     /// Whether it is this verb on this resource, not on a subresource.

@@ -9,7 +9,7 @@ use crate::answer::Refusal;
 use crate::call::Call;
 use crate::resource::Resource;
 use crate::store::{Key, Store};
-use crate::write::{has_finalizers, key, seconds};
+use crate::write::{has_finalizers, key, remove, seconds};
 
 /// The finalizer under which dependents go first.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
@@ -41,44 +41,51 @@ pub(crate) fn find(store: &Store, resource: &Resource, call: &Call) -> Result<(K
     Ok((key, object))
 }
 
-/// Deletes an object, or marks it.
+/// Deletes an object, or marks it; only says what would become of it if that is what is asked for.
 pub(crate) fn delete(
     store: &mut Store,
     resource: &Resource,
     key: &Key,
-    policy: &Value,
+    policy: Option<&str>,
     now: Timestamp,
+    dry: bool,
 ) -> Option<Deleted> {
-    let mut object = (**store.get(key)?).clone();
-    let wanted = match policy.as_str() {
+    let old = store.get(key)?.clone();
+    let object = marked(&old, policy.filter(|_| resource.collected), now);
+    if !has_finalizers(&object) {
+        return if dry { Some(old) } else { store.remove(key, Some(object)) }.map(Deleted::Gone);
+    }
+    let object = if dry || object == *old { Arc::new(object) } else { store.put(key.clone(), object) };
+    Some(Deleted::Going(object))
+}
+
+/// The object as its deletion leaves it.
+fn marked(old: &Value, policy: Option<&str>, now: Timestamp) -> Value {
+    let mut object = old.clone();
+    let wanted = match policy {
         Some("Foreground") => Some(FOREGROUND),
         Some("Orphan") => Some(ORPHAN),
         _ => None,
     };
-    if wanted.is_some() || !policy.is_null() {
+    if policy.is_some() {
         // The last word counts, until the collector has acted on an earlier one.
-        let mut finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        let before = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        let mut finalizers = before.clone();
         finalizers.retain(|finalizer| finalizer != FOREGROUND && finalizer != ORPHAN);
         finalizers.extend(wanted.map(|finalizer| json!(finalizer)));
-        object["metadata"]["finalizers"] = json!(finalizers);
-        if finalizers.is_empty()
-            && let Some(metadata) = object["metadata"].as_object_mut()
-        {
-            metadata.remove("finalizers");
+        let same = finalizers.len() == before.len() && before.iter().all(|one| finalizers.contains(one));
+        if finalizers.is_empty() {
+            remove(&mut object["metadata"], "finalizers");
+        } else if !same {
+            object["metadata"]["finalizers"] = json!(finalizers);
         }
     }
-    if !has_finalizers(&object) {
-        return store.remove(key, Some(object)).map(Deleted::Gone);
-    }
-    if object["metadata"]["deletionTimestamp"].is_null() {
+    if has_finalizers(&object) && object["metadata"]["deletionTimestamp"].is_null() {
         object["metadata"]["deletionTimestamp"] = json!(seconds(now));
         object["metadata"]["deletionGracePeriodSeconds"] = json!(0);
-        if resource.generations {
-            let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();
+        if let Some(generation) = object["metadata"]["generation"].as_i64() {
             object["metadata"]["generation"] = json!(generation + 1);
         }
-    } else if object == **store.get(key)? {
-        return Some(Deleted::Going(Arc::new(object)));
     }
-    Some(Deleted::Going(store.put(key.clone(), object)))
+    object
 }

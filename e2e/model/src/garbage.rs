@@ -1,10 +1,17 @@
 //! The garbage collector: one decision at a time, so that whoever drives it decides when.
+//!
+//! ```text
+//!  owner is dying "orphan"          its dependents lose the reference, then it loses the finalizer
+//!  owner is dying "foreground"      its dependents go, then it loses the finalizer; those that block it are waited for
+//!  dependent with a living owner    loses its references to owners that are gone, or wait for it to go
+//!  dependent without one            goes: in the foreground if it has dependents and an owner waits for it
+//! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::delete::{FOREGROUND, ORPHAN, delete};
 use crate::resource::Resource;
@@ -18,7 +25,7 @@ pub(crate) fn collect(
     now: Timestamp,
     choice: u64,
 ) -> Option<Key> {
-    let candidates = candidates(store);
+    let candidates = candidates(store, resources);
     if candidates.is_empty() {
         return None;
     }
@@ -26,9 +33,9 @@ pub(crate) fn collect(
     let (key, work) = candidates.into_iter().nth(index)?;
     let object = store.get(&key)?.clone();
     match work {
-        Work::Delete => {
+        Work::Delete(policy) => {
             let resource = resources.get(&*key.resource)?;
-            delete(store, resource, &key, &json!("Background"), now)?;
+            delete(store, resource, &key, Some(policy), now, false)?;
         }
         Work::Unfinalize(finalizer) => {
             let mut new = (*object).clone();
@@ -37,10 +44,10 @@ pub(crate) fn collect(
             }
             commit(store, Wanted { key: key.clone(), old: Some(object), new });
         }
-        Work::Disown(owner) => {
+        Work::Disown(owners) => {
             let mut new = (*object).clone();
-            if let Some(owners) = new["metadata"]["ownerReferences"].as_array_mut() {
-                owners.retain(|reference| reference["uid"] != owner.as_str());
+            if let Some(references) = new["metadata"]["ownerReferences"].as_array_mut() {
+                references.retain(|reference| !owners.contains(text(&reference["uid"])));
             }
             commit(store, Wanted { key: key.clone(), old: Some(object), new });
         }
@@ -49,57 +56,131 @@ pub(crate) fn collect(
 }
 
 enum Work {
-    Delete,
+    Delete(&'static str),
     Unfinalize(&'static str),
-    Disown(String),
+    Disown(BTreeSet<String>),
 }
 
-fn candidates(store: &Store) -> Vec<(Key, Work)> {
-    let uid = |object: &Value| object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-    let alive: BTreeSet<String> = store.objects().map(|(_, object)| uid(object)).collect();
-    let waiting = |finalizer: &str| -> BTreeSet<String> {
-        let waits = |object: &Arc<Value>| {
-            !object["metadata"]["deletionTimestamp"].is_null()
-                && object["metadata"]["finalizers"]
-                    .as_array()
-                    .is_some_and(|all| all.iter().any(|other| other == finalizer))
-        };
-        store.objects().filter(|(_, object)| waits(object)).map(|(_, object)| uid(object)).collect()
-    };
-    let (foreground, orphaning) = (waiting(FOREGROUND), waiting(ORPHAN));
+/// How an owner stands to its dependents.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Solid,
+    /// It waits for them to go.
+    Waiting,
+    /// It lets them go.
+    Orphaning,
+    Gone,
+    /// Nobody knows its kind, so nobody can look: its dependents are left alone.
+    Unknown,
+}
+
+fn candidates(store: &Store, resources: &BTreeMap<String, Resource>) -> Vec<(Key, Work)> {
     let mut work = Vec::new();
     let mut blocked = BTreeSet::new();
     let mut owning = BTreeSet::new();
+    let owners_of_somebody: BTreeSet<&str> = store.objects().flat_map(|(_, object)| uids(object)).collect();
+    let alive: BTreeMap<&str, (&Key, &Arc<Value>)> =
+        store.objects().map(|(key, object)| (text(&object["metadata"]["uid"]), (key, object))).collect();
     for (key, object) in store.objects() {
-        let owners = object["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
-        if owners.is_empty() {
+        let references = references(object);
+        let standings: Vec<(&str, Standing)> = references
+            .iter()
+            .map(|reference| (text(&reference["uid"]), standing(&alive, resources, key, reference)))
+            .collect();
+        let of = |wanted: &[Standing]| -> BTreeSet<String> {
+            let those = standings.iter().filter(|(_, standing)| wanted.contains(standing));
+            those.map(|(uid, _)| (*uid).to_owned()).collect()
+        };
+        let orphaning = of(&[Standing::Orphaning]);
+        if !orphaning.is_empty() {
+            owning.extend(orphaning.iter().cloned());
+            work.push((key.clone(), Work::Disown(orphaning)));
             continue;
         }
-        let named = |owner: &Value| owner["uid"].as_str().unwrap_or_default().to_owned();
-        for owner in owners.iter().filter(|owner| orphaning.contains(&named(owner))) {
-            owning.insert(named(owner));
-            work.push((key.clone(), Work::Disown(named(owner))));
-        }
-        if owners.iter().any(|owner| orphaning.contains(&named(owner))) {
+        let blocking = references.iter().filter(|reference| reference["blockOwnerDeletion"] == true);
+        blocked.extend(blocking.map(|reference| text(&reference["uid"]).to_owned()));
+        let collected = resources.get(&*key.resource).is_none_or(|resource| resource.collected);
+        let leaves_it = references.is_empty() || !collected || !of(&[Standing::Unknown]).is_empty();
+        if leaves_it || !object["metadata"]["deletionTimestamp"].is_null() {
             continue;
         }
-        for owner in owners.iter().filter(|owner| owner["blockOwnerDeletion"] == true) {
-            blocked.insert(named(owner));
-        }
-        let goes =
-            owners.iter().all(|owner| !alive.contains(&named(owner)) || foreground.contains(&named(owner)));
-        if goes && object["metadata"]["deletionTimestamp"].is_null() {
-            work.push((key.clone(), Work::Delete));
+        if of(&[Standing::Solid]).is_empty() {
+            let awaited = !of(&[Standing::Waiting]).is_empty();
+            let owns = owners_of_somebody.contains(text(&object["metadata"]["uid"]));
+            work.push((key.clone(), Work::Delete(policy(object, awaited && owns))));
+        } else {
+            let lost = of(&[Standing::Gone, Standing::Waiting]);
+            if !lost.is_empty() {
+                work.push((key.clone(), Work::Disown(lost)));
+            }
         }
     }
     for (key, object) in store.objects() {
-        let uid = uid(object);
-        if foreground.contains(&uid) && !blocked.contains(&uid) {
+        let uid = text(&object["metadata"]["uid"]);
+        if is_dying_with(object, FOREGROUND) && !blocked.contains(uid) {
             work.push((key.clone(), Work::Unfinalize(FOREGROUND)));
         }
-        if orphaning.contains(&uid) && !owning.contains(&uid) {
+        if is_dying_with(object, ORPHAN) && !owning.contains(uid) {
             work.push((key.clone(), Work::Unfinalize(ORPHAN)));
         }
     }
     work
+}
+
+/// How a dependent goes that nobody holds: as its own finalizers say, if nobody waits for all that is below it.
+fn policy(object: &Value, awaited: bool) -> &'static str {
+    if awaited || has(object, FOREGROUND) {
+        "Foreground"
+    } else if has(object, ORPHAN) {
+        "Orphan"
+    } else {
+        "Background"
+    }
+}
+
+fn standing(
+    alive: &BTreeMap<&str, (&Key, &Arc<Value>)>,
+    resources: &BTreeMap<String, Resource>,
+    dependent: &Key,
+    reference: &Value,
+) -> Standing {
+    let known = |resource: &Resource| {
+        reference["kind"] == resource.kind.as_str()
+            && reference["apiVersion"] == resource.api_version().as_str()
+    };
+    // The collector looks where the reference says, and then compares the UID.
+    let there = |(key, owner): &(&Key, &Arc<Value>)| {
+        reference["name"] == *key.name
+            && (key.namespace.is_empty() || key.namespace == dependent.namespace)
+            && reference["kind"] == owner["kind"]
+            && reference["apiVersion"] == owner["apiVersion"]
+    };
+    match alive.get(text(&reference["uid"])).copied().filter(there) {
+        None if resources.values().any(known) => Standing::Gone,
+        None => Standing::Unknown,
+        Some((_, owner)) if is_dying_with(owner, ORPHAN) => Standing::Orphaning,
+        Some((_, owner)) if is_dying_with(owner, FOREGROUND) => Standing::Waiting,
+        Some(_) => Standing::Solid,
+    }
+}
+
+fn is_dying_with(object: &Arc<Value>, finalizer: &str) -> bool {
+    !object["metadata"]["deletionTimestamp"].is_null() && has(object, finalizer)
+}
+
+fn has(object: &Value, finalizer: &str) -> bool {
+    let finalizers = object["metadata"]["finalizers"].as_array();
+    finalizers.is_some_and(|all| all.iter().any(|other| other == finalizer))
+}
+
+fn references(object: &Value) -> &[Value] {
+    object["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+fn uids(object: &Value) -> impl Iterator<Item = &str> {
+    references(object).iter().map(|reference| text(&reference["uid"]))
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }

@@ -12,17 +12,22 @@
 //!                          loses answers                                   expired, as told
 //! ```
 //!
-//! Left out: schemas beyond defaults and pruning by nobody, authentication and authorization, server-side apply,
-//! strategic merge patches, table output. What hangs on those is tested on a real API server.
+//! Left out: schemas beyond defaults, authentication and authorization, managed fields and server-side apply, strategic
+//! merge patches, deletion of collections, table output. What hangs on those is tested on a real API server; that the
+//! rest is as it is there, too (`e2e/tests/honesty`).
 
 mod answer;
 mod call;
+mod check;
+mod conduct;
+mod control;
 mod delete;
 mod garbage;
-
+mod pages;
 mod patch;
 mod resource;
 mod scale;
+mod selector;
 mod server;
 mod store;
 #[cfg(test)]
@@ -33,7 +38,9 @@ mod write;
 
 pub use answer::Refusal;
 pub use call::{Call, PatchKind, Verb};
+pub use conduct::{Admission, Conduct, Fate, Referee, Review, Served};
 pub use resource::Resource;
-pub use server::{Admission, Break, Conduct, Fate, Pace, Referee, Review, Served, Server};
+pub use server::Server;
 pub use store::{Change, ChangeKind, Key};
+pub use watch::{Break, Pace};
 pub use way::Way;

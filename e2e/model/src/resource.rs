@@ -1,6 +1,8 @@
 //! The resources that a server has.
 
-use serde_json::{Value, json};
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
 
 /// One resource in one version.
 #[derive(Clone, Debug)]
@@ -19,13 +21,22 @@ pub struct Resource {
     pub(crate) generations: bool,
     /// Whether an update without a version is refused.
     pub(crate) demands_version: bool,
-    /// The schema, for defaults.
-    pub(crate) schema: Value,
+    /// Whether an update of what there is not makes it.
+    pub(crate) creates_on_update: bool,
+    /// Whether the garbage collector looks after it, and deletions have a policy.
+    pub(crate) collected: bool,
+    /// Whether items of a list say what they are: those of Kubernetes' own kinds do not.
+    pub(crate) typed_items: bool,
+    /// The parts of the schema that have defaults.
+    pub(crate) defaults: Arc<Value>,
 }
 
 impl Resource {
     /// A resource that Kubernetes has by itself: no defaults, no status of its own.
     pub fn builtin(group: &str, version: &str, plural: &str, kind: &str) -> Self {
+        // Each kind decides for itself; these decide otherwise than most.
+        let leases = (group, plural) == ("coordination.k8s.io", "leases");
+        let events = plural == "events";
         Self {
             group: group.to_owned(),
             version: version.to_owned(),
@@ -35,8 +46,11 @@ impl Resource {
             status: false,
             scale: None,
             generations: false,
-            demands_version: false,
-            schema: Value::Null,
+            demands_version: leases,
+            creates_on_update: leases || events,
+            collected: !events,
+            typed_items: false,
+            defaults: Arc::default(),
         }
     }
 
@@ -80,7 +94,10 @@ impl Resource {
                 .map(|(wish, fact)| [wish, fact, path("labelSelectorPath").unwrap_or_default()]),
             generations: true,
             demands_version: true,
-            schema: version["schema"]["openAPIV3Schema"].clone(),
+            creates_on_update: false,
+            collected: true,
+            typed_items: true,
+            defaults: Arc::new(with_defaults(&version["schema"]["openAPIV3Schema"])),
         })
     }
 
@@ -95,8 +112,33 @@ impl Resource {
 
     /// Fills in what the schema has defaults for.
     pub(crate) fn fill(&self, object: &mut Value) {
-        fill(&self.schema, object);
+        fill(&self.defaults, object);
     }
+}
+
+/// The parts of a schema that have defaults: every write goes through them, and most of a schema has none.
+fn with_defaults(schema: &Value) -> Value {
+    let mut kept = Map::new();
+    for key in ["default", "nullable"] {
+        kept.extend(schema.get(key).map(|value| (key.to_owned(), value.clone())));
+    }
+    let bare = |value: &Value| value.as_object().is_none_or(|map| map.keys().all(|key| key == "nullable"));
+    let properties: Map<String, Value> = schema["properties"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, inner)| (key.clone(), with_defaults(inner)))
+        .filter(|(_, inner)| !bare(inner))
+        .collect();
+    if !properties.is_empty() {
+        kept.insert("properties".to_owned(), Value::Object(properties));
+    }
+    for key in ["items", "additionalProperties"] {
+        if let Some(inner) = schema.get(key).map(with_defaults).filter(|inner| !bare(inner)) {
+            kept.insert(key.to_owned(), inner);
+        }
+    }
+    Value::Object(kept)
 }
 
 /// A default applies where the object around it is there.

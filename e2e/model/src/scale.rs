@@ -28,9 +28,13 @@ pub(crate) fn of(resource: &Resource, object: &Value) -> Result<Value, Refusal> 
             "name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"],
             "resourceVersion": metadata["resourceVersion"], "creationTimestamp": metadata["creationTimestamp"],
         },
-        "spec": { "replicas": replicas },
+        "spec": {},
         "status": { "replicas": object.pointer(fact).and_then(Value::as_i64).unwrap_or_default() },
     });
+    // As Go writes it: none at all is not written down.
+    if replicas != 0 {
+        scale["spec"]["replicas"] = json!(replicas);
+    }
     if let Some(selector) = object.pointer(selector).and_then(Value::as_str) {
         scale["status"]["selector"] = json!(selector);
     }
@@ -56,7 +60,9 @@ pub(crate) fn update(
     let mut patch = json!({});
     let wish = resource.scale.as_ref().map(|[wish, ..]| wish.as_str()).unwrap_or_default();
     wish.split('/').skip(1).fold(&mut patch, |at, part| &mut at[part]).clone_from(&replicas);
-    for field in ["uid", "resourceVersion"] {
+    // The UID in a patch is not looked at: it is that of the old scale by then.
+    let uid = (call.verb == Verb::Update).then_some("uid");
+    for field in uid.into_iter().chain(["resourceVersion"]) {
         let value = &new["metadata"][field];
         if value.as_str().is_some_and(|text| !text.is_empty()) && *value != old["metadata"][field] {
             return Err(Refusal::conflict(format!(

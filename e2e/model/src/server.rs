@@ -1,11 +1,8 @@
-//! The server: who decides what becomes of a request, and what tests do behind its back.
+//! The server: requests in, answers out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::future::BoxFuture;
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use vmpool_runtime::Env;
@@ -13,71 +10,17 @@ use vmpool_runtime::env::Task;
 
 use crate::answer::Refusal;
 use crate::call::{Call, Verb};
+use crate::conduct::{Admission, Conduct, Referee, Review, Served};
 use crate::delete::{self, Deleted};
+use crate::pages::Pages;
 use crate::resource::Resource;
-use crate::store::{Change, Key, Store};
-use crate::watch::{Pages, Watch};
-use crate::write::{self, Wanted};
-use crate::{garbage, scale};
-
-pub use crate::watch::{Break, Pace};
+use crate::scale;
+use crate::store::Store;
+use crate::watch::{Pace, Watch};
+use crate::write;
 
 /// Often enough for a patch to be tried again when the object changed under it, as the real server does.
 const ATTEMPTS: usize = 5;
-
-/// Decides what becomes of each request, in the order in which they arrive.
-pub trait Referee: Send {
-    /// What becomes of `call`.
-    fn judge(&mut self, call: &Call) -> Conduct;
-}
-
-/// What becomes of one request.
-#[derive(Debug, Default)]
-pub struct Conduct {
-    /// How long it is under way.
-    pub before: Duration,
-    /// What the server makes of it.
-    pub fate: Fate,
-    /// How long the answer is under way.
-    pub after: Duration,
-}
-
-/// What the server makes of a request.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum Fate {
-    /// It is served.
-    #[default]
-    Serve,
-    /// It is refused, without an effect.
-    Refuse(Refusal),
-    /// It is served, and this is what its sender hears instead of the answer.
-    ServeAndAnswer(Refusal),
-    /// It is served, and the connection breaks before the answer arrives.
-    AnswerLost,
-    /// The connection breaks before it arrives.
-    Unreachable,
-    /// It is served, and the answer never comes.
-    ServeAndHang,
-    /// It never arrives, and nobody is told.
-    Hang,
-}
-
-/// Says whether an object may be stored.
-pub trait Admission: Send + Sync {
-    /// Whether it may. Reads of its own go through a client, as those of a webhook do.
-    fn admit(&self, review: Review) -> BoxFuture<'static, Result<(), Refusal>>;
-}
-
-/// What admission is asked about.
-#[derive(Clone, Debug)]
-pub struct Review {
-    /// The request.
-    pub call: Call,
-    /// The object before it; null for a create.
-    pub old: Value,
-    /// The object that would be stored, or the one that would be deleted as null.
-    pub new: Value,
-}
 
 /// An API server in memory. Clones are the same server.
 #[derive(Clone)]
@@ -101,17 +44,6 @@ pub(crate) struct State {
     pub(crate) log: Vec<Served>,
 }
 
-/// A request that the server has dealt with, whether or not anybody heard the answer.
-#[derive(Clone, Debug)]
-pub struct Served {
-    /// When.
-    pub at: Timestamp,
-    /// The request.
-    pub call: Call,
-    /// The HTTP code of the answer.
-    pub code: u16,
-}
-
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server").finish_non_exhaustive()
@@ -123,134 +55,6 @@ impl Server {
     pub fn new(env: &Env, resources: impl IntoIterator<Item = Resource>) -> Self {
         let resources = resources.into_iter().map(|resource| (resource.full_name(), resource)).collect();
         Self { env: env.clone(), resources: Arc::new(resources), state: Arc::default() }
-    }
-
-    /// Asks `referee` about every request from now on.
-    pub fn set_referee(&self, referee: impl Referee + 'static) {
-        self.state.lock().referee = Some(Box::new(referee));
-    }
-
-    /// Serves every request at once from now on.
-    pub fn dismiss_referee(&self) {
-        self.state.lock().referee = None;
-    }
-
-    /// Asks `admission` about everything that is to be stored, scaled or deleted from now on.
-    pub fn set_admission(&self, admission: impl Admission + 'static) {
-        self.state.lock().admission = Some(Arc::new(admission));
-    }
-
-    /// Sets how far the watches of `who` on `resource` (with its group) may follow.
-    pub fn set_pace(&self, who: &str, resource: &str, pace: Pace) {
-        let state = &mut *self.state.lock();
-        state.paces.insert((who.to_owned(), resource.to_owned()), pace);
-        state.publish();
-    }
-
-    /// Lets all watches follow again.
-    pub fn release(&self) {
-        let state = &mut *self.state.lock();
-        state.paces.clear();
-        state.publish();
-    }
-
-    /// Ends the watches of `who` on `resource`; of all if that is empty.
-    pub fn break_watches(&self, who: &str, resource: &str, how: Break) {
-        let state = &mut *self.state.lock();
-        let concerned =
-            |watch: &Watch| watch.who == who && (resource.is_empty() || watch.resource == resource);
-        let (ended, kept) = std::mem::take(&mut state.watches).into_iter().partition(concerned);
-        state.watches = kept;
-        let ended: Vec<Watch> = ended;
-        for watch in ended {
-            watch.end(how);
-        }
-    }
-
-    /// Tells the watches of `who` on `resource` of several changes of an object as one.
-    pub fn coalesce(&self, who: &str, resource: &str) {
-        let State { store, watches, .. } = &mut *self.state.lock();
-        let concerned = watches.iter_mut().filter(|watch| watch.who == who && watch.resource == resource);
-        concerned.for_each(|watch| watch.coalesce(store.history()));
-    }
-
-    /// Sends every watch that asked for bookmarks one.
-    pub fn bookmark(&self) {
-        let State { store, watches, .. } = &mut *self.state.lock();
-        for watch in watches {
-            watch.bookmark(store.history());
-        }
-    }
-
-    /// Forgets the history: watches that want to go on from earlier have to list, and lists in progress to begin again.
-    pub fn compact(&self) {
-        let state = &mut *self.state.lock();
-        state.store.compact();
-        state.pages.expire();
-    }
-
-    /// Does one thing that the garbage collector would do now, the `choice`-th of those that there are; says to which
-    /// object, or `None` if there is nothing to do.
-    pub fn collect_garbage(&self, choice: u64) -> Option<Key> {
-        let now = self.env.now();
-        let state = &mut *self.state.lock();
-        let key = garbage::collect(&mut state.store, &self.resources, now, choice);
-        state.publish();
-        key
-    }
-
-    /// Drops every request and watch that has not ended. Those that hang would keep the server for ever.
-    pub fn shut_down(&self) {
-        let under_way = {
-            let state = &mut *self.state.lock();
-            state.watches.clear();
-            (std::mem::take(&mut state.under_way), state.referee.take(), state.admission.take())
-        };
-        drop(under_way);
-    }
-
-    /// Every change so far, in order.
-    pub fn history(&self) -> Vec<Change> {
-        self.state.lock().store.history().to_vec()
-    }
-
-    /// The changes after the first `seen` ones.
-    pub fn changes_since(&self, seen: usize) -> Vec<Change> {
-        self.state.lock().store.history().get(seen..).map(<[Change]>::to_vec).unwrap_or_default()
-    }
-
-    /// The requests that came from clients and were dealt with, after the first `seen` ones.
-    pub fn served_since(&self, seen: usize) -> Vec<Served> {
-        self.state.lock().log.get(seen..).map(<[Served]>::to_vec).unwrap_or_default()
-    }
-
-    /// All objects of a resource (with its group), in the order of their names.
-    pub fn all(&self, resource: &str) -> Vec<Arc<Value>> {
-        self.state.lock().store.of(resource, "").map(|(_, object)| object.clone()).collect()
-    }
-
-    /// One object.
-    pub fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
-        let key = Key { resource: resource.into(), namespace: namespace.into(), name: name.into() };
-        self.state.lock().store.get(&key).cloned()
-    }
-
-    /// Changes an object behind everybody's back, as its owner or platform would: nothing is checked, but what a write
-    /// counts is counted. Says whether there is such an object.
-    pub fn edit(&self, resource: &str, namespace: &str, name: &str, change: impl FnOnce(&mut Value)) -> bool {
-        let Some(known) = self.resources.get(resource) else { return false };
-        let state = &mut *self.state.lock();
-        let key = write::key(known, namespace, name);
-        let Some(old) = state.store.get(&key).cloned() else { return false };
-        let mut new = (*old).clone();
-        change(&mut new);
-        if known.generations && new["spec"] != old["spec"] {
-            let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
-            new["metadata"]["generation"] = json!(generation + 1);
-        }
-        write::commit(&mut state.store, Wanted { key, old: Some(old), new });
-        state.publish();
-        true
     }
 
     /// Serves a request that nobody delays or refuses.
@@ -293,10 +97,7 @@ impl Server {
                     let (update, old, new) = scale::update(resource, &object, call)?;
                     (write::change(store, resource, &update)?, Review { call: call.clone(), old, new })
                 } else {
-                    let wanted = match call.verb {
-                        Verb::Create => write::create(store, resource, call, now, random)?,
-                        _ => write::change(store, resource, call)?,
-                    };
+                    let wanted = write::wanted(store, resource, call, now, random)?;
                     let old = wanted.old.as_deref().cloned().unwrap_or_default();
                     let review = Review { call: call.clone(), old, new: wanted.new.clone() };
                     (wanted, review)
@@ -330,11 +131,9 @@ impl Server {
         self.admit(Review { call: call.clone(), old: (*old).clone(), new: Value::Null }).await?;
         let now = self.env.now();
         let state = &mut *self.state.lock();
-        let (key, object) = delete::find(&state.store, resource, call)?;
-        if call.is_dry() {
-            return Ok((200, (*object).clone()));
-        }
-        let deleted = delete::delete(&mut state.store, resource, &key, &call.body["propagationPolicy"], now);
+        let (key, _) = delete::find(&state.store, resource, call)?;
+        let policy = call.deletes_how("propagationPolicy");
+        let deleted = delete::delete(&mut state.store, resource, &key, policy, now, call.is_dry());
         state.publish();
         match deleted {
             Some(Deleted::Going(object)) => Ok((200, (*object).clone())),
@@ -381,11 +180,6 @@ impl Server {
 
     pub(crate) fn judge(&self, call: &Call) -> Conduct {
         self.state.lock().referee.as_mut().map_or_else(Conduct::default, |referee| referee.judge(call))
-    }
-
-    /// The time, as objects have it.
-    pub fn now(&self) -> Timestamp {
-        self.env.now()
     }
 }
 

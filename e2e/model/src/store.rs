@@ -101,6 +101,29 @@ impl Store {
         })
     }
 
+    /// The objects of a resource as they were `behind` changes ago, in the order of their names, and the version then.
+    pub(crate) fn as_of(&self, resource: &str, namespace: &str, behind: usize) -> (u64, Vec<Arc<Value>>) {
+        if behind == 0 {
+            return (self.version, self.of(resource, namespace).map(|(_, object)| object.clone()).collect());
+        }
+        let seen = self.history.len().saturating_sub(behind);
+        let mut then = BTreeMap::new();
+        for change in &self.history[..seen] {
+            if &*change.key.resource == resource
+                && (namespace.is_empty() || &*change.key.namespace == namespace)
+            {
+                match change.kind {
+                    ChangeKind::Deleted => then.remove(&change.key),
+                    ChangeKind::Added | ChangeKind::Modified => {
+                        then.insert(&change.key, change.object.clone())
+                    }
+                };
+            }
+        }
+        // Version 0 would be no version at all.
+        (seen.max(1) as u64, then.into_values().collect())
+    }
+
     /// A UID that no object had.
     pub(crate) fn new_uid(&mut self) -> String {
         self.uids += 1;

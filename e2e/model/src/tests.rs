@@ -228,6 +228,38 @@ async fn the_garbage_collector_takes_what_has_no_owner(
 }
 
 #[tokio::test]
+async fn a_dependent_with_another_owner_stays_without_the_first() {
+    let world = world();
+    let owners = ["b", "c"].map(|name| world.machine(name, json!({})));
+    let [b, c] = futures::future::join_all(owners).await.try_into().unwrap();
+    let reference = |owner: &DynamicObject| {
+        json!({ "apiVersion": format!("{GROUP}/v1alpha2"), "kind": "VirtualMachine",
+        "name": owner.metadata.name, "uid": owner.metadata.uid })
+    };
+    world.machine("a", json!({ "ownerReferences": [reference(&b), reference(&c)] })).await;
+    world.machines().delete("b", &DeleteParams::default()).await.unwrap();
+    while world.server.collect_garbage(0).is_some() {}
+    let left = world.machines().get("a").await.unwrap().metadata.owner_references.unwrap();
+    assert_eq!(left.iter().map(|owner| owner.name.as_str()).collect::<Vec<_>>(), ["c"]);
+}
+
+#[tokio::test]
+async fn a_uid_in_a_patch_of_the_status_or_the_scale_locks_nothing() {
+    let world = world();
+    family(&world).await;
+    let params = PatchParams::default();
+    let of_another = |mut patch: Value| {
+        patch["metadata"] = json!({ "uid": "other" });
+        patch
+    };
+    let status = of_another(json!({ "status": { "replicas": 1 } }));
+    world.pools().patch_status("web", &params, &merge(&status)).await.unwrap();
+    let scale = of_another(json!({ "spec": { "replicas": 3 } }));
+    world.pools().patch_scale("web", &params, &merge(&scale)).await.unwrap();
+    assert_eq!(world.pools().get("web").await.unwrap().data["spec"]["replicas"], 3);
+}
+
+#[tokio::test]
 async fn the_scale_of_a_pool() {
     let world = world();
     family(&world).await;
@@ -257,6 +289,7 @@ async fn a_list_in_pages_is_one_moment() {
     let rest = machines.list(&ListParams::default().continue_token(&token)).await.unwrap();
     assert_eq!(rest.items[0].metadata.name.as_deref(), Some("c"), "it was there when the list began");
     assert_eq!(rest.metadata.resource_version, first.metadata.resource_version);
+    world.server.compact();
     assert_eq!(
         reason(machines.list(&ListParams::default().continue_token(&token)).await),
         (410, "Expired".into())
@@ -298,8 +331,9 @@ async fn a_watch_lags_as_far_as_it_is_told_to() {
     for name in ["a", "b", "c"] {
         world.machine(name, json!({})).await;
     }
+    assert_eq!(told(&world, "0").await, ["+a", "+b", "+c"], "it begins with what there is");
     world.server.set_pace("user", MACHINES, Pace::Behind(2));
-    assert_eq!(told(&world, "0").await, [""; 0]);
+    assert_eq!(told(&world, "3").await, [""; 0]);
     assert_eq!(told(&world, "1").await, [""; 0], "both are still ahead of it");
     world.machine("d", json!({})).await;
     assert_eq!(told(&world, "1").await, ["+b"]);

@@ -1,7 +1,6 @@
-//! Lists and watches.
+//! Watches.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
@@ -10,6 +9,7 @@ use serde_json::{Value, json};
 use crate::answer::Refusal;
 use crate::call::Call;
 use crate::resource::Resource;
+use crate::selector::Selector;
 use crate::store::{Change, ChangeKind, Store};
 
 /// How far a watch may follow.
@@ -33,53 +33,6 @@ pub enum Break {
     Expire,
 }
 
-/// Lists in pages: what was listed for the first page.
-#[derive(Debug, Default)]
-pub(crate) struct Pages {
-    open: BTreeMap<String, (u64, Vec<Arc<Value>>)>,
-    tokens: u64,
-}
-
-impl Pages {
-    /// One page, consistent with the first.
-    pub(crate) fn list(&mut self, store: &Store, resource: &Resource, call: &Call) -> Result<Value, Refusal> {
-        let token = call.parameter("continue").filter(|token| !token.is_empty());
-        let (version, mut items) = if let Some(token) = token {
-            self.open.remove(token).ok_or_else(|| {
-                Refusal::new(
-                    410,
-                    "Expired",
-                    "The provided continue parameter is too old to display a consistent list result",
-                )
-            })?
-        } else {
-            let selector = Selector::of(call);
-            let name = resource.full_name();
-            let objects = store.of(&name, &call.namespace).map(|(_, object)| object.clone());
-            (store.version(), objects.filter(|object| selector.matches(object)).collect())
-        };
-        let limit = call.parameter("limit").and_then(|limit| limit.parse().ok()).filter(|limit| *limit > 0);
-        let rest = items.split_off(items.len().min(limit.unwrap_or(usize::MAX)));
-        let mut metadata = json!({ "resourceVersion": version.to_string() });
-        if !rest.is_empty() {
-            self.tokens += 1;
-            let token = format!("page-{}", self.tokens);
-            metadata["continue"] = json!(token);
-            metadata["remainingItemCount"] = json!(rest.len());
-            self.open.insert(token, (version, rest));
-        }
-        let kind = format!("{}List", resource.kind);
-        Ok(
-            json!({ "kind": kind, "apiVersion": resource.api_version(), "metadata": metadata, "items": items.iter().map(|item| &**item).collect::<Vec<_>>() }),
-        )
-    }
-
-    /// Whoever is in the middle of a list has to begin again.
-    pub(crate) fn expire(&mut self) {
-        self.open.clear();
-    }
-}
-
 /// One open watch.
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -97,14 +50,17 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Opens a watch that goes on where a list ended; `None` with what it is told if that was too long ago, which the
-    /// real server says on an open watch, too.
+    /// Opens a watch that goes on where a list ended, or begins with what there is if no version is named; `None` with
+    /// what it is told if the version is too old, which the real server says on an open watch, too.
+    ///
+    /// # Errors
+    /// What the server says of selectors that it cannot read.
     pub(crate) fn open(
         id: u64,
         store: &Store,
         resource: &Resource,
         call: &Call,
-    ) -> (Option<Self>, UnboundedReceiver<Bytes>) {
+    ) -> Result<(Option<Self>, UnboundedReceiver<Bytes>), Refusal> {
         let since = call.parameter("resourceVersion").unwrap_or_default();
         let since = since.parse::<u64>().ok().filter(|version| *version > 0);
         let position = since.unwrap_or(store.version()).min(store.version());
@@ -114,7 +70,7 @@ impl Watch {
             who: call.who.clone(),
             resource: resource.full_name(),
             namespace: call.namespace.clone(),
-            selector: Selector::of(call),
+            selector: Selector::of(call)?,
             bookmarks: call.parameter("allowWatchBookmarks") == Some("true"),
             api_version: resource.api_version(),
             kind: resource.kind.clone(),
@@ -123,9 +79,15 @@ impl Watch {
         };
         if position < store.compacted() {
             watch.end(Break::Expire);
-            return (None, receiver);
+            return Ok((None, receiver));
         }
-        (Some(watch), receiver)
+        if since.is_none() {
+            let there = store.of(&watch.resource, &watch.namespace).map(|(_, object)| object);
+            for object in there.filter(|object| watch.selector.matches(object)) {
+                watch.send(&json!({ "type": ChangeKind::Added.word(), "object": **object }));
+            }
+        }
+        Ok((Some(watch), receiver))
     }
 
     /// Tells what its pace allows; false once nobody listens.
@@ -150,7 +112,7 @@ impl Watch {
         !self.lines.is_closed()
     }
 
-    /// Tells the same event again, or leaves out all but the last of those that are due.
+    /// Leaves out all but the last of the changes of an object that are due.
     pub(crate) fn coalesce(&mut self, history: &[Change]) {
         let mut last: BTreeMap<_, usize> = BTreeMap::new();
         let due: Vec<usize> =
@@ -170,6 +132,15 @@ impl Watch {
             }
         }
         self.position = history.len();
+    }
+
+    /// Tells once more what it told last.
+    pub(crate) fn repeat(&self, history: &[Change]) {
+        let told = history.get(..self.position).unwrap_or_default();
+        let last = told.iter().rev().find(|change| self.concerns(change));
+        if let Some(event) = last.and_then(|change| self.event(change)) {
+            self.send(&event);
+        }
     }
 
     /// Says how far it is, if it was asked to.
@@ -207,41 +178,18 @@ impl Watch {
             (true, false) => ChangeKind::Deleted,
             (false, false) => return None,
         };
+        if let (ChangeKind::Deleted, ChangeKind::Modified, Some(before)) = (kind, change.kind, &change.before)
+        {
+            // What leaves the selection is told as it was in it, under the version of its leaving.
+            let mut event = json!({ "type": kind.word(), "object": **before });
+            event["object"]["metadata"]["resourceVersion"] = json!(change.version.to_string());
+            return Some(event);
+        }
         Some(json!({ "type": kind.word(), "object": *change.object }))
     }
 
     fn send(&self, event: &Value) {
         // Nobody listening is found out by whoever follows.
         let _ = self.lines.unbounded_send(format!("{event}\n").into());
-    }
-}
-
-/// Label selectors of equality, and the field selector on the name.
-#[derive(Debug, Default)]
-struct Selector {
-    labels: Vec<(String, Option<String>)>,
-    name: Option<String>,
-}
-
-impl Selector {
-    fn of(call: &Call) -> Self {
-        let labels = call.parameter("labelSelector").unwrap_or_default();
-        let labels =
-            labels.split(',').filter(|part| !part.is_empty()).map(|part| match part.split_once('=') {
-                Some((key, value)) => (key.to_owned(), Some(value.trim_start_matches('=').to_owned())),
-                None => (part.to_owned(), None),
-            });
-        let name = call.parameter("fieldSelector").and_then(|text| text.strip_prefix("metadata.name="));
-        Self { labels: labels.collect(), name: name.map(|name| name.trim_start_matches('=').to_owned()) }
-    }
-
-    fn matches(&self, object: &Value) -> bool {
-        let metadata = &object["metadata"];
-        self.name.as_ref().is_none_or(|name| metadata["name"] == name.as_str())
-            && self.labels.iter().all(|(key, value)| match (&metadata["labels"][key], value) {
-                (Value::Null, _) => false,
-                (found, Some(value)) => *found == value.as_str(),
-                (_, None) => true,
-            })
     }
 }

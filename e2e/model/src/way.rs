@@ -13,7 +13,8 @@ use tower::{BoxError, Layer, Service};
 
 use crate::answer::Refusal;
 use crate::call::{Call, Verb};
-use crate::server::{Fate, Served, Server};
+use crate::conduct::{Fate, Served};
+use crate::server::Server;
 use crate::watch::{Break, Watch};
 
 /// What answers consist of.
@@ -94,7 +95,7 @@ impl Server {
         let (id, lines) = {
             let state = &mut *self.state.lock();
             state.opened += 1;
-            let (watch, lines) = Watch::open(state.opened, &state.store, resource, call);
+            let (watch, lines) = Watch::open(state.opened, &state.store, resource, call)?;
             state.watches.extend(watch);
             state.publish();
             (state.opened, lines)

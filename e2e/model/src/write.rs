@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::answer::Refusal;
 use crate::call::{Call, Verb};
+use crate::check;
 use crate::patch::patched;
 use crate::resource::Resource;
 use crate::store::{Key, Store};
@@ -14,9 +15,9 @@ use crate::store::{Key, Store};
 /// Letters and digits of generated names.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Metadata that only the server writes.
-const SERVERS_OWN: [&str; 6] =
-    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"];
+/// Metadata that only the server writes; and generations, which a create may claim where they are not counted.
+const SERVERS_OWN: [&str; 5] =
+    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
 
 /// What a write would store.
 pub(crate) struct Wanted {
@@ -25,8 +26,30 @@ pub(crate) struct Wanted {
     pub(crate) new: Value,
 }
 
+/// The object that a write asks for.
+pub(crate) fn wanted(
+    store: &mut Store,
+    resource: &Resource,
+    call: &Call,
+    now: Timestamp,
+    random: u64,
+) -> Result<Wanted, Refusal> {
+    let key = key(resource, &call.namespace, &call.name);
+    match call.verb {
+        Verb::Create => create(store, resource, call, now, random),
+        Verb::Update if resource.creates_on_update && store.get(&key).is_none() => {
+            check::is_nobody(&key, &call.body)?;
+            let mut call = call.clone();
+            // A version that it names is that of nothing.
+            remove(&mut call.body["metadata"], "resourceVersion");
+            create(store, resource, &call, now, random)
+        }
+        _ => change(store, resource, call),
+    }
+}
+
 /// The object that a create asks for.
-pub(crate) fn create(
+fn create(
     store: &mut Store,
     resource: &Resource,
     call: &Call,
@@ -37,12 +60,15 @@ pub(crate) fn create(
     if !object.is_object() {
         return Err(Refusal::bad_request("the body is no object"));
     }
-    check_type(resource, &object)?;
+    check::is_of(resource, &object)?;
     let metadata = metadata_of(&mut object)?;
-    if metadata.get("resourceVersion").and_then(Value::as_str).is_some_and(|version| !version.is_empty()) {
-        return Err(Refusal::bad_request("resourceVersion should not be set on objects to be created"));
+    let versioned =
+        metadata.get("resourceVersion").and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+    if versioned && !call.is_dry() {
+        // The storage says it, and nobody puts it in the words of the API.
+        return Err(Refusal::new(500, "", "resourceVersion should not be set on objects to be created"));
     }
-    check_namespace(resource, call, metadata)?;
+    check::is_in(resource, call, metadata)?;
     let mut name = metadata.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     if name.is_empty() {
         let prefix = metadata.get("generateName").and_then(Value::as_str).unwrap_or_default();
@@ -55,10 +81,11 @@ pub(crate) fn create(
         name = generated(prefix, random);
         metadata.insert("name".into(), json!(name));
     }
-    for field in SERVERS_OWN.iter().chain(&["resourceVersion", "managedFields"]) {
-        metadata.remove(*field);
+    for field in SERVERS_OWN.into_iter().chain(["managedFields"]) {
+        metadata.remove(field);
     }
     let key = key(resource, &call.namespace, &name);
+    check::owners(&key, &object)?;
     if store.get(&key).is_some() {
         return Err(Refusal::new(409, "AlreadyExists", format!("{key} already exists")));
     }
@@ -79,34 +106,42 @@ pub(crate) fn create(
 /// The object that an update or a patch asks for.
 pub(crate) fn change(store: &Store, resource: &Resource, call: &Call) -> Result<Wanted, Refusal> {
     let key = key(resource, &call.namespace, &call.name);
+    if call.verb == Verb::Update {
+        check::is_of(resource, &call.body)?;
+        check::is_named(call, &call.body)?;
+        check::stays(&key, &call.body)?;
+    }
     let Some(old) = store.get(&key).cloned() else { return Err(Refusal::not_found(&key.to_string())) };
     let mut new = match call.verb {
         Verb::Patch(kind) => patched(&old, kind, &call.body)?,
         _ => call.body.clone(),
     };
-    check_type(resource, &new)?;
-    check_versions(resource, call, &key, &old, &mut new)?;
-    let metadata = metadata_of(&mut new)?;
-    for field in SERVERS_OWN {
-        match old["metadata"].get(field) {
-            Some(value) => drop(metadata.insert(field.to_owned(), value.clone())),
-            None => drop(metadata.remove(field)),
-        }
-    }
-    metadata.insert("name".into(), json!(&*key.name));
-    if !key.namespace.is_empty() {
-        metadata.insert("namespace".into(), json!(&*key.namespace));
-    }
-    metadata.remove("managedFields");
+    check::is_of(resource, &new)?;
+    metadata_of(&mut new)?;
+    check::is_named(call, &new)?;
+    check::stays(&key, &new)?;
+    check::locks(resource, call, &key, &old, &mut new)?;
     resource.fill(&mut new);
     if call.subresource == "status" {
         let status = new["status"].take();
         new = (*old).clone();
         set(&mut new, "status", status);
-    } else if resource.status {
-        set(&mut new, "status", old["status"].clone());
+    } else {
+        check::is_unchanged(&key, &old, &new)?;
+        check::finalizers(&key, &old, &new)?;
+        check::owners(&key, &new)?;
+        if resource.status {
+            set(&mut new, "status", old["status"].clone());
+        }
+        let metadata = metadata_of(&mut new)?;
+        for field in SERVERS_OWN.into_iter().chain(["generation", "name", "namespace"]) {
+            match old["metadata"].get(field) {
+                Some(value) => drop(metadata.insert(field.to_owned(), value.clone())),
+                None => drop(metadata.remove(field)),
+            }
+        }
+        metadata.remove("managedFields");
     }
-    check_finalizers(&key, &old, &new)?;
     if resource.generations && differs_in_substance(&old, &new) {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
         new["metadata"]["generation"] = json!(generation + 1);
@@ -124,7 +159,10 @@ pub(crate) fn commit(store: &mut Store, wanted: Wanted) -> Arc<Value> {
     }
     let dying = !new["metadata"]["deletionTimestamp"].is_null();
     if dying && !has_finalizers(&new) {
-        return store.remove(&key, Some(new)).unwrap_or(old);
+        // Watches hear of it as it was before its last finalizer went, and whoever took that hears of its going by an
+        // object of the old version.
+        store.remove(&key, None);
+        return Arc::new(new);
     }
     store.put(key, new)
 }
@@ -141,95 +179,6 @@ pub(crate) fn has_finalizers(object: &Value) -> bool {
 /// Whole seconds, as the API keeps it.
 pub(crate) fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-fn check_type(resource: &Resource, object: &Value) -> Result<(), Refusal> {
-    let (version, kind) = (&object["apiVersion"], &object["kind"]);
-    if *version != resource.api_version().as_str() || *kind != resource.kind.as_str() {
-        let expected = format!("{}, Kind={}", resource.api_version(), resource.kind);
-        return Err(Refusal::bad_request(format!(
-            "the API version in the data ({version}, Kind={kind}) does not match the expected API version ({expected})"
-        )));
-    }
-    Ok(())
-}
-
-fn check_namespace(
-    resource: &Resource,
-    call: &Call,
-    metadata: &mut Map<String, Value>,
-) -> Result<(), Refusal> {
-    if !resource.namespaced {
-        metadata.remove("namespace");
-        return Ok(());
-    }
-    let given = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
-    if !given.is_empty() && given != call.namespace {
-        return Err(Refusal::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
-    }
-    metadata.insert("namespace".into(), json!(call.namespace));
-    Ok(())
-}
-
-/// The locks that a request names. An update must name one of custom resources; a patch may.
-fn check_versions(
-    resource: &Resource,
-    call: &Call,
-    key: &Key,
-    old: &Value,
-    new: &mut Value,
-) -> Result<(), Refusal> {
-    let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-    let (uid, version) = (text(&new["metadata"]["uid"]), text(&new["metadata"]["resourceVersion"]));
-    let update = call.verb == Verb::Update;
-    if let Some(uid) = uid
-        && old["metadata"]["uid"] != uid.as_str()
-    {
-        return Err(if update {
-            Refusal::conflict(format!(
-                "Operation cannot be fulfilled on {key}: StorageError: invalid object, Code: 4: Precondition failed: UID in \
-                 precondition: {uid}, UID in object meta: {}",
-                old["metadata"]["uid"]
-            ))
-        } else {
-            Refusal::invalid(format!(
-                "{key} is invalid: metadata.uid: Invalid value: {uid:?}: field is immutable"
-            ))
-        });
-    }
-    match version {
-        Some(version) if old["metadata"]["resourceVersion"] != version.as_str() => {
-            return Err(Refusal::conflict(format!(
-                "Operation cannot be fulfilled on {key}: the object has been modified; please apply your changes to the \
-                 latest version and try again"
-            )));
-        }
-        None if update && resource.demands_version => {
-            return Err(Refusal::invalid(format!(
-                "{key} is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update"
-            )));
-        }
-        _ => {}
-    }
-    new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
-    Ok(())
-}
-
-fn check_finalizers(key: &Key, old: &Value, new: &Value) -> Result<(), Refusal> {
-    if old["metadata"]["deletionTimestamp"].is_null() {
-        return Ok(());
-    }
-    let all = |object: &Value| object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-    let before = all(old);
-    match all(new).iter().find(|finalizer| !before.contains(finalizer)) {
-        None => Ok(()),
-        Some(added) => Err(Refusal::invalid(format!(
-            "{key} is invalid: metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, \
-             found new finalizers {added}"
-        ))),
-    }
 }
 
 /// Whether anything but metadata and status differs.
@@ -272,7 +221,7 @@ fn set(object: &mut Value, field: &str, value: Value) {
     }
 }
 
-fn remove(object: &mut Value, field: &str) {
+pub(crate) fn remove(object: &mut Value, field: &str) {
     if let Some(map) = object.as_object_mut() {
         map.remove(field);
     }

@@ -1,113 +1,228 @@
-//! Every single fault at every place of eight short stories.
+//! Every single fault at every place of nine short stories.
 
 use serde_json::{Value, json};
 
-use crate::op::Op;
-use crate::referee::Trouble;
-use crate::schedule::Schedule;
+use crate::op::{Op, Removal, WATCHED};
+use crate::schedule::{Schedule, Verdict};
+use crate::trouble::{Trouble, Unread};
+use crate::webhook::Service;
 use crate::world::Options;
 
-/// How many events a watch may be behind: more than any of the stories has.
-const MOST_BEHIND: usize = 12;
+/// How long a prepared world is left alone before its story begins, in milliseconds.
+const PREPARED: u64 = 4000;
+/// When something happens beside a story, in milliseconds from its beginning: it is over after a second or two.
+const MOMENTS: [u64; 9] = [0, 15, 40, 90, 160, 280, 450, 800, 1600];
+/// For how long a leader stands still, or a webhook does not work, in milliseconds.
+const LONG: u64 = 30_000;
 
 /// A story: what happens if nothing breaks.
 #[derive(Clone, Debug)]
 pub struct Story {
     /// What it is about.
     pub name: &'static str,
-    /// What happens, and when.
-    pub steps: Vec<(u64, Op)>,
-    /// How many of the first steps prepare the story: nothing breaks before they are done.
-    pub prelude: usize,
+    /// What was there before.
+    pub prelude: Vec<(u64, Op)>,
+    /// What happens. Before it, nothing breaks.
+    pub op: Op,
 }
 
-/// The eight stories.
+/// The stories.
 pub fn stories() -> Vec<Story> {
     let own = || vec![("root", Value::Null)];
     let kept = |ttl: &str| {
         vec![("root", Value::Null), ("cache", json!({ "onScaleDown": "Retain", "keep": 0, "ttl": ttl }))]
     };
-    let make = |replicas, policy, disks| (0, Op::Make(replicas, policy, disks));
-    let story = |name, prelude, steps| Story { name, steps, prelude };
+    let story = |name, prelude: Vec<Op>, op| {
+        let prelude = prelude.into_iter().zip([0, PREPARED]).map(|(op, pause)| (pause, op)).collect();
+        Story { name, prelude, op }
+    };
+    let named = Removal { targets: vec![0, 2], first: 0, pinned: true, dry_run: false };
     vec![
-        story("up", 0, vec![make(3, "NewestFirst", kept("10m"))]),
-        story("down", 1, vec![make(3, "NewestFirst", own()), (4000, Op::Scale(1))]),
-        story(
-            "reuse",
-            2,
-            vec![make(2, "NewestFirst", kept("10m")), (4000, Op::Scale(0)), (4000, Op::Scale(2))],
-        ),
-        story("rollout", 1, vec![make(3, "Explicit", own()), (4000, Op::Cores(2))]),
+        story("up", vec![], Op::Make(3, "NewestFirst", kept("10m"))),
+        story("down", vec![Op::Make(3, "NewestFirst", own())], Op::Scale(1)),
+        story("removal by name", vec![Op::Make(3, "Explicit", own())], Op::Remove(named)),
+        story("reuse", vec![Op::Make(2, "NewestFirst", kept("10m")), Op::Scale(0)], Op::Scale(2)),
+        story("rollout", vec![Op::Make(3, "Explicit", own())], Op::Cores(2)),
         story(
             "a disk template removed",
-            1,
-            vec![make(2, "OldestFirst", kept("10m")), (4000, Op::RemoveDisk("cache"))],
+            vec![Op::Make(2, "OldestFirst", kept("10m"))],
+            Op::RemoveDisk("cache"),
         ),
-        story("free disks collected", 1, vec![make(2, "NewestFirst", kept("5s")), (4000, Op::Scale(0))]),
-        story("a machine lost", 1, vec![make(2, "Explicit", kept("10m")), (4000, Op::DeleteMachine(0))]),
+        story("free disks collected", vec![Op::Make(2, "NewestFirst", kept("5s"))], Op::Scale(0)),
+        story("a machine lost", vec![Op::Make(2, "Explicit", kept("10m"))], Op::DeleteMachine(0)),
         story(
             "the pool deleted",
-            1,
-            vec![make(2, "NewestFirst", kept("10m")), (4000, Op::DeletePool("Background"))],
+            vec![Op::Make(2, "NewestFirst", kept("10m"))],
+            Op::DeletePool("Background"),
         ),
     ]
 }
 
+/// Schedules with names.
+type Named = Vec<(String, Schedule)>;
+
 impl Story {
-    fn schedule(&self, troubles: Vec<(usize, Trouble)>) -> Schedule {
-        let options = Options { seed: 11, controllers: 1, latency: 10, trouble: 0 };
-        Schedule { options, steps: self.steps.clone(), troubles }
+    fn schedule(&self, steps: Vec<(u64, Op)>) -> Schedule {
+        let apiservers = if matches!(self.op, Op::Remove(_)) { 2 } else { 0 };
+        let options = Options {
+            seed: 11,
+            controllers: 1,
+            apiservers,
+            webhook: true,
+            latency: 10,
+            ..Options::default()
+        };
+        Schedule { options, steps, ..Schedule::default() }
     }
 
     /// The undisturbed story.
     pub fn plain(&self) -> Schedule {
-        self.schedule(Vec::new())
+        self.beside(Vec::new())
     }
 
-    /// Every schedule that disturbs the story in one place. `writes` is how many writes the undisturbed story has.
-    pub fn disturbed(&self, writes: usize) -> Vec<(String, Schedule)> {
-        let mut all = Vec::new();
-        for at in 0..writes {
-            for trouble in Trouble::ALL {
-                all.push((
-                    format!("{}: write {at}, {trouble:?}", self.name),
-                    self.schedule(vec![(at, trouble)]),
-                ));
-            }
-        }
-        let disturb = |ops: Vec<Op>| {
-            let mut schedule = self.plain();
-            let inserted = ops.into_iter().map(|op| (0, op));
-            schedule.steps.splice(self.prelude..self.prelude, inserted);
-            schedule
-        };
-        for resource in 0..3 {
-            for behind in 1..=MOST_BEHIND {
-                let name = format!("{}: watch {resource} is {behind} behind", self.name);
-                all.push((name, disturb(vec![Op::Behind(resource, behind)])));
-            }
-            for (what, op) in [
-                ("held", Op::Hold(resource)),
-                ("closed", Op::Break(resource, false)),
-                ("expired", Op::Break(resource, true)),
-            ] {
-                all.push((format!("{}: watch {resource} {what}", self.name), disturb(vec![op])));
-            }
-        }
-        for behind in 1..=MOST_BEHIND {
-            let ops = (0..3).map(|resource| Op::Behind(resource, behind)).collect();
-            all.push((format!("{}: all watches {behind} behind", self.name), disturb(ops)));
-        }
-        all.push((
-            format!("{}: history forgotten", self.name),
-            disturb(vec![Op::Compact, Op::Break(1, false)]),
-        ));
-        for seconds in [-3600, -5, 5, 3600] {
-            all.push((
-                format!("{}: the clock jumps by {seconds} s", self.name),
-                disturb(vec![Op::Jump(0, seconds)]),
-            ));
+    /// What comes before it.
+    pub fn before(&self) -> Schedule {
+        self.schedule(self.prelude.clone())
+    }
+
+    /// The story with something beside it, from its beginning on.
+    fn beside(&self, what: Vec<(u64, Op)>) -> Schedule {
+        let mut steps = self.prelude.clone();
+        let pause = if steps.is_empty() { 0 } else { PREPARED };
+        steps.push((pause, self.op.clone()));
+        steps.extend(what);
+        self.schedule(steps)
+    }
+
+    /// Every schedule that disturbs the story in one place. `before` and `plain` are what came of the schedules of these
+    /// names: they tell how many places there are.
+    pub fn disturbed(&self, before: &Verdict, plain: &Verdict) -> Named {
+        let mut all = self.requests(before, plain);
+        all.extend(self.watches(plain));
+        all.extend(self.moments());
+        for (name, _) in &mut all {
+            *name = format!("{}: {name}", self.name);
         }
         all
     }
+
+    /// Each request answered in each way.
+    fn requests(&self, before: &Verdict, plain: &Verdict) -> Named {
+        let mut all = Named::new();
+        for at in before.writes..plain.writes {
+            for trouble in Trouble::ALL {
+                let mut schedule = Schedule { troubles: vec![(at, trouble)], ..self.plain() };
+                if trouble.stalls() {
+                    schedule.options.controllers = 2;
+                }
+                all.push((format!("write {at}, {trouble:?}"), schedule));
+            }
+        }
+        for at in before.reads..plain.reads {
+            for unread in Unread::ALL {
+                let schedule = Schedule { unread: vec![(at, unread)], ..self.plain() };
+                all.push((format!("read {at}, {unread:?}"), schedule));
+            }
+        }
+        all
+    }
+
+    /// Each watch, and all of them together, behind by each number of events.
+    fn watches(&self, plain: &Verdict) -> Named {
+        let late = |behind: Vec<(u64, Op)>| {
+            let mut steps = self.prelude.clone();
+            steps.extend(behind);
+            let pause = if self.prelude.is_empty() { 0 } else { PREPARED };
+            steps.push((pause, self.op.clone()));
+            self.schedule(steps)
+        };
+        let mut all = Named::new();
+        for (resource, events) in plain.events.iter().enumerate() {
+            for behind in 1..=*events {
+                let schedule = late(vec![(0, Op::Behind(resource, behind))]);
+                all.push((format!("{} are {behind} events behind", WATCHED[resource]), schedule));
+            }
+        }
+        for behind in 1..=plain.events.iter().copied().max().unwrap_or_default() {
+            let steps = (0..WATCHED.len()).map(|resource| (0, Op::Behind(resource, behind)));
+            all.push((format!("all watches are {behind} events behind"), late(steps.collect())));
+        }
+        all
+    }
+
+    /// Each other thing at each moment.
+    fn moments(&self) -> Named {
+        let mut all = Named::new();
+        for at in MOMENTS {
+            for what in beside() {
+                let mut schedule = self.beside(Vec::new());
+                let name = format!("{:?} after {at} ms", what[0].1);
+                if matches!(what[0].1, Op::PauseLeader | Op::Kill(_)) {
+                    schedule.options.controllers = 2;
+                }
+                let uses_api =
+                    |op: &Op| matches!(op, Op::Remove(_) | Op::KillApiserver(_) | Op::PauseApiserver(_));
+                if what.iter().any(|(_, op)| uses_api(op)) {
+                    schedule.options.apiservers = 2;
+                }
+                let mut what = what.into_iter();
+                schedule.steps.extend(what.next().map(|(_, op)| (at, op)));
+                schedule.steps.extend(what);
+                all.push((name, schedule));
+            }
+        }
+        all
+    }
+}
+
+/// What can happen beside a story.
+fn beside() -> Vec<Vec<(u64, Op)>> {
+    let mut all = Vec::new();
+    for resource in 0..WATCHED.len() {
+        all.push(vec![(0, Op::Break(resource, false))]);
+        all.push(vec![(0, Op::Break(resource, true))]);
+        all.push(vec![(0, Op::Repeat(resource))]);
+        // What was not told when the connection breaks is not told at all.
+        all.push(vec![(0, Op::Hold(resource)), (1500, Op::Coalesce(resource)), (0, Op::Release)]);
+        all.push(vec![
+            (0, Op::Hold(resource)),
+            (1500, Op::Compact),
+            (0, Op::Break(resource, false)),
+            (0, Op::Release),
+        ]);
+    }
+    let named = |targets: Vec<usize>| Removal { targets, first: 0, pinned: false, dry_run: false };
+    all.extend([
+        vec![(0, Op::PauseLeader), (LONG, Op::Resume)],
+        vec![(0, Op::Cut(0)), (LONG, Op::Resume)],
+        vec![(0, Op::Kill(0)), (0, Op::Kill(0))],
+        vec![(0, Op::Webhook(Service::Down)), (LONG, Op::Webhook(Service::Works))],
+        vec![(0, Op::Webhook(Service::Hangs)), (LONG, Op::Webhook(Service::Works))],
+        vec![(0, Op::Webhook(Service::Denies)), (LONG, Op::Webhook(Service::Works))],
+        vec![(0, Op::KillApiserver(0))],
+        vec![(0, Op::PauseApiserver(0)), (LONG, Op::Resume)],
+    ]);
+    let jumps = [-3600, -5, 5, 3600].map(|seconds| Op::Jump(0, seconds));
+    let users = [
+        Op::Scale(0),
+        Op::Scale(2),
+        Op::Scale(5),
+        Op::Cores(4),
+        Op::Policy("OldestFirst"),
+        Op::Policy("Explicit"),
+        Op::AddDisk("extra", Value::Null),
+        Op::RemoveDisk("cache"),
+        Op::DeleteMachine(0),
+        Op::DeleteMachine(2),
+        Op::DeleteDisk(0),
+        Op::Relabel(0),
+        Op::Disown(0),
+        Op::Remove(named(vec![0])),
+        Op::Remove(named(vec![1, 2])),
+        Op::DeletePool("Background"),
+        Op::DeletePool("Foreground"),
+        Op::DeletePool("Orphan"),
+    ];
+    all.extend(jumps.into_iter().chain(users).map(|op| vec![(0, op)]));
+    all
 }

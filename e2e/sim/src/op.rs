@@ -1,20 +1,21 @@
 //! What users and operators do, and what breaks apart from requests.
 
-use std::fmt;
-
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use vmpool_model::{Break, Pace, PatchKind, Verb};
 
-use crate::world::World;
-
-/// The pool that everything is about.
-pub const POOL: &str = "web";
+use crate::caller::Target;
+use crate::cast::Program;
+use crate::manifest::{POOL, disk, pool, templates};
+use crate::webhook::Service;
+use crate::world::{NAMESPACE, World};
 
 const MACHINES: &str = "virtualmachines.virtualization.deckhouse.io";
 const DISKS: &str = "virtualdisks.virtualization.deckhouse.io";
 const POOLS: &str = "virtualmachinepools.virtualization.deckhouse.io";
-const WATCHED: [&str; 3] = [POOLS, MACHINES, DISKS];
+/// What controllers watch.
+pub const WATCHED: [&str; 4] =
+    [POOLS, MACHINES, DISKS, "virtualmachineblockdeviceattachments.virtualization.deckhouse.io"];
 
 /// One thing that happens. Objects and controllers are chosen by a number, of those that there are then.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,14 +40,26 @@ pub enum Op {
     Relabel(usize),
     /// Somebody takes a machine out of the pool.
     Disown(usize),
+    /// Somebody removes machines by name: these of the pool's, at this replica of the aggregated API.
+    Remove(Removal),
     /// The pool is deleted.
     DeletePool(&'static str),
     /// A controller dies.
     Kill(usize),
+    /// A replica of the aggregated API dies.
+    KillApiserver(usize),
     /// A controller stands still.
     Pause(usize),
-    /// All controllers go on.
+    /// The controller that leads stands still.
+    PauseLeader,
+    /// A replica of the aggregated API stands still.
+    PauseApiserver(usize),
+    /// A controller is cut off from the server.
+    Cut(usize),
+    /// All processes go on, and are reached.
     Resume,
+    /// How the webhook does from now on.
+    Webhook(Service),
     /// The wall clock of a controller jumps by so many seconds.
     Jump(usize, i64),
     /// Watches of all controllers on a resource are so many events behind.
@@ -57,6 +70,8 @@ pub enum Op {
     Release,
     /// They hear of several changes as of one.
     Coalesce(usize),
+    /// They hear once more what they heard last.
+    Repeat(usize),
     /// Connections of watches close, or are told that they are too old.
     Break(usize, bool),
     /// The server forgets its history.
@@ -65,12 +80,25 @@ pub enum Op {
     Bookmark,
 }
 
+/// A removal by name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Removal {
+    /// Which of the pool's machines.
+    pub targets: Vec<usize>,
+    /// The replica that is asked.
+    pub first: usize,
+    /// Whether their UIDs are named, too.
+    pub pinned: bool,
+    /// Whether nothing is to happen.
+    pub dry_run: bool,
+}
+
 impl Op {
     /// Does it.
     pub async fn perform(&self, world: &mut World) {
         match self {
             Self::Make(replicas, policy, disks) => {
-                _ = world.create("virtualmachinepools", &pool(*replicas, policy, disks)).await;
+                world.create("virtualmachinepools", pool(*replicas, policy, disks)).await;
             }
             Self::Scale(replicas) => {
                 let patch = json!({ "spec": { "replicas": replicas } });
@@ -119,85 +147,39 @@ impl Op {
                 let call = world.call(Verb::Delete, "virtualmachinepools", POOL, "", body);
                 _ = world.do_as_user(&call).await;
             }
-            Self::Kill(which) => world.kill(*which),
-            Self::Pause(which) => world.pause(*which),
+            Self::Remove(removal) => remove(world, removal),
+            Self::Kill(which) => world.kill(Program::Controller, *which),
+            Self::KillApiserver(which) => world.kill(Program::Apiserver, *which),
+            Self::Pause(which) => world.pause(Program::Controller, *which),
+            Self::PauseLeader => world.pause_leader(),
+            Self::PauseApiserver(which) => world.pause(Program::Apiserver, *which),
+            Self::Cut(which) => world.cut(*which),
             Self::Resume => world.resume(),
+            Self::Webhook(service) => *world.webhook.lock() = *service,
             Self::Jump(which, seconds) => world.jump(*which, SignedDuration::from_secs(*seconds)),
             Self::Behind(which, events) => pace(world, *which, Pace::Behind(*events)),
             Self::Hold(which) => pace(world, *which, Pace::Held),
-            Self::Release => {
-                world.server.release();
-                world.tell("all watches catch up");
-            }
+            Self::Release => world.server.release(),
             Self::Coalesce(which) => {
-                for who in world.controllers() {
-                    world.server.coalesce(&who, WATCHED[which % WATCHED.len()]);
-                }
+                each(world, *which, |world, who, resource| world.server.coalesce(who, resource));
+            }
+            Self::Repeat(which) => {
+                each(world, *which, |world, who, resource| world.server.repeat(who, resource));
             }
             Self::Break(which, expire) => {
                 let how = if *expire { Break::Expire } else { Break::Close };
-                for who in world.controllers() {
-                    world.server.break_watches(&who, WATCHED[which % WATCHED.len()], how);
-                }
-                world.tell(format!("watches of {} break: {how:?}", WATCHED[which % WATCHED.len()]));
+                world.blind();
+                each(world, *which, |world, who, resource| world.server.break_watches(who, resource, how));
             }
-            Self::Compact => {
-                world.server.compact();
-                world.tell("the server forgets its history");
-            }
+            Self::Compact => world.server.compact(),
             Self::Bookmark => world.server.bookmark(),
         }
     }
 }
 
-impl fmt::Display for Op {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:?}")
-    }
-}
-
-/// A disk template.
-pub fn disk(name: &str, reclaim: &Value) -> Value {
-    let mut disk = json!({
-        "name": name,
-        "spec": {
-            "persistentVolumeClaim": { "size": "64Mi" },
-            "dataSource": { "type": "ObjectRef", "objectRef": { "kind": "ClusterVirtualImage", "name": "alpine" } },
-        },
-    });
-    if !reclaim.is_null() {
-        disk["reclaim"] = reclaim.clone();
-    }
-    disk
-}
-
-fn pool(replicas: i64, policy: &str, disks: &[(&'static str, Value)]) -> Value {
-    let devices: Vec<Value> =
-        disks.iter().map(|(name, _)| json!({ "kind": "VirtualDisk", "name": name })).collect();
-    let disks: Vec<Value> = disks.iter().map(|(name, reclaim)| disk(name, reclaim)).collect();
-    json!({
-        "apiVersion": "virtualization.deckhouse.io/v1alpha2", "kind": "VirtualMachinePool", "metadata": { "name": POOL },
-        "spec": {
-            "replicas": replicas,
-            "scaleDownPolicy": policy,
-            "virtualMachineTemplate": { "spec": {
-                "virtualMachineClassName": "generic",
-                "cpu": { "cores": 1 },
-                "memory": { "size": "512Mi" },
-                "blockDeviceRefs": devices,
-            } },
-            "virtualDiskTemplates": disks,
-        },
-    })
-}
-
-fn templates(devices: &[Value], disks: &[Value]) -> Value {
-    json!({ "virtualMachineTemplate": { "spec": { "blockDeviceRefs": devices } }, "virtualDiskTemplates": disks })
-}
-
 /// The devices and the disk templates of the pool.
 fn disks_of(world: &World) -> Option<(Vec<Value>, Vec<Value>)> {
-    let pool = world.server.get(POOLS, crate::world::NAMESPACE, POOL)?;
+    let pool = world.server.get(POOLS, NAMESPACE, POOL)?;
     let list = |pointer: &str| pool.pointer(pointer)?.as_array().cloned();
     list("/spec/virtualMachineTemplate/spec/blockDeviceRefs").zip(list("/spec/virtualDiskTemplates"))
 }
@@ -236,10 +218,36 @@ fn choose(world: &World, resource: &str, which: usize) -> Option<(String, String
     text("name").zip(text("uid"))
 }
 
-fn pace(world: &mut World, which: usize, pace: Pace) {
-    let resource = WATCHED[which % WATCHED.len()];
-    for who in world.controllers() {
-        world.server.set_pace(&who, resource, pace);
+/// Asks for the removal of some members of the pool, if there are any.
+fn remove(world: &mut World, removal: &Removal) {
+    let Some(pool) = world.server.get(POOLS, NAMESPACE, POOL) else { return };
+    let machines = world.server.all(MACHINES);
+    let members: Vec<Target> = machines
+        .iter()
+        .filter(|machine| machine["metadata"]["ownerReferences"][0]["uid"] == pool["metadata"]["uid"])
+        .filter_map(|machine| {
+            let text = |field: &str| machine["metadata"][field].as_str().map(str::to_owned);
+            text("name").zip(text("uid")).map(|(name, uid)| Target { name, uid })
+        })
+        .collect();
+    let mut targets: Vec<Target> = Vec::new();
+    for which in &removal.targets {
+        let target = which.checked_rem(members.len()).map(|which| &members[which]);
+        targets.extend(target.filter(|target| !targets.contains(target)).cloned());
     }
-    world.tell(format!("watches of {resource}: {pace:?}"));
+    if !targets.is_empty() {
+        world.ask_removal(targets, POOL, removal.first, removal.pinned, removal.dry_run);
+    }
+}
+
+/// Does something to the watches of each controller on a resource.
+fn each(world: &World, which: usize, act: impl Fn(&World, &str, &str)) {
+    for who in world.controllers() {
+        act(world, &who, WATCHED[which % WATCHED.len()]);
+    }
+}
+
+fn pace(world: &mut World, which: usize, pace: Pace) {
+    world.blind();
+    each(world, which, |world, who, resource| world.server.set_pace(who, resource, pace));
 }

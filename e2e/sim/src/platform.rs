@@ -1,6 +1,5 @@
 //! The platform's controllers, played: the simulator's pure core, driven by the model's own history.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -137,7 +136,7 @@ fn event(change: &Change) -> Option<Event> {
 
 fn read(kind: Kind, object: &Value) -> Option<Object> {
     fn decode<T: DeserializeOwned>(object: &Value) -> Option<T> {
-        serde_json::from_value(object.clone()).ok()
+        T::deserialize(object).ok()
     }
     match kind {
         Kind::Machine => {
@@ -160,10 +159,10 @@ fn read(kind: Kind, object: &Value) -> Option<Object> {
 }
 
 /// A cluster image that machines can boot from.
-pub fn image() -> Arc<Value> {
-    Arc::new(json!({
+pub fn image() -> Value {
+    json!({
         "apiVersion": "virtualization.deckhouse.io/v1alpha2", "kind": "ClusterVirtualImage",
         "metadata": { "name": "alpine" },
         "spec": { "dataSource": { "type": "HTTP", "http": { "url": "https://images.example/alpine.qcow2" } } },
-    }))
+    })
 }

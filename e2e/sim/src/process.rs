@@ -1,21 +1,40 @@
 //! Processes that can be killed and paused between any two of their steps.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use futures::FutureExt;
+use futures::channel::oneshot;
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use vmpool_runtime::Env;
 use vmpool_runtime::env::{Clock, Entropy, Spawner, TokioSpawner};
+
+/// How often a process may ask for the time before that has to pass: a pass over a pool asks a few dozen times.
+const MOST_ASKED: u64 = 100_000;
 
 /// What keeps the tasks of one process from running.
 #[derive(Debug, Default)]
 struct State {
     paused: bool,
     killed: bool,
-    waiting: Vec<Waker>,
+    /// How often it has asked what time it is since time passed, and when that was.
+    asked: (u64, Duration),
+    /// Whether it was killed since it went on and on while no time passed.
+    looping: bool,
+    spawned: u64,
+    /// Who wakes which task; also those that can run, since whoever kills the process must reach every one.
+    wakers: BTreeMap<u64, Waker>,
+}
+
+impl State {
+    fn wakers(&self) -> Vec<Waker> {
+        self.wakers.values().cloned().collect()
+    }
 }
 
 /// One process: a group of tasks with an environment of its own.
@@ -30,7 +49,13 @@ impl Process {
 
     /// Its environment, of these parts.
     pub fn env(&self, clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Env {
-        Env::new(clock, entropy, Arc::new(self.clone()))
+        let clock = Watched { clock, process: self.clone() };
+        Env::new(Arc::new(clock), entropy, Arc::new(self.clone()))
+    }
+
+    /// Whether it died since it went on and on while no time passed.
+    pub fn has_looped(&self) -> bool {
+        self.0.lock().looping
     }
 
     /// Nothing of it runs until [`Process::resume`]; the world goes on.
@@ -40,23 +65,23 @@ impl Process {
 
     /// Goes on where it was.
     pub fn resume(&self) {
-        let waiting = {
+        let wakers = {
             let mut state = self.0.lock();
             state.paused = false;
-            std::mem::take(&mut state.waiting)
+            state.wakers()
         };
-        waiting.into_iter().for_each(Waker::wake);
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Ends it, and drops all that it had in memory. What it has sent is under way.
     pub fn kill(&self) {
-        let waiting = {
+        let wakers = {
             let mut state = self.0.lock();
             state.killed = true;
             state.paused = false;
-            std::mem::take(&mut state.waiting)
+            state.wakers()
         };
-        waiting.into_iter().for_each(Waker::wake);
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Whether it stands still.
@@ -65,15 +90,71 @@ impl Process {
     }
 }
 
+impl Process {
+    /// What `future` comes to if the process runs it; `None` if that dies before.
+    pub fn run<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> impl Future<Output = Option<T>> + Send + 'static {
+        let (sender, receiver) = oneshot::channel();
+        let told = async move {
+            // Whoever asked may have gone.
+            _ = sender.send(future.await);
+        };
+        self.spawn("call", told.boxed());
+        receiver.map(Result::ok)
+    }
+}
+
+/// A clock that notices a process which does without time. That would go on for ever, since time passes when everybody waits.
+struct Watched {
+    clock: Arc<dyn Clock>,
+    process: Process,
+}
+
+impl Clock for Watched {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn uptime(&self) -> Duration {
+        let uptime = self.clock.uptime();
+        let looping = {
+            let state = &mut *self.process.0.lock();
+            state.asked = if state.asked.1 == uptime { (state.asked.0 + 1, uptime) } else { (0, uptime) };
+            let looping = state.asked.0 > MOST_ASKED && !state.looping;
+            state.looping |= looping;
+            state.killed |= looping;
+            looping
+        };
+        if looping {
+            // Whoever does not wait can be stopped by nothing else.
+            std::panic::resume_unwind(Box::new("a loop in which no time passes"));
+        }
+        uptime
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.clock.sleep(duration)
+    }
+}
+
 impl Spawner for Process {
     fn spawn(&self, name: &'static str, future: BoxFuture<'static, ()>) {
-        TokioSpawner.spawn(name, Gated { process: self.clone(), future: Some(future) }.boxed());
+        let number = {
+            let state = &mut *self.0.lock();
+            state.spawned += 1;
+            state.spawned
+        };
+        let gated = Gated { process: self.clone(), number, future: Some(future) };
+        TokioSpawner.spawn(name, gated.boxed());
     }
 }
 
 /// A task that runs only while its process does.
 struct Gated {
     process: Process,
+    number: u64,
     future: Option<BoxFuture<'static, ()>>,
 }
 
@@ -88,9 +169,10 @@ impl Future for Gated {
                 self.future = None;
                 return Poll::Ready(());
             }
-            // Also while it runs: whoever kills it must reach every task.
-            state.waiting.retain(|waker| !waker.will_wake(cx.waker()));
-            state.waiting.push(cx.waker().clone());
+            match state.wakers.get_mut(&self.number) {
+                Some(waker) => waker.clone_from(cx.waker()),
+                None => _ = state.wakers.insert(self.number, cx.waker().clone()),
+            }
             if state.paused {
                 return Poll::Pending;
             }
@@ -99,5 +181,11 @@ impl Future for Gated {
             Some(future) => future.poll_unpin(cx),
             None => Poll::Ready(()),
         }
+    }
+}
+
+impl Drop for Gated {
+    fn drop(&mut self) {
+        self.process.0.lock().wakers.remove(&self.number);
     }
 }

@@ -1,41 +1,101 @@
-//! A few schedules of each sort; `make faults` runs as many as anybody likes.
+//! Some schedules of each sort; `make faults` runs as many as anybody likes.
 
-use vmpool_sim::exhaustive::stories;
-use vmpool_sim::referee::Trouble;
-use vmpool_sim::schedule::Schedule;
+use std::sync::LazyLock;
+
+use rstest::rstest;
+use vmpool_sim::exhaustive::{Story, stories};
+use vmpool_sim::schedule::{Schedule, Verdict};
+use vmpool_sim::trouble::{Trouble, Unread};
 
 /// How many random schedules.
-const SEEDS: u64 = 12;
+const SEEDS: u64 = 20;
+
+/// A story, and what comes of its beginning and of all of it if nothing breaks.
+struct Told {
+    story: Story,
+    before: Verdict,
+    plain: Verdict,
+}
+
+static STORIES: LazyLock<Vec<Told>> = LazyLock::new(|| {
+    let tell = |story: Story| {
+        let (before, plain) =
+            (well(story.name, story.before().run()), well(story.name, story.plain().told()));
+        Told { story, before, plain }
+    };
+    stories().into_iter().map(tell).collect()
+});
+
+fn by_name() -> &'static Told {
+    let told = STORIES.iter().find(|told| told.story.name == "removal by name");
+    told.expect("there is a story of this name")
+}
+
+/// What came of a schedule in which nothing may break.
+fn well(name: &str, verdict: Verdict) -> Verdict {
+    assert!(verdict.wrong.is_empty(), "{name}: {:?}\n{}", verdict.wrong, verdict.transcript.join("\n"));
+    verdict
+}
 
 #[test]
 fn the_same_seed_is_the_same_run() {
-    let run = || Schedule::random(7).run().transcript;
+    let run = || Schedule::random(7).told().transcript;
     assert_eq!(run(), run());
 }
 
 #[test]
+fn troubles_that_are_planned_are_the_run_in_which_they_came_by_chance() {
+    let schedules = (0..1000).map(Schedule::random).filter(|schedule| schedule.options.trouble > 50);
+    let mut told = schedules.map(|schedule| (schedule.told(), schedule));
+    let unlucky = told.find(|(chance, _)| !chance.happened.troubles.is_empty());
+    let (chance, mut planned) = unlucky.expect("something goes wrong by chance");
+    (planned.troubles, planned.unread) = (chance.happened.troubles.clone(), chance.happened.unread.clone());
+    (planned.options.trouble, planned.options.unread) = (0, 0);
+    assert_eq!(planned.told().transcript, chance.transcript);
+}
+
+#[test]
 fn whatever_happens_nothing_is_broken() {
-    for seed in 0..SEEDS {
-        let verdict = Schedule::random(seed).run();
-        assert!(
-            verdict.wrong.is_empty(),
-            "seed {seed}: {:?}\n{}",
-            verdict.wrong,
-            verdict.transcript.join("\n")
-        );
+    let run = |seed| well(&format!("seed {seed}"), Schedule::random(seed).told());
+    let rivals = (0..SEEDS).map(run).filter(|verdict| verdict.rivals).count();
+    assert!(rivals > 0, "no leader was replaced and went on");
+}
+
+#[rstest]
+#[case::a_death(Trouble::CrashAfter, "dies")]
+#[case::a_leader_that_is_replaced(Trouble::StallLate, "goes on")]
+fn a_story_survives_its_worst_moment(#[case] trouble: Trouble, #[case] said: &str) {
+    for Told { story, before, plain } in &*STORIES {
+        // Nobody has anything to do where the garbage collector does it all.
+        if plain.writes == before.writes {
+            assert_eq!(story.name, "the pool deleted");
+            continue;
+        }
+        let at = usize::midpoint(before.writes, plain.writes);
+        let mut schedule = Schedule { troubles: vec![(at, trouble)], ..story.plain() };
+        schedule.options.controllers = 2;
+        let told = well(story.name, schedule.told()).transcript.join("\n");
+        assert!(told.contains(said), "{}: nobody {said}\n{told}", story.name);
     }
 }
 
 #[test]
-fn a_story_survives_a_death_after_its_first_write() {
-    for story in stories() {
-        let plain = story.plain().run();
-        assert!(plain.wrong.is_empty(), "{}: {:?}", story.name, plain.wrong);
-        assert!(plain.writes > 0, "{} has nothing to disturb", story.name);
-        let schedule = Schedule { troubles: vec![(plain.writes / 2, Trouble::CrashAfter)], ..story.plain() };
-        let disturbed = schedule.run();
-        let told = disturbed.transcript.join("\n");
-        assert!(disturbed.wrong.is_empty(), "{}: {:?}\n{told}", story.name, disturbed.wrong);
-        assert!(told.contains("dies"), "{}: nobody died\n{told}", story.name);
+fn machines_leave_by_name_and_nobody_else_does() {
+    let transcript = by_name().plain.transcript.join("\n");
+    assert!(transcript.contains("removal by name: Removed"), "{transcript}");
+    assert!(transcript.contains("/spec/replicas=1"), "{transcript}");
+}
+
+/// Whoever asked hears nothing, and asks again.
+#[test]
+fn a_removal_by_name_survives_the_death_of_whoever_does_it() {
+    let Told { story, before, plain } = by_name();
+    for at in before.reads..plain.reads {
+        let schedule = Schedule { unread: vec![(at, Unread::Crash)], ..story.plain() };
+        let transcript = well(&format!("read {at}"), schedule.told()).transcript.join("\n");
+        assert!(
+            transcript.contains("removal by name: Removed"),
+            "read {at}: it was never done\n{transcript}"
+        );
     }
 }

@@ -135,6 +135,19 @@ impl AuditMark {
     /// # Errors
     /// [`Error::File`].
     pub(crate) fn read(self, log: &Path) -> Result<(Vec<AuditEntry>, Self)> {
+        self.read_where(log, |_| true)
+    }
+
+    /// The same for the lines that `wanted` lets through: most of a log is about others, and reading a line takes much
+    /// longer than looking at it.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub(crate) fn read_where(
+        self,
+        log: &Path,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<(Vec<AuditEntry>, Self)> {
         let read = || -> std::io::Result<Vec<u8>> {
             let mut file = std::fs::File::open(log)?;
             file.seek(SeekFrom::Start(self.0))?;
@@ -146,7 +159,8 @@ impl AuditMark {
         // The last line may be half written.
         bytes.truncate(bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1));
         let next = Self(self.0 + bytes.len() as u64);
-        Ok((String::from_utf8_lossy(&bytes).lines().filter_map(AuditEntry::parse).collect(), next))
+        let text = String::from_utf8_lossy(&bytes);
+        Ok((text.lines().filter(|line| wanted(line)).filter_map(AuditEntry::parse).collect(), next))
     }
 }
 

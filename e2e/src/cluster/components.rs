@@ -63,12 +63,14 @@ pub(super) struct Ports {
     pub(super) api_server: u16,
 }
 
-/// etcd, without fsync: the data of a test need not survive the machine.
+/// etcd, without fsync: the data of a test need not survive the machine. What it stores may take `space` bytes, which
+/// is several GiB unless told otherwise.
 pub(super) fn etcd(
     namespaces: Option<&Namespaces>,
     tools: &Tools,
     directory: &Path,
     ports: Ports,
+    space: Option<u64>,
 ) -> Command {
     let client = format!("http://127.0.0.1:{}", ports.etcd);
     let peer = format!("http://127.0.0.1:{}", ports.etcd_peer);
@@ -81,7 +83,8 @@ pub(super) fn etcd(
         .arg(format!("--advertise-client-urls={client}"))
         .arg(format!("--listen-peer-urls={peer}"))
         .arg(format!("--initial-advertise-peer-urls={peer}"))
-        .arg(format!("--initial-cluster=e2e={peer}"));
+        .arg(format!("--initial-cluster=e2e={peer}"))
+        .args(space.map(|bytes| format!("--quota-backend-bytes={bytes}")));
     command
 }
 

@@ -23,6 +23,7 @@ mod pki;
 mod ports;
 mod server;
 mod site;
+mod storage;
 mod tools;
 
 use std::path::{Path, PathBuf};
@@ -153,7 +154,7 @@ impl Cluster {
         let admin_kubeconfig = pki.certificate_kubeconfig("admin", &address)?;
         let admin = accounts::client(&admin_kubeconfig).await?;
 
-        let etcd = components::etcd(namespaces.as_ref(), tools, &directory, ports);
+        let etcd = components::etcd(namespaces.as_ref(), tools, &directory, ports, None);
         let etcd = Process::spawn("etcd", etcd, directory.join("etcd.log"))?;
         let cluster = Self {
             directory,

@@ -1,5 +1,7 @@
 //! I4: what is not the pool's business.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::{Grounds, Violation};
@@ -66,15 +68,13 @@ fn touched(history: &History, grounds: &Grounds) -> Vec<Violation> {
 }
 
 fn needed_disks(history: &History, audit: &[AuditEntry], controller_user: &str) -> Vec<Violation> {
-    let ours = |name: &str| {
-        audit.iter().any(|entry| {
-            entry.user == controller_user
-                && entry.verb == "delete"
-                && entry.resource == Kind::Disk.plural()
-                && entry.name == name
-                && entry.is_success()
-        })
-    };
+    let by_us = audit.iter().filter(|entry| {
+        entry.user == controller_user
+            && entry.verb == "delete"
+            && entry.resource == Kind::Disk.plural()
+            && entry.is_success()
+    });
+    let ours: BTreeSet<&str> = by_us.map(|entry| entry.name.as_str()).collect();
     let mut found = Vec::new();
     history.replay(|before, change| {
         let disk = &change.object;
@@ -82,7 +82,7 @@ fn needed_disks(history: &History, audit: &[AuditEntry], controller_user: &str) 
             return;
         }
         let was_going = before.get(Kind::Disk, disk.uid()).is_some_and(Object::is_terminating);
-        if was_going || !ours(disk.name()) {
+        if was_going || !ours.contains(disk.name()) {
             return;
         }
         let needs = |machine: &&Object| {

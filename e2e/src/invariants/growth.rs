@@ -1,6 +1,6 @@
 //! I2: how many members there may be. Also I6: who is removed by name is not replaced.
 
-use super::timeline::{Timeline, Wish};
+use super::timeline::{Timeline, Wish, taken_in};
 use super::{Grounds, Violation};
 use crate::object::Kind;
 use crate::recorder::History;
@@ -17,12 +17,13 @@ pub fn violations(history: &History, grounds: &Grounds) -> Vec<Violation> {
             return;
         }
         let pool = change.object.owner_uid();
-        let belonged =
-            before.get(Kind::Machine, change.object.uid()).is_some_and(|former| former.owner_uid() == pool);
-        if pool.is_empty() || belonged {
+        let former = before.get(Kind::Machine, change.object.uid());
+        let belonged = former.is_some_and(|former| former.owner_uid() == pool);
+        if pool.is_empty() || belonged || grounds.late.contains(change.object.name()) {
             return;
         }
-        let wishes = timeline.readable(pool, change.at);
+        let stamp = if former.is_none() { change.object.text("/metadata/creationTimestamp") } else { "" };
+        let wishes = timeline.readable(pool, taken_in(change.at, stamp));
         // A reserved machine that is gone still has its place: it is not replaced (I6).
         let vacant = |wish: &Wish| {
             let gone = |uid: &&String| before.get(Kind::Machine, uid).is_none();

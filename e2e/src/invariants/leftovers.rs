@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::Violation;
-use crate::object::Kind;
+use crate::object::{Kind, Object};
 use crate::recorder::History;
 
-/// What still belongs to a pool that is gone, or to a member of one. Orphaned objects belong to nobody.
+/// What still belongs to a pool that is gone, or to a member of one. Orphaned objects belong to nobody, and a disk that is
+/// deleted goes when the machine that runs on it does, whose owner somebody may have taken away.
 ///
 /// Ask when the garbage collector has had its time.
 pub fn violations(history: &History) -> Vec<Violation> {
@@ -19,10 +20,16 @@ pub fn violations(history: &History) -> Vec<Violation> {
             .collect()
     };
     let (pools, machines) = (removed(Kind::Pool), removed(Kind::Machine));
+    let state = history.state();
+    let held = |kind: Kind, object: &Object| {
+        let uses = |machine: &Object| machine.disk_references().any(|name| name == object.name());
+        kind == Kind::Disk && object.is_terminating() && state.all(Kind::Machine).any(uses)
+    };
     [Kind::Machine, Kind::Disk]
         .into_iter()
-        .flat_map(|kind| history.state().all(kind).map(move |object| (kind, object)))
+        .flat_map(|kind| state.all(kind).map(move |object| (kind, object)))
         .filter(|(_, object)| pools.contains(object.owner_uid()) || machines.contains(object.owner_uid()))
+        .filter(|(kind, object)| !held(*kind, object))
         .map(|(kind, object)| Violation {
             invariant: "I9",
             what: format!("{} {} outlived its owner {}", kind.name(), object.name(), object.owner_uid()),

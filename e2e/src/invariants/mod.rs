@@ -11,10 +11,10 @@
 //! | I7 the controller never writes `spec.replicas` | [`writes`] | history, audit log |
 //! | I8 a settled world is told truthfully and costs no writes | [`settled`] | state, audit log |
 //! | I9 nothing is left after a pool is deleted | [`leftovers`] | history |
-//!
-//! I10 speaks of disk collection and comes with that.
+//! | I10 free disks that are too old end, but for those that are kept | [`collection`] | state |
 
 pub mod addressed;
+pub mod collection;
 pub mod foreign;
 pub mod growth;
 pub mod leftovers;
@@ -30,6 +30,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::time::Duration;
 
 use crate::cluster::AuditEntry;
 use crate::object::Object;
@@ -62,6 +63,10 @@ pub struct Grounds {
     pub removed: BTreeMap<String, String>,
     /// For each pool UID, how many members more a killed or paused leader may add: its requests in flight.
     pub in_flight: BTreeMap<String, usize>,
+    /// Names of the machines whose creation is such a request: they may join whenever it arrives.
+    pub late: BTreeSet<String>,
+    /// For how long whoever decides may not have seen what others do, if the scenario delays its watches.
+    pub lag: Duration,
     /// Objects by UID that are none of the pool's business, as the scenario left them last.
     pub foreign: BTreeMap<String, Object>,
 }

@@ -1,16 +1,20 @@
 //! I1 and I5: who may leave. Also I6: nobody leaves in the place of one that was named.
 
-use super::timeline::{Timeline, Wish};
+use jiff::{SignedDuration, Timestamp};
+
+use super::timeline::{READABLE_FOR, Timeline, Wish, taken_in};
 use super::{Grounds, Violation};
 use crate::object::Kind;
-use crate::recorder::History;
+use crate::recorder::{Change, History, State};
 
 /// Members that left although nobody named them and the pool had no surplus (I1), or only names count (I5).
 pub fn violations(history: &History, grounds: &Grounds) -> Vec<Violation> {
     let mut timeline = Timeline::default();
     let mut found = Vec::new();
+    let mut taken = Taken::default();
     history.replay(|before, change| {
         timeline.observe(change);
+        taken.observe(before, change, grounds);
         if change.kind != Kind::Machine || !(change.removed || change.object.is_terminating()) {
             return;
         }
@@ -19,7 +23,7 @@ pub fn violations(history: &History, grounds: &Grounds) -> Vec<Violation> {
         if former.is_terminating() || pool.is_empty() || grounds.is_named(former.uid()) {
             return;
         }
-        let wishes = timeline.readable(pool, change.at);
+        let wishes = timeline.readable(pool, taken_in(change.at, change.object.text("/metadata/deletionTimestamp")));
         // The garbage collector takes the members of a pool that goes; a pool we never saw is nobody's.
         if wishes.is_empty() || wishes.iter().any(|wish| wish.going) {
             return;
@@ -34,10 +38,13 @@ pub fn violations(history: &History, grounds: &Grounds) -> Vec<Violation> {
             return;
         }
         let members = || before.owned_by(Kind::Machine, pool).filter(|member| !member.is_terminating());
-        let live = members().count();
+        // What others take away at this moment was still there for whoever decided.
+        let taken = taken.lately(pool, change.at, grounds);
+        let live = members().count() + taken;
         // Who is removed by name leaves for the decrement that was made for it, and nobody else does.
         let surplus = |wish: &Wish| {
-            members().filter(|member| !wish.record.accepted.contains(member.uid())).count() > wish.desired
+            let staying = members().filter(|member| !wish.record.accepted.contains(member.uid()));
+            staying.count() + taken > wish.desired
         };
         if wishes.iter().any(|wish| surplus(wish)) {
             return;
@@ -56,4 +63,32 @@ pub fn violations(history: &History, grounds: &Grounds) -> Vec<Violation> {
         });
     });
     found
+}
+
+/// Members that somebody else took away: named ones, and those that were taken out of the pool.
+#[derive(Default)]
+struct Taken(Vec<(String, Timestamp)>);
+
+impl Taken {
+    fn observe(&mut self, before: &State, change: &Change, grounds: &Grounds) {
+        if change.kind != Kind::Machine {
+            return;
+        }
+        let Some(former) = before.get(Kind::Machine, change.object.uid()) else { return };
+        let pool = former.owner_uid();
+        if former.is_terminating() || pool.is_empty() {
+            return;
+        }
+        let leaves = change.removed || change.object.is_terminating();
+        let named = leaves && grounds.named.contains(former.uid());
+        if named || !leaves && change.object.owner_uid() != pool {
+            self.0.push((pool.to_owned(), change.at));
+        }
+    }
+
+    /// How many of a pool were still there for whoever decided on a write of now.
+    fn lately(&self, pool: &str, now: Timestamp, grounds: &Grounds) -> usize {
+        let limit = SignedDuration::try_from(READABLE_FOR + grounds.lag).unwrap_or(SignedDuration::MAX);
+        self.0.iter().filter(|(of, at)| of == pool && now.duration_since(*at) <= limit).count()
+    }
 }

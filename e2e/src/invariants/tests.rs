@@ -64,6 +64,14 @@ impl Story {
         self.write(Kind::Machine, machine(name), false)
     }
 
+    /// A change of a machine that is heard of now, and that the server stamped so many seconds after the beginning.
+    fn stamped(self, name: &str, field: &str, second: i64) -> Self {
+        let mut object = machine(name);
+        let stamp = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second);
+        object["metadata"][field] = json!(stamp.to_string());
+        self.write(Kind::Machine, object, false)
+    }
+
     fn terminating(self, name: &str) -> Self {
         let mut object = machine(name);
         object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -130,6 +138,12 @@ fn two_of(desired: i64, policy: &str) -> Story {
     two_of(2, "NewestFirst").pool(1, "NewestFirst").pool(2, "NewestFirst").terminating("b"), &[])]
 #[case::a_surplus_that_was_taken_back_long_ago(
     two_of(2, "NewestFirst").pool(1, "NewestFirst").pool(2, "NewestFirst").later(10).terminating("b"), &["I1"])]
+#[case::a_surplus_that_left_long_before_it_was_heard_of(
+    two_of(2, "NewestFirst").pool(1, "NewestFirst").pool(2, "NewestFirst").later(10)
+        .stamped("b", "deletionTimestamp", 5), &[])]
+#[case::a_surplus_that_left_late(
+    two_of(2, "NewestFirst").pool(1, "NewestFirst").pool(2, "NewestFirst").later(10)
+        .stamped("b", "deletionTimestamp", 12), &["I1"])]
 #[case::the_pool_goes(two_of(2, "NewestFirst").pool_removed().later(10).terminating("b"), &[])]
 #[case::the_surplus_of_an_explicit_pool_stays(two_of(2, "Explicit").pool(1, "Explicit").later(10), &[])]
 #[case::the_surplus_of_an_explicit_pool_leaves(
@@ -226,6 +240,30 @@ fn a_killed_leader_may_add_its_requests_in_flight() {
     let grounds = Grounds { in_flight: [("uid-pool".to_owned(), 1)].into(), ..Grounds::default() };
     assert_eq!(two_of(2, "NewestFirst").machine("c").found(&grounds, &[]), [""; 0]);
     assert_eq!(two_of(2, "NewestFirst").machine("c").machine("d").found(&grounds, &[]), ["I2"]);
+}
+
+#[test]
+fn a_late_request_may_arrive_when_the_pool_wants_less() {
+    let story = || two_of(2, "NewestFirst").pool(0, "NewestFirst").later(10);
+    let grounds = Grounds { late: ["c".to_owned()].into(), ..Grounds::default() };
+    assert_eq!(story().machine("c").found(&grounds, &[]), [""; 0]);
+    assert_eq!(story().machine("d").found(&grounds, &[]), ["I2"]);
+}
+
+#[test]
+fn who_decided_did_not_see_what_others_took_away_meanwhile() {
+    let surplus = || two_of(2, "NewestFirst").pool(1, "NewestFirst").later(10);
+    let outside = json!({ "metadata": { "name": "a" }, "spec": {} });
+    assert_eq!(surplus().terminating("a").terminating("b").found(&named("a"), &[]), [""; 0]);
+    let later = || surplus().terminating("a").later(10).terminating("b");
+    assert_eq!(later().found(&named("a"), &[]), ["I1"]);
+    let delayed = Grounds { lag: Duration::from_secs(20), ..named("a") };
+    assert_eq!(later().found(&delayed, &[]), [""; 0], "its watch was late");
+    let released = || surplus().write(Kind::Machine, outside.clone(), false);
+    assert_eq!(released().terminating("b").found(&Grounds::default(), &[]), [""; 0]);
+    assert_eq!(released().later(10).terminating("b").found(&Grounds::default(), &[]), ["I1"]);
+    let full = two_of(2, "NewestFirst").terminating("a").terminating("b");
+    assert_eq!(full.found(&named("a"), &[]), ["I1"], "there was no surplus before");
 }
 
 fn foreign(spec: &str, annotations: &Value) -> Value {
@@ -354,6 +392,18 @@ fn what_outlives_its_pool_is_found() {
 }
 
 #[test]
+fn a_disk_goes_with_the_machine_that_was_taken_out_of_its_pool() {
+    let mut machine = machine("a");
+    machine["metadata"]["ownerReferences"] = Value::Null;
+    let disk = json!({ "metadata": { "name": "a-root", "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "ownerReferences": [{ "uid": "uid-pool", "controller": true }] }, "spec": {} });
+    let story = Story::new().pool(1, "NewestFirst").write(Kind::Machine, machine, false).pool_removed();
+    let held = story.write(Kind::Disk, disk, false);
+    assert_eq!(leftovers::violations(&held.history), []);
+    assert_eq!(leftovers::violations(&held.removed("a").history).len(), 1, "nobody holds it any more");
+}
+
+#[test]
 fn orphans_belong_to_nobody() {
     let orphan = json!({ "metadata": { "name": "a" }, "spec": {} });
     let story = Story::new().pool(1, "NewestFirst").machine("a").write(Kind::Machine, orphan, false);
@@ -372,4 +422,65 @@ fn changes_that_arrive_late_are_judged_in_the_order_of_the_store() {
     }
     told.history = late;
     assert_eq!(told.found(&Grounds::default(), &[]), [""; 0]);
+}
+
+/// A pool that keeps so many free disks of `cache` for ten minutes beyond their use, with three of them: free since so
+/// many seconds before [`now`], and with more besides.
+fn kept(keep: u64, free: [(i64, Value); 3]) -> Story {
+    let pool = json!({
+        "metadata": { "name": "pool" },
+        "spec": {
+            "replicas": 0,
+            "virtualMachineTemplate": { "spec": { "blockDeviceRefs": [{ "kind": "VirtualDisk", "name": "cache" }] } },
+            "virtualDiskTemplates": [
+                { "name": "cache", "reclaim": { "onScaleDown": "Retain", "keep": keep, "ttl": "10m" } }],
+        } });
+    let mut story = Story::new().write(Kind::Pool, pool, false);
+    for (index, (ago, more)) in free.into_iter().enumerate() {
+        let since = (now() - SignedDuration::from_secs(ago)).to_string();
+        let mut disk = json!({ "metadata": {
+            "name": format!("disk-{index}"),
+            "labels": { "vmpool.virtualization.deckhouse.io/disk-template": "cache" },
+            "annotations": { "vmpool.virtualization.deckhouse.io/free-since": since },
+            "ownerReferences": [{ "controller": true, "uid": "uid-pool" }],
+        } });
+        json_patch::merge(&mut disk, &more);
+        story = story.write(Kind::Disk, disk, false);
+    }
+    story
+}
+
+fn now() -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_hours(24)
+}
+
+const OLD: i64 = 600 + 91;
+const YOUNG: i64 = 600 + 89;
+
+#[rstest]
+#[case::all_too_old(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({}))], 1)]
+#[case::as_many_as_are_kept(3, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({}))], 0)]
+#[case::one_is_young(2, [(OLD, json!({})), (OLD, json!({})), (YOUNG, json!({}))], 0)]
+#[case::one_is_attached(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({ "status": { "attachedToVirtualMachines": [{ "name": "x" }] } }))], 0)]
+#[case::one_is_promised(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({ "metadata": { "annotations": { "vmpool.virtualization.deckhouse.io/claimed-by": "x" } } }))], 0)]
+#[case::one_is_going(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({ "metadata": { "deletionTimestamp": "1970-01-02T00:00:00Z" } }))], 0)]
+#[case::one_is_foreign(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({ "metadata": { "ownerReferences": null } }))], 0)]
+fn free_disks_end_but_for_those_that_are_kept(
+    #[case] keep: u64,
+    #[case] free: [(i64, Value); 3],
+    #[case] found: usize,
+) {
+    let story = kept(keep, free);
+    let violations = collection::violations(story.history.state(), now());
+    assert_eq!(violations.len(), found, "{violations:?}");
+    assert!(violations.iter().all(|violation| violation.invariant == "I10"));
+}
+
+#[test]
+fn a_disk_that_a_machine_refers_to_is_not_free() {
+    let machine = json!({
+        "metadata": { "name": "vm" }, "spec": { "blockDeviceRefs": [{ "kind": "VirtualDisk", "name": "disk-0" }] } });
+    let story =
+        kept(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({}))]).write(Kind::Machine, machine, false);
+    assert_eq!(collection::violations(story.history.state(), now()), []);
 }

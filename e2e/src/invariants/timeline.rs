@@ -12,7 +12,14 @@ use crate::recorder::Change;
 /// How long after a change of the pool a write may still follow from its former state.
 ///
 /// The controller reads the pool live before it writes and gives a write no longer than this.
-const READABLE_FOR: Duration = Duration::from_secs(3);
+pub(super) const READABLE_FOR: Duration = Duration::from_secs(3);
+
+/// When the store took a write in that the harness heard of `heard`. The server's own `stamp` of it, in whole seconds,
+/// counts where it is earlier: a watch that broke tells late.
+pub(super) fn taken_in(heard: Timestamp, stamp: &str) -> Timestamp {
+    let stamped: Option<Timestamp> = stamp.parse().ok();
+    stamped.map_or(heard, |stamped| heard.min(stamped + SignedDuration::from_secs(1)))
+}
 
 /// What a pool wanted from one moment on.
 #[derive(Debug, Clone, PartialEq, Eq)]

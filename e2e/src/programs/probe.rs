@@ -1,4 +1,4 @@
-//! Asking a child's health endpoints.
+//! Asking a child's endpoints on this machine.
 
 use std::time::Duration;
 
@@ -10,16 +10,26 @@ const DEADLINE: Duration = Duration::from_secs(2);
 
 /// The HTTP code and body of `GET path` on a loopback port, or why there is none.
 pub(crate) async fn get(port: u16, path: &str) -> Result<(u16, String), String> {
-    match tokio::time::timeout(DEADLINE, exchange(port, path)).await {
+    ask(port, &format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")).await
+}
+
+/// The HTTP code and body of `POST path` with a JSON body on a loopback port, or why there is none.
+pub(crate) async fn post(port: u16, path: &str, body: &str) -> Result<(u16, String), String> {
+    let headers =
+        format!("Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {}", body.len());
+    ask(port, &format!("POST {path} HTTP/1.0\r\n{headers}\r\n\r\n{body}")).await
+}
+
+async fn ask(port: u16, request: &str) -> Result<(u16, String), String> {
+    match tokio::time::timeout(DEADLINE, exchange(port, request)).await {
         Ok(answer) => answer.map_err(|error| error.to_string()),
         Err(_elapsed) => Err(format!("no answer in {DEADLINE:?}")),
     }
 }
 
-async fn exchange(port: u16, path: &str) -> std::io::Result<(u16, String)> {
+/// HTTP/1.0, so that the end of the answer is the end of the connection.
+async fn exchange(port: u16, request: &str) -> std::io::Result<(u16, String)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
-    // HTTP/1.0, so that the end of the answer is the end of the connection.
-    let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await?;

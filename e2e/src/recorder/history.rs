@@ -1,6 +1,6 @@
 //! What happened to the objects of one namespace, in the order of the store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -45,6 +45,22 @@ impl History {
     /// What is stored now, as far as the watches have shown it.
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// Forgets what is over: of what is stored the last change stays, and all else goes.
+    ///
+    /// For runs that are too long to keep all of it, at a moment at which it was checked and nothing is under way.
+    pub fn forget(&mut self) {
+        let mut kept = BTreeSet::new();
+        let state = &self.state;
+        let mut last = |change: &Change| {
+            !change.removed
+                && state.get(change.kind, change.object.uid()).is_some()
+                && kept.insert(change.object.uid().to_owned())
+        };
+        let mut changes: Vec<Change> = self.changes.drain(..).rev().filter(|change| last(change)).collect();
+        changes.reverse();
+        self.changes = changes;
     }
 
     /// Whether an object of this UID was taken out of the store.

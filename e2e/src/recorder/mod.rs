@@ -66,6 +66,11 @@ impl Recorder {
         self.history.lock()
     }
 
+    /// As [`History::forget`].
+    pub fn forget(&self) {
+        self.history.lock().forget();
+    }
+
     /// A copy of what is stored now, as far as the watches have shown it.
     pub fn state(&self) -> State {
         self.history.lock().state().clone()
@@ -174,11 +179,27 @@ impl Sink {
     }
 }
 
+/// The pause before each attempt to watch again. One that grew with the attempts, as programs have it, would leave
+/// whoever waits for the recorder behind after the third restart of an API server.
+struct Steady;
+
+impl Iterator for Steady {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(Duration::from_millis(300))
+    }
+}
+
+impl kube::runtime::utils::Backoff for Steady {
+    fn reset(&mut self) {}
+}
+
 /// Follows one kind for ever. The watcher reconnects and relists by itself.
 async fn follow(client: Client, namespace: String, sink: Sink) {
     let api = sink.kind.api(client, &namespace);
     let config = watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS);
-    let mut stream = watcher(api, config).default_backoff().boxed();
+    let mut stream = watcher(api, config).backoff(Steady).boxed();
     let mut listed = BTreeSet::new();
     let mut newest = 0;
     loop {

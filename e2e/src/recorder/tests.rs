@@ -66,3 +66,22 @@ fn a_relist_repeats_nothing_and_finds_what_went_meanwhile() {
     // When it went is not known, only that it had gone by then.
     assert_eq!(told.changes(), ["a@1", "b@2", "c@7", "-a@7"]);
 }
+
+#[test]
+fn what_is_forgotten_is_all_but_the_last_change_of_what_is_stored() {
+    let told = Told::new()
+        .sees(Event::Init)
+        .sees(Event::InitApply(machine("a", 1)))
+        .sees(Event::InitApply(machine("b", 2)))
+        .sees(Event::InitDone)
+        .sees(Event::Apply(machine("a", 3)))
+        .sees(Event::Apply(machine("c", 4)))
+        .sees(Event::Delete(machine("b", 5)));
+    told.sink.history.lock().forget();
+    assert_eq!(told.changes(), ["a@3", "c@4"]);
+    let known: Vec<String> =
+        told.sink.history.lock().state().all(Kind::Machine).map(|object| object.name().to_owned()).collect();
+    assert_eq!(known, ["a", "c"]);
+    // What comes then is remembered behind it.
+    assert_eq!(told.sees(Event::Delete(machine("a", 6))).changes(), ["a@3", "c@4", "-a@6"]);
+}

@@ -32,9 +32,9 @@ impl World {
     /// [`Error::File`].
     pub fn audit(&self) -> Result<Vec<AuditEntry>> {
         let mut audited = self.audit.lock();
-        let (new, next) = self.access.audit(audited.next)?;
+        let (new, next) = self.access.audit_of(&self.namespace, audited.next)?;
         audited.next = next;
-        audited.entries.extend(new.into_iter().filter(|entry| entry.namespace == self.namespace));
+        audited.entries.extend(new);
         Ok(audited.entries.clone())
     }
 
@@ -53,6 +53,15 @@ impl World {
         };
         found.extend(self.simulator_violations().await?);
         fail_on(&found)
+    }
+
+    /// Forgets what is over: the history, the requests, the answers to removals by name. What others own stays known.
+    ///
+    /// For runs that are too long to keep all of it, at a moment at which it was checked and nothing is under way.
+    pub fn forget(&self) {
+        self.recorder.forget();
+        self.audit.lock().entries.clear();
+        self.grounds().removed.clear();
     }
 
     /// I3: what the simulator saw that must never happen.

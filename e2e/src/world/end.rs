@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::DeleteParams;
@@ -11,7 +12,7 @@ use super::check::fail_on;
 use super::condition::View;
 use super::{DEADLINE, SETTLE, World};
 use crate::error::{Error, Result};
-use crate::invariants::{Violation, leftovers, settled};
+use crate::invariants::{Violation, collection, leftovers, settled};
 use crate::object::{Kind, Object};
 use crate::programs::{Accounts, Controller};
 
@@ -43,12 +44,13 @@ impl World {
         }
     }
 
-    /// Where the status of a pool is not the truth.
+    /// Where the status of a pool is not the truth, and what should have been collected.
     fn lies(&self) -> Vec<Violation> {
         let history = self.recorder().history();
         let state = history.state();
         let pools = state.all(Kind::Pool).filter(|pool| !pool.is_terminating());
-        pools.flat_map(|pool| settled::lies(pool, &View { state, uid: pool.uid() }.members())).collect()
+        let lies = pools.flat_map(|pool| settled::lies(pool, &View { state, uid: pool.uid() }.members()));
+        lies.chain(collection::violations(state, Timestamp::now())).collect()
     }
 
     /// Waits until nothing is left of pools that are gone (I9).

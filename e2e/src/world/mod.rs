@@ -260,7 +260,11 @@ impl World {
         Object::try_from(object).map_err(Error::json(doing))
     }
 
-    pub(super) async fn post(&self, kind: Kind, object: &Value) -> Result<Object> {
+    /// Creates an object as it is told, as a user does, and returns what is stored then.
+    ///
+    /// # Errors
+    /// [`Error::Api`].
+    pub async fn post(&self, kind: Kind, object: &Value) -> Result<Object> {
         let doing = format!("creating {} {}", kind.name(), object["metadata"]["name"]);
         let typed = serde_json::from_value(object.clone()).map_err(Error::json(doing.clone()))?;
         let created =

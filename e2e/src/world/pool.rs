@@ -182,6 +182,14 @@ impl<'w> Pool<'w> {
         self.world.check().await
     }
 
+    /// Waits until it is so, and does nothing more: for a moment at which something is to break.
+    ///
+    /// # Errors
+    /// [`Error::Deadline`] with the pool and its members as they were last.
+    pub async fn sees(&self, condition: Condition) -> Result<()> {
+        self.world.wait_until(&self.name, &self.uid, &condition, DEADLINE).await
+    }
+
     /// Watches that it stays so: looks after every single change for as long as told, and checks the invariants.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 mod changes;
 mod judges;
 mod pools;
-mod schema;
+pub(crate) mod schema;
 
 use std::time::Instant;
 

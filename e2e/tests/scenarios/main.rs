@@ -2,11 +2,11 @@
 //!
 //! They run in parallel threads, mostly waiting, so more threads than cores are welcome (`RUST_TEST_THREADS`).
 
+mod adoption;
 mod agreement;
 mod autoscaling;
 mod certificates;
 mod control_plane;
-mod crashes;
 mod deletion;
 mod disks;
 mod documented;
@@ -14,6 +14,7 @@ mod explicit;
 mod failures;
 mod foreigners;
 mod gates;
+mod leaves;
 mod members;
 mod metrics;
 mod refusals;
@@ -24,6 +25,7 @@ mod rollout;
 mod scaling;
 mod schemas;
 mod smoke;
+mod storage;
 mod usability;
 mod webhook;
 

@@ -10,7 +10,7 @@ use vmpool_controller::platform::merge::Schema;
 use vmpool_controller::platform::{Attachment, Platform, controller_of, slim_metadata};
 use vmpool_engine::condition::{Condition, OWN};
 use vmpool_engine::model::{
-    Activity, DiskDraft, DiskState, Draft, Marks, Naming, ObjectId, Published, Removal, Rollout, Uid,
+    Activity, DiskDraft, Draft, Marks, Naming, ObjectId, Published, Removal, Rollout, Uid,
 };
 use vmpool_engine::numbers::Block;
 use vmpool_engine::removal::Record;
@@ -182,7 +182,6 @@ impl Platform for Toy {
                 .any(|condition| condition.r#type == kind && condition.status == "True")
         };
         Replica {
-            id: id(metadata),
             created: metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             terminating: metadata.deletion_timestamp.is_some(),
             owner: controller_of(metadata).map(|owner| owner.uid),
@@ -193,11 +192,8 @@ impl Platform for Toy {
             evaluated: true,
             activity: if holds("Ready") { Activity::Running } else { Activity::NotRunning },
             restart_pending: holds("RestartRequired"),
-            restarts_itself: false,
-            disks: Vec::new(),
-            boot_disk: None,
-            lingering: Vec::new(),
             devices_ready: true,
+            ..Replica::blank(id(metadata))
         }
     }
 
@@ -208,17 +204,10 @@ impl Platform for Toy {
     fn read_disk(disk: &ToyMachine) -> Disk {
         let replica = Self::read_machine(disk);
         Disk {
-            id: replica.id,
             terminating: replica.terminating,
             owner: controller_of(&disk.metadata),
             pool_uid_label: replica.pool_uid_label,
-            template: None,
-            state: DiskState::Ready,
-            size: None,
-            capacity: None,
-            mounted_by: None,
-            used_otherwise: false,
-            marks: Marks::default(),
+            ..Disk::blank(replica.id)
         }
     }
 

@@ -1,4 +1,4 @@
-//! `make faults`: random schedules against the real controller on the model.
+//! `make faults`: random schedules against our programs on the model.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use vmpool_sim::exhaustive::stories;
 use vmpool_sim::schedule::Schedule;
 
-/// Breaks everything around the real controller, on a model of the API server, and tells what that broke.
+/// Breaks everything around our programs, on a model of the API server, and tells what that broke.
 #[derive(Debug, Parser)]
 struct Options {
     /// How many random schedules.
@@ -23,9 +23,12 @@ struct Options {
     /// Runs this one seed and prints all that happened.
     #[arg(long, env = "SEED")]
     seed: Option<u64>,
-    /// Every single fault at every place of eight short stories, in place of random schedules.
+    /// Every single fault at every place of nine short stories, in place of random schedules.
     #[arg(long, env = "EXHAUSTIVE")]
     exhaustive: bool,
+    /// Of those, only schedules whose name contains this.
+    #[arg(long, env = "ONLY", default_value = "")]
+    only: String,
 }
 
 /// How many violations are shrunk and told in full.
@@ -42,48 +45,57 @@ fn main() -> anyhow::Result<()> {
         jobs => jobs,
     };
     let schedules: Box<dyn Iterator<Item = (String, Schedule)> + Send> = if options.exhaustive {
-        Box::new(disturbed()?.into_iter())
+        let all = disturbed()?.into_iter();
+        Box::new(all.filter(|(name, _)| name.contains(&options.only)))
     } else {
         let seeds = options.first..options.first + options.seeds;
         Box::new(seeds.map(|seed| (format!("seed {seed}"), Schedule::random(seed))))
     };
-    let (schedules, count) = (Mutex::new(schedules), AtomicU64::new(0));
+    let schedules = Mutex::new(schedules);
+    let (count, rivals) = (AtomicU64::new(0), AtomicU64::new(0));
     let found = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..jobs {
             scope.spawn(|| {
                 loop {
                     let Some((name, schedule)) = schedules.lock().next() else { return };
-                    count.fetch_add(1, Ordering::Relaxed);
                     let verdict = schedule.run();
+                    count.fetch_add(1, Ordering::Relaxed);
+                    rivals.fetch_add(u64::from(verdict.rivals), Ordering::Relaxed);
                     if !verdict.wrong.is_empty() {
-                        println!("{name}: {}", verdict.wrong.join("; "));
+                        println!("violation: {name}: {}", verdict.wrong.join("; "));
                         found.lock().push((name, schedule));
                     }
                 }
             });
         }
     });
-    let found = found.into_inner();
+    let mut found = found.into_inner();
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
     for (name, schedule) in found.iter().take(TOLD) {
         let least = schedule.shrunk();
         println!("\n{name}, shrunk to {} of {} steps:", least.steps.len(), schedule.steps.len());
-        println!("{}", least.run().transcript.join("\n"));
+        print(&least);
     }
-    let (count, violations) = (count.into_inner(), found.len());
+    let (count, rivals, violations) = (count.into_inner(), rivals.into_inner(), found.len());
+    println!("{rivals} of them with a leader that went on after it was replaced");
     println!("faults: {count} schedules, {violations} violations, in {:.1?}", begun.elapsed());
     anyhow::ensure!(violations == 0, "run one of them again with SEED=<seed>");
     Ok(())
 }
 
+/// A schedule, all that happened, and what is wrong with it.
+fn print(schedule: &Schedule) -> bool {
+    println!("{schedule:?}");
+    let verdict = schedule.told();
+    println!("{}", verdict.transcript.join("\n"));
+    println!("{} writes, {} reads, wrong: {:#?}", verdict.writes, verdict.reads, verdict.wrong);
+    verdict.wrong.is_empty()
+}
+
 /// One seed, and all that happened.
 fn alone(seed: u64) -> anyhow::Result<()> {
-    let schedule = Schedule::random(seed);
-    println!("{schedule:?}");
-    let verdict = schedule.run();
-    println!("{}", verdict.transcript.join("\n"));
-    println!("seed {seed}: {} writes, wrong: {:#?}", verdict.writes, verdict.wrong);
-    anyhow::ensure!(verdict.wrong.is_empty(), "seed {seed} broke something");
+    anyhow::ensure!(print(&Schedule::random(seed)), "seed {seed} broke something");
     Ok(())
 }
 
@@ -91,10 +103,12 @@ fn alone(seed: u64) -> anyhow::Result<()> {
 fn disturbed() -> anyhow::Result<Vec<(String, Schedule)>> {
     let mut all = Vec::new();
     for story in stories() {
-        let plain = story.plain().run();
+        let (before, plain) = (story.before().run(), story.plain().run());
         anyhow::ensure!(plain.wrong.is_empty(), "{}, undisturbed: {:?}", story.name, plain.wrong);
-        println!("{}: {} writes of the controller", story.name, plain.writes);
-        all.extend(story.disturbed(plain.writes));
+        let disturbed = story.disturbed(&before, &plain);
+        let (writes, reads) = (plain.writes - before.writes, plain.reads - before.reads);
+        println!("{}: {writes} writes, {reads} reads, {} schedules", story.name, disturbed.len());
+        all.extend(disturbed);
     }
     Ok(all)
 }

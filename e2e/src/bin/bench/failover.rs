@@ -5,11 +5,11 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use vmpool_e2e::object::Kind;
 use vmpool_e2e::programs::{Controller, ControllerOptions};
+use vmpool_e2e::usage;
 
 use crate::lab::{Lab, POOL, patience, seconds};
 use crate::one::{as_f64, pid};
 use crate::report::{Limit, Report};
-use crate::usage;
 
 /// What may pass beyond the lease until the next leader's first write.
 const BEYOND_LEASE_SECONDS: f64 = 2.0;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
-use crate::usage::{read, ticks, ticks_of_process};
+use vmpool_e2e::usage::{read, ticks, ticks_of_process};
 
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,6 @@ mod options;
 mod report;
 mod tally;
 mod tracker;
-mod usage;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

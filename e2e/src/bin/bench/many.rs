@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 use vmpool_e2e::cluster::RequestCounts;
 use vmpool_e2e::object::{Kind, Object, POOL_UID_LABEL};
+use vmpool_e2e::usage;
 
 use self::change::{Changes, Target};
 use crate::lab::{Lab, is_write_of_controller, of_pools, seconds};
@@ -23,7 +24,6 @@ use crate::one::{as_f64, lines, pid, whole};
 use crate::options::Options;
 use crate::report::{Limit, Report};
 use crate::tracker::{STARVED, Tracked, quantile};
-use crate::usage;
 
 const NAMESPACE: &str = "many";
 

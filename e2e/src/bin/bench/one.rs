@@ -8,13 +8,13 @@ use serde_json::json;
 use vmpool_e2e::cluster::RequestCounts;
 use vmpool_e2e::object::Kind;
 use vmpool_e2e::programs::Controller;
+use vmpool_e2e::usage::{self, Memory};
 
 use crate::bare::Bare;
 use crate::lab::{Lab, POOL, of_pools, seconds};
 use crate::load::{Load, Snapshot};
 use crate::options::Options;
 use crate::report::{Limit, Report};
-use crate::usage::{self, Memory};
 use crate::{converge, failover};
 
 /// The controller's way from 0 to all members.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use vmpool_e2e::cluster::{documents_in, workspace_root};
 
 /// The schema of a pool, as the definition has it.
-pub(super) fn of_pools() -> anyhow::Result<Value> {
+pub(crate) fn of_pools() -> anyhow::Result<Value> {
     let path = workspace_root().join("api/crds/virtualmachinepools.virtualization.deckhouse.io.yaml");
     let mut documents = documents_in(&path)?;
     let definition = documents.first_mut().context("no definition")?;

@@ -1,7 +1,15 @@
-//! A place between one of our programs and the API server where requests can be counted, held up and never answered.
+//! A place between one of our programs and the API server where requests can be counted, held up and never answered,
+//! and where watches see what the faults of a network and of an API server would let them see.
 //!
 //! The program gets a kubeconfig that leads here without TLS; what is forwarded goes under the program's own account.
-//! So a scenario can let a process die exactly before or after the k-th of its writes, without luck.
+//! So a scenario can let a process die exactly before or after the k-th of its writes, without luck ([`Choke::trap`]),
+//! and can let it act on the world of k events ago ([`Choke::show`]).
+
+mod passage;
+mod view;
+
+#[cfg(test)]
+mod tests;
 
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
@@ -15,8 +23,12 @@ use http::{Method, StatusCode, header};
 use kube::Client;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
+pub use view::View;
+
+use self::view::Views;
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 
@@ -48,6 +60,31 @@ impl Asked {
     pub fn is_write(&self) -> bool {
         self.method != Method::GET && self.method != Method::HEAD
     }
+
+    /// Path and query.
+    fn split(&self) -> (&str, &str) {
+        self.path.split_once('?').unwrap_or((&self.path, ""))
+    }
+
+    /// The resource whose changes it wants to be told.
+    fn watched(&self) -> Option<&str> {
+        let (path, query) = self.split();
+        let watches = query.split('&').any(|part| part == "watch=true" || part == "watch=1");
+        watches.then(|| path.rsplit('/').next().unwrap_or_default())
+    }
+
+    /// The resource of which it wants a list, if its path ends in one.
+    fn listed(&self) -> Option<&str> {
+        let is_list = !self.is_write() && self.watched().is_none();
+        is_list.then(|| self.split().0.rsplit('/').next().unwrap_or_default())
+    }
+}
+
+impl std::fmt::Display for Asked {
+    /// Without the query, which is the same for all.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.method, self.split().0)
+    }
 }
 
 /// Which requests count.
@@ -71,10 +108,19 @@ struct State {
     seen: Vec<Asked>,
 }
 
+/// What requests on their way through share.
+#[derive(Clone)]
+struct Shared {
+    client: Client,
+    state: Arc<Mutex<State>>,
+    views: watch::Sender<Views>,
+}
+
 /// The place itself. Dropping it breaks all connections that go through it.
 pub struct Choke {
     port: u16,
     state: Arc<Mutex<State>>,
+    views: watch::Sender<Views>,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -88,14 +134,14 @@ impl Choke {
         let listener =
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|source| Error::Port { source })?;
         let port = listener.local_addr().map_err(|source| Error::Port { source })?.port();
-        let state = Arc::new(Mutex::new(State::default()));
-        let shared = state.clone();
-        let router = axum::Router::new().fallback(move |request: Request| pass(client, shared, request));
+        let (state, (views, _)) = (Arc::new(Mutex::new(State::default())), watch::channel(Views::default()));
+        let shared = Shared { client, state: state.clone(), views: views.clone() };
+        let router = axum::Router::new().fallback(move |request: Request| pass(shared, request));
         let task = AbortOnDropHandle::new(tokio::spawn(async move {
             // Serving on a listener of ours ends only with the task.
             let _ = axum::serve(listener, router).await;
         }));
-        Ok(Self { port, state, _task: task })
+        Ok(Self { port, state, views, _task: task })
     }
 
     /// The kubeconfig of a program whose requests shall go through here.
@@ -138,6 +184,23 @@ impl Choke {
     pub fn forget(&self) {
         self.state.lock().seen.clear();
     }
+
+    /// What watches of these resources (`virtualmachines` ...) see from now on, those that are open, too. Watches of
+    /// others go on as before.
+    pub fn show(&self, resources: &[&str], view: View) {
+        self.views.send_modify(|views| resources.iter().for_each(|resource| views.set(resource, view)));
+    }
+
+    /// All watches see everything again, what was held back first. Whoever has missed something is told so, as the API
+    /// server would, and lists anew; whoever is refused stays so until then.
+    pub fn release(&self) {
+        self.views.send_modify(Views::release);
+    }
+
+    /// Whether watches of this resource are still refused, because nobody has listed it.
+    pub fn refuses(&self, resource: &str) -> bool {
+        self.views.borrow().refuses(resource)
+    }
 }
 
 impl State {
@@ -153,23 +216,34 @@ impl State {
     }
 }
 
-async fn pass(client: Client, state: Arc<Mutex<State>>, request: Request) -> Result<Response, Infallible> {
+async fn pass(shared: Shared, request: Request) -> Result<Response, Infallible> {
     let path = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
     let asked = Asked { method: request.method().clone(), path };
-    let sprung = state.lock().sprung(&asked);
+    let sprung = shared.state.lock().sprung(&asked);
     let Some(Trap { moment, action, .. }) = sprung else {
-        return Ok(forward(&client, &asked, request).await);
+        // What has come this far is carried out, even if whoever asked dies meanwhile.
+        let forwarded = tokio::spawn(forward(shared, asked, request)).await;
+        return Ok(forwarded.unwrap_or_else(|error| broken(&error.to_string())));
     };
     if moment == Moment::After {
-        let response = forward(&client, &asked, request).await;
-        tracing::debug!(?asked, status = %response.status(), "carried out, and not answered");
+        let response = forward(shared, asked.clone(), request).await;
+        tracing::debug!(%asked, status = %response.status(), "carried out, and not answered");
     }
     action();
     // Whoever asked is gone, or waits in vain.
     std::future::pending().await
 }
 
-async fn forward(client: &Client, asked: &Asked, request: Request) -> Response {
+async fn forward(shared: Shared, asked: Asked, request: Request) -> Response {
+    let Shared { client, views, .. } = shared;
+    if let Some(resource) = asked.watched()
+        && views.borrow().refuses(resource)
+    {
+        return too_old();
+    }
+    if let Some(resource) = asked.listed() {
+        views.send_if_modified(|views| views.lists(resource));
+    }
     let (mut parts, body) = request.into_parts();
     // The API server's own name, and an account's own token.
     parts.headers.remove(header::HOST);
@@ -188,39 +262,28 @@ async fn forward(client: &Client, asked: &Asked, request: Request) -> Response {
             // They are about the connection behind us.
             parts.headers.remove(header::CONNECTION);
             parts.headers.remove(header::TRANSFER_ENCODING);
-            Response::from_parts(parts, Body::new(body))
+            let body = Body::new(body);
+            let body = match asked.watched().filter(|_| parts.status.is_success()) {
+                Some(resource) => passage::through(body, resource, views),
+                None => body,
+            };
+            Response::from_parts(parts, body)
         }
-        Err(error) => {
-            let mut response = Response::new(Body::from(error));
-            *response.status_mut() = StatusCode::BAD_GATEWAY;
-            response
-        }
+        Err(error) => broken(&error),
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn broken(why: &str) -> Response {
+    let mut response = Response::new(Body::from(why.to_owned()));
+    *response.status_mut() = StatusCode::BAD_GATEWAY;
+    response
+}
 
-    fn write(path: &str) -> Asked {
-        Asked { method: Method::POST, path: path.to_owned() }
-    }
-
-    #[test]
-    fn a_trap_waits_for_its_request_and_springs_once() {
-        let trap = Trap {
-            filter: Box::new(Asked::is_write),
-            passing: 1,
-            moment: Moment::Before,
-            action: Box::new(|| ()),
-        };
-        let mut state = State { trap: Some(trap), seen: Vec::new() };
-        let read = Asked { method: Method::GET, path: "/a".to_owned() };
-        assert!(state.sprung(&read).is_none(), "a read does not count");
-        assert!(state.sprung(&write("/a")).is_none(), "the first one passes");
-        assert!(state.sprung(&read).is_none());
-        assert!(state.sprung(&write("/b")).is_some());
-        assert!(state.sprung(&write("/c")).is_none(), "it is gone");
-        assert_eq!(state.seen.len(), 5);
-    }
+/// The answer to a watch that would begin before what the server remembers.
+fn too_old() -> Response {
+    let mut response = Response::new(Body::from(view::expired().to_string()));
+    *response.status_mut() = StatusCode::GONE;
+    let json = header::HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
 }

@@ -18,4 +18,13 @@ fn the_own_process_is_found() {
     let own = std::process::id();
     assert!(memory(own).unwrap().now > 0.5);
     cpu(own).unwrap();
+    let own_threads = threads(own).unwrap();
+    assert!((1..10_000).contains(&own_threads), "{own_threads}");
+    assert!(descriptors(own).unwrap() >= 3);
+}
+
+#[test]
+fn what_is_no_line_of_the_system_is_told() {
+    assert!(ticks_of_process("4711 nonsense").is_err());
+    assert!(memory_of("VmRSS: much\nVmHWM: 1 kB").is_err());
 }

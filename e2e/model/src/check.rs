@@ -1,0 +1,156 @@
+//! What a write may not do.
+
+use serde_json::{Map, Value, json};
+
+use crate::answer::Refusal;
+use crate::call::{Call, Verb};
+use crate::resource::Resource;
+use crate::store::Key;
+
+/// Whether the object is what the path says.
+pub(crate) fn is_of(resource: &Resource, object: &Value) -> Result<(), Refusal> {
+    let (version, kind) = (&object["apiVersion"], &object["kind"]);
+    if *version != resource.api_version().as_str() || *kind != resource.kind.as_str() {
+        let expected = format!("{}, Kind={}", resource.api_version(), resource.kind);
+        return Err(Refusal::bad_request(format!(
+            "the API version in the data ({version}, Kind={kind}) does not match the expected API version ({expected})"
+        )));
+    }
+    Ok(())
+}
+
+/// Whether a new object is where the path says; puts it there if it does not say.
+pub(crate) fn is_in(
+    resource: &Resource,
+    call: &Call,
+    metadata: &mut Map<String, Value>,
+) -> Result<(), Refusal> {
+    if !resource.namespaced {
+        metadata.remove("namespace");
+        return Ok(());
+    }
+    let given = metadata.get("namespace").and_then(Value::as_str).unwrap_or_default();
+    if !given.is_empty() && given != call.namespace {
+        return Err(Refusal::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    metadata.insert("namespace".into(), json!(call.namespace));
+    Ok(())
+}
+
+/// Whether an update is about the object that the path names.
+pub(crate) fn is_named(call: &Call, object: &Value) -> Result<(), Refusal> {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    if !name.is_empty() && name != call.name {
+        return Err(Refusal::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            call.name
+        )));
+    }
+    Ok(())
+}
+
+/// The locks that a request names. An update must name a version of most resources; a patch may. The metadata of a patch
+/// of the status are not looked at, but for the version.
+pub(crate) fn locks(
+    resource: &Resource,
+    call: &Call,
+    key: &Key,
+    old: &Value,
+    new: &mut Value,
+) -> Result<(), Refusal> {
+    let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    let (uid, version) = (text(&new["metadata"]["uid"]), text(&new["metadata"]["resourceVersion"]));
+    let update = call.verb == Verb::Update;
+    if let Some(uid) = uid.filter(|_| update)
+        && old["metadata"]["uid"] != uid.as_str()
+    {
+        return Err(Refusal::conflict(format!(
+            "Operation cannot be fulfilled on {key}: StorageError: invalid object, Code: 4: Precondition failed: UID in \
+             precondition: {uid}, UID in object meta: {}",
+            old["metadata"]["uid"]
+        )));
+    }
+    match version {
+        Some(version) if old["metadata"]["resourceVersion"] != version.as_str() => {
+            return Err(Refusal::conflict(format!(
+                "Operation cannot be fulfilled on {key}: the object has been modified; please apply your changes to the \
+                 latest version and try again"
+            )));
+        }
+        None if update && resource.demands_version => {
+            return Err(Refusal::invalid(format!(
+                "{key} is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+            )));
+        }
+        _ => {}
+    }
+    new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
+    Ok(())
+}
+
+/// Whether an update means no object in particular, so that it may make one that there is not.
+pub(crate) fn is_nobody(key: &Key, new: &Value) -> Result<(), Refusal> {
+    match new["metadata"]["uid"].as_str().unwrap_or_default() {
+        "" => Ok(()),
+        uid => Err(Refusal::conflict(format!(
+            "Operation cannot be fulfilled on {key}: Precondition failed: UID in precondition: {uid}, UID in object meta: "
+        ))),
+    }
+}
+
+/// Whether an object stays where it is.
+pub(crate) fn stays(key: &Key, new: &Value) -> Result<(), Refusal> {
+    let namespace = new["metadata"]["namespace"].as_str().unwrap_or_default();
+    if !namespace.is_empty() && namespace != &*key.namespace {
+        return Err(Refusal::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether the metadata that nobody changes are what they were. Those that are left out are; the rest is set back.
+pub(crate) fn is_unchanged(key: &Key, old: &Value, new: &Value) -> Result<(), Refusal> {
+    let dying = !old["metadata"]["deletionTimestamp"].is_null();
+    let deletion = ["deletionTimestamp", "deletionGracePeriodSeconds"].into_iter().filter(|_| !dying);
+    let changed = ["uid"].into_iter().chain(deletion).find(|field| {
+        let value = &new["metadata"][field];
+        !value.is_null() && *value != "" && *value != old["metadata"][field]
+    });
+    match changed {
+        None => Ok(()),
+        Some(field) => Err(Refusal::invalid(format!(
+            "{key} is invalid: metadata.{field}: Invalid value: {}: field is immutable",
+            new["metadata"][field]
+        ))),
+    }
+}
+
+/// Whether no finalizer is new on an object that is being deleted.
+pub(crate) fn finalizers(key: &Key, old: &Value, new: &Value) -> Result<(), Refusal> {
+    if old["metadata"]["deletionTimestamp"].is_null() {
+        return Ok(());
+    }
+    let all = |object: &Value| object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+    let before = all(old);
+    match all(new).iter().find(|finalizer| !before.contains(finalizer)) {
+        None => Ok(()),
+        Some(added) => Err(Refusal::invalid(format!(
+            "{key} is invalid: metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, \
+             found new finalizers {added}"
+        ))),
+    }
+}
+
+/// Whether at most one owner is the controller.
+pub(crate) fn owners(key: &Key, new: &Value) -> Result<(), Refusal> {
+    let owners = new["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    if owners.filter(|owner| owner["controller"] == true).count() > 1 {
+        return Err(Refusal::invalid(format!(
+            "{key} is invalid: metadata.ownerReferences: Invalid value: Only one reference can have Controller set to true"
+        )));
+    }
+    Ok(())
+}

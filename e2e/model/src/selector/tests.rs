@@ -1,0 +1,40 @@
+use http::Method;
+use rstest::rstest;
+use serde_json::json;
+
+use super::Selector;
+use crate::call::Call;
+
+fn selector(query: &str) -> Result<Selector, u16> {
+    let uri = format!("/apis/apps/v1/namespaces/team/controllerrevisions?{query}");
+    let (parts, ()) = http::Request::builder().method(Method::GET).uri(uri).body(()).unwrap().into_parts();
+    Selector::of(&Call::parse("user", &parts, b"").unwrap()).map_err(|refusal| refusal.code.as_u16())
+}
+
+#[rstest]
+#[case::equality("labelSelector=app%3Dweb", true)]
+#[case::equality_of_others("labelSelector=app%3D%3Ddb", false)]
+#[case::inequality("labelSelector=app!%3Ddb", true)]
+#[case::inequality_of_what_is_absent("labelSelector=tier!%3Dfront", true)]
+#[case::presence("labelSelector=app", true)]
+#[case::absence("labelSelector=!app", false)]
+#[case::a_set("labelSelector=app%20in%20(db,%20web)", true)]
+#[case::none_of_a_set("labelSelector=app%20notin%20(db,web)", false)]
+#[case::all_of_several("labelSelector=app%20in%20(db,web),!tier", true)]
+#[case::one_of_several("labelSelector=app%3Dweb,tier", false)]
+#[case::a_name("fieldSelector=metadata.name%3Da", true)]
+#[case::another_name("fieldSelector=metadata.name!%3Da", false)]
+#[case::a_namespace("fieldSelector=metadata.namespace%3Dteam,metadata.name%3Da", true)]
+fn selects(#[case] query: &str, #[case] expected: bool) {
+    let object = json!({ "metadata": { "name": "a", "namespace": "team", "labels": { "app": "web" } } });
+    assert_eq!(selector(query).map(|selector| selector.matches(&object)), Ok(expected));
+}
+
+#[rstest]
+#[case::a_field_that_nobody_knows("fieldSelector=spec.phase%3Dx")]
+#[case::a_field_without_a_value("fieldSelector=metadata.name")]
+#[case::words("labelSelector=app%20web")]
+#[case::a_set_that_does_not_end("labelSelector=app%20in%20(web")]
+fn refuses(#[case] query: &str) {
+    assert_eq!(selector(query).map(|_| ()), Err(400));
+}

@@ -1,0 +1,142 @@
+//! The aggregated API as users see it: behind the API server, served by whichever replica is there.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use kube::client::Body as ClientBody;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tower::{BoxError, Service, ServiceExt};
+use vmpool_model::Way;
+use vmpool_runtime::https::Peer;
+use vmpool_runtime::tls::PeerCertificate;
+
+use crate::process::Process;
+
+/// What the API server's own certificate says when it speaks for a user.
+const PROXY: &str = "front-proxy";
+
+/// What the model's answers consist of.
+type ServerBody = UnsyncBoxBody<Bytes, BoxError>;
+
+/// What a user hears of a request.
+#[derive(Clone, Debug)]
+pub struct Heard {
+    /// The code of the answer.
+    pub code: StatusCode,
+    /// Its text.
+    pub body: String,
+}
+
+/// The replicas that there are. Clones know the same ones.
+#[derive(Clone, Default)]
+pub struct Front(Arc<Mutex<Vec<Replica>>>);
+
+#[derive(Clone)]
+struct Replica {
+    name: String,
+    process: Process,
+    router: Router,
+}
+
+impl Front {
+    /// A replica is there.
+    pub fn add(&self, name: &str, process: &Process, router: Router) {
+        self.0.lock().push(Replica { name: name.to_owned(), process: process.clone(), router });
+    }
+
+    /// It is there no more.
+    pub fn remove(&self, name: &str) {
+        self.0.lock().retain(|replica| replica.name != name);
+    }
+
+    /// Sends a request on behalf of a user, to the `which`-th replica of those that there are. `None` if nobody answers.
+    pub async fn post(&self, which: usize, path: &str, body: &Value) -> Option<Heard> {
+        let replica = {
+            let replicas = self.0.lock();
+            replicas.get(which.checked_rem(replicas.len())?)?.clone()
+        };
+        let request = Request::post(path)
+            .header("content-type", "application/json")
+            .header("X-Remote-User", "alice")
+            .header("X-Remote-Group", "system:authenticated")
+            .extension(Peer {
+                certificate: Some(PeerCertificate { common_name: Some(PROXY.to_owned()) }),
+                address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+            })
+            .body(Body::from(body.to_string()))
+            .ok()?;
+        let answer = async move {
+            let Ok(response) = replica.router.oneshot(request).await;
+            let (parts, body) = response.into_parts();
+            let bytes = body.collect().await.ok()?.to_bytes();
+            Some(Heard { code: parts.status, body: String::from_utf8_lossy(&bytes).into_owned() })
+        };
+        replica.process.run(answer).await.flatten()
+    }
+}
+
+/// The ConfigMap by which replicas recognise the API server.
+///
+/// # Errors
+/// If no certificate can be made.
+pub fn configuration() -> Result<Value, rcgen::Error> {
+    let key = rcgen::KeyPair::generate()?;
+    let mut authority = rcgen::CertificateParams::new(Vec::new())?;
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    Ok(json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "extension-apiserver-authentication" },
+        "data": {
+            "requestheader-client-ca-file": authority.self_signed(&key)?.pem(),
+            "requestheader-allowed-names": json!([PROXY]).to_string(),
+            "requestheader-username-headers": json!(["X-Remote-User"]).to_string(),
+            "requestheader-group-headers": json!(["X-Remote-Group"]).to_string(),
+            "requestheader-extra-headers-prefix": json!(["X-Remote-Extra-"]).to_string(),
+        },
+    }))
+}
+
+/// Answers the question whether somebody may do something, which is not the model's business, with yes; all else goes on.
+pub fn allowing(way: Way) -> impl Asked {
+    tower::service_fn(move |request: Request<ClientBody>| {
+        let way = way.clone();
+        let asked = async move {
+            if request.uri().path().ends_with("/subjectaccessreviews") {
+                let yes = Full::from(json!({ "status": { "allowed": true } }).to_string());
+                return Ok(Response::new(yes.map_err(BoxError::from).boxed_unsync()));
+            }
+            way.oneshot(request).await
+        };
+        asked.boxed()
+    })
+}
+
+/// What a client can be made of.
+pub trait Asked:
+    Service<
+        Request<ClientBody>,
+        Response = Response<ServerBody>,
+        Error = BoxError,
+        Future = BoxFuture<'static, Result<Response<ServerBody>, BoxError>>,
+    > + Send
+    + 'static
+{
+}
+
+impl<S> Asked for S where
+    S: Service<
+            Request<ClientBody>,
+            Response = Response<ServerBody>,
+            Error = BoxError,
+            Future = BoxFuture<'static, Result<Response<ServerBody>, BoxError>>,
+        > + Send
+        + 'static
+{
+}

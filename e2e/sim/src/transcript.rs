@@ -1,0 +1,50 @@
+//! What happened, for people.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use vmpool_model::{Change, ChangeKind};
+
+/// Characters of a value that are told.
+const MOST: usize = 160;
+/// What changes with everything else, and says nothing.
+const BORING: [&str; 3] = ["resourceVersion", "lastTransitionTime", "conditions"];
+
+/// A change as the transcript has it.
+pub(crate) fn told(change: &Change) -> String {
+    let resource = change.key.resource.split('.').next().unwrap_or_default();
+    let what = match (change.kind, &change.before) {
+        (ChangeKind::Added, _) => short(&change.object["spec"]),
+        (ChangeKind::Deleted, _) => "gone".to_owned(),
+        (ChangeKind::Modified, before) => {
+            difference(before.as_deref().unwrap_or(&Value::Null), &change.object, "")
+        }
+    };
+    format!("  {} {resource} {}: {what}", change.version, change.key.name)
+}
+
+/// A value, without its end if that is far.
+pub(crate) fn short(value: &Value) -> String {
+    let mut text = value.to_string();
+    if let Some((end, _)) = text.char_indices().nth(MOST) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+/// What differs between two values, by path.
+fn difference(old: &Value, new: &Value, path: &str) -> String {
+    match (old, new) {
+        (Value::Object(old), Value::Object(new)) => {
+            let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+            let parts = keys.into_iter().filter(|key| !BORING.contains(&key.as_str()));
+            let parts = parts.filter_map(|key| {
+                let (old, new) = (old.get(key).unwrap_or(&Value::Null), new.get(key).unwrap_or(&Value::Null));
+                (old != new).then(|| difference(old, new, &format!("{path}/{key}")))
+            });
+            parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+        }
+        _ => format!("{path}={}", short(new)),
+    }
+}

@@ -1,0 +1,134 @@
+//! Admission by the real webhook, as its ValidatingWebhookConfiguration would have it asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::Request;
+use http_body_util::BodyExt;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+use vmpool_engine::admission::{Cluster, Settings};
+use vmpool_model::{Admission, Call, Refusal, Review, Server, Verb};
+use vmpool_runtime::Env;
+use vmpool_webhook::metrics::Metrics;
+use vmpool_webhook::{POOL_PATH, SCALE_PATH, State};
+
+use crate::cast::{APISERVER, CONTROLLER, SYSTEM, user};
+
+/// Who the webhook is to the server.
+pub const NAME: &str = "webhook";
+/// How long the API server waits for its answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The record of machines that are removed by name.
+const RECORD: &str = "/metadata/annotations/vmpool.virtualization.deckhouse.io~1scale-down-targets";
+
+/// How the webhook does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Service {
+    /// It answers.
+    #[default]
+    Works,
+    /// Nobody is there.
+    Down,
+    /// It never answers.
+    Hangs,
+    /// It answers no, whatever it is asked.
+    Denies,
+}
+
+/// The webhook as the server knows it.
+pub struct Webhook {
+    env: Env,
+    router: Router,
+    service: Arc<Mutex<Service>>,
+}
+
+impl Webhook {
+    /// A webhook that is to do as `service` says.
+    pub fn new(server: &Server, env: &Env, service: Arc<Mutex<Service>>) -> Self {
+        let settings = Settings {
+            removal_handler: Some(user(APISERVER)),
+            controller: Some(user(CONTROLLER)),
+            cluster: Cluster::default(),
+        };
+        let client = server.client(NAME, SYSTEM);
+        let router = vmpool_webhook::router(State::new(settings, client, Metrics::new(), env.clone()));
+        Self { env: env.clone(), router, service }
+    }
+}
+
+impl Admission for Webhook {
+    fn admit(&self, review: Review) -> BoxFuture<'static, Result<(), Refusal>> {
+        let Some((hook, path, operation)) = concerns(&review) else { return async { Ok(()) }.boxed() };
+        let (env, router, service) = (self.env.clone(), self.router.clone(), *self.service.lock());
+        let failed = move |why: &str| {
+            let text = format!("Internal error occurred: failed calling webhook \"{hook}\": {why}");
+            Refusal::new(500, "InternalError", text)
+        };
+        async move {
+            let answer = match service {
+                Service::Down => return Err(failed("connection refused")),
+                Service::Hangs => {
+                    env.sleep(PATIENCE).await;
+                    return Err(failed("context deadline exceeded"));
+                }
+                Service::Denies => {
+                    json!({ "allowed": false, "status": { "code": 403, "reason": "Forbidden", "message": "no" } })
+                }
+                Service::Works => match env.timeout(PATIENCE, ask(router, path, operation, &review)).await {
+                    Ok(answer) => answer.map_err(|why| failed(&why))?,
+                    Err(_) => return Err(failed("context deadline exceeded")),
+                },
+            };
+            if answer["allowed"] == true {
+                return Ok(());
+            }
+            let status = &answer["status"];
+            let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).unwrap_or(403);
+            let text = |field: &str| status[field].as_str().unwrap_or_default().to_owned();
+            let message = format!("admission webhook \"{hook}\" denied the request: {}", text("message"));
+            Err(Refusal::new(code, &text("reason"), message))
+        }
+        .boxed()
+    }
+}
+
+/// Which of the webhooks is asked about a request, where, and as what: rules and match conditions of the chart.
+fn concerns(review: &Review) -> Option<(&'static str, &'static str, &'static str)> {
+    let Review { call, old, new } = review;
+    if call.resource != "virtualmachinepools" {
+        return None;
+    }
+    match (call.verb, call.subresource.as_str()) {
+        (Verb::Create, "") => Some(("pools.webhook.vmpool.dev", POOL_PATH, "CREATE")),
+        (Verb::Update | Verb::Patch(_), "") => (old["spec"] != new["spec"]
+            || old.pointer(RECORD) != new.pointer(RECORD))
+        .then_some(("pools.webhook.vmpool.dev", POOL_PATH, "UPDATE")),
+        (Verb::Update | Verb::Patch(_), "scale") => {
+            let count = |scale: &Value| scale["spec"]["replicas"].as_i64().unwrap_or_default();
+            (count(new) < count(old)).then_some(("scale.webhook.vmpool.dev", SCALE_PATH, "UPDATE"))
+        }
+        _ => None,
+    }
+}
+
+async fn ask(router: Router, path: &str, operation: &str, review: &Review) -> Result<Value, String> {
+    let Review { call, old, new } = review;
+    let Call { namespace, name, subresource, who, .. } = call;
+    let question = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "1", "operation": operation, "namespace": namespace, "name": name, "subResource": subresource,
+        "userInfo": { "username": user(who) }, "object": new, "oldObject": old,
+    }});
+    let request = Request::post(path).header("content-type", "application/json");
+    let request = request.body(Body::from(question.to_string())).map_err(|error| error.to_string())?;
+    let Ok(response) = router.oneshot(request).await;
+    let code = response.status();
+    let bytes = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+    let answer: Value = serde_json::from_slice(&bytes).map_err(|error| format!("{code}: {error}"))?;
+    Ok(answer["response"].clone())
+}

@@ -1,0 +1,92 @@
+//! What users ask for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use vmpool_model::{Call, Refusal, Verb};
+
+use super::{NAMESPACE, World};
+use crate::caller::{Caller, Target};
+use crate::transcript::short;
+
+/// Who users are, whoever they are.
+const USER: &str = "user";
+/// How long a user waits for an answer.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+impl World {
+    /// Creates an object as a user.
+    pub async fn create(&mut self, resource: &str, object: Value) {
+        let call = self.call(Verb::Create, resource, "", "", object);
+        _ = self.do_as_user(&call).await;
+    }
+
+    /// Sends a request as a user, and lets time pass until there is an answer.
+    ///
+    /// # Errors
+    /// What the server refuses.
+    pub async fn do_as_user(&mut self, call: &Call) -> Result<Value, Refusal> {
+        let (server, asked) = (self.server.clone(), call.clone());
+        let answer = Arc::new(Mutex::new(None));
+        let heard = answer.clone();
+        let task = self.env.spawn("user", async move {
+            let answered = server.handle(&asked).await;
+            *heard.lock() = Some(answered);
+        });
+        self.clock.settle().await;
+        let end = self.now() + PATIENCE;
+        while !task.is_finished() && self.now() < end {
+            self.step(end).await;
+        }
+        let answer = answer.lock().take().unwrap_or_else(|| Err(Refusal::new(504, "Timeout", "no answer")));
+        self.tell(|| {
+            let body = if call.body.is_null() { String::new() } else { short(&call.body) };
+            let said = answer
+                .as_ref()
+                .map_or_else(|no| format!("{} {}", no.code, no.message), |_| "done".to_owned());
+            format!("{call} {body}: {said}")
+        });
+        self.record();
+        answer.map(|(_, object)| object)
+    }
+
+    /// A request of a user about something in the namespace.
+    pub fn call(&self, verb: Verb, resource: &str, name: &str, subresource: &str, body: Value) -> Call {
+        Call {
+            who: USER.to_owned(),
+            verb,
+            group: "virtualization.deckhouse.io".to_owned(),
+            version: "v1alpha2".to_owned(),
+            resource: resource.to_owned(),
+            namespace: NAMESPACE.to_owned(),
+            name: name.to_owned(),
+            subresource: subresource.to_owned(),
+            query: Vec::new(),
+            body,
+        }
+    }
+
+    /// Somebody asks the aggregated API to remove machines, and asks again until there is an answer.
+    pub fn ask_removal(
+        &mut self,
+        targets: Vec<Target>,
+        pool: &str,
+        first: usize,
+        pinned: bool,
+        dry_run: bool,
+    ) {
+        let group = ["subresources.vmpool.dev/v1alpha1", "subresources.virtualization.deckhouse.io/v1alpha2"];
+        let path = format!(
+            "/apis/{}/namespaces/{NAMESPACE}/virtualmachinepools/{pool}/scaledownwith",
+            group[first % group.len()]
+        );
+        if !pinned {
+            self.unpinned.extend(targets.iter().map(|target| target.name.clone()));
+        }
+        let (front, env, told) = (self.front.clone(), self.env.clone(), self.asked.clone());
+        let caller = Caller { front, env, first, path, targets, pinned, dry_run, told };
+        self.callers.push(self.env.spawn("caller", caller.ask()));
+    }
+}

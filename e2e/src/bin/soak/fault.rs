@@ -1,0 +1,268 @@
+//! What breaks, and how it is mended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use vmpool_e2e::chance::Chance;
+use vmpool_e2e::cluster::Restart;
+use vmpool_e2e::error::Result;
+use vmpool_e2e::object::Kind;
+use vmpool_e2e::programs::{Component, Controller};
+use vmpool_e2e::world::{Quota, Refusal, World};
+
+/// The place of the controller and of the replicas that are never killed, so that what they use can be compared.
+pub(crate) const STEADY: usize = 0;
+
+/// The place of those that are.
+pub(crate) const MORTAL: usize = 1;
+
+/// Something that breaks. Machines are chosen when it happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// A controller dies.
+    KillController,
+    /// A controller is asked to end, as in an upgrade.
+    StopController,
+    /// The leader stands still for longer than its lease.
+    PauseLeader,
+    /// A replica dies.
+    KillReplica(Component),
+    /// A replica is asked to end.
+    StopReplica(Component),
+    /// A replica stands still.
+    PauseReplica(Component),
+    /// The platform stands still.
+    PausePlatform,
+    /// The API server refuses creates of a kind.
+    RefuseCreates(Kind),
+    /// A quota allows no more machines than there are.
+    Quota,
+    /// The platform misbehaves everywhere: a knob of the simulator and its value.
+    Knob(&'static str, &'static str),
+    /// One machine is out of order, or whatever the knob says, until that is taken back.
+    MachineKnob(&'static str, &'static str),
+}
+
+/// Something that happens to the control plane, and is over when it is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outage {
+    /// The API server goes and comes back.
+    ApiServer(Restart),
+    /// etcd goes and comes back.
+    Etcd(Restart),
+    /// etcd stands still again and again.
+    Stalls,
+    /// etcd has no space left, for longer than a lease.
+    FullDisk,
+}
+
+/// What ends a fault.
+pub(crate) enum Mend<'w> {
+    /// Starts a controller.
+    Start(Arc<Controller>),
+    /// Lets a controller go on.
+    Resume(Arc<Controller>),
+    /// Starts a replica.
+    Restart(Component),
+    /// Lets a replica go on.
+    ResumeReplica(Component),
+    /// Lets the platform go on.
+    ResumePlatform,
+    /// Takes a rule back.
+    Lift(Refusal<'w>),
+    /// Takes a quota back.
+    LiftQuota(Quota<'w>),
+    /// Takes a knob of the namespace back.
+    Reset(&'static str),
+    /// Takes a knob of a machine back.
+    ResetMachine(String, &'static str),
+}
+
+impl Fault {
+    /// One that chance makes up.
+    pub(crate) fn random(chance: &Chance) -> Self {
+        let component = *chance.one(&Component::ALL).unwrap_or(&Component::Webhook);
+        match chance.number(0..=99) {
+            0..=15 => Self::KillController,
+            16..=19 => Self::StopController,
+            20..=33 => Self::PauseLeader,
+            34..=43 => Self::KillReplica(component),
+            44..=48 => Self::StopReplica(component),
+            49..=53 => Self::PauseReplica(component),
+            54..=57 => Self::PausePlatform,
+            58..=61 => Self::RefuseCreates(Kind::Machine),
+            62..=65 => Self::RefuseCreates(Kind::Disk),
+            66..=69 => Self::Quota,
+            70..=72 => Self::Knob("start-delay", "3s"),
+            73..=75 => Self::Knob("stop-delay", "4s"),
+            76..=78 => Self::Knob("evaluation-delay", "3s"),
+            79..=80 => Self::Knob("provisioning-delay", "3s"),
+            81..=83 => Self::Knob("fail-provisioning", "2"),
+            84..=88 => Self::MachineKnob("crash", "true"),
+            89..=91 => Self::MachineKnob("shutdown", "now"),
+            92..=94 => Self::MachineKnob("stop-delay", "never"),
+            95..=96 => Self::MachineKnob("bump-annotations", "5"),
+            97..=98 => Self::MachineKnob("hold-restart", "true"),
+            _ => Self::MachineKnob("skip-finalizers", "true"),
+        }
+    }
+
+    /// Lets it happen; what ends it, and when. `None` if there is nothing that it could happen to now.
+    pub(crate) async fn happen<'w>(
+        self,
+        world: &'w World,
+        chance: &Chance,
+    ) -> Result<Option<(Duration, Mend<'w>)>> {
+        let guard = world.installation().guard()?;
+        let lasts = |seconds: std::ops::RangeInclusive<u64>| {
+            Duration::from_millis(chance.number(seconds.start() * 1000..=seconds.end() * 1000))
+        };
+        Ok(match self {
+            Self::KillController | Self::StopController => {
+                let controller = world.controllers()[MORTAL].clone();
+                if self == Self::KillController {
+                    controller.kill();
+                } else {
+                    // One that stands still hears nothing; `stop` wakes it.
+                    controller.stop().await?;
+                }
+                Some((lasts(0..=8), Mend::Start(controller)))
+            }
+            Self::PauseLeader => match leader(world).await {
+                Some(controller) => {
+                    controller.pause()?;
+                    Some((lasts(7..=12), Mend::Resume(controller)))
+                }
+                None => None,
+            },
+            Self::KillReplica(component) => {
+                guard.service(component)?.kill(MORTAL);
+                Some((lasts(1..=8), Mend::Restart(component)))
+            }
+            Self::StopReplica(component) => {
+                guard.service(component)?.stop(MORTAL).await?;
+                Some((lasts(0..=4), Mend::Restart(component)))
+            }
+            Self::PauseReplica(component) => {
+                guard.service(component)?.replicas()[STEADY].pause()?;
+                Some((lasts(1..=3), Mend::ResumeReplica(component)))
+            }
+            Self::PausePlatform => {
+                world.installation().simulator().pause()?;
+                Some((lasts(1..=6), Mend::ResumePlatform))
+            }
+            Self::RefuseCreates(kind) => {
+                let rule = world.refuse_creates(kind, "not now, says the soak").await?;
+                Some((lasts(2..=10), Mend::Lift(rule)))
+            }
+            Self::Quota => {
+                let exist = world.recorder().state().all(Kind::Machine).count();
+                let quota = world.quota(Kind::Machine, exist).await?;
+                Some((lasts(2..=10), Mend::LiftQuota(quota)))
+            }
+            Self::Knob(knob, value) => {
+                world.knob(knob, value).await?;
+                Some((lasts(3..=12), Mend::Reset(knob)))
+            }
+            Self::MachineKnob(knob, value) => {
+                let state = world.recorder().state();
+                let machines: Vec<_> =
+                    state.all(Kind::Machine).filter(|machine| !machine.is_terminating()).collect();
+                match chance.one(&machines) {
+                    Some(machine) => {
+                        let name = machine.name().to_owned();
+                        // It may have gone meanwhile.
+                        let _ = world.knob_of(Kind::Machine, &name, knob, Some(value)).await;
+                        Some((lasts(3..=12), Mend::ResetMachine(name, knob)))
+                    }
+                    None => None,
+                }
+            }
+        })
+    }
+
+    /// What it happens to: nothing else does, as long as it lasts.
+    pub(crate) fn victim(self) -> String {
+        match self {
+            Self::KillController | Self::StopController | Self::PauseLeader => "controllers".to_owned(),
+            Self::KillReplica(component) | Self::StopReplica(component) | Self::PauseReplica(component) => {
+                component.name().to_owned()
+            }
+            Self::PausePlatform => "platform".to_owned(),
+            Self::RefuseCreates(kind) => format!("creates of {}", kind.plural()),
+            Self::Quota => "quota".to_owned(),
+            Self::Knob(knob, _) => knob.to_owned(),
+            Self::MachineKnob(..) => "a machine".to_owned(),
+        }
+    }
+}
+
+impl Mend<'_> {
+    /// Ends the fault.
+    pub(crate) async fn perform(self, world: &World) -> Result<()> {
+        let guard = world.installation().guard()?;
+        match self {
+            Self::Start(controller) => controller.restart().await,
+            Self::Resume(controller) => controller.resume(),
+            Self::Restart(component) => guard.service(component)?.restart(MORTAL).await,
+            Self::ResumeReplica(component) => guard.service(component)?.replicas()[STEADY].resume(),
+            Self::ResumePlatform => world.installation().simulator().resume(),
+            Self::Lift(rule) => rule.lift().await,
+            Self::LiftQuota(quota) => quota.lift().await,
+            Self::Reset(knob) => world.reset_knob(knob).await,
+            Self::ResetMachine(name, knob) => match world.knob_of(Kind::Machine, &name, knob, None).await {
+                // It has gone meanwhile.
+                Err(error) if error.status_code() == Some(404) => Ok(()),
+                other => other,
+            },
+        }
+    }
+}
+
+impl Outage {
+    /// One that chance makes up.
+    pub(crate) fn random(chance: &Chance) -> Self {
+        match chance.number(0..=9) {
+            0..=1 => Self::ApiServer(Restart::Graceful),
+            2..=3 => Self::ApiServer(Restart::Killed),
+            4 => Self::Etcd(Restart::Graceful),
+            5..=6 => Self::Etcd(Restart::Killed),
+            7..=8 => Self::Stalls,
+            _ => Self::FullDisk,
+        }
+    }
+
+    /// Lets it happen, until it is over.
+    pub(crate) async fn pass(self, world: &World, chance: &Chance) -> Result<()> {
+        let cluster = world.cluster();
+        match self {
+            Self::ApiServer(how) => cluster.restart_api_server(how).await,
+            Self::Etcd(how) => cluster.restart_etcd(how).await,
+            Self::Stalls => {
+                for _ in 0..chance.number(2..=5) {
+                    cluster.pause_etcd()?;
+                    tokio::time::sleep(Duration::from_millis(chance.number(100..=2500))).await;
+                    cluster.resume_etcd()?;
+                    tokio::time::sleep(Duration::from_millis(chance.number(50..=600))).await;
+                }
+                Ok(())
+            }
+            Self::FullDisk => {
+                cluster.fill_disk().await?;
+                tokio::time::sleep(Duration::from_millis(chance.number(2000..=8000))).await;
+                cluster.clear_disk().await.map(drop)
+            }
+        }
+    }
+}
+
+/// The controller that leads now, by its own word.
+pub(crate) async fn leader(world: &World) -> Option<Arc<Controller>> {
+    for controller in world.controllers() {
+        let (_, page) = controller.probe("/metrics").await;
+        if page.lines().any(|line| line == "vmpool_leader 1") {
+            return Some(controller);
+        }
+    }
+    None
+}

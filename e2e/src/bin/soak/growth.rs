@@ -1,0 +1,160 @@
+//! What our programs use, and whether that grows.
+
+use std::fmt;
+
+use anyhow::Context;
+use vmpool_e2e::programs::{Component, Program};
+use vmpool_e2e::usage;
+use vmpool_e2e::world::World;
+
+use crate::fault::STEADY;
+
+#[cfg(test)]
+mod tests;
+
+/// What memory may grow by between two samples of equal load, in MiB: what allocators keep, more or less by chance.
+const MIB: f64 = 6.0;
+
+/// Or by this share of what it was, if that is more.
+const SHARE: f64 = 0.2;
+
+/// What descriptors and tasks may grow by: connections that are idle, and not closed yet. A burst of writes leaves some.
+const COUNT: u64 = 24;
+
+/// What threads may grow by: a runtime starts some when it needs them, and keeps them for a while.
+const THREADS: u64 = 4;
+
+/// What one process uses at a moment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Usage {
+    /// Which life of the program it is.
+    pub(crate) pid: u32,
+    /// Resident memory.
+    pub(crate) mib: f64,
+    /// Files, sockets and the like that are open.
+    pub(crate) descriptors: u64,
+    /// Threads.
+    pub(crate) threads: u64,
+    /// Asynchronous tasks that have not ended, by its own metrics; `None` if it does not tell.
+    pub(crate) tasks: Option<u64>,
+}
+
+/// What the programs use that live through the whole run, each by its name.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Sample(pub(crate) Vec<(String, Usage)>);
+
+impl Sample {
+    /// Looks at the programs of a world.
+    pub(crate) async fn take(world: &World) -> anyhow::Result<Self> {
+        let installation = world.installation();
+        let controllers = world.controllers();
+        let controller = controllers.get(STEADY).context("the soak has controllers")?;
+        let mut programs: Vec<(&str, &Program)> = vec![("controller", controller)];
+        for component in Component::ALL {
+            programs.push((component.name(), &installation.guard()?.service(component)?.replicas()[STEADY]));
+        }
+        programs.push(("simulator", installation.simulator()));
+        let mut sample = Vec::new();
+        for (name, program) in programs {
+            sample.push((name.trim_start_matches("vmpool-").to_owned(), used(program).await?));
+        }
+        Ok(Self(sample))
+    }
+
+    /// The least that each program used in the first third of some samples, and in the last one: what it needs, without
+    /// the connections and the memory that happen to be left of a burst. `None` without samples.
+    pub(crate) fn ends(samples: &[Self]) -> Option<(Self, Self)> {
+        let third = samples.len().div_ceil(3);
+        Some((Self::least(samples.get(..third)?)?, Self::least(samples.get(samples.len() - third..)?)?))
+    }
+
+    fn least(samples: &[Self]) -> Option<Self> {
+        let (first, others) = samples.split_first()?;
+        let mut least = first.clone();
+        for (place, (_, usage)) in least.0.iter_mut().enumerate() {
+            for (_, other) in others.iter().filter_map(|sample| sample.0.get(place)) {
+                usage.mib = usage.mib.min(other.mib);
+                usage.descriptors = usage.descriptors.min(other.descriptors);
+                usage.threads = usage.threads.min(other.threads);
+                usage.tasks = usage.tasks.min(other.tasks);
+                // The last life counts: one that began in between shows as another one.
+                usage.pid = other.pid;
+            }
+        }
+        Some(least)
+    }
+
+    /// What has grown since an earlier sample beyond what chance explains, a line each.
+    pub(crate) fn growth_since(&self, earlier: &Self) -> Vec<String> {
+        let mut grown = Vec::new();
+        for ((name, now), (_, then)) in self.0.iter().zip(&earlier.0) {
+            if now.pid != then.pid {
+                grown.push(format!("{name} is not the process that it was"));
+                continue;
+            }
+            let most = then.mib + MIB.max(then.mib * SHARE);
+            if now.mib > most {
+                grown.push(format!("memory of {name} grew from {:.1} to {:.1} MiB", then.mib, now.mib));
+            }
+            let counts = [
+                ("descriptors", Some(then.descriptors), Some(now.descriptors), COUNT),
+                ("threads", Some(then.threads), Some(now.threads), THREADS),
+                ("tasks", then.tasks, now.tasks, COUNT),
+            ];
+            for (what, then, now, more) in counts {
+                if let (Some(then), Some(now)) = (then, now)
+                    && now > then + more
+                {
+                    grown.push(format!("{what} of {name} grew from {then} to {now}"));
+                }
+            }
+        }
+        grown
+    }
+
+    /// What changed since an earlier sample, for people.
+    pub(crate) fn compared_to(&self, earlier: &Self) -> String {
+        let pair = |((name, now), (_, then)): (&(String, Usage), &(String, Usage))| {
+            let tasks = |usage: &Usage| usage.tasks.map_or_else(|| "-".to_owned(), |tasks| tasks.to_string());
+            format!(
+                "{name} RSS {:.1} -> {:.1} MiB, descriptors {} -> {}, threads {} -> {}, tasks {} -> {}",
+                then.mib,
+                now.mib,
+                then.descriptors,
+                now.descriptors,
+                then.threads,
+                now.threads,
+                tasks(then),
+                tasks(now),
+            )
+        };
+        self.0.iter().zip(&earlier.0).map(pair).collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl fmt::Display for Sample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let line = |(name, usage): &(String, Usage)| {
+            let tasks = usage.tasks.map_or_else(String::new, |tasks| format!("/{tasks}"));
+            format!("{name} {:.1} MiB {}/{}{tasks}", usage.mib, usage.descriptors, usage.threads)
+        };
+        f.write_str(&self.0.iter().map(line).collect::<Vec<_>>().join(", "))
+    }
+}
+
+async fn used(program: &Program) -> anyhow::Result<Usage> {
+    let pid = program.pid().context("a program that lives through the soak")?;
+    let (_, page) = program.probe("/metrics").await;
+    Ok(Usage {
+        pid,
+        mib: usage::memory(pid)?.now,
+        descriptors: usage::descriptors(pid)?,
+        threads: usage::threads(pid)?,
+        tasks: tasks(&page),
+    })
+}
+
+/// The number of tasks on a page of metrics.
+fn tasks(page: &str) -> Option<u64> {
+    page.lines().find_map(|line| line.strip_prefix("process_tasks "))?.trim().parse().ok()
+}

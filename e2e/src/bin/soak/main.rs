@@ -1,0 +1,173 @@
+//! The soak: minutes or days of users and faults on a real control plane. `soak --help` lists its variables,
+//! docs/reliability.md says what it does.
+//!
+//! ```text
+//! warm-up ─► storm ─► quiet point ─► storm ─► quiet point ─► ... ─► the pools go, the controllers end
+//!                     everything settles, what is used is sampled
+//! ```
+
+mod design;
+mod fault;
+mod growth;
+mod operation;
+mod options;
+mod quiet;
+mod storm;
+mod tally;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+use vmpool_e2e::chance::Chance;
+use vmpool_e2e::error::chain;
+use vmpool_e2e::installation::{GuardOptions, Installation};
+use vmpool_e2e::programs::ControllerOptions;
+use vmpool_e2e::world::World;
+
+use crate::growth::Sample;
+use crate::options::Options;
+use crate::storm::{Storm, violations};
+use crate::tally::Tally;
+
+/// How long a storm takes from one quiet point to the next.
+const STORM: Duration = Duration::from_secs(45);
+
+/// Quiet points before those that are compared: what grows with the first work of a process, such
+/// as pools of connections, has grown by then.
+const WARM_UP: usize = 2;
+
+/// What came of a run.
+#[derive(Default)]
+struct Outcome {
+    violations: Vec<String>,
+    samples: Vec<Sample>,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let options = Options::parse();
+    let filter = EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| EnvFilter::new("warn,kube_client=off,kube_runtime=off"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(std::io::stderr).init();
+    let soaked = tokio::select! {
+        soaked = soak(&options) => soaked,
+        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+    };
+    match soaked {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("soak: {}", chain(error.as_ref()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether all was well.
+async fn soak(options: &Options) -> anyhow::Result<bool> {
+    let seed = options.seed();
+    let mut tally = Tally::new(seed)?;
+    let path = tally.path().display().to_string();
+    tally.show(format_args!("seed {seed}, all that happens is in {path}"));
+    let installation = Arc::new(Installation::start("soak", Some(GuardOptions::default())).await?);
+    let world = World::start("soak", installation.clone(), 0).await?;
+    for identity in ["steady", "mortal"] {
+        world.add_controller_with(controller(&world, identity)).await?;
+    }
+    let chance = Chance::new(seed);
+    let mut outcome = Outcome::default();
+    let ran = run(&world, &chance, options, &mut tally, &mut outcome).await;
+    if let Err(error) = &ran {
+        outcome.violations.push(format!("the soak could not go on: {}", chain(error.as_ref())));
+    }
+    if !outcome.violations.is_empty() {
+        world.cluster().keep_directory();
+        println!("{}", world.report());
+    }
+    let well = conclude(&tally, &outcome);
+    drop(world);
+    if let Ok(installation) = Arc::try_unwrap(installation) {
+        installation.stop().await?;
+    }
+    Ok(well)
+}
+
+/// A controller with a lease that ends soon, so that there are many successions.
+fn controller(world: &World, identity: &str) -> ControllerOptions {
+    let mut options = ControllerOptions {
+        lease_duration: Duration::from_secs(6),
+        renew_interval: Duration::from_millis(1500),
+        ..ControllerOptions::new(world.namespace(), identity)
+    };
+    options.extra.push("--request-deadline=2s".to_owned());
+    options
+}
+
+async fn run(
+    world: &World,
+    chance: &Chance,
+    options: &Options,
+    tally: &mut Tally,
+    outcome: &mut Outcome,
+) -> anyhow::Result<()> {
+    let mut storm = Storm::new(world, chance);
+    loop {
+        let calm = quiet::calm(world, chance, tally).await?;
+        outcome.violations.extend(calm);
+        if let Err(error) = world.check().await {
+            outcome.violations.extend(violations(error)?);
+        }
+        if !outcome.violations.is_empty() {
+            return Ok(());
+        }
+        let sample = Sample::take(world).await?;
+        let so_far = tally.to_string();
+        tally.show(format_args!("quiet after {so_far}; {sample}"));
+        outcome.samples.push(sample);
+        world.forget();
+        let enough = outcome.samples.len() > WARM_UP + 1;
+        if tally.elapsed() > options.duration() && enough {
+            break;
+        }
+        if let Err(error) = storm.rage(STORM, tally).await {
+            outcome.violations.extend(violations(error)?);
+            return Ok(());
+        }
+    }
+    let ended = async {
+        world.clear().await?;
+        world.stop_controllers().await
+    };
+    if let Err(error) = ended.await {
+        outcome.violations.extend(violations(error)?);
+    }
+    Ok(())
+}
+
+/// Tells how it was, and whether all was well.
+fn conclude(tally: &Tally, outcome: &Outcome) -> bool {
+    let mut wrong = outcome.violations.clone();
+    let mut used = "nothing was sampled".to_owned();
+    if let Some((first, last)) = outcome.samples.get(WARM_UP..).and_then(Sample::ends) {
+        used = last.compared_to(&first);
+        wrong.extend(last.growth_since(&first));
+    }
+    let (all, done) = tally.operations();
+    // A soak in which nobody could do anything proves nothing.
+    if all == 0 || done * 2 < all || tally.faults() == 0 {
+        wrong.push(format!("too little was done: {tally}"));
+    }
+    for line in &wrong {
+        println!("violation: {line}");
+    }
+    println!(
+        "soak: {all} operations, {} faults, {} violations, in {:.0?}; {used}",
+        tally.faults(),
+        wrong.len(),
+        tally.elapsed()
+    );
+    wrong.is_empty()
+}

@@ -1,0 +1,200 @@
+//! Quiet points: everything is mended, the pools are as they were at the last one, and the world has to settle.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use vmpool_e2e::chance::Chance;
+use vmpool_e2e::error::Error;
+use vmpool_e2e::invariants::leftovers;
+use vmpool_e2e::object::{Kind, Object};
+use vmpool_e2e::recorder::State;
+use vmpool_e2e::world::{Policy, World};
+
+use crate::design::{CALM, Design, EXTRA, LONG, POOLS, budget};
+use crate::fault::{MORTAL, STEADY, leader};
+use crate::operation::{self, Answer};
+use crate::tally::Tally;
+
+/// How long a world may take to settle once nothing breaks any more: longer than the longest pauses after failures, on a
+/// slow machine.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
+
+/// How long nobody may lead then: several times as long as a lease lasts.
+const SUCCESSION: Duration = Duration::from_secs(30);
+
+/// How often it is looked at.
+const POLL: Duration = Duration::from_millis(400);
+
+/// What did not settle.
+pub(crate) type Unsettled = Vec<String>;
+
+/// Brings the pools back to what they are at quiet points, as users do, and waits until everything has settled.
+///
+/// # Errors
+/// What keeps it from being done; what did not settle in time is the result.
+pub(crate) async fn calm(world: &World, chance: &Chance, tally: &mut Tally) -> anyhow::Result<Unsettled> {
+    let begin = Instant::now();
+    let mut started = BTreeSet::new();
+    let mut before = Vec::new();
+    loop {
+        if let Some(vacant) = lead(world).await? {
+            return Ok(vec![vacant]);
+        }
+        let left = tidy(world, chance, &mut started).await?;
+        if left != before {
+            tally.note(format_args!("not quiet yet: {}", left.join(", ")));
+            before.clone_from(&left);
+        }
+        if left.is_empty() {
+            match world.settles().await {
+                Ok(()) => return Ok(strays(world)),
+                Err(Error::Invariants { violations }) if begin.elapsed() > PATIENCE => return Ok(violations),
+                Err(Error::Invariants { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        } else if begin.elapsed() > PATIENCE {
+            return Ok(left
+                .into_iter()
+                .map(|what| format!("I8: after {PATIENCE:?} of calm, {what}"))
+                .collect());
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Lets the controller lead that is never killed: what a leader uses is compared with what a leader uses. The result
+/// says so if nobody leads for too long, although both live.
+async fn lead(world: &World) -> anyhow::Result<Option<String>> {
+    let controllers = world.controllers();
+    let mut vacant = Instant::now();
+    while vacant.elapsed() < SUCCESSION {
+        match leader(world).await {
+            Some(leader) if leader.identity() == controllers[STEADY].identity() => return Ok(None),
+            Some(other) => {
+                // It gives the lease back.
+                other.stop().await?;
+                vacant = Instant::now();
+                while leader(world).await.is_none() && vacant.elapsed() < SUCCESSION {
+                    tokio::time::sleep(POLL).await;
+                }
+                controllers[MORTAL].restart().await?;
+            }
+            None => tokio::time::sleep(POLL).await,
+        }
+    }
+    Ok(Some(format!("I8: nobody leads for {SUCCESSION:?}")))
+}
+
+/// One round of what users do to have their pools as they want them; what is not so yet.
+async fn tidy(world: &World, chance: &Chance, started: &mut BTreeSet<String>) -> anyhow::Result<Vec<String>> {
+    world.recorder().catch_up().await?;
+    let state = world.recorder().state();
+    let mut left = Vec::new();
+    for design in &POOLS {
+        match state.named(Kind::Pool, design.name) {
+            None => {
+                let replicas = i64::try_from(CALM)?;
+                world.post(Kind::Pool, &design.object(world, replicas)).await?;
+                left.push(format!("pool {} was just made", design.name));
+            }
+            Some(pool) if pool.is_terminating() => {
+                left.push(format!("pool {} is on its way out", design.name));
+            }
+            Some(pool) => left.extend(restore(world, design, pool, &state, chance).await),
+        }
+    }
+    for machine in state.all(Kind::Machine) {
+        // A guest that shut down stays so until its owner starts it.
+        if machine.phase() == "Stopped" && started.insert(machine.uid().to_owned()) {
+            operation::operate(world, "Start", machine).await;
+        }
+    }
+    for kind in [Kind::Machine, Kind::Disk] {
+        for object in state.all(kind).filter(|object| object.owner_uid().is_empty()) {
+            if !object.is_terminating() {
+                operation::delete(world, kind, Some(object)).await;
+            }
+            left.push(format!("{} {} belongs to nobody", kind.name(), object.name()));
+        }
+    }
+    Ok(left)
+}
+
+/// Brings one pool back, and says what is not as it should be yet.
+async fn restore(
+    world: &World,
+    design: &Design,
+    pool: &Object,
+    state: &State,
+    chance: &Chance,
+) -> Option<String> {
+    let members = state.members(pool.uid());
+    let replicas = pool.at("/spec/replicas").as_u64().unwrap_or_default();
+    let calm = CALM as u64;
+    if pool.at("/spec/rollout") != &json!({ "maxUnavailable": "50%" }) {
+        let patch = json!({ "spec": { "rollout": budget() } });
+        let answer = world.patch(Kind::Pool, design.name, &patch).await.err().map(|error| error.to_string());
+        return Some(format!("pool {} rolled out otherwise {}", design.name, answer.unwrap_or_default()));
+    }
+    // As long as a revision is named, templates stay.
+    if operation::remove_disk(world, pool).await != Answer::Idle {
+        return Some(format!("pool {} had a template more", design.name));
+    }
+    if design.policy == Policy::Explicit && replicas > calm {
+        let live = members.iter().filter(|member| !member.is_terminating()).count() as u64;
+        if live == replicas {
+            operation::remove(world, design, &members, replicas - calm, chance).await;
+        }
+        return Some(format!("pool {} wants {replicas} and has {live}", design.name));
+    }
+    if replicas != calm {
+        let patch = json!({ "spec": { "replicas": calm } });
+        let answer = world.patch(Kind::Pool, design.name, &patch).await.err().map(|error| error.to_string());
+        return Some(format!("pool {} wanted {replicas} {}", design.name, answer.unwrap_or_default()));
+    }
+    let running = members.iter().filter(|member| member.is_running()).count();
+    // An Explicit pool with more machines than it wants keeps them, and says so.
+    if members.len() > CALM && design.policy == Policy::Explicit {
+        return Some(surplus(world, design, &members).await);
+    }
+    let right = members.len() == CALM && running == CALM;
+    if !right {
+        return Some(format!("pool {} has {} machines, and {running} run", design.name, members.len()));
+    }
+    uncollected(design, pool, state)
+}
+
+/// Takes machines off an Explicit pool that has more than it wants, as its owner does: by hand.
+async fn surplus(world: &World, design: &Design, members: &[&Object]) -> String {
+    let live: Vec<&Object> = members.iter().copied().filter(|member| !member.is_terminating()).collect();
+    for machine in live.iter().skip(CALM) {
+        operation::delete(world, Kind::Machine, Some(machine)).await;
+    }
+    format!("pool {} has {} machines", design.name, members.len())
+}
+
+/// What belongs to pools or machines that are gone (I9).
+fn strays(world: &World) -> Unsettled {
+    leftovers::violations(&world.recorder().history()).iter().map(ToString::to_string).collect()
+}
+
+/// Free disks that nobody keeps, as long as they are there (I10): those of a template that is gone, and of the others
+/// more than are kept once they are older than their time.
+fn uncollected(design: &Design, pool: &Object, state: &State) -> Option<String> {
+    let used: BTreeSet<&str> = state.all(Kind::Machine).flat_map(Object::disk_references).collect();
+    let free = |template: &str| {
+        let of_template = state
+            .owned_by(Kind::Disk, pool.uid())
+            .filter(|disk| disk.label("vmpool.virtualization.deckhouse.io/disk-template") == Some(template));
+        of_template.filter(|disk| !used.contains(disk.name())).count()
+    };
+    let kept = design.disks.iter().filter_map(|(template, kept)| Some((*template, (*kept)?)));
+    let short = kept.filter(|(_, (_, ttl))| *ttl != LONG).map(|(template, (keep, _))| (template, keep));
+    short.chain([(EXTRA, 0)]).find_map(|(template, keep)| {
+        let free = free(template);
+        let most = usize::try_from(keep).unwrap_or(usize::MAX);
+        (free > most)
+            .then(|| format!("pool {} has {free} free disks of {template}, and keeps {keep}", design.name))
+    })
+}

@@ -1,0 +1,161 @@
+//! Storms: users and faults, one after the other and at the same time.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use vmpool_e2e::chance::Chance;
+use vmpool_e2e::error::{Error, Result};
+use vmpool_e2e::object::{Kind, POOL_UID_LABEL};
+use vmpool_e2e::world::World;
+
+use crate::fault::{Fault, Mend, Outage};
+use crate::operation::{Operation, any_pool};
+use crate::tally::Tally;
+
+/// How often the invariants are checked, apart from quiet points.
+const CHECK: Duration = Duration::from_secs(6);
+
+/// Longest pause between two operations, in milliseconds.
+const PAUSE: u64 = 400;
+
+/// Of a thousand moments, those at which something breaks.
+const FAULTS: u64 = 180;
+
+/// Time from the end of one outage to the next one, in seconds.
+const BETWEEN_OUTAGES: std::ops::RangeInclusive<u64> = 12..=35;
+
+/// Users and faults, and what is to be mended of them.
+pub(crate) struct Storm<'w> {
+    world: &'w World,
+    chance: &'w Chance,
+    /// What ends a fault, when, and what it happened to.
+    mends: Vec<(Instant, String, Mend<'w>)>,
+    next_outage: Instant,
+    checked: Instant,
+    /// Pools that were orphaned, by UID.
+    orphaned: BTreeSet<String>,
+}
+
+impl<'w> Storm<'w> {
+    /// Nothing has happened yet.
+    pub(crate) fn new(world: &'w World, chance: &'w Chance) -> Self {
+        let now = Instant::now();
+        let next_outage = now + Duration::from_secs(chance.number(BETWEEN_OUTAGES));
+        Self { world, chance, mends: Vec::new(), next_outage, checked: now, orphaned: BTreeSet::new() }
+    }
+
+    /// Lets it rage, and mends everything in the end.
+    ///
+    /// # Errors
+    /// [`Error::Invariants`], and what keeps the harness from going on.
+    pub(crate) async fn rage(&mut self, duration: Duration, tally: &mut Tally) -> Result<()> {
+        let end = Instant::now() + duration;
+        while Instant::now() < end {
+            self.mend(Some(Instant::now()), tally).await?;
+            if Instant::now() > self.next_outage {
+                self.outage(tally).await?;
+            } else if self.chance.per_mille(FAULTS) {
+                self.fault(tally).await?;
+            } else {
+                self.operate(tally).await;
+            }
+            self.respect_orphans();
+            if self.checked.elapsed() > CHECK {
+                self.world.check().await?;
+                self.checked = Instant::now();
+            }
+            tokio::time::sleep(self.chance.delay(PAUSE)).await;
+        }
+        self.mend(None, tally).await?;
+        self.world.check().await
+    }
+
+    async fn operate(&mut self, tally: &mut Tally) {
+        let (operation, design) = (Operation::random(self.chance), any_pool(self.chance));
+        let uid =
+            self.world.recorder().state().named(Kind::Pool, design.name).map(|pool| pool.uid().to_owned());
+        let answer = operation.perform(self.world, design, self.chance).await;
+        if let (Operation::DeletePool(vmpool_e2e::world::Deletion::Orphan), Some(uid)) = (operation, uid) {
+            self.orphaned.insert(uid);
+        }
+        tally.operation(format_args!("{} {operation}", design.name), answer);
+    }
+
+    async fn fault(&mut self, tally: &mut Tally) -> Result<()> {
+        let fault = Fault::random(self.chance);
+        let victim = fault.victim();
+        if self.mends.iter().any(|(_, other, _)| *other == victim) {
+            return Ok(());
+        }
+        if let Some((lasts, mend)) = fault.happen(self.world, self.chance).await? {
+            tally.fault(format_args!("{fault:?} for {lasts:?}"));
+            self.mends.push((Instant::now() + lasts, victim, mend));
+        }
+        Ok(())
+    }
+
+    /// The control plane has an outage, and users go on meanwhile.
+    async fn outage(&mut self, tally: &mut Tally) -> Result<()> {
+        // Nobody who stands still could be told apart from one whom the outage hurts, and harness and faults need an API
+        // server that answers.
+        self.mend(None, tally).await?;
+        let outage = Outage::random(self.chance);
+        tally.fault(format_args!("{outage:?}"));
+        let count = self.chance.number(1..=4);
+        for _ in 0..count {
+            self.operate(tally).await;
+        }
+        let world = self.world;
+        let chance = self.chance;
+        let users = async {
+            for _ in 0..count {
+                tokio::time::sleep(Duration::from_millis(chance.number(50..=1500))).await;
+                self.operate(tally).await;
+            }
+        };
+        let (passed, ()) = futures::join!(outage.pass(world, chance), users);
+        passed?;
+        tally.note("-- the outage is over");
+        self.next_outage = Instant::now() + Duration::from_secs(self.chance.number(BETWEEN_OUTAGES));
+        Ok(())
+    }
+
+    /// Ends the faults whose time is over at a moment, or all of them.
+    async fn mend(&mut self, now: Option<Instant>, tally: &mut Tally) -> Result<()> {
+        let is_due = |due: Instant| now.is_none_or(|now| due <= now);
+        let (due, later) = std::mem::take(&mut self.mends).into_iter().partition(|(due, ..)| is_due(*due));
+        self.mends = later;
+        let due: Vec<(Instant, String, Mend<'w>)> = due;
+        for (_, victim, mend) in due {
+            mend.perform(self.world).await?;
+            tally.note(format_args!("-- {victim}: mended"));
+        }
+        Ok(())
+    }
+
+    /// What was left of a pool that went without its machines is nobody's business (I4).
+    fn respect_orphans(&mut self) {
+        let state = self.world.recorder().state();
+        let gone = |uid: &String| state.get(Kind::Pool, uid).is_none();
+        for uid in self.orphaned.iter().filter(|uid| gone(uid)) {
+            for kind in [Kind::Machine, Kind::Disk] {
+                let left = state.all(kind).filter(|object| object.label(POOL_UID_LABEL) == Some(uid));
+                for object in left.filter(|object| object.owner_uid().is_empty() && !object.is_terminating())
+                {
+                    let known = self.world.grounds().foreign.contains_key(object.uid());
+                    if !known {
+                        self.world.treat_as_foreign(object);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The violations that an error tells of; the error itself if it is of another kind.
+pub(crate) fn violations(error: Error) -> Result<Vec<String>> {
+    match error {
+        Error::Invariants { violations } => Ok(violations),
+        other => Err(other),
+    }
+}

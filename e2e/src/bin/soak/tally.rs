@@ -1,0 +1,93 @@
+//! What was done and what happened.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use vmpool_e2e::cluster::target_directory;
+
+use crate::operation::Answer;
+
+/// Counts, and a file with all of it, line by line.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    begin: Instant,
+    file: File,
+    path: PathBuf,
+    operations: BTreeMap<&'static str, usize>,
+    faults: usize,
+}
+
+impl Tally {
+    /// Nothing was done yet.
+    pub(crate) fn new(seed: u64) -> anyhow::Result<Self> {
+        let directory = target_directory().join("soak");
+        let path = directory.join(format!("{seed}.log"));
+        let file = std::fs::create_dir_all(&directory).and_then(|()| File::create(&path));
+        let file = file.with_context(|| format!("writing {}", path.display()))?;
+        Ok(Self { begin: Instant::now(), file, path, operations: BTreeMap::new(), faults: 0 })
+    }
+
+    /// Time since the beginning.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.begin.elapsed()
+    }
+
+    /// Where all of it is.
+    pub(crate) fn path(&self) -> &PathBuf {
+        &self.path
+    }
+
+    /// Writes a line down.
+    pub(crate) fn note(&mut self, line: impl fmt::Display) {
+        // Who cannot keep a diary goes on.
+        let _ = writeln!(self.file, "[{:>7.2}] {line}", self.begin.elapsed().as_secs_f32());
+    }
+
+    /// Writes a line down, and shows it.
+    pub(crate) fn show(&mut self, line: impl fmt::Display) {
+        println!("[{:>6.1} s] {line}", self.begin.elapsed().as_secs_f32());
+        self.note(line);
+    }
+
+    /// A user did something, and this came of it.
+    pub(crate) fn operation(&mut self, what: impl fmt::Display, answer: Answer) {
+        let word = match answer {
+            Answer::Done => "done",
+            Answer::Refused => "refused",
+            Answer::Lost => "lost",
+            Answer::Idle => return,
+        };
+        *self.operations.entry(word).or_default() += 1;
+        self.note(format_args!("{what}: {word}"));
+    }
+
+    /// Something broke.
+    pub(crate) fn fault(&mut self, what: impl fmt::Display) {
+        self.faults += 1;
+        self.note(format_args!("-- {what}"));
+    }
+
+    /// How many operations there were, and how many of them were done.
+    pub(crate) fn operations(&self) -> (usize, usize) {
+        (self.operations.values().sum(), self.operations.get("done").copied().unwrap_or_default())
+    }
+
+    /// How many faults there were.
+    pub(crate) fn faults(&self) -> usize {
+        self.faults
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: Vec<String> =
+            self.operations.iter().map(|(word, count)| format!("{count} {word}")).collect();
+        let (all, _) = self.operations();
+        write!(f, "{all} operations ({}), {} faults", words.join(", "), self.faults)
+    }
+}

@@ -1,0 +1,187 @@
+use futures::stream;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::passage::{Onward, Passage};
+use super::*;
+
+fn write(path: &str) -> Asked {
+    Asked { method: Method::POST, path: path.to_owned() }
+}
+
+fn read(path: &str) -> Asked {
+    Asked { method: Method::GET, path: path.to_owned() }
+}
+
+#[test]
+fn a_trap_waits_for_its_request_and_springs_once() {
+    let trap = Trap {
+        filter: Box::new(Asked::is_write),
+        passing: 1,
+        moment: Moment::Before,
+        action: Box::new(|| ()),
+    };
+    let mut state = State { trap: Some(trap), seen: Vec::new() };
+    assert!(state.sprung(&read("/a")).is_none(), "a read does not count");
+    assert!(state.sprung(&write("/a")).is_none(), "the first one passes");
+    assert!(state.sprung(&read("/a")).is_none());
+    assert!(state.sprung(&write("/b")).is_some());
+    assert!(state.sprung(&write("/c")).is_none(), "it is gone");
+    assert_eq!(state.seen.len(), 5);
+}
+
+#[test]
+fn a_watch_is_told_from_a_list() {
+    let watch = read("/apis/a/v1/namespaces/b/things?&watch=true&resourceVersion=7");
+    assert_eq!((watch.watched(), watch.listed()), (Some("things"), None));
+    let list = read("/apis/a/v1/namespaces/b/things?&limit=500");
+    assert_eq!((list.watched(), list.listed()), (None, Some("things")));
+    assert_eq!(write("/apis/a/v1/namespaces/b/things").listed(), None);
+}
+
+/// A watch of `things`, and what its program hears of it.
+struct Told {
+    passage: Passage,
+    views: watch::Sender<Views>,
+}
+
+/// The line of an event.
+fn line(kind: &str, version: u32) -> String {
+    format!(
+        "{}\n",
+        json!({ "type": kind, "object": { "metadata": { "resourceVersion": version.to_string() } } })
+    )
+}
+
+/// The version in a line, or the code of an error.
+fn version(line: &[u8]) -> u32 {
+    let event: Value = serde_json::from_slice(line).unwrap();
+    match event["object"]["metadata"]["resourceVersion"].as_str() {
+        Some(version) => version.parse().unwrap(),
+        None => event["object"]["code"].as_u64().unwrap().try_into().unwrap(),
+    }
+}
+
+impl Told {
+    fn new(view: View) -> Self {
+        let mut views = Views::default();
+        views.set("things", view);
+        Self { passage: Passage::of("things"), views: watch::channel(views).0 }
+    }
+
+    fn of_events(view: View, count: u32) -> Self {
+        let mut told = Self::new(view);
+        (1..=count).for_each(|version| told.says("MODIFIED", version));
+        told
+    }
+
+    fn says(&mut self, kind: &str, version: u32) {
+        self.passage.take(line(kind, version).into());
+    }
+
+    fn release(&self) {
+        self.views.send_modify(Views::release);
+    }
+
+    /// The versions that arrive, 410 for that code, and 0 for the end of the connection.
+    fn hears(&mut self) -> Vec<u32> {
+        let mut out = Vec::new();
+        let onward = self.passage.advance(&self.views, &mut out);
+        let end = (onward == Onward::No).then_some(0);
+        out.iter().map(|line| version(line)).chain(end).collect()
+    }
+}
+
+#[rstest]
+#[case::live_events_arrive(View::Live, &[1, 2, 3, 4])]
+#[case::the_newest_events_are_held_back(View::Behind(3), &[1])]
+#[case::nothing_arrives(View::Silent, &[])]
+#[case::events_arrive_twice(View::Twice, &[1, 1, 2, 2, 3, 3, 4, 4])]
+#[case::the_connection_ends(View::Closed(2), &[1, 2, 0])]
+#[case::the_watch_is_too_old(View::Expired(2), &[1, 2, 410, 0])]
+#[case::events_are_lost(View::Lost(2), &[410, 0])]
+#[case::the_connection_ends_at_once(View::Refused, &[0])]
+fn a_watch_sees_what_its_view_shows(#[case] view: View, #[case] expected: &[u32]) {
+    assert_eq!(Told::of_events(view, 4).hears(), expected);
+}
+
+#[rstest]
+#[case::behind(View::Behind(3))]
+#[case::silent(View::Silent)]
+fn what_was_held_back_arrives_when_it_is_released(#[case] view: View) {
+    let mut told = Told::of_events(view, 3);
+    assert_eq!(told.hears(), [0; 0]);
+    told.release();
+    assert_eq!(told.hears(), [1, 2, 3]);
+}
+
+#[test]
+fn a_fault_that_happens_once_does() {
+    let mut told = Told::of_events(View::Closed(1), 1);
+    assert_eq!(told.hears(), [1, 0]);
+    let mut next = Told { passage: Passage::of("things"), views: told.views };
+    next.says("MODIFIED", 2);
+    assert_eq!(next.hears(), [2]);
+}
+
+#[test]
+fn whoever_lost_events_is_told_when_it_is_released() {
+    let mut told = Told::of_events(View::Lost(5), 3);
+    assert_eq!(told.hears(), [0; 0]);
+    told.release();
+    assert_eq!(told.hears(), [410, 0]);
+    told.release();
+    assert_eq!(told.views.borrow().of("things"), View::Live, "once is enough");
+}
+
+#[test]
+fn a_bookmark_keeps_its_place_and_does_not_count() {
+    let mut told = Told::of_events(View::Behind(1), 1);
+    told.says("BOOKMARK", 2);
+    assert_eq!(told.hears(), [0; 0], "no newer event is there");
+    told.says("ADDED", 3);
+    assert_eq!(told.hears(), [1, 2]);
+}
+
+#[test]
+fn a_silent_connection_does_not_tell_its_end() {
+    let mut told = Told::of_events(View::Silent, 1);
+    told.passage.end();
+    assert_eq!(told.hears(), [0; 0]);
+    told.release();
+    assert_eq!(told.hears(), [1, 0]);
+}
+
+#[test]
+fn a_forgotten_connection_stays_forgotten_and_the_next_one_is_live() {
+    let mut told = Told::of_events(View::Forgotten, 1);
+    assert_eq!(told.hears(), [0; 0]);
+    told.views.send_modify(|views| assert!(views.begins("things")));
+    assert_eq!(told.hears(), [0; 0]);
+    told.passage.end();
+    assert_eq!(told.hears(), [0; 0]);
+    let mut next = Told { passage: Passage::of("things"), views: told.views };
+    next.says("MODIFIED", 2);
+    assert_eq!(next.hears(), [2]);
+}
+
+#[tokio::test]
+async fn lines_come_through_in_whatever_pieces_they_arrive() {
+    let text = [line("ADDED", 1), line("BOOKMARK", 2), line("DELETED", 3), "{\"half".to_owned()].concat();
+    let pieces: Vec<_> = text.as_bytes().chunks(7).map(|piece| Ok::<_, Infallible>(piece.to_vec())).collect();
+    let (views, _) = watch::channel(Views::default());
+    let seen = passage::through(Body::from_stream(stream::iter(pieces)), "things", views);
+    let heard = axum::body::to_bytes(seen, usize::MAX).await.unwrap();
+    let versions: Vec<u32> = heard.split_inclusive(|&byte| byte == b'\n').map(version).collect();
+    assert_eq!(versions, [1, 2, 3], "what the server had not finished is not there");
+}
+
+#[test]
+fn a_refused_watch_may_begin_again_after_a_list() {
+    let mut views = Views::default();
+    views.set("things", View::Refused);
+    views.release();
+    assert!(views.refuses("things") && !views.refuses("others"));
+    assert!(!views.lists("others") && views.lists("things"));
+    assert!(!views.refuses("things"));
+}

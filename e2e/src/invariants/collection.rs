@@ -1,0 +1,61 @@
+//! I10: with a `ttl`, free disks end at no more than `keep` and those that are younger than it.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use vmpool_api::{GoDuration, annotations, labels};
+
+use super::Violation;
+use crate::object::{Kind, Object};
+use crate::recorder::State;
+
+/// What a collection takes from when a disk is too old: the grace, another one if it starts over, and a look now and then.
+pub const SLACK: Duration = Duration::from_secs(90);
+
+/// Where more free disks are too old than a template keeps.
+pub fn violations(state: &State, now: Timestamp) -> Vec<Violation> {
+    let pools = state.all(Kind::Pool).filter(|pool| !pool.is_terminating());
+    pools.flat_map(|pool| of_pool(state, pool, now)).collect()
+}
+
+fn of_pool(state: &State, pool: &Object, now: Timestamp) -> Vec<Violation> {
+    let templates = pool.at("/spec/virtualDiskTemplates").as_array();
+    let mut found = Vec::new();
+    for template in templates.into_iter().flatten() {
+        let (name, reclaim) = (template["name"].as_str().unwrap_or_default(), &template["reclaim"]);
+        let ttl = reclaim["ttl"].as_str().and_then(|ttl| GoDuration::parse_positive(ttl).ok()?.to_std());
+        let (Some(ttl), true) = (ttl, refers(pool, name)) else { continue };
+        // Longer than there has been time: nothing is as old.
+        let Ok(limit) = now.checked_sub(SLACK.saturating_add(ttl)) else { continue };
+        let disks = state.owned_by(Kind::Disk, pool.uid());
+        let of_template = disks.filter(|disk| disk.label(labels::DISK_TEMPLATE) == Some(name));
+        let old: Vec<&str> =
+            of_template.filter(|disk| is_free_since(state, disk, limit)).map(Object::name).collect();
+        let keep = reclaim["keep"].as_u64().unwrap_or_default();
+        if u64::try_from(old.len()).is_ok_and(|count| count > keep) {
+            let (pool, old) = (pool.name(), old.join(", "));
+            let what = format!(
+                "pool {pool} keeps {keep} disks of {name}, and these have been free for too long: {old}"
+            );
+            found.push(Violation { invariant: "I10", what });
+        }
+    }
+    found
+}
+
+/// Whether the pool's machines have a disk of this template: of one that they have not, nothing expires.
+fn refers(pool: &Object, template: &str) -> bool {
+    let references = pool.at("/spec/virtualMachineTemplate/spec/blockDeviceRefs").as_array();
+    references.into_iter().flatten().any(|reference| reference["name"] == template)
+}
+
+/// Whether nobody has a disk that holds data, since before `limit`.
+fn is_free_since(state: &State, disk: &Object, limit: Timestamp) -> bool {
+    let since = disk.annotation(annotations::FREE_SINCE).and_then(|since| since.parse::<Timestamp>().ok());
+    let claimed = disk.annotation(annotations::CLAIMED_BY).is_some();
+    let attached =
+        disk.at("/status/attachedToVirtualMachines").as_array().is_some_and(|users| !users.is_empty());
+    let used =
+        || state.all(Kind::Machine).any(|machine| machine.disk_references().any(|name| name == disk.name()));
+    since.is_some_and(|since| since < limit) && !claimed && !attached && !disk.is_terminating() && !used()
+}

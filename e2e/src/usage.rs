@@ -1,0 +1,105 @@
+//! What a process has used: read from `/proc`.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+
+#[cfg(test)]
+mod tests;
+
+/// Memory of a process, in MiB.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Memory {
+    /// Resident now.
+    pub now: f64,
+    /// The most that was ever resident.
+    pub peak: f64,
+}
+
+/// User and system time of all threads of a process, those that ended included.
+///
+/// Unit of the result: seconds.
+///
+/// # Errors
+/// If there is no such process, or no `/proc`.
+pub fn cpu(pid: u32) -> Result<f64> {
+    ticks_of_process(&read(&format!("/proc/{pid}/stat"))?).map(|count| ticks(count).as_secs_f64())
+}
+
+/// Resident memory of a process.
+///
+/// # Errors
+/// As [`cpu`].
+pub fn memory(pid: u32) -> Result<Memory> {
+    memory_of(&read(&format!("/proc/{pid}/status"))?)
+}
+
+/// Threads of a process.
+///
+/// # Errors
+/// As [`cpu`].
+pub fn threads(pid: u32) -> Result<u64> {
+    let status = read(&format!("/proc/{pid}/status"))?;
+    whole(field(&status, "Threads:")?)
+}
+
+/// Files, sockets and the like that a process has open.
+///
+/// # Errors
+/// As [`cpu`].
+pub fn descriptors(pid: u32) -> Result<u64> {
+    let path = format!("/proc/{pid}/fd");
+    let open = std::fs::read_dir(&path).map_err(Error::file("reading", &path))?;
+    Ok(open.count() as u64)
+}
+
+/// Reads a file of `/proc`.
+///
+/// # Errors
+/// [`Error::File`].
+pub fn read(path: &str) -> Result<String> {
+    std::fs::read_to_string(path).map_err(Error::file("reading", path))
+}
+
+/// The time that so many clock ticks are.
+#[expect(clippy::cast_precision_loss, reason = "ticks since the machine started are far below 2^53")]
+pub fn ticks(count: u64) -> Duration {
+    Duration::from_secs_f64(count as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// Clock ticks of a process: `utime` and `stime` of `/proc/PID/stat`. The name of the program, in brackets, may hold anything.
+///
+/// # Errors
+/// [`Error::Unexpected`] if the line is none.
+pub fn ticks_of_process(stat: &str) -> Result<u64> {
+    let (_, fields) = stat.rsplit_once(')').ok_or_else(|| unreadable(stat))?;
+    let field = |index: usize| {
+        let text = fields.split_ascii_whitespace().nth(index).ok_or_else(|| unreadable(stat))?;
+        whole(text)
+    };
+    // Fields 14 and 15 of the line, and the first one behind the name is number 3.
+    Ok(field(11)? + field(12)?)
+}
+
+fn memory_of(status: &str) -> Result<Memory> {
+    let mib = |name: &str| -> Result<f64> {
+        let text = field(status, name)?.trim_end_matches("kB").trim();
+        let kib: f64 = text.parse().map_err(|_| unreadable(text))?;
+        Ok(kib / 1024.0)
+    };
+    Ok(Memory { now: mib("VmRSS:")?, peak: mib("VmHWM:")? })
+}
+
+/// What stands behind a name in `/proc/PID/status`.
+fn field<'a>(status: &'a str, name: &str) -> Result<&'a str> {
+    let found = status.lines().find_map(|line| line.strip_prefix(name));
+    found.map(str::trim).ok_or_else(|| unreadable(status))
+}
+
+fn whole(text: &str) -> Result<u64> {
+    text.parse().map_err(|_| unreadable(text))
+}
+
+fn unreadable(text: &str) -> Error {
+    Error::Unexpected { what: "the system says what a process uses".to_owned(), last: text.to_owned() }
+}

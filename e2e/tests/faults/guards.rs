@@ -1,0 +1,303 @@
+//! Webhook and aggregated API that die at a request of theirs: whoever asked gets no answer, asks again, and what was
+//! asked for takes effect once or not at all, and never hurts anybody else.
+
+use anyhow::{Context, ensure};
+use serde_json::json;
+use tokio::sync::{Mutex, RwLock};
+use vmpool_e2e::choke::{Asked, Moment};
+use vmpool_e2e::harness::SHORT_RESERVATION;
+use vmpool_e2e::object::{Kind, Object, REMOVAL_ANNOTATION};
+use vmpool_e2e::poll;
+use vmpool_e2e::programs::{Component, ControllerOptions};
+use vmpool_e2e::scenario::scenario;
+use vmpool_e2e::world::condition::{Condition, has_machine, not, ready_replicas};
+use vmpool_e2e::world::{DEADLINE, Policy, Pool, World};
+
+use crate::story::{insist, unrecorded};
+
+/// Whoever wants to write pools without asking twice reads; whoever kills the webhook that judges them writes.
+pub(crate) static WEBHOOK: RwLock<()> = RwLock::const_new(());
+
+/// The aggregated API dies for one scenario at a time.
+static APISERVER: Mutex<()> = Mutex::const_new(());
+
+/// Starts a controller whose reservations end soon.
+async fn impatient_controller(world: &World) -> anyhow::Result<()> {
+    let mut options = ControllerOptions::new(world.namespace(), "impatient");
+    options.extra.push(SHORT_RESERVATION.to_owned());
+    world.add_controller_with(options).await?;
+    Ok(())
+}
+
+/// Requests about pools and machines of a namespace, reads included.
+fn about(namespace: &str) -> impl Fn(&Asked) -> bool + Send + 'static + use<> {
+    let part = format!("/namespaces/{namespace}/virtualmachine");
+    move |asked| asked.path.contains(&part)
+}
+
+/// The next request of a component that `which` selects, after `passing` others, is its last one.
+fn deadly(
+    world: &World,
+    component: Component,
+    which: impl Fn(&Asked) -> bool + Send + 'static,
+    (passing, moment): (usize, Moment),
+) -> anyhow::Result<()> {
+    let installation = world.shared_installation();
+    world.installation().guard()?.choke(component)?.trap(which, passing, moment, move || {
+        if let Ok(service) = installation.guard().and_then(|guard| guard.service(component)) {
+            service.kill(0);
+        }
+    });
+    Ok(())
+}
+
+/// Waits until the API server sends removals on: after a death, whoever caused it, it takes a moment to believe that
+/// somebody is there again.
+async fn reached(pool: &Pool<'_>, machine: &Object) -> anyhow::Result<()> {
+    poll::until(
+        || "the aggregated API is reached".to_owned(),
+        DEADLINE,
+        async || {
+            let answer = pool.removal().target(machine).dry_run_by_query().send().await?;
+            Ok(if answer.is_success() { Ok(()) } else { Err(answer.to_string()) })
+        },
+    )
+    .await?;
+    Ok(())
+}
+
+#[test]
+fn a_removal_survives_the_death_of_the_aggregated_api_at_every_request() {
+    scenario("a removal survives the death of the aggregated API").choked().controllers(0).run(
+        async |world| {
+            let (_stays, _alone) = (WEBHOOK.read().await, APISERVER.lock().await);
+            impatient_controller(world).await?;
+            let service = world.installation().guard()?.service(Component::Apiserver)?;
+            let choke = world.installation().guard()?.choke(Component::Apiserver)?;
+            // Given the requests that an undisturbed removal makes,
+            let model = world.pool("model").policy(Policy::Explicit).replicas(1).ready().await?;
+            reached(&model, &model.machine(0).await?).await?;
+            choke.forget();
+            model.remove(&model.machines().await?).await?;
+            let requests: Vec<Asked> = choke.seen().into_iter().filter(about(world.namespace())).collect();
+            ensure!((4..=8).contains(&requests.len()), "{requests:#?}");
+            // when the process dies before or after any one of them, and the user asks again,
+            let mut pools = Vec::new();
+            for moment in Moment::BOTH {
+                for request in 0..requests.len() {
+                    let policy = if request % 2 == 0 { Policy::Explicit } else { Policy::NewestFirst };
+                    let name = format!("{moment:?}-{request}").to_lowercase();
+                    pools.push((
+                        moment,
+                        request,
+                        world.pool(&name).policy(policy).replicas(2).create().await?,
+                    ));
+                }
+            }
+            for (moment, request, pool) in &pools {
+                pool.until(ready_replicas(2)).await?;
+                let machines = pool.machines().await?;
+                deadly(world, Component::Apiserver, about(world.namespace()), (*request, *moment))?;
+                let lost = pool.removal().target(&machines[0]).send().await?;
+                ensure!(
+                    !choke.disarm(),
+                    "{moment:?} request {request} never came, and the answer was {lost}"
+                );
+                ensure!(
+                    !lost.is_success(),
+                    "{moment:?} {:?} it was dead, and answered {lost}",
+                    requests[*request]
+                );
+                service.restart(0).await?;
+                insist(pool, &machines[0]).await?;
+                // then the pool is smaller by that one machine.
+                pool.until(ready_replicas(1)).await?;
+                let left = pool.get().await?.number("/spec/replicas");
+                ensure!(left == Some(1), "{moment:?} {:?}: {left:?} are wanted", requests[*request]);
+                ensure!(pool.machine(0).await?.uid() == machines[1].uid(), "{moment:?}: somebody else left");
+            }
+            println!("crashes of the aggregated API: {} points", pools.len());
+            Ok::<_, anyhow::Error>(())
+        },
+    );
+}
+
+/// When the record of a pool was gone again.
+fn dropped(world: &World, pool: &Pool<'_>) -> Option<u64> {
+    let history = world.recorder().history();
+    let of_pool = history.changes().iter().filter(|change| change.object.uid() == pool.uid());
+    let since = of_pool.skip_while(|change| change.object.annotation(REMOVAL_ANNOTATION).is_none());
+    let mut gone = since.filter(|change| change.object.annotation(REMOVAL_ANNOTATION).is_none());
+    gone.next().map(|change| change.revision)
+}
+
+/// When the youngest machine of a pool was made.
+fn replaced(world: &World, pool: &Pool<'_>) -> Option<u64> {
+    let history = world.recorder().history();
+    let mut seen = std::collections::BTreeSet::new();
+    let members = history.changes().iter().filter(|change| change.object.owner_uid() == pool.uid());
+    let machines = members.filter(|change| change.kind == Kind::Machine);
+    machines.filter(|change| seen.insert(change.object.uid())).map(|change| change.revision).last()
+}
+
+fn wants(replicas: i64) -> Condition {
+    Condition::new(format!("spec.replicas of {replicas}"), move |view| {
+        view.pool().is_some_and(|pool| pool.number("/spec/replicas") == Some(replicas))
+    })
+}
+
+#[test]
+fn what_was_begun_by_a_dead_process_ends_without_help() {
+    scenario("what was begun by a dead process ends without help").choked().controllers(0).run(
+        async |world| {
+            let (_stays, _alone) = (WEBHOOK.read().await, APISERVER.lock().await);
+            impatient_controller(world).await?;
+            let service = world.installation().guard()?.service(Component::Apiserver)?;
+            let namespace = world.namespace().to_owned();
+            let pool_write = move |asked: &Asked| {
+                let pools = format!("/namespaces/{namespace}/virtualmachinepools/");
+                asked.is_write() && asked.path.contains(&pools)
+            };
+            // Given a removal that was accepted, whose machines nobody deleted,
+            let accepted = world.pool("accepted").policy(Policy::NewestFirst).replicas(3).ready().await?;
+            let named = accepted.machine(0).await?;
+            reached(&accepted, &named).await?;
+            deadly(world, Component::Apiserver, pool_write.clone(), (1, Moment::After))?;
+            ensure!(!accepted.removal().target(&named).send().await?.is_success());
+            // then the controller finishes it by itself, with nobody else in its place.
+            accepted.until(wants(2)).await?;
+            accepted.until(ready_replicas(2).and(not(has_machine(&named)))).await?;
+            service.restart(0).await?;
+            // Given one that was reserved and never accepted,
+            let reserved = world.pool("reserved").policy(Policy::Explicit).replicas(2).ready().await?;
+            let vanishing = reserved.machine(0).await?;
+            reached(&reserved, &vanishing).await?;
+            deadly(world, Component::Apiserver, pool_write, (0, Moment::After))?;
+            ensure!(!reserved.removal().target(&vanishing).send().await?.is_success());
+            reserved.until(wants(2)).await?;
+            // when its machine goes by itself,
+            world.delete(&vanishing).await?;
+            // then it is replaced in the end, though not while the removal might still have been accepted.
+            reserved.until(ready_replicas(2).and(unrecorded()).and(not(has_machine(&vanishing)))).await?;
+            let (dropped, replaced) = (dropped(world, &reserved), replaced(world, &reserved));
+            ensure!(
+                dropped.is_some() && replaced > dropped,
+                "dropped at revision {dropped:?}, replaced at {replaced:?}"
+            );
+            service.restart(0).await?;
+            Ok::<_, anyhow::Error>(())
+        },
+    );
+}
+
+/// A write that the webhook judges.
+#[derive(Debug, Clone, Copy)]
+enum Judged {
+    /// A pool is made.
+    Create,
+    /// Its template changes.
+    Edit,
+    /// A pool that machines leave by any order shrinks.
+    Shrink,
+    /// A machine is removed by name: the aggregated API writes, and then the controller does.
+    Removal,
+}
+
+impl Judged {
+    const ALL: [Self; 4] = [Self::Create, Self::Edit, Self::Shrink, Self::Removal];
+
+    /// Asks for it once. `Err` is what a user sees.
+    async fn ask(self, world: &World, name: &str, machine: Option<&Object>) -> Result<(), String> {
+        let text = |error: vmpool_e2e::Error| vmpool_e2e::error::chain(&error);
+        if matches!(self, Self::Create) {
+            let known = world.existing(name).await.is_ok();
+            return if known {
+                Ok(())
+            } else {
+                world.pool(name).replicas(1).create().await.map(drop).map_err(text)
+            };
+        }
+        let pool = world.existing(name).await.map_err(text)?;
+        match (self, machine) {
+            (Self::Removal, Some(machine)) => {
+                let answer = pool.removal().target(machine).send().await.map_err(text)?;
+                let gone = answer.code == 400 && answer.message().contains(machine.name());
+                if answer.is_success() || gone { Ok(()) } else { Err(answer.to_string()) }
+            }
+            (Self::Shrink, _) => pool.scale_by_api(1).await.map_err(text),
+            _ => {
+                let seconds = json!({ "terminationGracePeriodSeconds": 2 });
+                let patch = json!({ "spec": { "virtualMachineTemplate": { "spec": seconds } } });
+                pool.edit(&patch).await.map_err(text)
+            }
+        }
+    }
+}
+
+/// What the webhook reads in order to judge, not what it does to find out whether the API server is there.
+fn reads(asked: &Asked) -> bool {
+    ["virtualization.deckhouse.io", "controllerrevisions"].iter().any(|part| asked.path.contains(part))
+}
+
+/// Tells how a write ends up in a pool where the webhook dies at its `dies`-th request for it, if it has so many.
+async fn judge(
+    world: &World,
+    judged: Judged,
+    name: &str,
+    dies: Option<(usize, Moment)>,
+) -> anyhow::Result<bool> {
+    let service = world.installation().guard()?.service(Component::Webhook)?;
+    let choke = world.installation().guard()?.choke(Component::Webhook)?;
+    let machine = match judged {
+        Judged::Create => None,
+        _ => Some(world.pool(name).replicas(2).ready().await?.machine(0).await?),
+    };
+    choke.forget();
+    if let Some(dies) = dies {
+        deadly(world, Component::Webhook, reads, dies)?;
+    }
+    let first = judged.ask(world, name, machine.as_ref()).await;
+    let died = dies.is_some() && !choke.disarm();
+    if died {
+        // Nothing is let in that nobody has judged.
+        ensure!(first.is_err(), "{judged:?} {dies:?}: it was accepted by a dead webhook");
+        service.restart(0).await?;
+    }
+    poll::until(
+        || format!("{judged:?} {dies:?} is accepted"),
+        DEADLINE,
+        async || Ok(judged.ask(world, name, machine.as_ref()).await),
+    )
+    .await?;
+    let pool = world.existing(name).await?;
+    let left = if matches!(judged, Judged::Edit) { 2 } else { 1 };
+    pool.until(ready_replicas(left).and(unrecorded())).await.context(format!("{judged:?} {dies:?}"))?;
+    Ok(died)
+}
+
+#[test]
+fn writes_survive_the_death_of_the_webhook_at_every_request() {
+    scenario("writes survive the death of the webhook").choked().run(async |world| {
+        let _alone = WEBHOOK.write().await;
+        let choke = world.installation().guard()?.choke(Component::Webhook)?;
+        let mut points = 0;
+        for judged in Judged::ALL {
+            let name = format!("{judged:?}").to_lowercase();
+            judge(world, judged, &name, None).await?;
+            let requests = choke.seen().into_iter().filter(reads).count();
+            ensure!(
+                requests > 0 || !matches!(judged, Judged::Create),
+                "a new pool is judged by what there is"
+            );
+            for request in 0..requests {
+                for moment in Moment::BOTH {
+                    let name = format!("{name}-{moment:?}-{request}").to_lowercase();
+                    points += usize::from(judge(world, judged, &name, Some((request, moment))).await?);
+                }
+            }
+        }
+        ensure!(points >= 4, "it died only {points} times");
+        println!("crashes of the webhook: {points} points");
+        Ok::<_, anyhow::Error>(())
+    });
+}

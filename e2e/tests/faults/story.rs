@@ -1,0 +1,296 @@
+//! The stories that are disturbed: one step each, from a pool that is at rest to one that is at rest again.
+
+use std::collections::BTreeSet;
+
+use anyhow::Context;
+use serde_json::{Value, json};
+use vmpool_e2e::choke::Asked;
+use vmpool_e2e::invariants::settled;
+use vmpool_e2e::object::{Kind, Object, REMOVAL_ANNOTATION, TEMPLATE_HASH_LABEL};
+use vmpool_e2e::poll;
+use vmpool_e2e::world::condition::{Condition, View, disks, has_machine, members, not, ready_replicas};
+use vmpool_e2e::world::{DEADLINE, Deletion, Policy, Pool, PoolBuilder, World};
+
+const FREE_SINCE: &str = "vmpool.virtualization.deckhouse.io/free-since";
+const TEMPLATE: &str = "vmpool.virtualization.deckhouse.io/disk-template";
+
+/// What happens to a pool of machines with a `root` disk each and, where disks matter, a `cache` that outlives them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Story {
+    /// A pool of three is made: a revision is stored, names are reserved, machines and disks come.
+    Up,
+    /// Two of three machines leave, and their caches become free.
+    Down,
+    /// One machine is removed by name.
+    Removal,
+    /// Both machines get another template, one restart after the other; the revision before is pruned.
+    Rollout,
+    /// The template of the cache goes: detached first, deleted then.
+    TemplateRemoved,
+    /// All machines leave, and their caches are deleted when their time has come.
+    Collection,
+    /// Somebody deletes a machine, and another one gets its cache.
+    Lost,
+    /// The pool is deleted while it grows.
+    Deleted,
+    /// Free caches are handed out to new machines.
+    HandOut,
+    /// All disks grow.
+    Growth,
+}
+
+/// A story at its beginning.
+pub(crate) struct Prepared<'w> {
+    world: &'w World,
+    name: String,
+    /// Up begins without.
+    pool: Option<Pool<'w>>,
+    /// Lost and Removal are about this machine.
+    machine: Option<Object>,
+}
+
+impl Story {
+    /// All of them.
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Up,
+        Self::Down,
+        Self::Removal,
+        Self::Rollout,
+        Self::TemplateRemoved,
+        Self::Collection,
+        Self::Lost,
+        Self::Deleted,
+        Self::HandOut,
+        Self::Growth,
+    ];
+
+    /// What it is called in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::Removal => "removal by name",
+            Self::Rollout => "rollout",
+            Self::TemplateRemoved => "disk template removed",
+            Self::Collection => "free disks collected",
+            Self::Lost => "machine lost",
+            Self::Deleted => "pool deleted",
+            Self::HandOut => "free disks handed out",
+            Self::Growth => "growth",
+        }
+    }
+
+    /// The write that says most about it: what it is, and how many of these come before.
+    pub(crate) fn hinge(self) -> (&'static str, usize) {
+        match self {
+            Self::Up => ("POST controllerrevisions", 0),
+            Self::Down => ("DELETE virtualmachines", 1),
+            Self::Removal => ("PATCH virtualmachinepools", 0),
+            Self::Rollout => ("PATCH virtualmachines", 1),
+            Self::TemplateRemoved => ("DELETE virtualdisks", 0),
+            Self::Collection => ("DELETE virtualdisks", 1),
+            Self::Lost | Self::HandOut => ("PATCH virtualdisks", 0),
+            Self::Deleted => ("POST virtualmachines", 1),
+            Self::Growth => ("PATCH virtualdisks", 1),
+        }
+    }
+
+    fn pool<'w>(self, world: &'w World, name: &str) -> PoolBuilder<'w> {
+        let pool = world.pool(name).disk("root");
+        match self {
+            Self::Up | Self::Down => pool.replicas(3).retained("cache", 0, "10m"),
+            Self::Removal => pool.replicas(3),
+            Self::Rollout => pool.policy(Policy::Explicit).replicas(2).with(&json!({ "spec": {
+                "revisionHistoryLimit": 0,
+                "virtualMachineTemplate": { "spec": { "disruptions": { "restartApprovalMode": "Automatic" } } },
+            } })),
+            Self::TemplateRemoved => {
+                pool.policy(Policy::OldestFirst).replicas(2).retained("cache", 0, "10m")
+            }
+            Self::Collection => pool.replicas(2).retained("cache", 0, "1s"),
+            Self::Lost => pool.policy(Policy::Explicit).replicas(2).retained("cache", 0, "10m"),
+            Self::Deleted | Self::HandOut | Self::Growth => pool.replicas(2).retained("cache", 0, "10m"),
+        }
+    }
+
+    /// Brings a pool of this name to where the story begins.
+    pub(crate) async fn prepare<'w>(self, world: &'w World, name: &str) -> anyhow::Result<Prepared<'w>> {
+        let mut prepared = Prepared { world, name: name.to_owned(), pool: None, machine: None };
+        if self == Self::Up {
+            return Ok(prepared);
+        }
+        let pool = self.pool(world, name).ready().await?;
+        pool.until(truthful()).await?;
+        if self == Self::HandOut {
+            pool.scale_by_api(0).await?;
+            pool.until(members(0).and(of("cache", 2)).and(free("cache", 2)).and(truthful())).await?;
+        }
+        if [Self::Lost, Self::Removal].contains(&self) {
+            prepared.machine = Some(pool.machine(0).await?);
+        }
+        prepared.pool = Some(pool);
+        Ok(prepared)
+    }
+
+    /// Does the step.
+    pub(crate) async fn begin<'w>(self, prepared: &Prepared<'w>) -> anyhow::Result<Pool<'w>> {
+        let Prepared { world, name, pool, machine } = prepared;
+        let Some(pool) = pool else {
+            return Ok(self.pool(world, name).create().await?);
+        };
+        let machine = || machine.as_ref().context("the story has chosen a machine");
+        match self {
+            Self::Up => {}
+            Self::Down => pool.scale_by_api(1).await?,
+            Self::Removal => insist(pool, machine()?).await?,
+            Self::Rollout => {
+                let cores = json!({ "virtualMachineTemplate": { "spec": { "cpu": { "cores": 2 } } } });
+                pool.edit(&json!({ "spec": cores })).await?;
+            }
+            Self::TemplateRemoved => {
+                edit_templates(pool, |devices, templates| {
+                    devices.retain(|device| device["name"] != "cache");
+                    templates.retain(|template| template["name"] != "cache");
+                })
+                .await?;
+            }
+            Self::Collection => pool.scale_by_api(0).await?,
+            Self::Lost => world.delete(machine()?).await?,
+            Self::Deleted => pool.scale_by_api(4).await?,
+            Self::HandOut => pool.scale_by_api(2).await?,
+            Self::Growth => {
+                edit_templates(pool, |_, templates| {
+                    for template in templates {
+                        template["spec"]["persistentVolumeClaim"]["size"] = json!("128Mi");
+                    }
+                })
+                .await?;
+            }
+        }
+        Ok(pool.clone())
+    }
+
+    /// How it ends, if nobody deletes the pool: not one disk more or less, and the truth in the status.
+    pub(crate) fn end(self, prepared: &Prepared<'_>) -> Condition {
+        let gone = || match &prepared.machine {
+            Some(machine) => not(has_machine(machine)),
+            None => Condition::new("anything", |_| true),
+        };
+        let end = match self {
+            Self::Up => ready_replicas(3).and(disks(6)).and(free("cache", 0)),
+            Self::Down => ready_replicas(1).and(disks(4)).and(free("cache", 2)),
+            Self::Removal => ready_replicas(2).and(disks(2)).and(gone()).and(unrecorded()),
+            Self::Rollout => ready_replicas(2).and(disks(2)).and(rolled(2)),
+            Self::TemplateRemoved => ready_replicas(2).and(disks(2)).and(of("root", 2)).and(devices(1)),
+            Self::Collection => ready_replicas(0).and(disks(0)),
+            Self::Lost => ready_replicas(2).and(disks(4)).and(free("cache", 0)).and(gone()),
+            Self::Deleted => ready_replicas(4).and(disks(8)),
+            Self::HandOut => ready_replicas(2).and(disks(4)).and(free("cache", 0)),
+            Self::Growth => ready_replicas(2).and(disks(4)).and(large("128Mi")),
+        };
+        end.and(truthful())
+    }
+
+    /// Goes to the end, once nothing breaks any more.
+    pub(crate) async fn finish(self, prepared: &Prepared<'_>, pool: &Pool<'_>) -> anyhow::Result<()> {
+        if self == Self::Deleted {
+            pool.delete(Deletion::Background).await?;
+            pool.leaves_nothing().await?;
+        } else {
+            pool.until_within(self.end(prepared), 2 * DEADLINE).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes of the controller that are about the work, not about its lease or the news.
+pub(crate) fn work(asked: &Asked) -> bool {
+    asked.is_write()
+        && ["virtualization.deckhouse.io", "controllerrevisions"].iter().any(|part| asked.path.contains(part))
+}
+
+/// What a user does who got no answer: ask again, until there is one.
+pub(crate) async fn insist(pool: &Pool<'_>, machine: &Object) -> anyhow::Result<()> {
+    poll::until(
+        || format!("the removal of {} is answered", machine.name()),
+        DEADLINE,
+        async || {
+            let answer = pool.removal().target(machine).send().await?;
+            let gone = answer.code == 400 && answer.message().contains(machine.name());
+            Ok(if answer.is_success() || gone { Ok(()) } else { Err(answer.to_string()) })
+        },
+    )
+    .await
+    .with_context(|| format!("repeating the removal in pool {}", pool.name()))
+}
+
+/// The record names nobody.
+pub(crate) fn unrecorded() -> Condition {
+    Condition::new("no record of removals", |view| {
+        view.pool().is_some_and(|pool| pool.annotation(REMOVAL_ANNOTATION).is_none())
+    })
+}
+
+/// The status is the truth (I8).
+fn truthful() -> Condition {
+    Condition::new("a status that tells the truth", |view| {
+        view.pool().is_some_and(|pool| settled::lies(pool, &view.members()).is_empty())
+    })
+}
+
+/// The disks of a template.
+fn filling<'a>(view: View<'a>, template: &str) -> Vec<&'a Object> {
+    view.disks().into_iter().filter(|disk| disk.label(TEMPLATE) == Some(template)).collect()
+}
+
+fn of(template: &'static str, count: usize) -> Condition {
+    Condition::new(format!("{count} disks of {template}"), move |view| filling(view, template).len() == count)
+}
+
+fn free(template: &'static str, count: usize) -> Condition {
+    Condition::new(format!("{count} free disks of {template}"), move |view| {
+        filling(view, template).iter().filter(|disk| disk.annotation(FREE_SINCE).is_some()).count() == count
+    })
+}
+
+/// All disks ask for so much.
+fn large(size: &'static str) -> Condition {
+    Condition::new(format!("disks of {size}"), move |view| {
+        view.disks().iter().all(|disk| disk.text("/spec/persistentVolumeClaim/size") == size)
+    })
+}
+
+/// All live members run and refer to so many disks.
+fn devices(count: usize) -> Condition {
+    Condition::new(format!("running machines with {count} disks each"), move |view| {
+        view.live().all(|machine| machine.is_running() && machine.disk_references().count() == count)
+    })
+}
+
+/// All live members have so many cores and one revision.
+fn rolled(cores: i64) -> Condition {
+    Condition::new(format!("machines of one revision with {cores} cores"), move |view| {
+        let revisions: BTreeSet<_> = view.live().map(|machine| machine.label(TEMPLATE_HASH_LABEL)).collect();
+        revisions.len() == 1 && view.live().all(|machine| machine.number("/spec/cpu/cores") == Some(cores))
+    })
+}
+
+async fn edit_templates(
+    pool: &Pool<'_>,
+    edit: impl FnOnce(&mut Vec<Value>, &mut Vec<Value>),
+) -> anyhow::Result<()> {
+    let stored = pool.get().await?;
+    let list = |pointer: &str| stored.at(pointer).as_array().cloned().unwrap_or_default();
+    let mut devices = list("/spec/virtualMachineTemplate/spec/blockDeviceRefs");
+    let mut templates = list("/spec/virtualDiskTemplates");
+    edit(&mut devices, &mut templates);
+    let machine = json!({ "spec": { "blockDeviceRefs": devices } });
+    let patch = json!({ "virtualDiskTemplates": templates, "virtualMachineTemplate": machine });
+    Ok(pool.edit(&json!({ "spec": patch })).await?)
+}
+
+/// How many disks there are in a namespace, whoever owns them.
+pub(crate) async fn all_disks(world: &World) -> anyhow::Result<usize> {
+    world.recorder().catch_up().await?;
+    Ok(world.recorder().history().state().all(Kind::Disk).count())
+}

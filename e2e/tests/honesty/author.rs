@@ -1,0 +1,321 @@
+//! How a seed decides on a sequence of operations.
+
+use vmpool_e2e::chance::Chance;
+
+use crate::kind::{Kind, Name, Target};
+use crate::op::{Change, Forgery, Language, Lock, Op, Scaling, Selector, Since, Step};
+
+const SELECTORS: [Selector; 10] = [
+    Selector("", &[]),
+    Selector("app=web", &[("app", "web")]),
+    Selector("app==db", &[("app", "db")]),
+    Selector("app", &[("app", "web")]),
+    Selector("!app", &[("tier", "front")]),
+    Selector("app!=web", &[("app", "db")]),
+    Selector("app in (web,other)", &[("app", "web")]),
+    Selector("app notin (web, other)", &[]),
+    Selector("app=web,tier=front", &[("app", "web"), ("tier", "front")]),
+    Selector("tier in (front),app!=db", &[("tier", "front")]),
+];
+
+const LABELS: [&[(&str, &str)]; 5] =
+    [&[], &[("app", "web")], &[("app", "db")], &[("app", "web"), ("tier", "front")], &[("tier", "front")]];
+
+const FINALIZERS: [&[&str]; 5] =
+    [&[], &[], &["test.dev/one"], &["test.dev/one", "test.dev/two"], &["test.dev/two"]];
+
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+/// Decides on a sequence of operations.
+pub(crate) struct Author {
+    chance: Chance,
+    /// What may be there: most operations are about something.
+    known: Vec<Target>,
+    steps: Vec<Step>,
+}
+
+impl Author {
+    /// The sequence that `seed` decides on.
+    pub(crate) fn write(seed: u64) -> Vec<Step> {
+        let mut author = Self { chance: Chance::new(seed), known: Vec::new(), steps: Vec::new() };
+        let length = author.chance.number(10..=25);
+        while author.steps.len() as u64 <= length {
+            let (id, op) = (author.steps.len(), author.op());
+            if let Op::Create { kind, name, dry: false, .. } = op {
+                let name = name.map_or(Name::Of(id), Name::Given);
+                author.known.push(Target { kind, name });
+            }
+            author.steps.push(Step { id, op });
+        }
+        let mut steps = author.steps;
+        wait_for_those_that_stay(&mut steps);
+        steps
+    }
+
+    fn below(&self, end: u64) -> u64 {
+        self.chance.number(0..=end - 1)
+    }
+
+    fn percent(&self, of: u64) -> bool {
+        self.below(100) < of
+    }
+
+    fn one<T: Clone>(&self, of: &[T]) -> T {
+        self.chance.one(of).expect("a table with something in it").clone()
+    }
+
+    fn kind(&self) -> Kind {
+        match self.below(16) {
+            0..=3 => Kind::Pool,
+            4..=8 => Kind::Machine,
+            9..=12 => Kind::Disk,
+            13 => Kind::Revision,
+            14 => Kind::Lease,
+            _ => Kind::Event,
+        }
+    }
+
+    fn target(&self) -> Target {
+        if self.known.is_empty() || self.percent(8) {
+            Target { kind: self.kind(), name: Name::Given(self.one(&NAMES)) }
+        } else {
+            self.one(&self.known)
+        }
+    }
+
+    fn target_of(&self, kinds: &[Kind]) -> Option<Target> {
+        let known: Vec<Target> =
+            self.known.iter().filter(|target| kinds.contains(&target.kind)).copied().collect();
+        (!known.is_empty()).then(|| self.one(&known))
+    }
+
+    fn op(&self) -> Op {
+        if self.known.len() < 2 {
+            return self.create();
+        }
+        match self.below(100) {
+            0..=19 => self.create(),
+            20..=24 => {
+                let target = self.target();
+                let subresource = if self.percent(30) { self.one(&["status", "scale"]) } else { "" };
+                Op::Get { target, subresource }
+            }
+            25..=33 => self.list(),
+            34..=37 => Op::Continue { limit: self.below(3) },
+            38..=48 => self.put(),
+            49..=71 => self.patch(),
+            72..=77 => self.scale(),
+            78..=93 => self.delete(),
+            _ => self.watch(),
+        }
+    }
+
+    fn create(&self) -> Op {
+        let kind = self.kind();
+        let name = (!self.percent(15)).then(|| self.one(&NAMES));
+        let mut with = Vec::new();
+        if self.percent(50) {
+            with.push(Change::Labels(self.one(&LABELS)));
+        }
+        if self.percent(25) {
+            with.push(Change::Finalizers(self.one(&FINALIZERS)));
+        }
+        if self.percent(70) {
+            with.extend(self.owners(kind));
+        }
+        if self.percent(20) {
+            with.push(Change::Status(self.below(4)));
+        }
+        if self.percent(10) {
+            use Forgery::{Created, Deleted, Generation, Namespace, SelfLink, Uid, Version};
+            with.push(Change::Forged(
+                self.one(&[Generation, Created, Deleted, Namespace, SelfLink, Version, Uid]),
+            ));
+        }
+        Op::Create { kind, name, shape: self.below(4), with, dry: self.percent(5) }
+    }
+
+    /// Owners of an object of this kind. A machine may own disks itself: whether it goes in the foreground would depend
+    /// on who is faster if its owner did not wait for it.
+    fn owners(&self, kind: Kind) -> Option<Change> {
+        if kind.owners().is_empty() {
+            return None;
+        }
+        if self.percent(2) {
+            return Some(Change::TwoControllers);
+        }
+        if self.percent(1) {
+            return Some(Change::UnknownOwner);
+        }
+        let mut owners = Vec::new();
+        for _ in 0..=self.below(2) {
+            let target = if self.percent(6) { None } else { self.target_of(kind.owners()) };
+            let again = target.is_some() && owners.iter().any(|(other, _)| *other == target);
+            if !again {
+                owners.push((target, kind == Kind::Machine || self.percent(60)));
+            }
+        }
+        Some(Change::Owners(owners))
+    }
+
+    fn change(&self, kind: Kind) -> Change {
+        match self.below(100) {
+            0..=5 => Change::Nothing,
+            6..=22 => Change::Labels(self.one(&LABELS)),
+            23..=31 => Change::Annotation((!self.percent(30)).then(|| self.below(3))),
+            32..=48 => Change::Finalizers(self.one(&FINALIZERS)),
+            49..=58 => self.owners(kind).unwrap_or(Change::Nothing),
+            59..=76 => Change::Substance(self.below(4)),
+            77..=84 => Change::Status(self.below(4)),
+            85..=91 => Change::Both(self.below(4)),
+            _ => {
+                use Forgery::{Created, Generation, Name, Namespace};
+                Change::Forged(self.one(&[Generation, Created, Name, Namespace]))
+            }
+        }
+    }
+
+    fn lock(&self) -> Lock {
+        match self.below(10) {
+            0..=5 => Lock::Unnamed,
+            6..=7 => Lock::Right,
+            _ => Lock::Wrong,
+        }
+    }
+
+    fn subresource(&self, kind: Kind) -> &'static str {
+        if self.percent(if kind.has_status() { 30 } else { 3 }) { "status" } else { "" }
+    }
+
+    fn put(&self) -> Op {
+        let target = self.target();
+        let version = match self.below(10) {
+            0 => Lock::Unnamed,
+            1..=2 => Lock::Wrong,
+            _ => Lock::Right,
+        };
+        let uid = match self.below(10) {
+            0..=1 => Lock::Unnamed,
+            2 => Lock::Wrong,
+            _ => Lock::Right,
+        };
+        let (change, subresource) = (self.change(target.kind), self.subresource(target.kind));
+        Op::Put { target, subresource, change, uid, version, dry: self.percent(4) }
+    }
+
+    /// The object that a step before was to delete.
+    fn dying(&self) -> Option<Target> {
+        let deleted = self.steps.iter().rev().find_map(|step| match step.op {
+            Op::Delete { target, .. } => Some(target),
+            _ => None,
+        });
+        deleted.filter(|_| self.percent(30))
+    }
+
+    fn patch(&self) -> Op {
+        if let Some(target) = self.dying() {
+            // Its finalizers are what can still change about it.
+            let change = Change::Finalizers(self.one(&FINALIZERS));
+            let (language, none) = (Language::Merge, Lock::Unnamed);
+            return Op::Patch {
+                target,
+                subresource: "",
+                language,
+                change,
+                uid: none,
+                version: none,
+                dry: false,
+            };
+        }
+        let target = self.target();
+        Op::Patch {
+            target,
+            subresource: self.subresource(target.kind),
+            language: if self.percent(60) { Language::Merge } else { Language::Json },
+            change: self.change(target.kind),
+            uid: self.lock(),
+            version: self.lock(),
+            dry: self.percent(4),
+        }
+    }
+
+    fn scale(&self) -> Op {
+        let target = if self.percent(90) { self.target_of(&[Kind::Pool]) } else { None };
+        let how = self.one(&[Scaling::Put, Scaling::Patch(Language::Merge), Scaling::Patch(Language::Json)]);
+        Op::Scale {
+            target: target.unwrap_or_else(|| self.target()),
+            how,
+            replicas: i64::try_from(self.below(5)).expect("a small number") - i64::from(self.percent(10)),
+            uid: self.lock(),
+            version: self.lock(),
+        }
+    }
+
+    fn delete(&self) -> Op {
+        let target = match self.target_of(&[Kind::Pool, Kind::Machine]) {
+            Some(owner) if self.percent(50) => owner,
+            _ => self.target(),
+        };
+        let policy = self.one(&[None, Some("Background"), Some("Foreground"), Some("Orphan")]);
+        let lock = || if self.percent(60) { Lock::Unnamed } else { self.lock() };
+        Op::Delete { target, policy, uid: lock(), version: lock(), dry: self.percent(4) }
+    }
+
+    fn list(&self) -> Op {
+        let selector = if self.percent(40) { SELECTORS[0] } else { self.one(&SELECTORS) };
+        let name = self.percent(10).then(|| self.target().name);
+        Op::List {
+            kind: self.target().kind,
+            selector,
+            name,
+            limit: if self.percent(50) { 1 + self.below(2) } else { 0 },
+        }
+    }
+
+    fn watch(&self) -> Op {
+        let since = match self.below(10) {
+            0..=2 => Since::Start,
+            3 => Since::TooOld,
+            4..=5 => Since::Now,
+            _ => Since::Step(self.one(&self.steps).id),
+        };
+        let kind = match since {
+            // The others are older than any version.
+            Since::TooOld => self.one(&[Kind::Pool, Kind::Machine, Kind::Disk]),
+            _ => self.kind(),
+        };
+        Op::Watch { kind, since, selector: self.one(&SELECTORS) }
+    }
+}
+
+/// Makes owners wait that may have finalizers of users. An owner that waits for nobody is let go at once, and if it then
+/// stays for a finalizer, what becomes of its dependents depends on who was faster.
+fn wait_for_those_that_stay(steps: &mut [Step]) {
+    let mut staying = Vec::new();
+    for step in &*steps {
+        match &step.op {
+            Op::Create { kind, name, with, .. } if with.iter().any(Change::adds_finalizers) => {
+                let name = name.map_or(Name::Of(step.id), Name::Given);
+                staying.push(Target { kind: *kind, name });
+            }
+            Op::Put { target, change, .. } | Op::Patch { target, change, .. } if change.adds_finalizers() => {
+                staying.push(*target);
+            }
+            _ => {}
+        }
+    }
+    for step in steps {
+        let changes = match &mut step.op {
+            Op::Create { with, .. } => with.as_mut_slice(),
+            Op::Put { change, .. } | Op::Patch { change, .. } => std::slice::from_mut(change),
+            _ => &mut [],
+        };
+        for change in changes {
+            if let Change::Owners(owners) = change {
+                for (owner, waits) in owners {
+                    *waits |= owner.is_some_and(|owner| staying.contains(&owner));
+                }
+            }
+        }
+    }
+}

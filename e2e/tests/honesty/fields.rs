@@ -1,0 +1,129 @@
+//! What changes say, as objects and patches.
+
+use serde_json::{Value, json};
+
+use crate::kind::{Kind, Target, set};
+use crate::op::{Change, Forgery};
+use crate::side::{NOBODY, Side};
+
+/// A UID and a version that a write names.
+pub(crate) type Locks = (Option<String>, Option<String>);
+
+impl Side {
+    pub(crate) fn new_object(
+        &self,
+        kind: Kind,
+        name: Option<&'static str>,
+        shape: u64,
+        with: &[Change],
+        id: usize,
+    ) -> Value {
+        let mut object = kind.object(shape, &self.namespace);
+        object["metadata"] = match name {
+            Some(name) => json!({ "name": name, "namespace": self.namespace }),
+            // No other name begins like it, so that its place in lists is the same whatever the server adds.
+            None => json!({ "generateName": format!("g{id}-") }),
+        };
+        for change in with {
+            for (path, value) in self.fields(kind, change) {
+                if !value.is_null() {
+                    set(&mut object, &path, value);
+                }
+            }
+        }
+        object
+    }
+
+    /// What a change sets, by JSON pointer; null removes.
+    pub(crate) fn fields(&self, kind: Kind, change: &Change) -> Vec<(String, Value)> {
+        let (of_substance, of_status) = (
+            |shape| {
+                let (path, value) = kind.substance(shape);
+                (path.to_owned(), value)
+            },
+            |shape| ("/status".to_owned(), kind.status(shape)),
+        );
+        let none_if_empty = |value: Value, empty: bool| if empty { Value::Null } else { value };
+        match change {
+            Change::Nothing => Vec::new(),
+            Change::Labels(labels) => {
+                let all: serde_json::Map<String, Value> =
+                    labels.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+                vec![("/metadata/labels".to_owned(), none_if_empty(json!(all), all.is_empty()))]
+            }
+            Change::Annotation(note) => {
+                let value = note.map_or(Value::Null, |note| json!({ "note": note.to_string() }));
+                vec![("/metadata/annotations".to_owned(), value)]
+            }
+            Change::Finalizers(all) => {
+                vec![("/metadata/finalizers".to_owned(), none_if_empty(json!(all), all.is_empty()))]
+            }
+            Change::Owners(owners) => {
+                let reference = |(at, (owner, blocks)): (usize, &(Option<Target>, bool))| {
+                    let uid = self.uid(*owner);
+                    match owner {
+                        Some(owner) => owner.kind.reference(&self.name(owner.name), uid, *blocks, at == 0),
+                        None => Kind::Pool.reference("nobody", uid, *blocks, at == 0),
+                    }
+                };
+                let all: Vec<Value> = owners.iter().enumerate().map(reference).collect();
+                vec![("/metadata/ownerReferences".to_owned(), none_if_empty(json!(all), all.is_empty()))]
+            }
+            Change::TwoControllers => {
+                let other = "00000000-0000-4000-8000-00000000beef";
+                let all = [NOBODY, other].map(|uid| Kind::Pool.reference("nobody", uid, true, true));
+                vec![("/metadata/ownerReferences".to_owned(), json!(all))]
+            }
+            Change::UnknownOwner => {
+                let all =
+                    [json!({ "apiVersion": "test.dev/v1", "kind": "Gadget", "name": "x", "uid": NOBODY })];
+                vec![("/metadata/ownerReferences".to_owned(), json!(all))]
+            }
+            Change::Status(shape) if kind.has_status() => vec![of_status(*shape)],
+            Change::Substance(shape) | Change::Status(shape) => vec![of_substance(*shape)],
+            Change::Both(shape) if kind.has_status() => vec![of_substance(*shape), of_status(*shape)],
+            Change::Both(shape) => {
+                vec![of_substance(*shape), ("/metadata/labels".to_owned(), json!({ "app": "db" }))]
+            }
+            Change::Forged(forgery) => vec![Self::forged(*forgery)],
+        }
+    }
+
+    fn forged(forgery: Forgery) -> (String, Value) {
+        let (field, value) = match forgery {
+            Forgery::Generation => ("generation", json!(17)),
+            Forgery::Created => ("creationTimestamp", json!("2001-01-01T00:00:00Z")),
+            Forgery::Deleted => ("deletionTimestamp", json!("2001-01-01T00:00:00Z")),
+            Forgery::Name => ("name", json!("another")),
+            Forgery::Namespace => ("namespace", json!("another")),
+            Forgery::SelfLink => ("selfLink", json!("/x")),
+            Forgery::Version => ("resourceVersion", json!("7")),
+            Forgery::Uid => ("uid", json!(NOBODY)),
+        };
+        (format!("/metadata/{field}"), value)
+    }
+
+    pub(crate) fn merge_patch(&self, kind: Kind, change: &Change, (uid, version): Locks) -> Value {
+        let mut patch = json!({});
+        for (path, value) in self.fields(kind, change) {
+            set(&mut patch, &path, value);
+        }
+        for (field, lock) in [("uid", uid), ("resourceVersion", version)] {
+            if let Some(lock) = lock {
+                patch["metadata"][field] = json!(lock);
+            }
+        }
+        patch
+    }
+
+    pub(crate) fn json_patch(&self, kind: Kind, change: &Change, (uid, version): Locks) -> Value {
+        let tests = [("uid", uid), ("resourceVersion", version)].into_iter().filter_map(|(field, lock)| {
+            lock.map(|lock| json!({ "op": "test", "path": format!("/metadata/{field}"), "value": lock }))
+        });
+        let changes = self.fields(kind, change).into_iter().map(|(path, value)| match value {
+            Value::Null => json!({ "op": "remove", "path": path }),
+            value => json!({ "op": "add", "path": path, "value": value }),
+        });
+        tests.chain(changes).collect()
+    }
+}

@@ -1,0 +1,177 @@
+//! The resources that both servers are asked about, and objects of theirs that both accept.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+/// A resource.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Pool,
+    Machine,
+    Disk,
+    Revision,
+    Lease,
+    Event,
+}
+
+pub(crate) const GROUP: &str = "virtualization.deckhouse.io";
+
+impl Kind {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Pool, Self::Machine, Self::Disk, Self::Revision, Self::Lease, Self::Event];
+
+    /// Those that may have owners here.
+    pub(crate) const OWNED: [Self; 3] = [Self::Machine, Self::Disk, Self::Revision];
+
+    /// Group, version, plural, kind.
+    fn words(self) -> [&'static str; 4] {
+        match self {
+            Self::Pool => [GROUP, "v1alpha2", "virtualmachinepools", "VirtualMachinePool"],
+            Self::Machine => [GROUP, "v1alpha2", "virtualmachines", "VirtualMachine"],
+            Self::Disk => [GROUP, "v1alpha2", "virtualdisks", "VirtualDisk"],
+            Self::Revision => ["apps", "v1", "controllerrevisions", "ControllerRevision"],
+            Self::Lease => ["coordination.k8s.io", "v1", "leases", "Lease"],
+            Self::Event => ["events.k8s.io", "v1", "events", "Event"],
+        }
+    }
+
+    pub(crate) fn plural(self) -> &'static str {
+        self.words()[2]
+    }
+
+    pub(crate) fn full_name(self) -> String {
+        let [group, _, plural, _] = self.words();
+        format!("{plural}.{group}")
+    }
+
+    pub(crate) fn collection(self, namespace: &str) -> String {
+        let [group, version, plural, _] = self.words();
+        format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}")
+    }
+
+    pub(crate) fn has_status(self) -> bool {
+        matches!(self, Self::Pool | Self::Machine | Self::Disk)
+    }
+
+    /// Who may own it here. Owners stand above, so that nobody owns himself.
+    pub(crate) fn owners(self) -> &'static [Self] {
+        match self {
+            Self::Machine | Self::Revision => &[Self::Pool],
+            Self::Disk => &[Self::Pool, Self::Machine],
+            _ => &[],
+        }
+    }
+
+    /// A reference to an owner of this kind.
+    pub(crate) fn reference(self, name: &str, uid: &str, blocks: bool, controls: bool) -> Value {
+        let [group, version, _, kind] = self.words();
+        let mut reference =
+            json!({ "apiVersion": format!("{group}/{version}"), "kind": kind, "name": name, "uid": uid });
+        if blocks {
+            reference["blockOwnerDeletion"] = json!(true);
+        }
+        if controls {
+            reference["controller"] = json!(true);
+        }
+        reference
+    }
+
+    /// An object without metadata, in one of its shapes.
+    pub(crate) fn object(self, shape: u64, namespace: &str) -> Value {
+        let [group, version, _, kind] = self.words();
+        let mut object = match self {
+            Self::Pool => json!({ "spec": {
+                "scaleDownPolicy": "NewestFirst",
+                "virtualMachineTemplate": { "spec": machine() },
+                "virtualDiskTemplates":
+                    [{ "name": "root", "spec": { "persistentVolumeClaim": { "size": "1Gi" } } }],
+            } }),
+            Self::Machine => json!({ "spec": machine() }),
+            Self::Disk => json!({ "spec": { "persistentVolumeClaim": { "size": "1Gi" } } }),
+            Self::Revision => json!({ "data": { "spec": { "cores": 1 } } }),
+            Self::Lease => json!({ "spec": { "holderIdentity": "one" } }),
+            Self::Event => json!({
+                "eventTime": "2026-01-01T00:00:00.000000Z", "action": "Test", "reason": "Tested", "type": "Normal",
+                "note": "a note", "reportingController": "vmpool.dev/test", "reportingInstance": "one",
+                "regarding": { "kind": "VirtualMachinePool", "name": "a", "namespace": namespace,
+                    "apiVersion": format!("{GROUP}/v1alpha2") },
+            }),
+        };
+        object["apiVersion"] = json!(format!("{group}/{version}"));
+        object["kind"] = json!(kind);
+        let (path, value) = self.substance(shape);
+        set(&mut object, path, value);
+        object
+    }
+
+    /// Where such an object can be changed, as a JSON pointer, and to what.
+    pub(crate) fn substance(self, shape: u64) -> (&'static str, Value) {
+        match self {
+            Self::Pool if shape.is_multiple_of(2) => ("/spec/replicas", json!(shape)),
+            Self::Pool => ("/spec/virtualMachineTemplate/spec/cpu/cores", json!(1 + shape)),
+            Self::Machine => ("/spec/cpu/cores", json!(1 + shape)),
+            Self::Disk => ("/spec/persistentVolumeClaim/size", json!(format!("{}Gi", 1 + shape))),
+            Self::Revision => ("/revision", json!(1 + shape)),
+            Self::Lease => ("/spec/leaseDurationSeconds", json!(10 + shape)),
+            Self::Event => {
+                ("/series", json!({ "count": 2 + shape, "lastObservedTime": "2026-01-01T00:00:01.000000Z" }))
+            }
+        }
+    }
+
+    /// A status that it can have.
+    pub(crate) fn status(self, shape: u64) -> Value {
+        match self {
+            Self::Pool => json!({ "replicas": shape, "selector": "pool=a", "observedGeneration": 1 }),
+            Self::Machine => json!({ "phase": if shape.is_multiple_of(2) { "Running" } else { "Pending" } }),
+            _ => json!({ "phase": if shape.is_multiple_of(2) { "Ready" } else { "Pending" } }),
+        }
+    }
+}
+
+fn machine() -> Value {
+    json!({ "virtualMachineClassName": "small", "cpu": { "cores": 1 }, "memory": { "size": "1Gi" },
+        "blockDeviceRefs": [{ "kind": "VirtualDisk", "name": "root" }] })
+}
+
+/// Sets a value at a pointer, and makes the objects on the way.
+pub(crate) fn set(object: &mut Value, pointer: &str, value: Value) {
+    *pointer.split('/').skip(1).fold(object, |at, part| &mut at[part]) = value;
+}
+
+/// The name of an object.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Name {
+    Given(&'static str),
+    /// What the server chose in this step.
+    Of(usize),
+}
+
+/// An object.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Target {
+    pub(crate) kind: Kind,
+    pub(crate) name: Name,
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.plural())
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Given(name) => f.write_str(name),
+            Self::Of(step) => write!(f, "(generated in {step})"),
+        }
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}/{:?}", self.kind, self.name)
+    }
+}

@@ -1,0 +1,99 @@
+//! The model of the API server is honest: random sequences of operations get the same answers from it and from a real
+//! kube-apiserver with etcd and kube-controller-manager.
+//!
+//! `SEED` runs one sequence, `SEEDS` as many, of which `make honesty` asks for 500.
+
+mod answer;
+mod author;
+mod fields;
+mod kind;
+mod op;
+mod perform;
+mod sequence;
+mod side;
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result, bail, ensure};
+use futures::StreamExt;
+use vmpool_e2e::cluster::{AuditLog, Cluster};
+use vmpool_e2e::harness;
+use vmpool_e2e::installation::cluster_options;
+
+use crate::author::Author;
+use crate::op::Step;
+use crate::sequence::{Difference, Real};
+
+/// How many sequences are under way at once.
+const AT_ONCE: usize = 24;
+
+/// How many there are unless `SEEDS` says otherwise.
+const SEEDS: u64 = 40;
+
+/// How many differences are worth the time to shrink them.
+const SHRUNK: usize = 4;
+
+#[test]
+fn the_model_answers_as_the_real_server_does() -> Result<()> {
+    harness::block_on(async {
+        let options = vmpool_e2e::cluster::Options { audit: AuditLog::Off, ..cluster_options("honesty") };
+        let cluster = Cluster::start(options).await?;
+        let real = Real::new(cluster.admin()).await?;
+        let begin = std::time::Instant::now();
+        let seeds = seeds()?;
+        let count = seeds.len();
+        let found: Vec<(u64, Result<Option<Difference>>)> = futures::stream::iter(seeds)
+            .map(|seed| {
+                let real = real.clone();
+                async move {
+                    let steps = Author::write(seed);
+                    let run = tokio::spawn(async move { sequence::run(&real, seed, &steps).await });
+                    (seed, run.await.context("the sequence panicked").and_then(|result| result))
+                }
+            })
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await;
+        let mut report = String::new();
+        let mut differences = 0;
+        for (seed, result) in found {
+            let Some(found) = result.with_context(|| format!("SEED={seed}"))? else { continue };
+            differences += 1;
+            if differences <= SHRUNK {
+                let (steps, found) = sequence::shrink(&real, seed, Author::write(seed), found).await;
+                write!(report, "{}", told(seed, &steps, &found))?;
+            } else {
+                write!(report, "{}", told(seed, &[], &found))?;
+            }
+        }
+        println!("honesty: {count} sequences, {differences} differences, in {:.1?}", begin.elapsed());
+        if differences > 0 {
+            cluster.keep_directory();
+            println!("{report}");
+            bail!("{differences} of {count} sequences differ");
+        }
+        ensure!(
+            real.has_remembered(),
+            "the real server forgot the beginning of more than a tenth of all watches"
+        );
+        cluster.stop().await?;
+        Ok(())
+    })
+}
+
+fn told(seed: u64, steps: &[Step], found: &Difference) -> String {
+    let steps: Vec<String> = steps.iter().map(|step| format!("  {:>2} {:?}\n", step.id, step.op)).collect();
+    let last = found.step.as_ref().map_or("the end".to_owned(), |step| format!("{}, {:?}", step.id, step.op));
+    format!("\n\nSEED={seed}\n{}in {last}:\n{}", steps.concat(), found.what)
+}
+
+fn seeds() -> Result<Vec<u64>> {
+    let number = |name: &str| -> Result<Option<u64>> {
+        let value = std::env::var(name).ok();
+        value.map(|value| value.parse().with_context(|| format!("{name}={value}"))).transpose()
+    };
+    if let Some(seed) = number("SEED")? {
+        return Ok(vec![seed]);
+    }
+    Ok((1..=number("SEEDS")?.unwrap_or(SEEDS)).collect())
+}

@@ -1,0 +1,262 @@
+//! One sequence of operations on both servers, side by side.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use http::Method;
+use kube::Client;
+use serde_json::{Value, json};
+use vmpool_api::crds::ALL_CRDS;
+use vmpool_model::{Resource, Server};
+use vmpool_runtime::testing::{ManualClock, env};
+
+use crate::answer::{Answer, difference, paths};
+use crate::kind::Kind;
+use crate::op::{Op, Selector, Since, Step};
+use crate::side::{NOBODY, Side};
+
+/// How long the real garbage collector may take, on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// How often it is looked at.
+const POLL: Duration = Duration::from_millis(25);
+
+/// Where objects live whose end shows how far the real garbage collector is.
+const SENTINELS: &str = "sentinels";
+
+/// The real server.
+#[derive(Clone)]
+pub(crate) struct Real {
+    client: Client,
+    serial: Arc<AtomicUsize>,
+    /// How many watches there were, and how many of them it had forgotten the beginning of.
+    watches: Arc<(AtomicUsize, AtomicUsize)>,
+}
+
+/// Where the two parted.
+#[derive(Debug)]
+pub(crate) struct Difference {
+    /// The step, or none for what was left in the end.
+    pub(crate) step: Option<Step>,
+    pub(crate) what: String,
+}
+
+/// The model, with what its garbage collector did.
+struct Model {
+    server: Server,
+    garbage: BTreeSet<String>,
+    seed: u64,
+}
+
+impl Real {
+    pub(crate) async fn new(client: Client) -> Result<Self> {
+        let real = Self { client, serial: Arc::default(), watches: Arc::default() };
+        real.namespace(SENTINELS).await?;
+        Ok(real)
+    }
+
+    async fn namespace(&self, name: &str) -> Result<()> {
+        let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+        let request = http::Request::post("/api/v1/namespaces").body(serde_json::to_vec(&object)?)?;
+        self.client.request::<Value>(request).await.map(drop).context("making a namespace")
+    }
+
+    /// Whether enough watches were compared.
+    pub(crate) fn has_remembered(&self) -> bool {
+        let (all, forgotten) = (&self.watches.0, &self.watches.1);
+        forgotten.load(Ordering::Relaxed) * 10 <= all.load(Ordering::Relaxed)
+    }
+
+    fn number(&self) -> usize {
+        self.serial.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Waits until the garbage collector has heard of all that happened: of what was made before something that it has
+    /// taken away. Whom it lets go, or waits for, is decided by what it has heard of so far.
+    async fn until_heard(&self, side: &Side) -> Result<()> {
+        let mut paths = Vec::new();
+        for kind in Kind::OWNED {
+            let name = format!("s-{}", self.number());
+            let mut object = kind.object(0, SENTINELS);
+            let owner = Kind::Pool.reference("nobody", NOBODY, false, false);
+            object["metadata"] = json!({ "name": name, "ownerReferences": [owner] });
+            let path = kind.collection(SENTINELS);
+            let made = side.send(Method::POST, &path, Some(("application/json", object))).await?;
+            anyhow::ensure!(made.is_success(), "making a sentinel: {}", made.body);
+            paths.push(format!("{path}/{name}"));
+        }
+        let begin = Instant::now();
+        for path in paths {
+            while side.send(Method::GET, &path, None).await?.code != 404 {
+                anyhow::ensure!(begin.elapsed() < PATIENCE, "the garbage collector does not take {path}");
+                tokio::time::sleep(POLL).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Model {
+    fn new(seed: u64) -> Self {
+        let custom =
+            ALL_CRDS.iter().filter_map(|crd| Resource::custom(&serde_yaml_ng::from_str(crd.yaml).ok()?));
+        let builtin = [
+            Resource::builtin("coordination.k8s.io", "v1", "leases", "Lease"),
+            Resource::builtin("events.k8s.io", "v1", "events", "Event"),
+            Resource::builtin("apps", "v1", "controllerrevisions", "ControllerRevision"),
+        ];
+        let server = Server::new(&env(&ManualClock::new(), seed), custom.chain(builtin));
+        Self { server, garbage: BTreeSet::new(), seed }
+    }
+
+    /// Version 1 shall be too old, as it is on a server that has been running for a while.
+    async fn grow_old(&self) -> Result<()> {
+        let side = Side::new(self.server.client("user", "before"), "before").await?;
+        let mut object = Kind::Lease.object(0, "before");
+        for name in ["x", "y"] {
+            object["metadata"] = json!({ "name": name });
+            let path = Kind::Lease.collection("before");
+            side.send(Method::POST, &path, Some(("application/json", object.clone()))).await?;
+        }
+        self.server.compact();
+        Ok(())
+    }
+
+    /// Collects all garbage; whether there was some.
+    fn collect(&mut self) -> bool {
+        let before = self.server.history().len();
+        while self.server.collect_garbage(self.seed).is_some() {
+            self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        }
+        let changes = self.server.changes_since(before);
+        self.garbage.extend(changes.iter().map(|change| change.version.to_string()));
+        !changes.is_empty()
+    }
+
+    /// Whether somebody has an owner of this UID.
+    fn owns(&self, uid: &str) -> bool {
+        let mut objects = Kind::OWNED.into_iter().flat_map(|kind| self.server.all(&kind.full_name()));
+        objects.any(|object| {
+            let mut owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+            owners.any(|owner| owner["uid"] == uid)
+        })
+    }
+}
+
+/// Does all steps on both; the first difference.
+pub(crate) async fn run(real: &Real, seed: u64, steps: &[Step]) -> Result<Option<Difference>> {
+    let namespace = format!("seed-{seed}-{}", real.number());
+    let mut model = Model::new(seed);
+    model.grow_old().await?;
+    let mut modelled = Side::new(model.server.client("user", &namespace), &namespace).await?;
+    real.namespace(&namespace).await?;
+    let mut side = Side::new(real.client.clone(), &namespace).await?;
+    for step in steps {
+        let differs = |what| Difference { step: Some(step.clone()), what };
+        if let Op::Delete { target, policy: Some("Foreground" | "Orphan"), .. } = &step.op
+            && model.owns(modelled.uid(Some(*target)))
+        {
+            real.until_heard(&side).await?;
+        }
+        let (expected, found) = match &step.op {
+            Op::Watch { kind, since, selector } => {
+                watched(real, &model, (&mut modelled, &mut side), (*kind, *since, *selector)).await?
+            }
+            _ => (modelled.perform(step).await?, side.perform(step).await?),
+        };
+        if let Some(what) = difference(&expected, &found) {
+            return Ok(Some(differs(what)));
+        }
+        if model.collect()
+            && let Some(what) = settle(&modelled, &side).await?
+        {
+            return Ok(Some(differs(what)));
+        }
+    }
+    finish(real, &model, &mut modelled, &mut side).await
+}
+
+/// What is left in the end, and all that watches tell of how it came to it.
+async fn finish(
+    real: &Real,
+    model: &Model,
+    modelled: &mut Side,
+    side: &mut Side,
+) -> Result<Option<Difference>> {
+    real.until_heard(side).await?;
+    let differs = |what| Some(Difference { step: None, what });
+    if let Some(what) = settle(modelled, side).await? {
+        return Ok(differs(what));
+    }
+    for kind in Kind::ALL {
+        let all = (kind, Since::Start, Selector("", &[]));
+        let (expected, found) = watched(real, model, (modelled, side), all).await?;
+        if let Some(what) = difference(&expected, &found) {
+            return Ok(differs(what));
+        }
+    }
+    Ok(None)
+}
+
+/// What both tell of a watch. The real server may forget what happened whenever it likes: of such a watch there is
+/// nothing to compare, and it must not be one of many.
+async fn watched(
+    real: &Real,
+    model: &Model,
+    (modelled, side): (&mut Side, &mut Side),
+    (kind, since, selector): (Kind, Since, Selector),
+) -> Result<(Vec<Answer>, Vec<Answer>)> {
+    let by_chance = |version: &str| since == Since::Now || model.garbage.contains(version);
+    let expected = modelled.watch(kind, since, selector).await?;
+    let found = side.watch(kind, since, selector).await?;
+    real.watches.0.fetch_add(1, Ordering::Relaxed);
+    let forgotten = found.first().is_some_and(|event| event["object"]["code"] == 410);
+    if forgotten && matches!(since, Since::Start | Since::Step(_)) {
+        real.watches.1.fetch_add(1, Ordering::Relaxed);
+        return Ok((Vec::new(), Vec::new()));
+    }
+    Ok((vec![modelled.events(&expected, by_chance)], vec![side.events(&found, |_| false)]))
+}
+
+/// Waits until the real server has come to the same state; the difference if it does not.
+async fn settle(modelled: &Side, side: &Side) -> Result<Option<String>> {
+    let expected = modelled.state().await?;
+    let begin = Instant::now();
+    loop {
+        let found = side.state().await?;
+        if found == expected {
+            return Ok(None);
+        }
+        if begin.elapsed() > PATIENCE {
+            return Ok(Some(format!("    what is left:{}", paths(&expected, &found, ""))));
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Leaves out what the difference does not need.
+pub(crate) async fn shrink(
+    real: &Real,
+    seed: u64,
+    steps: Vec<Step>,
+    found: Difference,
+) -> (Vec<Step>, Difference) {
+    let (mut steps, mut found) = (steps, found);
+    if let Some(last) = &found.step {
+        steps.truncate(steps.iter().position(|step| step.id == last.id).map_or(steps.len(), |at| at + 1));
+    }
+    let mut at = steps.len();
+    while at > 0 {
+        at -= 1;
+        let mut fewer = steps.clone();
+        fewer.remove(at);
+        // What fails otherwise is no difference.
+        if let Ok(Some(still)) = run(real, seed, &fewer).await {
+            (steps, found) = (fewer, still);
+        }
+    }
+    (steps, found)
+}

@@ -1,0 +1,282 @@
+//! One of the two servers, and what was seen of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use futures::AsyncBufReadExt;
+use futures::TryStreamExt;
+use http::{Method, Request};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+use crate::answer::{Answer, Event, Symbols};
+use crate::kind::{Kind, Name, Target};
+use crate::op::{Selector, Since};
+
+/// Longer than any answer takes on a busy machine.
+const DEADLINE: Duration = Duration::from_mins(1);
+
+/// A UID that no object has.
+pub(crate) const NOBODY: &str = "00000000-0000-4000-8000-00000000dead";
+
+/// A server, and what was seen of it.
+pub(crate) struct Side {
+    client: Client,
+    pub(crate) namespace: String,
+    pub(crate) symbols: Symbols,
+    /// The names that it chose, by step.
+    names: BTreeMap<usize, String>,
+    /// The first version and the last UID of each object.
+    first: BTreeMap<Target, String>,
+    uids: BTreeMap<Target, String>,
+    /// The version that a step answered.
+    answered: BTreeMap<usize, String>,
+    /// The version before the first step.
+    start: String,
+    /// The last list that has another page.
+    pub(crate) page: Option<(String, String)>,
+    markers: usize,
+}
+
+/// A request with its answer.
+pub(crate) struct Heard {
+    pub(crate) code: u16,
+    pub(crate) body: Value,
+}
+
+impl Heard {
+    pub(crate) fn is_success(&self) -> bool {
+        self.code < 300
+    }
+}
+
+impl Side {
+    /// A server in which the namespace is empty.
+    pub(crate) async fn new(client: Client, namespace: &str) -> Result<Self> {
+        let mut side = Self {
+            client,
+            namespace: namespace.to_owned(),
+            symbols: Symbols::default(),
+            names: BTreeMap::new(),
+            first: BTreeMap::new(),
+            uids: BTreeMap::new(),
+            answered: BTreeMap::new(),
+            start: String::new(),
+            page: None,
+            markers: 0,
+        };
+        let list = side.send(Method::GET, &Kind::Pool.collection(namespace), None).await?;
+        text(&list.body["metadata"]["resourceVersion"]).clone_into(&mut side.start);
+        Ok(side)
+    }
+
+    /// Sends a request and reads its answer.
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&str, Value)>,
+    ) -> Result<Heard> {
+        let mut request = Request::builder().method(method).uri(path);
+        let body = match body {
+            None => Body::empty(),
+            Some((content, body)) => {
+                request = request.header(http::header::CONTENT_TYPE, content);
+                Body::from(serde_json::to_vec(&body)?)
+            }
+        };
+        let answer = async {
+            let response = self.client.send(request.body(body)?).await?;
+            let code = response.status().as_u16();
+            let bytes = response.into_body().collect_bytes().await?;
+            let body = serde_json::from_slice(&bytes)
+                .unwrap_or_else(|_| json!({ "text": String::from_utf8_lossy(&bytes) }));
+            anyhow::Ok(Heard { code, body })
+        };
+        tokio::time::timeout(DEADLINE, answer).await.with_context(|| format!("{path} is not answered"))?
+    }
+
+    /// What is compared of an answer. `target` is the object that it is about.
+    pub(crate) fn note(&mut self, step: usize, target: Option<Target>, heard: &Heard) -> Answer {
+        let metadata = &heard.body["metadata"];
+        if heard.is_success() && heard.body["kind"] != "Status" {
+            let version = text(&metadata["resourceVersion"]);
+            if !version.is_empty() {
+                self.answered.insert(step, version.to_owned());
+            }
+            if let Some(target) = target
+                && !version.is_empty()
+            {
+                let uid = text(&metadata["uid"]).to_owned();
+                if self.uids.get(&target) != Some(&uid) {
+                    self.first.insert(target, version.to_owned());
+                    self.uids.insert(target, uid);
+                }
+            }
+            if let Some(Name::Of(step)) = target.map(|target| target.name) {
+                let name = text(&metadata["name"]).to_owned();
+                self.symbols.name(&name, format!("(generated in {step})"));
+                self.names.insert(step, name);
+            }
+        }
+        Answer::Reply { code: heard.code, body: self.symbols.body(&heard.body) }
+    }
+
+    pub(crate) fn name(&self, name: Name) -> String {
+        match name {
+            Name::Given(name) => name.to_owned(),
+            Name::Of(step) => self.names.get(&step).cloned().unwrap_or_else(|| "nobody".to_owned()),
+        }
+    }
+
+    pub(crate) fn path(&self, target: Target, subresource: &str) -> String {
+        let path = format!("{}/{}", target.kind.collection(&self.namespace), self.name(target.name));
+        if subresource.is_empty() { path } else { format!("{path}/{subresource}") }
+    }
+
+    /// The last UID that an object was seen with.
+    pub(crate) fn uid(&self, target: Option<Target>) -> &str {
+        target.and_then(|target| self.uids.get(&target)).map_or(NOBODY, String::as_str)
+    }
+
+    /// The first version that the object was seen with.
+    pub(crate) fn stale(&self, target: Target) -> String {
+        self.first.get(&target).cloned().unwrap_or_else(|| "1".to_owned())
+    }
+
+    /// The events of a watch up to now: a last object is made that the selector lets through, and its coming is the end.
+    pub(crate) async fn watch(&mut self, kind: Kind, since: Since, selector: Selector) -> Result<Vec<Value>> {
+        let version = match since {
+            Since::Start => self.start.clone(),
+            Since::Step(step) => self.answered.get(&step).cloned().unwrap_or_else(|| self.start.clone()),
+            Since::TooOld => "1".to_owned(),
+            Since::Now => {
+                // What there is has to be seen by everybody first: a watch may begin with somewhat less.
+                let all = Selector("", &[]);
+                let (start, mark) = (self.start.clone(), self.mark(kind, all).await?);
+                self.follow(kind, &start, all, async || Ok(mark.clone())).await?;
+                String::new()
+            }
+        };
+        if version.is_empty() {
+            let (name, mut made) = (self.next_mark(), Value::Null);
+            let mark = async || {
+                made = self.make_mark(kind, selector, &name).await?;
+                Ok(name.clone())
+            };
+            let events = self.follow(kind, "", selector, mark).await?;
+            self.symbols.body(&made);
+            return Ok(events);
+        }
+        let mark = self.mark(kind, selector).await?;
+        self.follow(kind, &version, selector, async || Ok(mark.clone())).await
+    }
+
+    fn next_mark(&mut self) -> String {
+        self.markers += 1;
+        format!("mark-{}", self.markers)
+    }
+
+    async fn mark(&mut self, kind: Kind, selector: Selector) -> Result<String> {
+        let name = self.next_mark();
+        let made = self.make_mark(kind, selector, &name).await?;
+        // It is seen now, in whatever order watches tell of it later.
+        self.symbols.body(&made);
+        Ok(name)
+    }
+
+    async fn make_mark(&self, kind: Kind, selector: Selector, name: &str) -> Result<Value> {
+        let mut object = kind.object(0, &self.namespace);
+        let labels: BTreeMap<_, _> = selector.1.iter().copied().collect();
+        object["metadata"] = json!({ "name": name, "labels": labels });
+        let path = kind.collection(&self.namespace);
+        let made = self.send(Method::POST, &path, Some(("application/json", object))).await?;
+        if made.is_success() { Ok(made.body) } else { bail!("making {name}: {}", made.body) }
+    }
+
+    /// Reads a watch until the mark comes that `mark` makes, or the watch ends.
+    async fn follow(
+        &self,
+        kind: Kind,
+        version: &str,
+        selector: Selector,
+        mark: impl AsyncFnOnce() -> Result<String>,
+    ) -> Result<Vec<Value>> {
+        let since = if version.is_empty() { String::new() } else { format!("&resourceVersion={version}") };
+        let path = format!("{}?watch=true{since}{}", kind.collection(&self.namespace), selected(selector));
+        let events = async {
+            let stream = match self.client.request_stream(Request::get(&path).body(Vec::new())?).await {
+                Ok(stream) => stream,
+                Err(kube::Error::Api(status)) => {
+                    return Ok(vec![json!({ "refused": status.code, "reason": status.reason })]);
+                }
+                Err(other) => return Err(other.into()),
+            };
+            let mark = mark().await?;
+            let mut lines = std::pin::pin!(stream.lines());
+            let mut events = Vec::new();
+            while let Some(line) = lines.try_next().await? {
+                let event: Value = serde_json::from_str(&line)?;
+                if event["object"]["metadata"]["name"] == mark.as_str() {
+                    break;
+                }
+                let ended = event["type"] == "ERROR";
+                events.push(event);
+                if ended {
+                    break;
+                }
+            }
+            Ok(events)
+        };
+        let events = tokio::time::timeout(DEADLINE, events).await;
+        events.with_context(|| format!("{path} does not tell of its mark"))?
+    }
+
+    /// Events as they are compared. `by_chance` says of a version whether its place means nothing.
+    pub(crate) fn events(&mut self, events: &[Value], by_chance: impl Fn(&str) -> bool) -> Answer {
+        let told = |event: &Value| {
+            let object = &event["object"];
+            let version = text(&object["metadata"]["resourceVersion"]);
+            let name = self.symbols.name_of(object);
+            let seen = json!({ "type": event["type"], "object": self.symbols.body(object),
+                "refused": event["refused"], "reason": event["reason"] });
+            Event { name, told: seen, placed: !by_chance(version) }
+        };
+        Answer::Events(events.iter().map(told).collect())
+    }
+
+    /// All that there is, without versions, which the garbage collector may count otherwise.
+    pub(crate) async fn state(&self) -> Result<Value> {
+        let mut symbols = self.symbols.clone();
+        let mut state = serde_json::Map::new();
+        for kind in Kind::ALL {
+            let list = self.send(Method::GET, &kind.collection(&self.namespace), None).await?;
+            for item in list.body["items"].as_array().into_iter().flatten() {
+                let mut object = symbols.body(item);
+                if let Some(metadata) = object["metadata"].as_object_mut() {
+                    metadata.remove("resourceVersion");
+                }
+                state.insert(format!("{kind:?} {}", symbols.name_of(item)), object);
+            }
+        }
+        Ok(Value::Object(state))
+    }
+}
+
+/// A selector as part of a query.
+pub(crate) fn selected(selector: Selector) -> String {
+    if selector.0.is_empty() {
+        return String::new();
+    }
+    let encoded = selector.0.bytes().map(|byte| match byte {
+        byte if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        byte => format!("%{byte:02X}"),
+    });
+    "&labelSelector=".to_owned() + &encoded.collect::<String>()
+}
+
+pub(crate) fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

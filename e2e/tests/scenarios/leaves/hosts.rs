@@ -1,0 +1,75 @@
+//! Pools whose fields are changed: together they have nearly all that a pool can have.
+
+use anyhow::Context;
+use serde_json::{Value, json};
+use vmpool_e2e::cluster::{documents_in, workspace_root};
+use vmpool_e2e::installation::{CLASS, IMAGE};
+use vmpool_e2e::world::World;
+
+use super::schema::Field;
+
+/// The pools, each without machines.
+pub(super) fn hosts(world: &World) -> anyhow::Result<Vec<Value>> {
+    let sample = workspace_root().join("api/tests/samples/accepted/pool-full.yaml");
+    let mut full = documents_in(&sample)?.into_iter().next().context("an empty sample")?;
+    full["metadata"] = json!({ "name": "full", "namespace": world.namespace() });
+    full["spec"]["replicas"] = json!(0);
+    // A rollout that stands would hide what becomes of a change.
+    full["spec"]["rollout"] = json!({ "maxUnavailable": "30%" });
+    let spec = &mut full["spec"]["virtualMachineTemplate"]["spec"];
+    spec["virtualMachineClassName"] = json!(CLASS);
+    spec["terminationGracePeriodSeconds"] = json!(1);
+    let with = |name: &str, edit: &dyn Fn(&mut Value)| {
+        let mut host = full.clone();
+        host["metadata"]["name"] = json!(name);
+        edit(&mut host["spec"]);
+        host
+    };
+    let source = |source: Value| {
+        move |spec: &mut Value| spec["virtualDiskTemplates"][0]["spec"]["dataSource"] = source.clone()
+    };
+    let provisioning = |data: Value| {
+        move |spec: &mut Value| spec["virtualMachineTemplate"]["spec"]["provisioning"] = data.clone()
+    };
+    let sums = json!({
+        "md5": "0".repeat(32), "sha1": "0".repeat(40), "sha256": "0".repeat(64), "sha512": "0".repeat(128),
+        "streebog256": "0".repeat(64), "streebog512": "0".repeat(128) });
+    let http = json!({ "url": "https://images.example/a.qcow2", "caBundle": "YQ==", "checksum": sums });
+    let container =
+        json!({ "image": "images.example/a:1", "imagePullSecret": { "name": "pull" }, "caBundle": "YQ==" });
+    let plain = world.pool("plain").disk("root").object();
+    Ok(vec![
+        with("full", &|_| {}),
+        plain,
+        with(
+            "user-data",
+            &provisioning(json!({ "type": "UserData", "userData": "#cloud-config\nusers: []\n" })),
+        ),
+        with(
+            "user-data-ref",
+            &provisioning(
+                json!({ "type": "UserDataRef", "userDataRef": { "kind": "Secret", "name": "data" } }),
+            ),
+        ),
+        with("http", &source(json!({ "type": "HTTP", "http": http }))),
+        with("container", &source(json!({ "type": "ContainerImage", "containerImage": container }))),
+        with(
+            "object",
+            &source(
+                json!({ "type": "ObjectRef", "objectRef": { "kind": "ClusterVirtualImage", "name": IMAGE } }),
+            ),
+        ),
+    ])
+}
+
+/// The pool in which a field is changed: the first that has it, or has what it would be in.
+pub(super) fn host_of<'h>(hosts: &'h [Value], field: &Field) -> &'h Value {
+    let mut pointer = field.pointer.as_str();
+    loop {
+        if let Some(host) = hosts.iter().find(|host| host.pointer(pointer).is_some()) {
+            return host;
+        }
+        let parent = pointer.rsplit_once('/').map(|(parent, _)| parent);
+        pointer = parent.expect("every pool has a spec");
+    }
+}

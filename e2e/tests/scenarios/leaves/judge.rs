@@ -1,0 +1,146 @@
+//! What the API server says to a pool that is tried.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, bail};
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use vmpool_e2e::error::chain;
+use vmpool_e2e::object::Kind;
+use vmpool_e2e::world::World;
+
+use super::schema::{KEY, rules};
+
+/// Who refuses, if anybody does, and in which words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Accepted,
+    /// The types, ranges and patterns of the schema.
+    Schema(String),
+    /// A rule in the schema.
+    Cel(String),
+    /// A rule of ours, at admission.
+    Admission(String),
+}
+
+/// Makes a pool.
+pub(super) async fn make(world: &World, pool: &Value) -> anyhow::Result<()> {
+    let object: DynamicObject = serde_json::from_value(pool.clone())?;
+    let made = world.api(Kind::Pool).create(&PostParams::default(), &object).await;
+    made.map(drop).with_context(|| pool.to_string())
+}
+
+/// The answer to a new pool.
+pub(super) async fn of_create(world: &World, pool: &Value) -> anyhow::Result<Verdict> {
+    let mut object: DynamicObject = serde_json::from_value(pool.clone())?;
+    object.metadata.name = Some("another".to_owned());
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    verdict(world.api(Kind::Pool).create(&params, &object).await).with_context(|| pool.to_string())
+}
+
+/// The answer to the change of a pool that is there into another one.
+pub(super) async fn of_change(world: &World, host: &Value, pool: &Value) -> anyhow::Result<Verdict> {
+    let name = host["metadata"]["name"].as_str().unwrap_or_default();
+    let params = PatchParams { dry_run: true, ..PatchParams::default() };
+    verdict(world.api(Kind::Pool).patch(name, &params, &respec(pool)?).await)
+        .with_context(|| pool.to_string())
+}
+
+/// The patch that gives a pool the whole spec of another one.
+pub(super) fn respec(pool: &Value) -> anyhow::Result<Patch<()>> {
+    let operation = match pool.get("spec") {
+        Some(spec) => json!({ "op": "add", "path": "/spec", "value": spec }),
+        None => json!({ "op": "remove", "path": "/spec" }),
+    };
+    Ok(Patch::Json(serde_json::from_value(json!([operation]))?))
+}
+
+fn verdict<T>(answer: Result<T, kube::Error>) -> anyhow::Result<Verdict> {
+    let message = match answer {
+        Ok(_) => return Ok(Verdict::Accepted),
+        Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => status.message,
+        Err(error) => bail!("{}", chain(&error)),
+    };
+    let by_rule = || -> anyhow::Result<bool> {
+        let rules = rules(&crate::agreement::schema::of_pools()?);
+        Ok(rules.iter().any(|rule| message.contains(rule.as_str())))
+    };
+    Ok(if message.contains("denied the request") {
+        Verdict::Admission(message)
+    } else if by_rule()? {
+        Verdict::Cel(message)
+    } else {
+        Verdict::Schema(message)
+    })
+}
+
+/// Whether a text says where in the object something is wrong: it names the field, or what the field is in.
+pub(super) fn names(text: &str, pointer: &str) -> bool {
+    let parts =
+        pointer.split('/').filter(|part| !part.is_empty() && *part != KEY && part.parse::<usize>().is_err());
+    let parts: Vec<&str> = parts.collect();
+    parts.iter().rev().take(4).any(|part| text.contains(part))
+}
+
+/// How often was said what.
+pub(super) struct Tally {
+    what: &'static str,
+    accepted: usize,
+    schema: usize,
+    cel: usize,
+    /// By rule.
+    admission: BTreeMap<String, usize>,
+    /// Refusals that do not say what they are about.
+    vague: Vec<String>,
+}
+
+impl Tally {
+    pub(super) fn new(what: &'static str) -> Self {
+        Self { what, accepted: 0, schema: 0, cel: 0, admission: BTreeMap::new(), vague: Vec::new() }
+    }
+
+    /// Takes in an answer about the field at this place.
+    pub(super) fn add(&mut self, pointer: &str, verdict: &Verdict, told: impl FnOnce() -> String) {
+        let message = match verdict {
+            Verdict::Accepted => {
+                self.accepted += 1;
+                return;
+            }
+            Verdict::Schema(message) => {
+                self.schema += 1;
+                message
+            }
+            Verdict::Cel(message) => {
+                self.cel += 1;
+                message
+            }
+            Verdict::Admission(message) => {
+                let rule = message.rsplit_once("(rule ").map_or("none", |(_, rule)| rule);
+                *self.admission.entry(rule.trim_end_matches(')').to_owned()).or_default() += 1;
+                message
+            }
+        };
+        if !names(message, pointer) {
+            self.vague.push(format!("{}\n  {message}", told()));
+        }
+    }
+
+    /// Tells the counts; what is wrong with them is returned: every refusal says what it is about, and everybody who
+    /// refuses has refused something.
+    pub(super) fn settle(self) -> Vec<String> {
+        let Self { what, accepted, schema, cel, admission, vague } = self;
+        let by_admission: usize = admission.values().sum();
+        println!(
+            "{what}: {accepted} accepted, {schema} refused by the schema, {cel} by its rules, {by_admission} at \
+             admission: {admission:?}"
+        );
+        let mut wrong: Vec<String> = vague
+            .into_iter()
+            .map(|refusal| format!("{what}: a refusal does not name the field: {refusal}"))
+            .collect();
+        if [accepted, schema, cel, by_admission].contains(&0) {
+            wrong.push(format!("{what}: somebody refuses nothing, or everything"));
+        }
+        wrong
+    }
+}

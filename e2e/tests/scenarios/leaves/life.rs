@@ -1,0 +1,151 @@
+//! What becomes of an odd pool that was accepted.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use kube::api::{DeleteParams, PatchParams};
+use serde_json::{Value, json};
+use vmpool_e2e::object::{Kind, Object};
+use vmpool_e2e::world::World;
+
+use super::judge::{make, names, respec};
+
+/// How long a pool may take: it shares the machine with all others.
+const DEADLINE: Duration = Duration::from_mins(2);
+
+/// How often it is looked at.
+const POLL: Duration = Duration::from_millis(200);
+
+/// How many replicas are made in earnest.
+const MOST: i64 = 3;
+
+/// How it went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The pool has what it asks for.
+    Converged,
+    /// A condition says what is wrong.
+    Condition,
+    /// It asks for more machines than anybody has; it was not made.
+    TooMany,
+}
+
+/// How often it went how.
+pub(super) struct Ends {
+    converged: usize,
+    condition: usize,
+    too_many: usize,
+}
+
+impl Ends {
+    pub(super) fn of(ends: &[End]) -> Self {
+        let count = |end: &End| ends.iter().filter(|other| *other == end).count();
+        Self {
+            converged: count(&End::Converged),
+            condition: count(&End::Condition),
+            too_many: count(&End::TooMany),
+        }
+    }
+}
+
+impl fmt::Display for Ends {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { converged, condition, too_many } = self;
+        write!(
+            f,
+            "{converged} converged, {condition} ended in a condition, {too_many} ask for too many machines"
+        )
+    }
+}
+
+/// The same pool under another name, with one machine unless the count is what is tried.
+fn own(pool: &Value, name: &str, pointer: &str) -> Value {
+    let mut pool = pool.clone();
+    pool["metadata"]["name"] = json!(name);
+    if pointer != "/spec/replicas" {
+        pool["spec"]["replicas"] = json!(1);
+    }
+    pool
+}
+
+fn asks_for_too_many(pool: &Value) -> bool {
+    pool["spec"]["replicas"].as_i64().is_some_and(|replicas| replicas > MOST)
+}
+
+/// Makes the pool and waits for its end.
+pub(super) async fn lived(world: &World, name: &str, pool: &Value, pointer: &str) -> anyhow::Result<End> {
+    let pool = own(pool, name, pointer);
+    if asks_for_too_many(&pool) {
+        return Ok(End::TooMany);
+    }
+    make(world, &pool).await?;
+    let end = until_settled(world, name, pointer).await?;
+    delete(world, name).await?;
+    Ok(end)
+}
+
+/// Makes a pool, changes it into another one once it has what it asks for, and waits for the end of that.
+pub(super) async fn changed(
+    world: &World,
+    name: &str,
+    before: &Value,
+    after: &Value,
+    pointer: &str,
+) -> anyhow::Result<End> {
+    let (before, after) = (own(before, name, pointer), own(after, name, pointer));
+    if asks_for_too_many(&before) || asks_for_too_many(&after) {
+        return Ok(End::TooMany);
+    }
+    make(world, &before).await?;
+    until_settled(world, name, pointer).await?;
+    let patched = world.api(Kind::Pool).patch(name, &PatchParams::default(), &respec(&after)?).await;
+    // As a change it may be refused where a new pool is not.
+    let end = match patched {
+        Ok(_) => until_settled(world, name, pointer).await?,
+        Err(kube::Error::Api(status)) if names(&status.message, pointer) => End::Condition,
+        Err(error) => return Err(error).context("changing the pool"),
+    };
+    delete(world, name).await?;
+    Ok(end)
+}
+
+async fn delete(world: &World, name: &str) -> anyhow::Result<()> {
+    world.api(Kind::Pool).delete(name, &DeleteParams::background()).await.context("deleting a pool")?;
+    Ok(())
+}
+
+async fn until_settled(world: &World, name: &str, pointer: &str) -> anyhow::Result<End> {
+    let begun = Instant::now();
+    loop {
+        let pool = world.get(Kind::Pool, name).await?;
+        if let Some(end) = end_of(&pool, pointer)? {
+            return Ok(end);
+        }
+        if begun.elapsed() > DEADLINE {
+            bail!("{name} has not come to an end:\n{}", pool.to_yaml());
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// The end of a pool, if it has come to one.
+fn end_of(pool: &Object, pointer: &str) -> anyhow::Result<Option<End>> {
+    if pool.at("/status/observedGeneration") != pool.at("/metadata/generation") {
+        return Ok(None);
+    }
+    let holds = |kind: &str| pool.condition(kind).map(|condition| condition["status"] == "True");
+    if holds("ReplicaFailure") == Some(true) {
+        let message = pool.condition("ReplicaFailure").map(|condition| condition["message"].to_string());
+        let message = message.unwrap_or_default();
+        if !names(&message, pointer) {
+            bail!("a condition does not name the field: {message}");
+        }
+        return Ok(Some(End::Condition));
+    }
+    let exist = pool.number("/status/replicas") == pool.number("/spec/replicas");
+    // A machine that runs waits for a restart that its owner has to approve.
+    let waits =
+        pool.condition("Synced").is_some_and(|condition| condition["reason"] == "RestartPendingApproval");
+    Ok((exist && (holds("Synced") == Some(true) || waits)).then_some(End::Converged))
+}

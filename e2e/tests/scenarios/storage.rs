@@ -1,0 +1,157 @@
+//! What becomes of pools when etcd goes, stalls, or has no space left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::ensure;
+use serde_json::{Value, json};
+use vmpool_e2e::cluster::Restart;
+use vmpool_e2e::object::Kind;
+use vmpool_e2e::poll;
+use vmpool_e2e::programs::{Controller, ControllerOptions};
+use vmpool_e2e::scenario::scenario;
+use vmpool_e2e::world::condition::{Condition, condition, disks, members, ready_replicas, status};
+use vmpool_e2e::world::{DEADLINE, Pool, SETTLE, World};
+
+/// Whoever waits for an outage to be over waits for the pauses of clients, too, which grow.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+fn template(spec: &Value) -> Value {
+    json!({ "spec": { "virtualMachineTemplate": { "spec": spec } } })
+}
+
+/// Machines restart by themselves, half of them at a time.
+fn automatic() -> Value {
+    json!({ "spec": {
+        "rollout": { "maxUnavailable": "50%" },
+        "virtualMachineTemplate": { "spec": { "disruptions": { "restartApprovalMode": "Automatic" } } },
+    } })
+}
+
+/// It has begun to grow. However far it has come since: a condition that ends by itself would be missed on a slow machine.
+fn more_members_than(before: usize) -> Condition {
+    Condition::new(format!("more than {before} members"), move |view| view.members().len() > before)
+}
+
+/// Some members have so many cores in their spec.
+fn rollout_begun_to(cores: i64) -> Condition {
+    Condition::new("a rollout that has begun", move |view| {
+        view.live().any(|machine| number_of_cores(machine) == Some(cores))
+    })
+}
+
+fn number_of_cores(machine: &vmpool_e2e::object::Object) -> Option<i64> {
+    machine.number("/spec/cpu/cores")
+}
+
+/// All of so many members have these cores in effect.
+fn rolled_out(count: i64, cores: i64) -> Condition {
+    let all = Condition::new(format!("machines of {cores} cores"), move |view| {
+        view.live().all(|machine| number_of_cores(machine) == Some(cores))
+    });
+    all.and(condition("Synced", "True", "PoolSynced")).and(status("updatedReplicas", count))
+}
+
+/// Changes the template, and returns when the first machine has the change.
+async fn roll_out(world: &World, pool: &Pool<'_>, cores: i64) -> anyhow::Result<()> {
+    world.patch(Kind::Pool, pool.name(), &template(&json!({ "cpu": { "cores": cores } }))).await?;
+    pool.sees(rollout_begun_to(cores)).await?;
+    Ok(())
+}
+
+/// Asks for so many machines, and returns when the first of the new ones is made.
+async fn grow(world: &World, pool: &Pool<'_>, before: usize, replicas: i64) -> anyhow::Result<()> {
+    world.patch(Kind::Pool, pool.name(), &json!({ "spec": { "replicas": replicas } })).await?;
+    pool.sees(more_members_than(before)).await?;
+    Ok(())
+}
+
+#[test]
+fn etcd_and_the_api_server_die_amid_a_scale_up_and_amid_rollouts() {
+    scenario("etcd and the API server die amid rollouts").on_its_own_cluster().run(async |world| {
+        let cluster = world.cluster();
+        let pool = world.pool("web").disk("root").retained("cache", 0, "10m").with(&automatic());
+        let pool = pool.ready().await?;
+        // When etcd is killed with some of the machines made,
+        grow(world, &pool, 0, 12).await?;
+        cluster.restart_etcd(Restart::Killed).await?;
+        // then in the end there are as many as were asked for, each with its disks,
+        pool.until_within(ready_replicas(12).and(members(12)).and(disks(24)), PATIENCE).await?;
+        let before = vmpool_e2e::object::uids(&pool.machines().await?);
+        // and when etcd restarts, and then the API server, with some machines changed,
+        roll_out(world, &pool, 2).await?;
+        cluster.restart_etcd(Restart::Graceful).await?;
+        pool.until_within(rolled_out(12, 2).and(ready_replicas(12)), PATIENCE).await?;
+        roll_out(world, &pool, 3).await?;
+        cluster.restart_api_server(Restart::Killed).await?;
+        // then all of them are, and none was made anew.
+        pool.until_within(rolled_out(12, 3).and(ready_replicas(12)), PATIENCE).await?;
+        ensure!(vmpool_e2e::object::uids(&pool.machines().await?) == before, "machines were recreated");
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+/// A controller with a short lease, so that its end is noticed soon.
+async fn short_lease(world: &World, identity: &str) -> anyhow::Result<Arc<Controller>> {
+    let options = ControllerOptions {
+        lease_duration: Duration::from_secs(4),
+        renew_interval: Duration::from_secs(1),
+        extra: vec!["--request-deadline=1500ms".to_owned()],
+        ..ControllerOptions::new(world.namespace(), identity)
+    };
+    Ok(world.add_controller_with(options).await?)
+}
+
+/// Waits until no controller leads any more.
+async fn until_nobody_leads(controllers: &[Arc<Controller>]) -> anyhow::Result<()> {
+    let what = || "nobody leads who cannot renew the lease".to_owned();
+    poll::until(what, DEADLINE, async || {
+        for controller in controllers {
+            let (_, page) = controller.probe("/metrics").await;
+            if !page.lines().any(|line| line == "vmpool_leader 0") {
+                return Ok(Err(format!("{} leads", controller.identity())));
+            }
+        }
+        Ok(Ok(()))
+    })
+    .await?;
+    Ok(())
+}
+
+#[test]
+fn a_full_disk_and_a_slow_one_are_waited_out() {
+    scenario("a full disk and a slow one are waited out").on_its_own_cluster().controllers(0).run(
+        async |world| {
+            let cluster = world.cluster();
+            let controllers = [short_lease(world, "a").await?, short_lease(world, "b").await?];
+            let pool = world.pool("web").replicas(2).disk("root").retained("cache", 0, "10m");
+            let pool = pool.with(&automatic()).ready().await?;
+            // Given a pool that grows when the disk of etcd is full,
+            grow(world, &pool, 2, 12).await?;
+            cluster.fill_disk().await?;
+            // then users are told,
+            let note = json!({ "metadata": { "annotations": { "note": "one byte more" } } });
+            let refused = world.patch(Kind::Pool, pool.name(), &note).await;
+            let refused = refused.err().map(|error| vmpool_e2e::error::chain(&error)).unwrap_or_default();
+            ensure!(refused.contains("database space exceeded"), "a write on a full disk: {refused:?}");
+            // and nobody acts without a lease, for which there is no space either.
+            until_nobody_leads(&controllers).await?;
+            ensure!(controllers.iter().all(|controller| controller.exit_status().is_none()), "one has ended");
+            // Once there is space again, the pool grows on by itself.
+            ensure!(cluster.clear_disk().await? == 1, "the disk was never full");
+            pool.until_within(ready_replicas(12).and(members(12)).and(disks(24)), PATIENCE).await?;
+            // When etcd stands still again and again while a template is rolled out and the pool shrinks,
+            roll_out(world, &pool, 2).await?;
+            for replicas in [10, 8, 6] {
+                cluster.pause_etcd()?;
+                tokio::time::sleep(Duration::from_millis(900)).await;
+                cluster.resume_etcd()?;
+                world.patch(Kind::Pool, pool.name(), &json!({ "spec": { "replicas": replicas } })).await?;
+            }
+            // then it ends as it should, and stays so.
+            pool.until_within(ready_replicas(6).and(rolled_out(6, 2)), PATIENCE).await?;
+            pool.holds(members(6), SETTLE).await?;
+            Ok::<_, anyhow::Error>(())
+        },
+    );
+}
