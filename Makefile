@@ -53,6 +53,32 @@ faults: preflight ## Break everything around the real controller on a model of t
 	@echo "==> Schedules: each is a few minutes of a pool's life in milliseconds"
 	@$(TARGET_DIR)/release/faults
 
+.PHONY: honesty
+honesty: xtask ## Ask the model of make faults and a real control plane the same; SEEDS=500, SEED=7
+	@$(XTASK) tools control-plane
+	SEEDS="$(or $(SEEDS),500)" cargo test --locked --package vmpool-e2e --test honesty -- --nocapture
+
+.PHONY: crashes
+crashes: xtask ## Kill every program at every request, and blur every watch, on a real control plane; ONLY="rollout, restart: dies after DELETE" selects
+	@$(XTASK) tools control-plane
+	@$(XTASK) tools helm
+	cargo build --locked --workspace --bins
+	VMPOOL_FAULTS=all VMPOOL_ONLY="$(ONLY)" cargo test --locked --package vmpool-e2e --test faults -- --nocapture
+
+.PHONY: soak
+soak: xtask ## Minutes of random users and faults on a real control plane, and what our programs use; MINUTES=10, SEED=7
+	@echo "==> The control plane: etcd, kube-apiserver, kube-controller-manager, helm (minutes the first time, kept in $(TARGET_DIR)/tools)"
+	@$(XTASK) tools control-plane
+	@$(XTASK) tools helm
+	@echo "==> Our programs, the platform simulator and the soak"
+	cargo build --locked --workspace --bins
+	@echo "==> The soak"
+	@$(TARGET_DIR)/debug/soak
+
+.PHONY: teeth
+teeth: xtask ## Remove guards of ours one at a time, and see whether the faults notice; ONLY=claim, SEEDS=600
+	@$(XTASK) teeth
+
 .PHONY: up
 up: xtask ## Leave the demo's programs running in the background, to play with; docs/playground.md is a tour
 	@echo "==> Control plane and helm (minutes the first time, kept in $(TARGET_DIR)/tools)"

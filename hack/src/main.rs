@@ -4,6 +4,7 @@
 
 mod chart;
 mod generate;
+mod teeth;
 mod tools;
 mod verify;
 mod workspace;
@@ -42,6 +43,8 @@ enum Command {
     Chart,
     /// Look for ignored tests, for files that no module declares, and for dependencies that cross a wall
     Hygiene,
+    /// Remove the guards that hack/teeth.yaml lists, one at a time, and see whether `make faults` notices
+    Teeth(teeth::Options),
     /// Run everything that CI runs, and report all failures at the end
     Verify,
 }
@@ -58,9 +61,9 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<()> {
     let workspace = Workspace::locate()?;
-    match cli.command {
-        Command::Tools { which } => tools::ensure(&workspace, which),
-        Command::Generate { check } => generate::run(&workspace, check),
+    match &cli.command {
+        Command::Tools { which } => tools::ensure(&workspace, *which),
+        Command::Generate { check } => generate::run(&workspace, *check),
         Command::Chart => {
             tools::ensure(&workspace, Selection::Helm)?;
             workspace::succeed(workspace.cargo().args([
@@ -77,6 +80,7 @@ fn run(cli: &Cli) -> Result<()> {
             chart::check(&workspace)
         }
         Command::Hygiene => verify::hygiene(&workspace),
+        Command::Teeth(options) => teeth::run(&workspace, options),
         Command::Verify => verify::run(&workspace),
     }
 }

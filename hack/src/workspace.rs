@@ -44,6 +44,11 @@ impl Workspace {
         self.target.join("tools")
     }
 
+    /// Where builds with a guard removed go.
+    pub(crate) fn teeth(&self) -> PathBuf {
+        self.target.join("teeth")
+    }
+
     /// The cargo that runs us, so that the same toolchain is used throughout, ready to run at the top of the tree.
     pub(crate) fn cargo(&self) -> Command {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));

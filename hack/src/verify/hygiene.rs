@@ -1,4 +1,4 @@
-//! Tests that prove nothing: ignored ones, and files that no module declares.
+//! Tests that prove nothing: ignored ones, those of targets that are not tested, and files that no module declares.
 //!
 //! Sources are read line by line, as rustfmt leaves them; there is no need for a parser.
 
@@ -19,7 +19,12 @@ const SOURCES: &[&str] = &["src", "tests", "examples", "benches"];
 /// One error after all that was found was listed.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let mut found = Vec::new();
-    for (package, roots) in packages(workspace)? {
+    for Package { folder: package, roots, untested } in packages(workspace)? {
+        for file in declared(&untested)? {
+            if has_tests(&read(&file)?) {
+                found.push(format!("{}: tests of a target with `test = false`", file.display()));
+            }
+        }
         let files = SOURCES
             .iter()
             .map(|folder| rust_files(&package.join(folder)))
@@ -44,19 +49,30 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     bail!("{} places hold tests that prove nothing", found.len())
 }
 
-/// The packages of the workspace: folder, and the root files of their targets.
-fn packages(workspace: &Workspace) -> Result<Vec<(PathBuf, Vec<PathBuf>)>> {
+/// A package of the workspace.
+struct Package {
+    folder: PathBuf,
+    /// The root files of its targets.
+    roots: Vec<PathBuf>,
+    /// Those of its programs whose tests nobody runs.
+    untested: Vec<PathBuf>,
+}
+
+fn packages(workspace: &Workspace) -> Result<Vec<Package>> {
     let metadata = packages::metadata(workspace)?;
     let path = |value: &Value| value.as_str().map(PathBuf::from);
     Ok(packages::list(&metadata, "packages")
         .iter()
         .filter_map(|package| {
             let folder = path(&package["manifest_path"])?.parent()?.to_owned();
-            let roots = packages::list(package, "targets")
-                .iter()
-                .filter_map(|target| path(&target["src_path"]))
-                .collect();
-            Some((folder, roots))
+            let targets = packages::list(package, "targets");
+            let untested =
+                targets.iter().filter(|target| target["test"] == false && target["kind"][0] == "bin");
+            Some(Package {
+                folder,
+                roots: targets.iter().filter_map(|target| path(&target["src_path"])).collect(),
+                untested: untested.filter_map(|target| path(&target["src_path"])).collect(),
+            })
         })
         .collect())
 }
@@ -154,6 +170,13 @@ pub(super) fn ignored(text: &str) -> Vec<usize> {
         attribute || example
     };
     text.lines().enumerate().filter(|(_, line)| ignores(line.trim())).map(|(index, _)| index + 1).collect()
+}
+
+/// Whether there are tests in it.
+pub(super) fn has_tests(text: &str) -> bool {
+    text.lines()
+        .map(str::trim)
+        .any(|line| line == "#[test]" || line == "#[rstest]" || line.starts_with("#[tokio::test"))
 }
 
 fn read(file: &Path) -> Result<String> {

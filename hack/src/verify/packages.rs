@@ -1,5 +1,7 @@
 //! What cargo knows of the workspace.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
@@ -19,6 +21,17 @@ pub(super) fn metadata(workspace: &Workspace) -> Result<Value> {
         bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     serde_json::from_slice(&output.stdout).context("reading cargo metadata")
+}
+
+/// The names of all integration tests.
+///
+/// # Errors
+/// Those of [`metadata`].
+pub(super) fn test_targets(workspace: &Workspace) -> Result<BTreeSet<String>> {
+    let metadata = metadata(workspace)?;
+    let targets = list(&metadata, "packages").iter().flat_map(|package| list(package, "targets"));
+    let tests = targets.filter(|target| list(target, "kind").iter().any(|kind| kind == "test"));
+    Ok(tests.filter_map(|target| target["name"].as_str().map(str::to_owned)).collect())
 }
 
 /// The list under a key.

@@ -7,43 +7,78 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
+use std::thread;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 /// With more failures than this nobody speaks of flaky tests.
 pub(super) const MOST_REPEATED: usize = 2;
 
-/// Runs the tests that `command` makes of the arguments for the test binaries, and those that failed once more, if they
-/// are few. Repeats all output to `out` as it comes.
+/// Tests that run one binary after another: what runs those that the arguments for the test binaries select.
+pub(super) type Track = Box<dyn Fn(&[&str]) -> Command + Sync>;
+
+/// Runs the tracks side by side, and few failed tests once more, alone. What the first says is repeated to `out` as it
+/// comes, and what the others say when it has ended.
 ///
 /// # Errors
 /// If the tests cannot be run, or fail for good.
-pub(super) fn run(command: impl Fn(&[&str]) -> Command, out: &mut dyn Write) -> Result<()> {
-    let (status, failures) = watch(command(&[]), out)?;
-    if status.success() {
-        return Ok(());
-    }
-    if !failures.told.is_empty() {
+pub(super) fn run(tracks: &[Track], out: &mut dyn Write) -> Result<()> {
+    let Some((first, others)) = tracks.split_first() else { return Ok(()) };
+    let outcomes = thread::scope(|scope| {
+        let beside: Vec<_> = others
+            .iter()
+            .map(|track| {
+                scope.spawn(move || {
+                    let mut said = Vec::new();
+                    watch(track(&[]), true, &mut said).map(|outcome| (outcome, said))
+                })
+            })
+            .collect();
+        let mut outcomes = vec![watch(first(&[]), false, out)?];
+        for thread in beside {
+            let (outcome, said) =
+                thread.join().map_err(|_| anyhow!("a thread that reads from a test runner died"))??;
+            out.write_all(&said).context("repeating the output")?;
+            outcomes.push(outcome);
+        }
+        anyhow::Ok(outcomes)
+    })?;
+    judge(tracks, outcomes, out)
+}
+
+/// Whether all passed, at the first or at the second time.
+fn judge(tracks: &[Track], outcomes: Vec<(ExitStatus, Failures)>, out: &mut dyn Write) -> Result<()> {
+    let failed: Vec<_> = tracks.iter().zip(outcomes).filter(|(_, (status, _))| !status.success()).collect();
+    for (_, (_, failures)) in failed.iter().filter(|(_, (_, failures))| !failures.told.is_empty()) {
         writeln!(out, "\n==> What the failed tests said, once more:\n{}", failures.told)?;
     }
-    let names: Vec<&str> = failures.failed.iter().map(String::as_str).collect();
-    // A binary that died has names that nobody knows.
-    if names.is_empty() || names.len() > MOST_REPEATED || failures.unfinished != 0 {
-        bail!("the test runner ended with {status}");
-    }
-    writeln!(out, "\n==> Flaky, or broken? Once more, alone: {}", names.join(", "))?;
-    let again = command(&[&["--exact", "--test-threads=1"], names.as_slice()].concat());
-    let (status, second) = watch(again, out)?;
-    if !status.success() || !failures.failed.is_subset(&second.passed) {
-        bail!("failed twice: {}", names.join(", "));
+    let count: usize = failed.iter().map(|(_, (_, failures))| failures.failed.len()).sum();
+    for (track, (status, failures)) in failed {
+        let names: Vec<&str> = failures.failed.iter().map(String::as_str).collect();
+        // A binary that died has names that nobody knows.
+        if names.is_empty() || count > MOST_REPEATED || failures.unfinished != 0 {
+            bail!("the test runner ended with {status}");
+        }
+        writeln!(out, "\n==> Flaky, or broken? Once more, alone: {}", names.join(", "))?;
+        let again = track(&[&["--exact", "--test-threads=1"], names.as_slice()].concat());
+        let (status, second) = watch(again, false, out)?;
+        if !status.success() || !failures.failed.is_subset(&second.passed) {
+            bail!("failed twice: {}", names.join(", "));
+        }
     }
     Ok(())
 }
 
-fn watch(mut command: Command, out: &mut dyn Write) -> Result<(ExitStatus, Failures)> {
-    let mut child = command.stdout(Stdio::piped()).spawn().context("starting the test runner")?;
-    let output = child.stdout.take().context("the test runner has no output")?;
+/// Runs a command to its end. With `all`, what cargo says on the way is repeated, too: it tells which binary a line is of.
+fn watch(mut command: Command, all: bool, out: &mut dyn Write) -> Result<(ExitStatus, Failures)> {
+    let (output, input) = std::io::pipe().context("opening a pipe")?;
+    if all {
+        command.stderr(input.try_clone().context("opening a pipe")?);
+    }
+    let mut child = command.stdout(input).spawn().context("starting the test runner")?;
+    // It holds ends of the pipe, which would never end otherwise.
+    drop(command);
     let mut failures = Failures::default();
     let mut lines = BufReader::new(output);
     let mut line = Vec::new();

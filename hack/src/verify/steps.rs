@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
-use super::runner;
+use super::{packages, runner};
 use crate::chart;
 use crate::generate;
 use crate::tools::{self, Selection};
@@ -112,16 +112,40 @@ pub(super) const STEPS: &[Step] = &[
         command: "cargo test --workspace --no-fail-fast",
         needs: &["tools", "build"],
         run: |workspace| {
-            let tests = |arguments: &[&str]| {
-                let mut command = workspace.cargo();
-                command.args(["test", "--workspace", "--no-fail-fast", "--"]).args(arguments);
-                command
-            };
-            runner::run(tests, &mut std::io::stdout())?;
+            runner::run(&tracks(workspace)?, &mut std::io::stdout())?;
             Ok(Outcome::Passed)
         },
     },
 ];
+
+/// Tests that mostly wait, for a kubelet or for programs in the background: others run meanwhile.
+const WAITING: &[&str] = &["node", "node_cluster", "playground"];
+
+/// All tests, in groups that run side by side. Always the whole workspace and a selection of targets: a selection of
+/// packages would choose other features, and build half of the world again.
+fn tracks(workspace: &Workspace) -> Result<Vec<runner::Track>> {
+    let names = packages::test_targets(workspace)?;
+    if let Some(gone) = WAITING.iter().find(|name| !names.contains(**name)) {
+        bail!("there is no test target {gone} any more");
+    }
+    let (waiting, busy): (Vec<_>, Vec<_>) =
+        names.into_iter().partition(|name| WAITING.contains(&name.as_str()));
+    let named = |names: Vec<String>| names.into_iter().flat_map(|name| ["--test".to_owned(), name]);
+    let selections = [
+        ["--lib", "--bins", "--examples"].map(str::to_owned).into_iter().chain(named(busy)).collect(),
+        named(waiting).collect(),
+        vec!["--doc".to_owned()],
+    ];
+    Ok(selections.into_iter().map(|selection| track(workspace.clone(), selection)).collect())
+}
+
+fn track(workspace: Workspace, selection: Vec<String>) -> runner::Track {
+    Box::new(move |arguments| {
+        let mut command = workspace.cargo();
+        command.args(["test", "--workspace", "--no-fail-fast"]).args(&selection).arg("--").args(arguments);
+        command
+    })
+}
 
 fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<Outcome> {
     run(workspace.cargo().args(arguments))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rstest::rstest;
 
-use super::hygiene::{Module, declared, ignored, modules, rust_files};
+use super::hygiene::{Module, declared, has_tests, ignored, modules, rust_files};
 use super::report::Report;
 use super::runner::{self, Failures};
 use super::steps::STEPS;
@@ -68,6 +68,15 @@ fn ignored_tests_and_examples_are_found() {
         "// ignore",
     ];
     assert_eq!(ignored(&text.join("\n")), [2, 3, 5]);
+}
+
+#[rstest]
+#[case("    #[test]", true)]
+#[case("#[tokio::test(start_paused = true)]", true)]
+#[case("#[cfg(test)]\nmod tests;", false)]
+#[case("// a #[test] of something", false)]
+fn tests_are_found(#[case] text: &str, #[case] found: bool) {
+    assert_eq!(has_tests(text), found);
 }
 
 #[test]
@@ -138,14 +147,15 @@ fn what_failed_tests_said_is_picked_out() {
 
 /// A test run that says `first`, and when something is repeated, `second`; both end with the given code.
 fn repeated(first: (&str, i32), second: (&str, i32)) -> anyhow::Result<()> {
-    let command = |arguments: &[&str]| {
-        let (said, code) = if arguments.is_empty() { first } else { second };
+    let (first, second) = ((first.0.to_owned(), first.1), (second.0.to_owned(), second.1));
+    let command = move |arguments: &[&str]| {
+        let (said, code) = if arguments.is_empty() { &first } else { &second };
         let mut command = Command::new("sh");
         command.args(["-c", r#"printf '%b' "$0"; exit "$1""#, said, &code.to_string()]);
         command
     };
     // Not to our own output: whoever reads that would take it for tests of ours.
-    runner::run(command, &mut Vec::new())
+    runner::run(&[Box::new(command)], &mut Vec::new())
 }
 
 #[test]
@@ -153,6 +163,41 @@ fn a_failed_test_run_is_a_failure() {
     repeated(("", 0), ("", 1)).unwrap();
     let error = repeated(("", 101), ("", 0)).unwrap_err();
     assert!(error.to_string().contains("101"), "{error}");
+}
+
+/// A track that says this, and this where errors go, and more about each test that it repeats.
+fn track(said: &str, noise: &str, code: i32) -> runner::Track {
+    let (said, noise) = (said.to_owned(), noise.to_owned());
+    Box::new(move |arguments| {
+        let mut command = Command::new("sh");
+        let again = format!("test {} ... ok\n", arguments.last().unwrap_or(&""));
+        let (said, noise, code) =
+            if arguments.is_empty() { (&*said, &*noise, code) } else { (&*again, "", 0) };
+        let script = r#"printf '%s' "$0"; printf '%s' "$1" >&2; exit "$2""#;
+        command.args(["-c", script, said, noise, &code.to_string()]);
+        command
+    })
+}
+
+#[test]
+fn tracks_beside_the_first_are_told_after_it_and_count_as_much() {
+    let failing = |name: &str, noise: &str| {
+        track(&format!("running 1 test\ntest {name} ... FAILED\ntest result: FAILED.\n"), noise, 101)
+    };
+    let passing = || track("running 1 test\ntest z ... ok\ntest result: ok.\n", "", 0);
+    let mut said = Vec::new();
+    runner::run(&[passing(), failing("a", "noise")], &mut said).unwrap();
+    let said = String::from_utf8(said).unwrap();
+    let position = |part: &str| said.find(part).unwrap_or_else(|| panic!("no {part:?} in {said}"));
+    assert!(position("test z ... ok") < position("test a ... FAILED"), "{said}");
+    assert!(
+        position("test a ... FAILED") < position("noise") && position("noise") < position("test a ... ok"),
+        "{said}"
+    );
+
+    let all = |names: &[&str]| -> Vec<_> { names.iter().map(|name| failing(name, "")).collect() };
+    runner::run(&all(&["a", "b"]), &mut Vec::new()).unwrap();
+    runner::run(&all(&["a", "b", "c"]), &mut Vec::new()).unwrap_err();
 }
 
 #[rstest::rstest]

@@ -1,0 +1,155 @@
+//! Whether the checks of `make faults` have teeth: builds of ours with one guard removed each, which they must catch.
+//!
+//! `hack/teeth.yaml` lists the guards. For each, a copy of the working tree below `target/teeth` is changed in that one
+//! place and built, and the schedules run until one of them finds a violation. The working tree itself stays as it is.
+
+mod catalogue;
+mod copy;
+#[cfg(test)]
+mod tests;
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+pub(crate) use self::catalogue::Guard;
+use self::copy::Copy;
+use crate::workspace::{Workspace, succeed};
+
+/// What decides about a run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Only guards whose names contain this
+    #[arg(long, env = "ONLY", default_value = "")]
+    only: String,
+    /// Random schedules that run against each broken build
+    #[arg(long, env = "SEEDS", default_value_t = 600)]
+    seeds: u64,
+    /// How many of them run side by side; 0 is one for each processor
+    #[arg(long, env = "JOBS", default_value_t = 0)]
+    jobs: usize,
+}
+
+/// After so long without a word, the schedules are taken to be stuck: most end within a second.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// What became of one broken build.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// A schedule found a violation: this one.
+    Caught(String),
+    /// No schedule did.
+    Missed,
+}
+
+/// Breaks one guard after the other.
+///
+/// # Errors
+/// If a guard was removed and nothing noticed, if something was noticed although none was, or a build failed.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let guards = catalogue::read(workspace.root())?;
+    let chosen: Vec<&Guard> = guards.iter().filter(|guard| guard.name.contains(&options.only)).collect();
+    if chosen.is_empty() {
+        bail!("no guard has {:?} in its name", options.only);
+    }
+    let teeth = workspace.teeth();
+    let copy = Copy::of(workspace.root(), &teeth.join("tree"))?;
+    eprintln!("==> With all guards in their place");
+    if let Verdict::Caught(violation) = attempt(workspace, &copy, &teeth, options)? {
+        bail!("there is a violation although nothing is broken: {violation}");
+    }
+    let mut missed = Vec::new();
+    for (index, guard) in chosen.iter().enumerate() {
+        eprintln!("==> {} of {}: without {} ({})", index + 1, chosen.len(), guard.name, guard.why);
+        let begun = Instant::now();
+        let broken = copy.change(guard)?;
+        let verdict = attempt(workspace, &copy, &teeth, options);
+        drop(broken);
+        match verdict.with_context(|| format!("without {}", guard.name))? {
+            Verdict::Caught(violation) => {
+                println!("caught  {:<34} {:>4} s  {violation}", guard.name, begun.elapsed().as_secs());
+            }
+            Verdict::Missed => {
+                println!("MISSED  {:<34} {:>4} s", guard.name, begun.elapsed().as_secs());
+                missed.push(guard.name.as_str());
+            }
+        }
+    }
+    println!("teeth: {} guards removed, {} noticed", chosen.len(), chosen.len() - missed.len());
+    if !missed.is_empty() {
+        bail!("nobody noticed that these are gone: {}", missed.join(", "));
+    }
+    Ok(())
+}
+
+/// Builds the tree as it is, and runs random schedules, then the exhaustive ones, until one finds a violation.
+fn attempt(workspace: &Workspace, copy: &Copy, teeth: &Path, options: &Options) -> Result<Verdict> {
+    let build = teeth.join("build");
+    succeed(
+        workspace
+            .cargo()
+            .args(["build", "--quiet", "--locked", "--profile", "teeth", "--package", "vmpool-sim"])
+            .current_dir(copy.root())
+            .env("CARGO_TARGET_DIR", &build)
+            // A guard that is gone leaves things behind that nobody uses.
+            .env("RUSTFLAGS", "--allow=warnings"),
+    )?;
+    let program = build.join("teeth/faults");
+    let mut random = Command::new(&program);
+    random.arg(format!("--seeds={}", options.seeds));
+    let mut exhaustive = Command::new(&program);
+    exhaustive.arg("--exhaustive");
+    for mut command in [random, exhaustive] {
+        command.arg(format!("--jobs={}", options.jobs)).env_remove("SEED").env_remove("ONLY");
+        if let Verdict::Caught(violation) = listen(command)? {
+            return Ok(Verdict::Caught(violation));
+        }
+    }
+    Ok(Verdict::Missed)
+}
+
+/// Runs schedules until one of them says that it found a violation.
+fn listen(mut command: Command) -> Result<Verdict> {
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("starting the schedules")?;
+    let (said, heard) = mpsc::channel();
+    let output = child.stdout.take().context("the schedules have no output")?;
+    let errors = child.stderr.take().context("the schedules have no output")?;
+    let outputs: [Box<dyn std::io::Read + Send>; 2] = [Box::new(output), Box::new(errors)];
+    for output in outputs {
+        let said = said.clone();
+        thread::spawn(move || {
+            let lines = BufReader::new(output).lines().map_while(Result::ok);
+            lines.for_each(|line| drop(said.send(line)));
+        });
+    }
+    drop(said);
+    let verdict = loop {
+        match heard.recv_timeout(PATIENCE) {
+            Ok(line) => {
+                if let Some(violation) = catalogue::violation(&line) {
+                    break Some(Verdict::Caught(violation));
+                }
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                break Some(Verdict::Caught("the schedules are stuck".to_owned()));
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => break None,
+        }
+    };
+    if let Some(verdict) = verdict {
+        child.kill().context("ending the schedules")?;
+        child.wait().context("waiting for the schedules")?;
+        return Ok(verdict);
+    }
+    let status = child.wait().context("waiting for the schedules")?;
+    if !status.success() {
+        bail!("the schedules ended with {status} and without a violation");
+    }
+    Ok(Verdict::Missed)
+}
