@@ -9,6 +9,7 @@ use futures::FutureExt;
 use futures::future::{Either, select, select_all};
 use kube::Client;
 use parking_lot::Mutex;
+use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 use vmpool_engine::Uid;
 use vmpool_runtime::Env;
@@ -221,5 +222,8 @@ async fn work<P: Platform>(context: Arc<Context<P>>, heartbeat: Heartbeat, stop:
         if again == Again::Never {
             context.queue.forget(&uid);
         }
+        // A pass that waited for nothing, and another one that is due at once, would keep the one thread from everything
+        // else: from the answers of the API server, from the lease, from the end of this worker.
+        yield_now().await;
     }
 }

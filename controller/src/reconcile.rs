@@ -150,6 +150,8 @@ async fn pass<P: Platform>(
     }
     // A plan that wanted to go on at once knew nothing of a failure: the pause after it says when.
     let again = again.filter(|_| !matches!(result, PassResult::Fenced | PassResult::Failed));
+    // Nothing was done, so nothing is different a moment later: whatever the plan says, this must not become a loop.
+    let again = again.map(|after| if acted { after } else { after.max(AFTER_SURPRISE) });
     let surprised = match (applied.fenced, applied.outdated) {
         (true, _) => Some(AFTER_FENCE),
         (false, true) => Some(after_surprise(state)),

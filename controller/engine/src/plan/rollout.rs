@@ -122,10 +122,8 @@ fn update(observed: &Observed<'_>, shelf: &mut Shelf<'_>, behind: Vec<&Arc<Repli
     waiting.extend(left.into_iter().filter(|member| takes_markers(observed, member)));
     let marked: BTreeSet<&Uid> = waiting.iter().map(|member| &member.id.uid).collect();
     let mut chosen = [free, placed, waiting].concat();
-    if first(&mut chosen, width, order) {
-        // The rest comes with the next pass, which nobody has to wake.
-        plan.look_again(Duration::ZERO);
-    }
+    let more = first(&mut chosen, width, order);
+    let others = plan.actions.len();
     for member in chosen {
         let terms = match member.activity {
             _ if marked.contains(&member.id.uid) => Terms::Markers,
@@ -133,6 +131,10 @@ fn update(observed: &Observed<'_>, shelf: &mut Shelf<'_>, behind: Vec<&Arc<Repli
             Activity::Stopped | Activity::NotRunning => Terms::Idle,
         };
         write(observed, shelf, member, terms, plan);
+    }
+    if more && plan.actions.len() > others {
+        // The rest comes with the next pass, which nobody has to wake. If all of these wait, so does the rest.
+        plan.look_again(Duration::ZERO);
     }
     if let Some(left) = trials.next_sure(observed.uptime) {
         plan.look_again(left);
@@ -156,9 +158,12 @@ fn write(
     terms: Terms,
     plan: &mut Plan,
 ) {
-    // Its disks are being put right by this pass: it comes once they are.
+    // Its disks are to be put right: it comes once they are. A pass that does nothing about them waits itself.
     if shelf.is_repaired(&member.id.name) {
-        return plan.look_again(Duration::ZERO);
+        if !plan.actions.is_empty() {
+            plan.look_again(Duration::ZERO);
+        }
+        return;
     }
     match devices::drafts(observed, shelf, member) {
         Ok(disks) => plan.actions.push(Action::Update {

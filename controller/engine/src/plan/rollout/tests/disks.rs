@@ -237,3 +237,16 @@ fn who_waits_for_a_disk_takes_nothing_from_the_others() {
     let data = drafts.unwrap().into_iter().find(|disk| &*disk.template == "data").unwrap();
     assert_eq!(&*data.name, "web-data-cccccc", "what the first one was given is there for the second");
 }
+
+/// Its disk is to be made first, and that has just failed.
+#[test]
+fn a_member_whose_disks_cannot_be_put_right_now_is_not_tried_again_at_once() {
+    let root = format!("{}-root", name(0));
+    let world = outdated(1).disk(&root, |_| None).memory(|memory| {
+        let cause = Failure { reason: FailureReason::DiskFailure, message: "no".into() };
+        memory.repairing.failed(cause, Duration::from_secs(100), None, 0.0);
+    });
+    let plan = world.plan();
+    assert_eq!(plan.actions, []);
+    assert_eq!(plan.again, Some(Duration::from_millis(250)));
+}
