@@ -45,12 +45,10 @@ struct Told {
     views: watch::Sender<Views>,
 }
 
-/// The line of an event.
+/// The line of an event, its type first, as the API server writes it.
 fn line(kind: &str, version: u32) -> String {
-    format!(
-        "{}\n",
-        json!({ "type": kind, "object": { "metadata": { "resourceVersion": version.to_string() } } })
-    )
+    let object = json!({ "metadata": { "resourceVersion": version.to_string() } });
+    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n")
 }
 
 /// The version in a line, or the code of an error.

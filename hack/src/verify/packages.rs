@@ -23,15 +23,15 @@ pub(super) fn metadata(workspace: &Workspace) -> Result<Value> {
     serde_json::from_slice(&output.stdout).context("reading cargo metadata")
 }
 
-/// The names of all integration tests.
+/// The names of the targets of a kind, such as `test` or `bin`, that are tested.
 ///
 /// # Errors
 /// Those of [`metadata`].
-pub(super) fn test_targets(workspace: &Workspace) -> Result<BTreeSet<String>> {
+pub(super) fn tested(workspace: &Workspace, kind: &str) -> Result<BTreeSet<String>> {
     let metadata = metadata(workspace)?;
     let targets = list(&metadata, "packages").iter().flat_map(|package| list(package, "targets"));
-    let tests = targets.filter(|target| list(target, "kind").iter().any(|kind| kind == "test"));
-    Ok(tests.filter_map(|target| target["name"].as_str().map(str::to_owned)).collect())
+    let tested = targets.filter(|target| target["test"] == true && target["kind"][0] == kind);
+    Ok(tested.filter_map(|target| target["name"].as_str().map(str::to_owned)).collect())
 }
 
 /// The list under a key.

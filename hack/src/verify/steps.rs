@@ -118,24 +118,25 @@ pub(super) const STEPS: &[Step] = &[
     },
 ];
 
-/// Tests that mostly wait, for a kubelet or for programs in the background: others run meanwhile.
-const WAITING: &[&str] = &["node", "node_cluster", "playground"];
+/// Tests that mostly wait, for a kubelet, a lease or programs in the background: others run meanwhile.
+const WAITING: &[&str] = &["faults", "node", "node_cluster", "playground"];
 
 /// All tests, in groups that run side by side. Always the whole workspace and a selection of targets: a selection of
 /// packages would choose other features, and build half of the world again.
 fn tracks(workspace: &Workspace) -> Result<Vec<runner::Track>> {
-    let names = packages::test_targets(workspace)?;
+    let names = packages::tested(workspace, "test")?;
     if let Some(gone) = WAITING.iter().find(|name| !names.contains(**name)) {
         bail!("there is no test target {gone} any more");
     }
     let (waiting, busy): (Vec<_>, Vec<_>) =
         names.into_iter().partition(|name| WAITING.contains(&name.as_str()));
-    let named = |names: Vec<String>| names.into_iter().flat_map(|name| ["--test".to_owned(), name]);
-    let selections = [
-        ["--lib", "--bins", "--examples"].map(str::to_owned).into_iter().chain(named(busy)).collect(),
-        named(waiting).collect(),
-        vec!["--doc".to_owned()],
-    ];
+    let named = |flag: &str, names: Vec<String>| -> Vec<String> {
+        names.into_iter().flat_map(|name| [flag.to_owned(), name]).collect()
+    };
+    // Not `--bins`, which would link those without tests as well.
+    let programs = packages::tested(workspace, "bin")?.into_iter().collect();
+    let busy = [vec!["--lib".to_owned()], named("--bin", programs), named("--test", busy)].concat();
+    let selections = [busy, named("--test", waiting), vec!["--doc".to_owned()]];
     Ok(selections.into_iter().map(|selection| track(workspace.clone(), selection)).collect())
 }
 
