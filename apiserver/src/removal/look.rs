@@ -159,7 +159,8 @@ impl Look {
             let already = self.record.is_accepted(&id.uid);
             return Ok(Leaving { id, already, deleted: machine.metadata.deletion_timestamp.is_some() });
         }
-        // It may have left so fast that whoever repeats a request meets only the record. Names do not return.
+        // It may have left so fast that whoever repeats a request meets only the record. A name may return after a
+        // change of leaders, within the open block: who repeats and must be sure names the UID.
         let is_it = |id: &&ObjectId| {
             *id.name == *target.name && target.uid.as_deref().is_none_or(|uid| uid == id.uid.as_str())
         };
