@@ -33,7 +33,7 @@ fn expect(answer: &Answer, code: u16, words: &[&str]) -> anyhow::Result<()> {
 
 /// Machines that the platform takes long to stop.
 async fn lingering(world: &World, policy: Policy, replicas: i64) -> anyhow::Result<Pool<'_>> {
-    Ok(world.pool("web").policy(policy).knob("stop-delay", "6s").replicas(replicas).ready().await?)
+    Ok(world.pool("web").policy(policy).knob("stop-delay", "12s").replicas(replicas).ready().await?)
 }
 
 #[test]
