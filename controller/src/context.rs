@@ -10,9 +10,10 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use serde_json::Value;
+use vmpool_engine::model::Published;
 use vmpool_engine::plan::{COLLECTION_GRACE, Taken};
 use vmpool_engine::removal::RESERVATION_AGE;
-use vmpool_engine::{Disk, Memory, ObjectId, Pool, Replica, Uid};
+use vmpool_engine::{Disk, Memory, ObjectId, Pool, Replica, Status, Uid};
 use vmpool_runtime::Env;
 
 use crate::cache::{Cache, Cached, Key};
@@ -77,14 +78,23 @@ pub(crate) struct PoolState {
     pub(crate) surprises: u32,
     /// What the last pass computed for, waits apart.
     pub(crate) effort: Duration,
-    /// Uptime of the last write of the status.
-    pub(crate) status_written: Option<Duration>,
-    /// The version of the pool that the last write of the status made; 0 before the first.
-    pub(crate) status_version: u64,
+    /// Uptime of the last attempt to write the status.
+    pub(crate) status_attempt: Option<Duration>,
+    /// The last status that was written.
+    pub(crate) last_status: Option<LastStatus>,
     /// Whether somebody else writes the status, too.
     pub(crate) dispute: Dispute,
     /// What is stored of the pool's template; `None` before the first pass.
     pub(crate) revisions: Option<Revisions>,
+}
+
+/// A status that was written.
+pub(crate) struct LastStatus {
+    pub(crate) wrote: Status,
+    /// What the server made of it.
+    pub(crate) became: Published,
+    /// The version of the pool that the write made.
+    pub(crate) version: u64,
 }
 
 /// See the module.

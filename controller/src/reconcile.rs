@@ -195,10 +195,10 @@ async fn tell<P: Platform>(
 
 /// The pool with the status that was written last, if it is from before that write: it would be written again.
 fn with_own_status<P: Platform>(pool: &PoolEntry<P>, state: &PoolState) -> Option<PoolEntry<P>> {
-    let (_, became) = state.memory.last_status.as_ref()?;
-    let unseen = version(&*pool.object) < state.status_version;
+    let last = state.last_status.as_ref()?;
+    let unseen = version(&*pool.object) < last.version;
     unseen.then(|| PoolEntry {
-        facts: Pool { published: became.clone(), ..pool.facts.clone() },
+        facts: Pool { published: last.became.clone(), ..pool.facts.clone() },
         object: pool.object.clone(),
     })
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use vmpool_engine::Status;
 
 use crate::apply::Applied;
-use crate::context::{Context, PoolEntry, PoolState, collection};
+use crate::context::{Context, LastStatus, PoolEntry, PoolState, collection};
 use crate::dispute;
 use crate::metrics::WriteKind;
 use crate::platform::Platform;
@@ -29,30 +29,26 @@ pub(crate) async fn report<P: Platform>(
         return None;
     }
     // A CRD that prunes fields never shows all that was written: what the server made of it the last time counts.
-    if state
-        .memory
-        .last_status
-        .as_ref()
-        .is_some_and(|(wrote, became)| *wrote == status && became == published)
-    {
+    if state.last_status.as_ref().is_some_and(|last| last.wrote == status && last.became == *published) {
         return None;
     }
     let uptime = context.env.uptime();
     let usual = context.settings.status_interval;
     let interval = if state.dispute.is_on() { dispute::INTERVAL.max(usual) } else { usual };
     let too_soon = state
-        .status_written
+        .status_attempt
         .and_then(|last| interval.checked_sub(uptime.saturating_sub(last)))
         .filter(|left| !left.is_zero());
     if too_soon.is_some() {
         return too_soon;
     }
-    state.status_written = Some(uptime);
+    state.status_attempt = Some(uptime);
     match publish(context, pool, &status).await {
         Ok(entry) => {
-            state.status_version = version(&*entry.object);
-            state.dispute.wrote(&entry.facts.published, state.status_version);
-            state.memory.last_status = Some((status, entry.facts.published));
+            let last =
+                LastStatus { wrote: status, version: version(&*entry.object), became: entry.facts.published };
+            state.dispute.wrote(&last.became, last.version);
+            state.last_status = Some(last);
             None
         }
         Err(error) if error.is_gone() => None,

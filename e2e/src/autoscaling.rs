@@ -28,6 +28,8 @@ use vmpool_runtime::tls::{ClientCas, Identity};
 use crate::cluster::{Cluster, apply};
 use crate::error::{Error, Result};
 use crate::installation::until_available;
+use crate::object::{API_VERSION, Kind};
+use crate::world::{Pool, World};
 
 /// Name of the Service that leads the API server here.
 const SERVICE: &str = "e2e-metrics";
@@ -140,6 +142,38 @@ impl MetricsApi {
     pub fn set_custom(&self, namespace: &str, metric: &str, value: u64) {
         self.loads.lock().entry(namespace.to_owned()).or_default().custom.insert(metric.to_owned(), value);
     }
+}
+
+/// CPU that each machine may use, as a metric of [`autoscale`]: a tenth of a core.
+pub fn cpu() -> Value {
+    let target = json!({ "type": "AverageValue", "averageValue": "100m" });
+    json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } })
+}
+
+/// Rules of scaling by which an autoscaler goes all the way as soon as a metric says so.
+pub fn at_once() -> Value {
+    let all = json!({ "type": "Percent", "value": 100, "periodSeconds": 1 });
+    json!({ "stabilizationWindowSeconds": 0, "policies": [all] })
+}
+
+/// Gives a pool a HorizontalPodAutoscaler of its name, of one to five machines, that grows it at once.
+///
+/// # Errors
+/// Whatever the API server says to it.
+pub async fn autoscale(world: &World, pool: &Pool<'_>, metric: Value, scale_down: Value) -> Result<()> {
+    let hpa = json!({
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": { "name": pool.name() },
+        "spec": {
+            "scaleTargetRef": { "apiVersion": API_VERSION, "kind": Kind::Pool.name(), "name": pool.name() },
+            "minReplicas": 1,
+            "maxReplicas": 5,
+            "metrics": [metric],
+            "behavior": { "scaleUp": { "stabilizationWindowSeconds": 0 }, "scaleDown": scale_down },
+        },
+    });
+    apply(&world.client(), &[hpa], Some(world.namespace())).await
 }
 
 fn identity() -> Result<Identity> {

@@ -10,7 +10,6 @@ use crate::pacing::{Failure, Pacing};
 use crate::plan::{Stage, Trials, Wants};
 use crate::removal::RESERVATION_AGE;
 use crate::revision::RevisionId;
-use crate::status::Status;
 
 /// How long a disk that a machine was refused for is not handed out again.
 pub const REFUSAL_AGE: Duration = Duration::from_mins(10);
@@ -58,8 +57,6 @@ pub struct Memory {
     awaited: BTreeMap<Arc<str>, Duration>,
     /// Disks that a machine was refused for, and when.
     refused_disks: BTreeMap<Arc<str>, Duration>,
-    /// The last status that was written, and what the server made of it.
-    pub last_status: Option<(Status, crate::model::Published)>,
 }
 
 impl Memory {

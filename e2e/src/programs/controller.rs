@@ -57,6 +57,16 @@ impl ControllerOptions {
         Self { watch_namespace: None, ..Self::new(SYSTEM_NAMESPACE, identity) }
     }
 
+    /// With a short lease, so that its end is noticed soon, and a deadline of requests that fits it.
+    pub fn short_lease(namespace: impl Into<String>, identity: impl Into<String>) -> Self {
+        Self {
+            lease_duration: Duration::from_secs(4),
+            renew_interval: Duration::from_secs(1),
+            extra: vec!["--request-deadline=1500ms".to_owned()],
+            ..Self::new(namespace, identity)
+        }
+    }
+
     /// Name of the lease that it competes for.
     pub const LEASE: &'static str = PROGRAM;
 }

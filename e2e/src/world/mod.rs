@@ -214,6 +214,14 @@ impl World {
         self.add_controller_with(ControllerOptions::new(&self.namespace, identity)).await
     }
 
+    /// Starts one more controller with a short lease, so that its end is noticed soon.
+    ///
+    /// # Errors
+    /// As [`Controller::start`].
+    pub async fn add_short_leased(&self, identity: &str) -> Result<Arc<Controller>> {
+        self.add_controller_with(ControllerOptions::short_lease(&self.namespace, identity)).await
+    }
+
     /// Starts one more controller with options of the scenario's own.
     ///
     /// # Errors

@@ -131,6 +131,21 @@ impl<'w> Pool<'w> {
         self.world.check().await
     }
 
+    /// Changes the devices of its machines and its disk templates, as they are stored now.
+    ///
+    /// # Errors
+    /// As for [`Pool::edit`].
+    pub async fn edit_templates(&self, edit: impl FnOnce(&mut Vec<Value>, &mut Vec<Value>)) -> Result<()> {
+        let stored = self.get().await?;
+        let list = |pointer: &str| stored.at(pointer).as_array().cloned().unwrap_or_default();
+        let mut devices = list("/spec/virtualMachineTemplate/spec/blockDeviceRefs");
+        let mut templates = list("/spec/virtualDiskTemplates");
+        edit(&mut devices, &mut templates);
+        let machine = json!({ "spec": { "blockDeviceRefs": devices } });
+        let spec = json!({ "virtualDiskTemplates": templates, "virtualMachineTemplate": machine });
+        self.edit(&json!({ "spec": spec })).await
+    }
+
     /// Deletes the pool. Whether and when its machines follow is another matter: see [`Pool::leaves_nothing`].
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::Context;
-use serde_json::{Value, json};
+use serde_json::json;
 use vmpool_e2e::choke::Asked;
 use vmpool_e2e::invariants::settled;
 use vmpool_e2e::object::{Kind, Object, REMOVAL_ANNOTATION, TEMPLATE_HASH_LABEL};
@@ -148,7 +148,7 @@ impl Story {
                 pool.edit(&json!({ "spec": cores })).await?;
             }
             Self::TemplateRemoved => {
-                edit_templates(pool, |devices, templates| {
+                pool.edit_templates(|devices, templates| {
                     devices.retain(|device| device["name"] != "cache");
                     templates.retain(|template| template["name"] != "cache");
                 })
@@ -159,7 +159,7 @@ impl Story {
             Self::Deleted => pool.scale_by_api(4).await?,
             Self::HandOut => pool.scale_by_api(2).await?,
             Self::Growth => {
-                edit_templates(pool, |_, templates| {
+                pool.edit_templates(|_, templates| {
                     for template in templates {
                         template["spec"]["persistentVolumeClaim"]["size"] = json!("128Mi");
                     }
@@ -273,20 +273,6 @@ fn rolled(cores: i64) -> Condition {
         let revisions: BTreeSet<_> = view.live().map(|machine| machine.label(TEMPLATE_HASH_LABEL)).collect();
         revisions.len() == 1 && view.live().all(|machine| machine.number("/spec/cpu/cores") == Some(cores))
     })
-}
-
-async fn edit_templates(
-    pool: &Pool<'_>,
-    edit: impl FnOnce(&mut Vec<Value>, &mut Vec<Value>),
-) -> anyhow::Result<()> {
-    let stored = pool.get().await?;
-    let list = |pointer: &str| stored.at(pointer).as_array().cloned().unwrap_or_default();
-    let mut devices = list("/spec/virtualMachineTemplate/spec/blockDeviceRefs");
-    let mut templates = list("/spec/virtualDiskTemplates");
-    edit(&mut devices, &mut templates);
-    let machine = json!({ "spec": { "blockDeviceRefs": devices } });
-    let patch = json!({ "virtualDiskTemplates": templates, "virtualMachineTemplate": machine });
-    Ok(pool.edit(&json!({ "spec": patch })).await?)
 }
 
 /// How many disks there are in a namespace, whoever owns them.

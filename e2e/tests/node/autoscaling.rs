@@ -1,40 +1,19 @@
 //! A real HorizontalPodAutoscaler over machines whose Pods the cluster has.
 
 use anyhow::ensure;
-use serde_json::{Value, json};
-use vmpool_e2e::cluster::apply;
-use vmpool_e2e::object::{API_VERSION, Kind};
+use vmpool_e2e::autoscaling::{at_once, autoscale, cpu};
+use vmpool_e2e::object::Kind;
 use vmpool_e2e::world::condition::{live_members, ready_replicas};
-use vmpool_e2e::world::{Policy, Pool, SETTLE, World};
+use vmpool_e2e::world::{Policy, SETTLE};
 
 use crate::stage::{Stage, among_users};
-
-/// An autoscaler that wants each machine to use a tenth of a core, and decides at once.
-async fn autoscale(world: &World, pool: &Pool<'_>) -> anyhow::Result<()> {
-    let all = json!({ "type": "Percent", "value": 100, "periodSeconds": 1 });
-    let at_once = json!({ "stabilizationWindowSeconds": 0, "policies": [all] });
-    let target = json!({ "type": "AverageValue", "averageValue": "100m" });
-    let hpa: Value = json!({
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": { "name": pool.name() },
-        "spec": {
-            "scaleTargetRef": { "apiVersion": API_VERSION, "kind": Kind::Pool.name(), "name": pool.name() },
-            "minReplicas": 1,
-            "maxReplicas": 5,
-            "metrics": [{ "type": "Resource", "resource": { "name": "cpu", "target": target } }],
-            "behavior": { "scaleUp": { "stabilizationWindowSeconds": 0 }, "scaleDown": at_once },
-        },
-    });
-    Ok(apply(&world.client(), &[hpa], Some(world.namespace())).await?)
-}
 
 async fn newest_first(stage: &Stage) -> anyhow::Result<()> {
     stage
         .visit("an autoscaler grows and shrinks a pool", async |world| {
             let pool = world.pool("web").replicas(1).ready().await?;
             stage.metrics().set_cpu(world.namespace(), 300);
-            autoscale(world, &pool).await?;
+            autoscale(world, &pool, cpu(), at_once()).await?;
             pool.until(ready_replicas(3)).await?;
             stage.metrics().set_cpu(world.namespace(), 150);
             pool.until(ready_replicas(2)).await?;
@@ -48,7 +27,7 @@ async fn explicit(stage: &Stage) -> anyhow::Result<()> {
         .visit("an autoscaler never shrinks an Explicit pool", async |world| {
             let pool = world.pool("runners").policy(Policy::Explicit).replicas(1).ready().await?;
             stage.metrics().set_cpu(world.namespace(), 300);
-            autoscale(world, &pool).await?;
+            autoscale(world, &pool, cpu(), at_once()).await?;
             pool.until(ready_replicas(3)).await?;
             stage.metrics().set_cpu(world.namespace(), 20);
             // It tries, is refused by the webhook, and says so.

@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 use serde_json::{Value, json};
-use vmpool_e2e::cluster::apply;
+use vmpool_e2e::autoscaling::{at_once, autoscale, cpu};
 use vmpool_e2e::object::{API_VERSION, Kind};
 use vmpool_e2e::poll;
 use vmpool_e2e::scenario::scenario;
@@ -12,12 +12,6 @@ use vmpool_e2e::world::{DEADLINE, Policy, Pool, SETTLE, World};
 /// The length of the queue of a pool's work.
 const QUEUE: &str = "queue_length";
 
-/// CPU that each machine may use, by the autoscaler's target.
-fn cpu() -> Value {
-    let target = json!({ "type": "AverageValue", "averageValue": "100m" });
-    json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } })
-}
-
 /// Ten jobs for each machine.
 fn queue(pool: &Pool<'_>) -> Value {
     json!({ "type": "Object", "object": {
@@ -25,28 +19,6 @@ fn queue(pool: &Pool<'_>) -> Value {
         "metric": { "name": QUEUE },
         "target": { "type": "AverageValue", "averageValue": "10" },
     } })
-}
-
-/// An autoscaler that decides at once.
-async fn autoscale(world: &World, pool: &Pool<'_>, metric: Value, scale_down: Value) -> anyhow::Result<()> {
-    let hpa = json!({
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": { "name": pool.name() },
-        "spec": {
-            "scaleTargetRef": { "apiVersion": API_VERSION, "kind": Kind::Pool.name(), "name": pool.name() },
-            "minReplicas": 1,
-            "maxReplicas": 5,
-            "metrics": [metric],
-            "behavior": { "scaleUp": { "stabilizationWindowSeconds": 0 }, "scaleDown": scale_down },
-        },
-    });
-    Ok(apply(&world.client(), &[hpa], Some(world.namespace())).await?)
-}
-
-fn at_once() -> Value {
-    let all = json!({ "type": "Percent", "value": 100, "periodSeconds": 1 });
-    json!({ "stabilizationWindowSeconds": 0, "policies": [all] })
 }
 
 /// Messages of the events of this reason about the autoscaler.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use vmpool_e2e::object::{Kind, Object};
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{Condition, View, disks, event, live_members, members, ready_replicas};
@@ -192,26 +192,13 @@ fn devices(count: usize) -> Condition {
     })
 }
 
-async fn edit_templates(
-    pool: &Pool<'_>,
-    edit: impl FnOnce(&mut Vec<Value>, &mut Vec<Value>),
-) -> anyhow::Result<()> {
-    let stored = pool.get().await?;
-    let list = |pointer: &str| stored.at(pointer).as_array().cloned().unwrap_or_default();
-    let mut refs = list("/spec/virtualMachineTemplate/spec/blockDeviceRefs");
-    let mut templates = list("/spec/virtualDiskTemplates");
-    edit(&mut refs, &mut templates);
-    let patch = json!({ "spec": { "virtualDiskTemplates": templates, "virtualMachineTemplate": { "spec": { "blockDeviceRefs": refs } } } });
-    Ok(pool.edit(&patch).await?)
-}
-
 #[test]
 fn a_disk_template_that_comes_and_goes_reaches_running_machines() {
     scenario("a disk template that comes and goes reaches running machines").run(async |world| {
         let pool = world.pool("web").replicas(2).disk("root").ready().await?;
         let before = pool.machines().await?;
         // When a template is added, every machine gets a disk of it, and none restarts,
-        edit_templates(&pool, |refs, templates| {
+        pool.edit_templates(|refs, templates| {
             refs.push(json!({ "kind": "VirtualDisk", "name": "data" }));
             let mut data = templates[0].clone();
             data["name"] = json!("data");
@@ -222,7 +209,7 @@ fn a_disk_template_that_comes_and_goes_reaches_running_machines() {
         pool.until(devices(2).and(filling("data", 2))).await?;
         pool.until(ready_replicas(2)).await?;
         // and when it is taken away, they lose it, and the disks go, too.
-        edit_templates(&pool, |refs, templates| {
+        pool.edit_templates(|refs, templates| {
             refs.retain(|device| device["name"] != "data");
             templates.retain(|template| template["name"] != "data");
         })

@@ -3,27 +3,12 @@
 use std::time::Duration;
 
 use vmpool_e2e::cluster::Restart;
-use vmpool_e2e::programs::ControllerOptions;
 use vmpool_e2e::scenario::scenario;
+use vmpool_e2e::world::SETTLE;
 use vmpool_e2e::world::condition::{Condition, disks, members, ready_replicas};
-use vmpool_e2e::world::{SETTLE, World};
 
 /// Requests that a controller may have in flight when it dies.
 const IN_FLIGHT: usize = 64;
-
-/// A controller with a short lease, so that its end is noticed soon.
-async fn short_lease(
-    world: &World,
-    identity: &str,
-) -> anyhow::Result<std::sync::Arc<vmpool_e2e::programs::Controller>> {
-    let options = ControllerOptions {
-        lease_duration: Duration::from_secs(4),
-        renew_interval: Duration::from_secs(1),
-        extra: vec!["--request-deadline=1500ms".to_owned()],
-        ..ControllerOptions::new(world.namespace(), identity)
-    };
-    Ok(world.add_controller_with(options).await?)
-}
 
 /// Some members exist, and not all of them.
 fn amid(desired: usize) -> Condition {
@@ -34,7 +19,7 @@ fn amid(desired: usize) -> Condition {
 fn a_controller_killed_in_the_middle_of_a_scale_up_ends_with_exactly_fifty() {
     scenario("a controller killed in the middle of a scale-up ends with exactly fifty").controllers(0).run(
         async |world| {
-            let controller = short_lease(world, "a").await?;
+            let controller = world.add_short_leased("a").await?;
             let pool = world.pool("web").create().await?;
             pool.until(ready_replicas(0)).await?;
             pool.scale_by_api(50).await?;
@@ -57,9 +42,9 @@ fn a_controller_killed_in_the_middle_of_a_scale_up_ends_with_exactly_fifty() {
 #[test]
 fn a_standby_takes_over_from_a_killed_leader() {
     scenario("a standby takes over from a killed leader").controllers(0).run(async |world| {
-        let first = short_lease(world, "a").await?;
+        let first = world.add_short_leased("a").await?;
         let pool = world.pool("web").replicas(2).ready().await?;
-        let _second = short_lease(world, "b").await?;
+        let _second = world.add_short_leased("b").await?;
         first.kill();
         pool.scale(5).await?;
         pool.until_within(ready_replicas(5), Duration::from_secs(30)).await?;
@@ -71,9 +56,9 @@ fn a_standby_takes_over_from_a_killed_leader() {
 #[test]
 fn a_leader_paused_past_its_lease_does_nothing_when_it_wakes() {
     scenario("a leader paused past its lease does nothing when it wakes").controllers(0).run(async |world| {
-        let first = short_lease(world, "a").await?;
+        let first = world.add_short_leased("a").await?;
         let pool = world.pool("web").replicas(2).ready().await?;
-        let _second = short_lease(world, "b").await?;
+        let _second = world.add_short_leased("b").await?;
         // Given a leader that is stopped where it stands while its pool grows,
         first.pause()?;
         pool.scale(6).await?;
@@ -93,11 +78,11 @@ fn a_leader_paused_past_its_lease_does_nothing_when_it_wakes() {
 #[test]
 fn a_leader_paused_amid_a_scale_up_adds_at_most_what_it_had_in_flight() {
     scenario("a leader paused amid a scale-up").controllers(0).run(async |world| {
-        let first = short_lease(world, "a").await?;
+        let first = world.add_short_leased("a").await?;
         let pool = world.pool("web").create().await?;
         pool.until(ready_replicas(0)).await?;
         pool.allow_in_flight(IN_FLIGHT);
-        let _second = short_lease(world, "b").await?;
+        let _second = world.add_short_leased("b").await?;
         pool.scale_by_api(60).await?;
         pool.until(amid(60)).await?;
         first.pause()?;

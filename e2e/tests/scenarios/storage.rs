@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use vmpool_e2e::cluster::Restart;
 use vmpool_e2e::object::Kind;
 use vmpool_e2e::poll;
-use vmpool_e2e::programs::{Controller, ControllerOptions};
+use vmpool_e2e::programs::Controller;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{Condition, condition, disks, members, ready_replicas, status};
 use vmpool_e2e::world::{DEADLINE, Pool, SETTLE, World};
@@ -91,17 +91,6 @@ fn etcd_and_the_api_server_die_amid_a_scale_up_and_amid_rollouts() {
     });
 }
 
-/// A controller with a short lease, so that its end is noticed soon.
-async fn short_lease(world: &World, identity: &str) -> anyhow::Result<Arc<Controller>> {
-    let options = ControllerOptions {
-        lease_duration: Duration::from_secs(4),
-        renew_interval: Duration::from_secs(1),
-        extra: vec!["--request-deadline=1500ms".to_owned()],
-        ..ControllerOptions::new(world.namespace(), identity)
-    };
-    Ok(world.add_controller_with(options).await?)
-}
-
 /// Waits until no controller leads any more.
 async fn until_nobody_leads(controllers: &[Arc<Controller>]) -> anyhow::Result<()> {
     let what = || "nobody leads who cannot renew the lease".to_owned();
@@ -123,7 +112,7 @@ fn a_full_disk_and_a_slow_one_are_waited_out() {
     scenario("a full disk and a slow one are waited out").on_its_own_cluster().controllers(0).run(
         async |world| {
             let cluster = world.cluster();
-            let controllers = [short_lease(world, "a").await?, short_lease(world, "b").await?];
+            let controllers = [world.add_short_leased("a").await?, world.add_short_leased("b").await?];
             let pool = world.pool("web").replicas(2).disk("root").retained("cache", 0, "10m");
             let pool = pool.with(&automatic()).ready().await?;
             // Given a pool that grows when the disk of etcd is full,

@@ -24,14 +24,10 @@ pub(super) fn metadata(workspace: &Workspace) -> Result<Value> {
 }
 
 /// The names of the targets of a kind, such as `test` or `bin`, that are tested.
-///
-/// # Errors
-/// Those of [`metadata`].
-pub(super) fn tested(workspace: &Workspace, kind: &str) -> Result<BTreeSet<String>> {
-    let metadata = metadata(workspace)?;
-    let targets = list(&metadata, "packages").iter().flat_map(|package| list(package, "targets"));
+pub(super) fn tested(metadata: &Value, kind: &str) -> BTreeSet<String> {
+    let targets = list(metadata, "packages").iter().flat_map(|package| list(package, "targets"));
     let tested = targets.filter(|target| target["test"] == true && target["kind"][0] == kind);
-    Ok(tested.filter_map(|target| target["name"].as_str().map(str::to_owned)).collect())
+    tested.filter_map(|target| target["name"].as_str().map(str::to_owned)).collect()
 }
 
 /// The list under a key.

@@ -124,7 +124,8 @@ const WAITING: &[&str] = &["faults", "node", "node_cluster", "playground"];
 /// All tests, in groups that run side by side. Always the whole workspace and a selection of targets: a selection of
 /// packages would choose other features, and build half of the world again.
 fn tracks(workspace: &Workspace) -> Result<Vec<runner::Track>> {
-    let names = packages::tested(workspace, "test")?;
+    let metadata = packages::metadata(workspace)?;
+    let names = packages::tested(&metadata, "test");
     if let Some(gone) = WAITING.iter().find(|name| !names.contains(**name)) {
         bail!("there is no test target {gone} any more");
     }
@@ -134,7 +135,7 @@ fn tracks(workspace: &Workspace) -> Result<Vec<runner::Track>> {
         names.into_iter().flat_map(|name| [flag.to_owned(), name]).collect()
     };
     // Not `--bins`, which would link those without tests as well.
-    let programs = packages::tested(workspace, "bin")?.into_iter().collect();
+    let programs = packages::tested(&metadata, "bin").into_iter().collect();
     let busy = [vec!["--lib".to_owned()], named("--bin", programs), named("--test", busy)].concat();
     let selections = [busy, named("--test", waiting), vec!["--doc".to_owned()]];
     Ok(selections.into_iter().map(|selection| track(workspace.clone(), selection)).collect())

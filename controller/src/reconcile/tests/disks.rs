@@ -164,8 +164,8 @@ async fn a_disk_that_changed_under_the_claim_is_looked_at_again() {
     shows(&world, "vmpool_failures_total{reason=\"DiskFailure\"} 0");
 }
 
-#[tokio::test]
-async fn a_claim_of_a_leader_that_died_is_completed_by_the_next() {
+/// A free disk that a leader has promised to a machine before it died; and the name of that machine, which never came.
+async fn claimed_by_the_dead() -> (World, String) {
     let mut world = world(1, &json!({})).await;
     world.scale(0);
     world.calm().await;
@@ -177,6 +177,12 @@ async fn a_claim_of_a_leader_that_died_is_completed_by_the_next() {
     world.advance(SECOND).await;
     world.kill_leader().await;
     let claimed = mark(&world.disks()[0], "claimed-by").unwrap().to_owned();
+    (world, claimed)
+}
+
+#[tokio::test]
+async fn a_claim_of_a_leader_that_died_is_completed_by_the_next() {
+    let (mut world, claimed) = claimed_by_the_dead().await;
     assert!(world.machines().is_empty());
     world.server.behave();
     world.lead();
@@ -188,17 +194,7 @@ async fn a_claim_of_a_leader_that_died_is_completed_by_the_next() {
 
 #[tokio::test]
 async fn a_claim_that_nobody_needs_any_more_is_given_up_after_a_live_look() {
-    let mut world = world(1, &json!({})).await;
-    world.scale(0);
-    world.calm().await;
-    run(&world).await;
-    world.server.intercept(|call| {
-        if call.is(Verb::Create, "virtualmachines") { Fault::Unreachable } else { Fault::None }
-    });
-    world.scale(1);
-    world.advance(SECOND).await;
-    world.kill_leader().await;
-    let claimed = mark(&world.disks()[0], "claimed-by").unwrap().to_owned();
+    let (mut world, claimed) = claimed_by_the_dead().await;
     world.server.behave();
     world.scale(0);
     world.server.take_log();
