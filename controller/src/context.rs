@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube::Resource;
 use kube::api::ListParams;
-use kube::core::{ApiResource, DynamicObject};
+use kube::core::{ApiResource, DynamicObject, ObjectList, PartialObjectMeta};
 use kube::{Api, Client};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -69,6 +69,9 @@ impl<P: Platform> Cached for PoolEntry<P> {
 
 /// Objects of one page of a list.
 const PAGE: u32 = 500;
+
+/// What a list is called where a read has a name.
+const ALL: &str = "(all)";
 
 /// What is kept of one pool between two passes.
 #[derive(Default)]
@@ -172,12 +175,7 @@ impl<P: Platform> Context<P> {
         name: &str,
     ) -> Result<Option<K>, ReadError> {
         let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
-        let (kind, name) = (K::kind(&()).into_owned(), name.to_owned());
-        match self.env.timeout(self.settings.request_deadline, api.get_opt(&name)).await {
-            Ok(Ok(object)) => Ok(object),
-            Ok(Err(source)) => Err(ReadError::Failed { kind, name, source: Box::new(source) }),
-            Err(source) => Err(ReadError::TooLate { kind, name, source }),
-        }
+        self.in_time::<K, _>(name, api.get_opt(name)).await
     }
 
     /// The same, with every field that the object has.
@@ -188,12 +186,8 @@ impl<P: Platform> Context<P> {
     ) -> Result<Option<Value>, ReadError> {
         let resource = ApiResource::erase::<K>(&());
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &resource);
-        let (kind, name) = (K::kind(&()).into_owned(), name.to_owned());
-        match self.env.timeout(self.settings.request_deadline, api.get_opt(&name)).await {
-            Ok(Ok(object)) => Ok(object.and_then(|object| serde_json::to_value(object).ok())),
-            Ok(Err(source)) => Err(ReadError::Failed { kind, name, source: Box::new(source) }),
-            Err(source) => Err(ReadError::TooLate { kind, name, source }),
-        }
+        let object = self.in_time::<K, _>(name, api.get_opt(name)).await?;
+        Ok(object.and_then(|object| serde_json::to_value(object).ok()))
     }
 
     /// Shows every `K` of `namespace` to `visit`, page by page, as all of them were at one moment that came after the
@@ -214,19 +208,42 @@ impl<P: Platform> Context<P> {
         mut visit: impl FnMut(&K),
     ) -> Result<(), ReadError> {
         let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
-        let (kind, name) = (K::kind(&()).into_owned(), "(all)".to_owned());
-        let mut page = wanted.limit(PAGE);
-        loop {
-            let list = match self.env.timeout(self.settings.request_deadline, api.list(&page)).await {
-                Ok(Ok(list)) => list,
-                Ok(Err(source)) => return Err(ReadError::Failed { kind, name, source: Box::new(source) }),
-                Err(source) => return Err(ReadError::TooLate { kind, name, source }),
-            };
+        let mut next = Some(wanted.limit(PAGE));
+        while let Some(page) = next {
+            let list = self.in_time::<K, _>(ALL, api.list(&page)).await?;
             list.items.iter().for_each(&mut visit);
-            match list.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => page = page.continue_token(&token),
-                None => return Ok(()),
-            }
+            next = following(page, &list);
+        }
+        Ok(())
+    }
+
+    /// As [`Context::list_live`], of nothing but the metadata.
+    pub(crate) async fn list_live_metadata<K: Stored>(
+        &self,
+        namespace: &str,
+        mut visit: impl FnMut(&PartialObjectMeta<K>),
+    ) -> Result<(), ReadError> {
+        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        let mut next = Some(ListParams::default().limit(PAGE));
+        while let Some(page) = next {
+            let list = self.in_time::<K, _>(ALL, api.list_metadata(&page)).await?;
+            list.items.iter().for_each(&mut visit);
+            next = following(page, &list);
+        }
+        Ok(())
+    }
+
+    /// The answer to a read, unless it takes too long.
+    async fn in_time<K: Stored, T>(
+        &self,
+        name: &str,
+        read: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, ReadError> {
+        let (kind, name) = (K::kind(&()).into_owned(), name.to_owned());
+        match self.env.timeout(self.settings.request_deadline, read).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(source)) => Err(ReadError::Failed { kind, name, source: Box::new(source) }),
+            Err(source) => Err(ReadError::TooLate { kind, name, source }),
         }
     }
 
@@ -239,6 +256,12 @@ impl<P: Platform> Context<P> {
             .or_else(|| self.machines.get(&pool.namespace, &id.name).map(|seen| seen.facts))?;
         (known.id == *id).then_some(known)
     }
+}
+
+/// What to ask for after this page, if anything is left.
+fn following<T: Clone>(page: ListParams, list: &ObjectList<T>) -> Option<ListParams> {
+    let token = list.metadata.continue_.as_deref().filter(|token| !token.is_empty())?;
+    Some(page.continue_token(token))
 }
 
 /// The collection of `K` in `namespace`, as a path of the API.

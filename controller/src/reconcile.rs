@@ -1,8 +1,10 @@
 //! One pass over one pool: observe, plan, apply, report.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::core::PartialObjectMeta;
 use tracing::Instrument;
 use vmpool_engine::pacing::{Failure, FailureReason};
 use vmpool_engine::{Action, Plan, Pool, Replica, Uid, plan, status};
@@ -11,7 +13,7 @@ use crate::apply::{Applied, apply};
 use crate::context::{Context, Names, PoolEntry, PoolState, ReadError};
 use crate::metrics::{Laps, PassResult, PoolFacts, Stage};
 use crate::observe::{Snapshot, settle_overdue};
-use crate::platform::Platform;
+use crate::platform::{Platform, controller_of};
 use crate::queue::Again;
 use crate::report::report;
 use crate::revisions::{self, Revisions, Templates};
@@ -94,7 +96,7 @@ async fn pass<P: Platform>(
     let snapshot = Snapshot::take(context, &cached.facts, &mut state.memory);
     state.memory.trials.meet(snapshot.machines().filter(is_member(&cached)), context.env.uptime());
     state.effort += laps.lap(&context.env, Stage::Observe);
-    let (mut plan, mut snapshot) = decide(context, &cached, snapshot, state);
+    let (mut plan, mut snapshot) = decide(context, &cached, snapshot, state, None);
     state.effort += laps.lap(&context.env, Stage::Plan);
     let mut pool = cached;
     if plan.rests_on_the_count() {
@@ -109,7 +111,17 @@ async fn pass<P: Platform>(
             Err(again) => return Ended::early(PassResult::Unread, Some(again)),
         }
         meet(context, &pool, state);
-        (plan, snapshot) = decide(context, &pool, snapshot, state);
+        (plan, snapshot) = decide(context, &pool, snapshot, state, None);
+        laps.lap(&context.env, Stage::Plan);
+    }
+    if plan.takes_surplus() {
+        let staying = live_members(context, &pool.facts).await;
+        laps.lap(&context.env, Stage::Observe);
+        let staying = match staying {
+            Ok(staying) => staying,
+            Err(again) => return Ended::early(PassResult::Unread, Some(again)),
+        };
+        (plan, snapshot) = decide(context, &pool, snapshot, state, Some(&staying));
         laps.lap(&context.env, Stage::Plan);
     }
     if pool.facts.deleting {
@@ -210,14 +222,19 @@ fn after_surprise(state: &mut PoolState) -> Duration {
     pause
 }
 
+/// Plans, with only the members that are known to be `staying` as such, if they were read.
 fn decide<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     snapshot: Snapshot,
     state: &PoolState,
+    staying: Option<&BTreeSet<Uid>>,
 ) -> (Plan, Snapshot) {
     let names = Names { context, namespace: &pool.facts.namespace };
     let mut observed = snapshot.observed(&pool.facts, &state.memory, &names);
+    if let Some(staying) = staying {
+        observed.count_live(staying);
+    }
     observed.stored = state.revisions.as_ref().map(Revisions::ids).unwrap_or_default();
     let plan = plan(&observed);
     (plan, Snapshot::recover(observed))
@@ -286,12 +303,31 @@ async fn read_live<P: Platform>(
     let facts = &pool.facts;
     match context.get_live::<P::Pool>(&facts.namespace, &facts.id.name).await {
         Ok(live) => Ok(live.map(PoolEntry::read).filter(|live| live.facts.id == facts.id)),
-        Err(error) => {
-            let error = vmpool_runtime::telemetry::with_causes(&error);
-            tracing::warn!(error, "reading the pool before writing");
-            Err(AFTER_FAILED_READ)
-        }
+        Err(error) => Err(after_unread(&error, "reading the pool before writing")),
     }
+}
+
+/// The members of the pool that are not on their way out, as the API server has them now.
+async fn live_members<P: Platform>(context: &Context<P>, pool: &Pool) -> Result<BTreeSet<Uid>, Duration> {
+    let mut staying = BTreeSet::new();
+    let visit = |machine: &PartialObjectMeta<P::Machine>| {
+        let meta = &machine.metadata;
+        let owned = controller_of(meta).is_some_and(|owner| owner.uid == pool.id.uid);
+        if owned && meta.deletion_timestamp.is_none() {
+            staying.extend(meta.uid.as_deref().map(Uid::from));
+        }
+    };
+    match context.list_live_metadata::<P::Machine>(&pool.namespace, visit).await {
+        Ok(()) => Ok(staying),
+        Err(error) => Err(after_unread(&error, "counting the machines before some of them leave")),
+    }
+}
+
+/// Tells of a live read that failed, and when to try it again.
+fn after_unread(error: &ReadError, what: &str) -> Duration {
+    let error = vmpool_runtime::telemetry::with_causes(error);
+    tracing::warn!(error, "{what}");
+    AFTER_FAILED_READ
 }
 
 #[cfg(test)]

@@ -168,7 +168,6 @@ impl Op {
             }
             Self::Break(which, expire) => {
                 let how = if *expire { Break::Expire } else { Break::Close };
-                world.blind();
                 each(world, *which, |world, who, resource| world.server.break_watches(who, resource, how));
             }
             Self::Compact => world.server.compact(),
@@ -247,7 +246,6 @@ fn each(world: &World, which: usize, act: impl Fn(&World, &str, &str)) {
     }
 }
 
-fn pace(world: &mut World, which: usize, pace: Pace) {
-    world.blind();
+fn pace(world: &World, which: usize, pace: Pace) {
     each(world, which, |world, who, resource| world.server.set_pace(who, resource, pace));
 }

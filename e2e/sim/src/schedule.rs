@@ -77,10 +77,6 @@ impl Schedule {
             notes.troubles = self.troubles.iter().copied().collect();
             notes.unread = self.unread.iter().copied().collect();
         }
-        // A watch that cannot be opened anew is a late one.
-        if self.options.unread > 0 || !self.unread.is_empty() {
-            world.blind();
-        }
         for (pause, op) in &self.steps {
             world.advance(Duration::from_millis(*pause)).await;
             world.tell(|| format!("── {op:?}"));

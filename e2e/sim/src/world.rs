@@ -31,8 +31,6 @@ use crate::webhook::{Service, Webhook};
 
 /// The namespace in which everything happens.
 pub const NAMESPACE: &str = "team";
-/// How late watches may be that somebody disturbs: when they hear again is not known before.
-const UNSEEN: Duration = Duration::from_hours(24);
 
 /// What the server has: the definitions of the platform, and a few things of Kubernetes' own.
 static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
@@ -223,11 +221,6 @@ impl World {
         if let Some(transcript) = &mut self.transcript {
             transcript.push(format!("[{:>9.3}] {}", since.as_secs_f64(), line()));
         }
-    }
-
-    /// Watches are late from now on, or may be.
-    pub fn blind(&mut self) {
-        self.grounds.lag = UNSEEN;
     }
 
     /// Lets the next thing happen, and time pass until then, but not beyond `until`.

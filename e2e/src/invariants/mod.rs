@@ -30,7 +30,6 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::time::Duration;
 
 use crate::cluster::AuditEntry;
 use crate::object::Object;
@@ -65,8 +64,6 @@ pub struct Grounds {
     pub in_flight: BTreeMap<String, usize>,
     /// Names of the machines whose creation is such a request: they may join whenever it arrives.
     pub late: BTreeSet<String>,
-    /// For how long whoever decides may not have seen what others do, if the scenario delays its watches.
-    pub lag: Duration,
     /// Objects by UID that are none of the pool's business, as the scenario left them last.
     pub foreign: BTreeMap<String, Object>,
 }

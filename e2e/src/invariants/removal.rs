@@ -39,7 +39,7 @@ pub fn violations(history: &History, grounds: &Grounds) -> Vec<Violation> {
         }
         let members = || before.owned_by(Kind::Machine, pool).filter(|member| !member.is_terminating());
         // What others take away at this moment was still there for whoever decided.
-        let taken = taken.lately(pool, change.at, grounds);
+        let taken = taken.lately(pool, change.at);
         let live = members().count() + taken;
         // Who is removed by name leaves for the decrement that was made for it, and nobody else does.
         let surplus = |wish: &Wish| {
@@ -87,8 +87,8 @@ impl Taken {
     }
 
     /// How many of a pool were still there for whoever decided on a write of now.
-    fn lately(&self, pool: &str, now: Timestamp, grounds: &Grounds) -> usize {
-        let limit = SignedDuration::try_from(READABLE_FOR + grounds.lag).unwrap_or(SignedDuration::MAX);
+    fn lately(&self, pool: &str, now: Timestamp) -> usize {
+        let limit = SignedDuration::try_from(READABLE_FOR).unwrap_or(SignedDuration::MAX);
         self.0.iter().filter(|(of, at)| of == pool && now.duration_since(*at) <= limit).count()
     }
 }

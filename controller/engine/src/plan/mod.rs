@@ -17,6 +17,7 @@ mod reuse;
 mod revisions;
 pub(crate) mod rollout;
 
+use std::collections::BTreeSet;
 #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
 use std::collections::HashMap;
 use std::fmt;
@@ -27,7 +28,7 @@ use jiff::Timestamp;
 
 use crate::ledger::Unanswered;
 use crate::memory::Memory;
-use crate::model::{Disk, ObjectId, Pool, Replica};
+use crate::model::{Disk, ObjectId, Pool, Replica, Uid};
 use crate::pacing::{Failure, FailureReason};
 use crate::revision::RevisionId;
 
@@ -81,6 +82,18 @@ impl Observed<'_> {
     /// The machines whose controller owner is the pool.
     pub fn members(&self) -> impl Iterator<Item = &Arc<Replica>> {
         self.machines.iter().filter(|machine| machine.owner.as_ref() == Some(&self.pool.id.uid))
+    }
+
+    /// Takes the members that a live read did not find among the pool's `staying` ones as leaving: they are none of the
+    /// machines that stay, and nobody takes their place before the snapshot shows that they are gone.
+    pub fn count_live(&mut self, staying: &BTreeSet<Uid>) {
+        let pool = &self.pool.id.uid;
+        for machine in &mut self.machines {
+            let member = machine.owner.as_ref() == Some(pool) && !machine.terminating;
+            if member && !staying.contains(&machine.id.uid) {
+                Arc::make_mut(machine).terminating = true;
+            }
+        }
     }
 }
 
@@ -217,6 +230,14 @@ impl Plan {
             | Action::StoreRevision { .. }
             | Action::PruneRevision { .. } => false,
         })
+    }
+
+    /// Whether members leave because they are too many: they must be counted live before, with
+    /// [`Observed::count_live`], and planned for again. A machine that somebody else has just taken away, and that the
+    /// snapshot still shows, would otherwise count as one of those that stay.
+    pub fn takes_surplus(&self) -> bool {
+        let mut actions = self.actions.iter();
+        actions.any(|action| matches!(action, Action::Delete { reason: DeleteReason::Surplus, .. }))
     }
 
     /// Plans what the pace of repairs allows of `repairs`; those that were refused come after all others.

@@ -97,7 +97,7 @@ impl Shell {
         self.memory.meet(&api.pool, api.now);
         let members = snapshot.iter().filter(|machine| machine.owner.as_ref() == Some(uid));
         self.memory.trials.meet(members, api.now);
-        let observed = Observed {
+        let mut observed = Observed {
             now: api.timestamp(),
             uptime: api.now,
             pool: &api.pool,
@@ -111,7 +111,13 @@ impl Shell {
             memory: &self.memory,
             taken: &Names(&self.machines, &self.disks),
         };
-        let plan = crate::plan(&observed);
+        let mut plan = crate::plan(&observed);
+        if plan.takes_surplus() {
+            let staying = api.members().filter(|member| !member.terminating);
+            observed.count_live(&staying.map(|member| member.id.uid.clone()).collect());
+            self.basis.seen = api.machines.log.len();
+            plan = crate::plan(&observed);
+        }
         // A failure of what is not wanted any more must not be shown: nothing else would end it.
         let mut memory = self.memory.clone();
         memory.keep_wanted(plan.wants);

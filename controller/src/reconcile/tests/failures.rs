@@ -73,8 +73,7 @@ async fn a_lost_answer_to_a_delete_makes_nobody_else_leave() {
     world.scale(2);
     world.calm().await;
     let deletes: Vec<String> = deleted(&world.take_writes());
-    assert_eq!(deletes.len(), 2, "it is asked for again");
-    assert_eq!(deletes[0], deletes[1], "and of nobody else");
+    assert_eq!(deletes.len(), 1, "whoever counts again sees that it leaves");
     world.server.release();
     world.calm().await;
     assert_eq!(world.machines().len(), 2);

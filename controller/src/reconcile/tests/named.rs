@@ -412,10 +412,57 @@ async fn who_was_released_unseen_does_not_leave_for_the_count() {
     world.scale(2);
     world.calm().await;
     assert_eq!(world.machines().len(), 3, "it is nobody's any more, and two members are left without it");
+    assert_eq!(count(&world.take_writes(), Verb::Delete, MACHINES), 0);
+}
+
+#[tokio::test]
+async fn who_was_released_after_the_members_were_counted_does_not_leave_for_the_count() {
+    let world = World::with_pool(3).await;
+    let victim = victim(&world).await;
+    let (server, released) = (world.server.clone(), victim.clone());
+    world.server.hold(MACHINES);
+    world.server.intercept(move |call| {
+        let (server, released) = (server.clone(), released.clone());
+        match call.verb {
+            Verb::Delete => Fault::After(Box::new(move || {
+                server
+                    .edit(MACHINES, &released, |machine| machine["metadata"]["ownerReferences"] = json!([]));
+            })),
+            _ => Fault::None,
+        }
+    });
+    world.scale(2);
+    world.calm().await;
+    assert_eq!(world.machines().len(), 3);
     let writes = world.take_writes();
     let deletes: Vec<&Call> = writes.iter().filter(|call| call.verb == Verb::Delete).collect();
     assert_eq!(deletes.len(), 1, "{writes:?}");
     assert!(deletes[0].body["preconditions"]["resourceVersion"].is_string(), "{}", deletes[0].body);
+}
+
+#[tokio::test]
+async fn whom_somebody_else_took_away_unseen_is_one_of_those_that_leave() {
+    let world = World::with_pool(3).await;
+    let victim = victim(&world).await;
+    let other = machine_names(&world.machines()).into_iter().find(|name| *name != victim).unwrap();
+    world.server.hold(MACHINES);
+    world.server.delete(MACHINES, &other);
+    let mut unread = 1;
+    world.server.intercept(move |call| {
+        if call.is(Verb::List, MACHINES) && unread > 0 {
+            unread -= 1;
+            return Fault::Refuse(refusal(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", "not now"));
+        }
+        Fault::None
+    });
+    world.scale(2);
+    world.calm().await;
+    assert_eq!(count(&world.take_writes(), Verb::Delete, MACHINES), 0, "two are left already");
+    world.server.release();
+    world.calm().await;
+    assert_eq!(world.machines().len(), 2);
+    assert!(world.server.get(MACHINES, &victim).is_some());
+    assert_eq!(count(&world.take_writes(), Verb::Create, MACHINES), 0);
 }
 
 #[tokio::test]

@@ -142,7 +142,6 @@ impl World {
     pub fn cut(&mut self, which: usize) {
         let Some(place) = self.place(Program::Controller, which) else { return };
         let name = self.cast[place].name.clone();
-        self.blind();
         for resource in crate::op::WATCHED {
             self.server.set_pace(&name, resource, Pace::Held);
         }

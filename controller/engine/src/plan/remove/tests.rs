@@ -168,6 +168,32 @@ fn who_was_named_leaves_under_every_policy_and_nobody_else_for_it(#[case] remova
     let world = world(4, removal, AGES).named("r", &["web-a"]);
     assert_eq!(leaving(&world), [("web-a".to_owned(), DeleteReason::Named)]);
     assert!(world.plan().rests_on_the_count(), "the pool is read live before");
+    assert!(!world.plan().takes_surplus(), "whoever was named leaves, however many there are");
+}
+
+#[rstest]
+#[case::of_all(&["web-a", "web-b", "web-c", "web-d"], &["web-c", "web-d"])]
+#[case::of_those_that_stay_one_is_gone(&["web-a", "web-c", "web-d"], &["web-c"])]
+#[case::who_was_to_leave_is_gone(&["web-a", "web-b", "web-d"], &["web-d"])]
+#[case::as_many_are_gone_as_were_too_many(&["web-c", "web-d"], &[])]
+#[case::more_are_gone(&["web-d"], &[])]
+fn who_is_gone_already_is_one_of_those_that_leave(#[case] live: &[&str], #[case] expected: &[&str]) {
+    let stranger = |member: &mut Replica| member.owner = None;
+    let world = world(2, Removal::NewestFirst, AGES).member("web-e", 9).edit("web-e", stranger);
+    assert!(world.plan().takes_surplus());
+    let mut observed = world.observed();
+    let uids = world.machines.iter().filter(|machine| live.contains(&&*machine.id.name));
+    observed.count_live(&uids.map(|machine| machine.id.uid.clone()).collect());
+    let plan = crate::plan(&observed);
+    let expected: Vec<_> = expected.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!(deleted(&plan), expected);
+    assert_eq!(plan.takes_surplus(), !expected.is_empty());
+    assert!(crate::testing::created(&plan).is_empty(), "nobody takes their place yet");
+    let strangers = observed.machines.iter().filter(|machine| machine.owner.is_none());
+    assert!(
+        strangers.into_iter().all(|machine| !machine.terminating),
+        "who is no member is none of its business"
+    );
 }
 
 #[test]
