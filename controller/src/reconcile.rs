@@ -160,10 +160,7 @@ async fn pass<P: Platform>(
         // The status tells of the writes of this pass, not of the world before them.
         snapshot = Snapshot::take(context, &pool.facts, &mut state.memory);
     }
-    // A plan that wanted to go on at once knew nothing of a failure: the pause after it says when.
-    let again = again.filter(|_| !matches!(result, PassResult::Fenced | PassResult::Failed));
-    // Nothing was done, so nothing is different a moment later: whatever the plan says, this must not become a loop.
-    let again = again.map(|after| if acted { after } else { after.max(AFTER_SURPRISE) });
+    let again = again.and_then(|after| planned(after, result));
     let surprised = match (applied.fenced, applied.outdated) {
         (true, _) => Some(AFTER_FENCE),
         (false, true) => Some(after_surprise(state)),
@@ -213,6 +210,17 @@ fn with_own_status<P: Platform>(pool: &PoolEntry<P>, state: &PoolState) -> Optio
         facts: Pool { published: last.became.clone(), ..pool.facts.clone() },
         object: pool.object.clone(),
     })
+}
+
+/// When to come back because the plan says so, after a pass that ended like this.
+fn planned(after: Duration, result: PassResult) -> Option<Duration> {
+    match result {
+        // The plan knew nothing of the failure: the pause after it says when.
+        PassResult::Fenced | PassResult::Failed => None,
+        // Nothing was done, so nothing is different a moment later: this must not become a loop.
+        PassResult::Idle => Some(after.max(AFTER_SURPRISE)),
+        _ => Some(after),
+    }
 }
 
 /// The watch may be stalled: whoever is surprised again and again asks less and less often.

@@ -9,10 +9,15 @@ mod others;
 mod revisions;
 mod rollouts;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use rstest::rstest;
 use serde_json::json;
+use tokio::task::yield_now;
 
+use crate::metrics::PassResult;
 use crate::testing::{Call, Verb, World, machine_names, pool};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -63,6 +68,55 @@ async fn a_settled_world_costs_no_request_at_all() {
     world.advance(Duration::from_mins(11)).await;
     let requests: Vec<String> = world.server.take_log().iter().map(ToString::to_string).collect();
     assert!(requests.is_empty(), "{requests:?}");
+}
+
+#[rstest]
+#[case::it_did_something(PassResult::Acted, 0, Some(0))]
+#[case::it_did_nothing(PassResult::Idle, 0, Some(50))]
+#[case::it_did_nothing_and_has_time(PassResult::Idle, 900, Some(900))]
+#[case::the_world_is_another(PassResult::Outdated, 0, Some(0))]
+#[case::it_failed(PassResult::Failed, 0, None)]
+#[case::it_was_fenced(PassResult::Fenced, 0, None)]
+fn a_pass_that_did_nothing_is_not_repeated_at_once(
+    #[case] result: PassResult,
+    #[case] wanted: u64,
+    #[case] expected: Option<u64>,
+) {
+    assert_eq!(super::planned(Duration::from_millis(wanted), result), expected.map(Duration::from_millis));
+}
+
+#[tokio::test]
+async fn between_two_passes_that_wait_for_nothing_others_have_their_turn() {
+    const POOLS: usize = 40;
+    let mut world = World::new();
+    for number in 0..POOLS {
+        world.server.create("virtualmachinepools", pool(&format!("web-{number}"), 0));
+    }
+    world.lead();
+    world.calm().await;
+    world.advance(world.settings.resync - SECOND * 6).await;
+    let passed = Arc::new(Mutex::new(Vec::new()));
+    let (seen, metrics) = (passed.clone(), world.metrics.clone());
+    let other = world.env.spawn("other", async move {
+        loop {
+            seen.lock().push(passes(&metrics.page()));
+            yield_now().await;
+        }
+    });
+    world.advance(SECOND * 2).await;
+    drop(other);
+    let mut passed = passed.lock().clone();
+    passed.dedup();
+    let between = passed.windows(2).map(|pair| pair[1] - pair[0]);
+    assert!(passed[passed.len() - 1] - passed[0] >= POOLS, "all of them were looked at: {passed:?}");
+    // Who gives way may still be before the other one in the runtime's next round.
+    assert!(between.max().unwrap() <= 2 * world.settings.workers, "a few at a time: {passed:?}");
+}
+
+/// How many passes there were.
+fn passes(page: &str) -> usize {
+    let counters = page.lines().filter_map(|line| line.strip_prefix("vmpool_passes_total"));
+    counters.map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap()).sum()
 }
 
 #[tokio::test]

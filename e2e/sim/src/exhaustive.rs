@@ -12,8 +12,16 @@ use crate::world::Options;
 const PREPARED: u64 = 4000;
 /// When something happens beside a story, in milliseconds from its beginning: it is over after a second or two.
 const MOMENTS: [u64; 9] = [0, 15, 40, 90, 160, 280, 450, 800, 1600];
-/// For how long a leader stands still, or a webhook does not work, in milliseconds.
+/// The same beside a story that nobody sees.
+const UNSEEN_MOMENTS: [u64; 3] = [0, 90, 800];
+/// For how long a leader stands still, a webhook does not work, or watches tell nothing, in milliseconds.
 const LONG: u64 = 30_000;
+/// How long before a story something happens that nobody has seen when it begins, in milliseconds: longer than what was
+/// read before may still be acted on.
+const EARLIER: u64 = 6000;
+/// What leaves its sender without knowing what became of it.
+const UNKNOWN: [Trouble; 4] =
+    [Trouble::TimeoutAfterCommit, Trouble::AnswerLost, Trouble::Hang, Trouble::Late];
 
 /// A story: what happens if nothing breaks.
 #[derive(Clone, Debug)]
@@ -100,6 +108,7 @@ impl Story {
         let mut all = self.requests(before, plain);
         all.extend(self.watches(plain));
         all.extend(self.moments());
+        all.extend(self.unseen(before, plain));
         for (name, _) in &mut all {
             *name = format!("{}: {name}", self.name);
         }
@@ -150,6 +159,38 @@ impl Story {
         all
     }
 
+    /// Each write without an answer, and each thing that users do, while no watch tells of machines and disks.
+    fn unseen(&self, before: &Verdict, plain: &Verdict) -> Named {
+        let blind = |story: Vec<(u64, Op)>| {
+            let mut steps = self.prelude.clone();
+            let pause = if steps.is_empty() { 0 } else { PREPARED };
+            steps.extend([(pause, Op::Hold(1)), (0, Op::Hold(2))]);
+            let uses_api = story.iter().any(|(_, op)| matches!(op, Op::Remove(_)));
+            steps.extend(story);
+            steps.push((LONG, Op::Release));
+            let mut schedule = self.schedule(steps);
+            schedule.options.apiservers = if uses_api { 2 } else { 0 };
+            schedule
+        };
+        let mut all = Named::new();
+        for at in before.writes..plain.writes {
+            for trouble in UNKNOWN {
+                let troubles = vec![(at, trouble)];
+                let schedule = Schedule { troubles, ..blind(vec![(0, self.op.clone())]) };
+                all.push((format!("write {at}, {trouble:?}, unseen"), schedule));
+            }
+        }
+        for op in users() {
+            for at in UNSEEN_MOMENTS {
+                let schedule = blind(vec![(0, self.op.clone()), (at, op.clone())]);
+                all.push((format!("{op:?} after {at} ms, unseen"), schedule));
+            }
+            let name = format!("{op:?} {EARLIER} ms before, unseen");
+            all.push((name, blind(vec![(0, op), (EARLIER, self.op.clone())])));
+        }
+        all
+    }
+
     /// Each other thing at each moment.
     fn moments(&self) -> Named {
         let mut all = Named::new();
@@ -191,7 +232,6 @@ fn beside() -> Vec<Vec<(u64, Op)>> {
             (0, Op::Release),
         ]);
     }
-    let named = |targets: Vec<usize>| Removal { targets, first: 0, pinned: false, dry_run: false };
     all.extend([
         vec![(0, Op::PauseLeader), (LONG, Op::Resume)],
         vec![(0, Op::Cut(0)), (LONG, Op::Resume)],
@@ -203,7 +243,15 @@ fn beside() -> Vec<Vec<(u64, Op)>> {
         vec![(0, Op::PauseApiserver(0)), (LONG, Op::Resume)],
     ]);
     let jumps = [-3600, -5, 5, 3600].map(|seconds| Op::Jump(0, seconds));
-    let users = [
+    all.extend(jumps.map(|op| vec![(0, op)]));
+    all.extend(users().into_iter().map(|op| vec![(0, op)]));
+    all
+}
+
+/// What users can do beside a story.
+fn users() -> Vec<Op> {
+    let named = |targets: Vec<usize>| Removal { targets, first: 0, pinned: false, dry_run: false };
+    vec![
         Op::Scale(0),
         Op::Scale(2),
         Op::Scale(5),
@@ -222,7 +270,5 @@ fn beside() -> Vec<Vec<(u64, Op)>> {
         Op::DeletePool("Background"),
         Op::DeletePool("Foreground"),
         Op::DeletePool("Orphan"),
-    ];
-    all.extend(jumps.into_iter().chain(users).map(|op| vec![(0, op)]));
-    all
+    ]
 }

@@ -13,6 +13,9 @@ const RIVALS: u64 = 300;
 /// For how long it stands still, in milliseconds: longer than a lease and the time that others need to take it.
 const STILL: (u64, u64) = (19_000, 40_000);
 
+/// How many of a thousand schedules have a while in which no watch tells of machines, or of disks, or both.
+const BLIND: u64 = 250;
+
 const POLICIES: [&str; 3] = ["NewestFirst", "OldestFirst", "Explicit"];
 
 impl Schedule {
@@ -39,6 +42,9 @@ impl Schedule {
         if rivals {
             replace_leader(&chance, &options, &mut steps);
         }
+        if chance.per_mille(BLIND) {
+            blind(&chance, &mut steps);
+        }
         Self { options, steps, ..Self::default() }
     }
 }
@@ -55,6 +61,20 @@ fn replace_leader(chance: &Chance, options: &Options, steps: &mut Vec<(u64, Op)>
         (still - before, Op::Resume),
     ];
     steps.splice(at..at, meanwhile);
+}
+
+/// From somewhere on the way, watches tell nothing for a while: until one of the next steps is done.
+fn blind(chance: &Chance, steps: &mut Vec<(u64, Op)>) {
+    let last = u64::try_from(steps.len()).unwrap_or_default();
+    let from = chance.number(0..=last);
+    let until = chance.number(from..=last);
+    let place = |step: u64| usize::try_from(step).unwrap_or_default();
+    steps.insert(place(until), (chance.number(0..=20_000), Op::Release));
+    for resource in 1..=2 {
+        if chance.per_mille(700) {
+            steps.insert(place(from), (0, Op::Hold(resource)));
+        }
+    }
 }
 
 fn first(chance: &Chance) -> Op {
