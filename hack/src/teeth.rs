@@ -1,7 +1,8 @@
-//! Whether the checks of `make faults` have teeth: builds of ours with one guard removed each, which they must catch.
+//! Whether the checks have teeth: builds of ours with one guard removed each, which they must catch.
 //!
-//! `hack/teeth.yaml` lists the guards. For each, a copy of the working tree below `target/teeth` is changed in that one
-//! place and built, and the schedules run until one of them finds a violation. The working tree itself stays as it is.
+//! `hack/teeth.yaml` lists the guards. For each, a copy of the working tree below `target/teeth` is changed and built, and
+//! the schedules of `make faults` run until one of them finds a violation. Where another guard does the work of the one
+//! that is gone, no schedule can: then a test of the changed package has to fail. The working tree itself stays as it is.
 
 mod catalogue;
 mod copy;
@@ -43,7 +44,9 @@ const PATIENCE: Duration = Duration::from_mins(10);
 enum Verdict {
     /// A schedule found a violation: this one.
     Caught(String),
-    /// No schedule did.
+    /// No schedule did, and this test failed.
+    Failed(String),
+    /// Neither.
     Missed,
 }
 
@@ -63,28 +66,64 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if let Verdict::Caught(violation) = attempt(workspace, &copy, &teeth, options)? {
         bail!("there is a violation although nothing is broken: {violation}");
     }
-    let mut missed = Vec::new();
+    let (mut missed, mut by_schedules) = (Vec::new(), 0);
     for (index, guard) in chosen.iter().enumerate() {
         eprintln!("==> {} of {}: without {} ({})", index + 1, chosen.len(), guard.name, guard.why);
         let begun = Instant::now();
         let broken = copy.change(guard)?;
-        let verdict = attempt(workspace, &copy, &teeth, options);
+        let verdict = match attempt(workspace, &copy, &teeth, options) {
+            Ok(Verdict::Missed) => tests(workspace, &copy, &teeth, guard),
+            verdict => verdict,
+        };
         drop(broken);
+        let seconds = begun.elapsed().as_secs();
         match verdict.with_context(|| format!("without {}", guard.name))? {
             Verdict::Caught(violation) => {
-                println!("caught  {:<34} {:>4} s  {violation}", guard.name, begun.elapsed().as_secs());
+                println!("caught  {:<36} {seconds:>4} s  {violation}", guard.name);
+                by_schedules += 1;
             }
+            Verdict::Failed(test) => println!("caught  {:<36} {seconds:>4} s  test {test}", guard.name),
             Verdict::Missed => {
-                println!("MISSED  {:<34} {:>4} s", guard.name, begun.elapsed().as_secs());
+                println!("MISSED  {:<36} {seconds:>4} s", guard.name);
                 missed.push(guard.name.as_str());
             }
         }
     }
-    println!("teeth: {} guards removed, {} noticed", chosen.len(), chosen.len() - missed.len());
+    let noticed = chosen.len() - missed.len();
+    println!(
+        "teeth: {} guards removed, {noticed} noticed: {by_schedules} by schedules, {} by tests alone",
+        chosen.len(),
+        noticed - by_schedules
+    );
     if !missed.is_empty() {
         bail!("nobody noticed that these are gone: {}", missed.join(", "));
     }
     Ok(())
+}
+
+/// Runs the tests of the packages that a guard is in, until those of one of them fail.
+fn tests(workspace: &Workspace, copy: &Copy, teeth: &Path, guard: &Guard) -> Result<Verdict> {
+    for package in copy.packages(guard)? {
+        let mut command = workspace.cargo();
+        command
+            .args(["test", "--locked", "--profile", "teeth", "--lib", "--manifest-path"])
+            .arg(&package)
+            .env("CARGO_TARGET_DIR", teeth.join("build"))
+            .env("RUSTFLAGS", "--allow=warnings")
+            .env("RUST_BACKTRACE", "0");
+        let output = command.output().context("starting cargo")?;
+        if output.status.success() {
+            continue;
+        }
+        let said = String::from_utf8_lossy(&output.stdout);
+        let failed = said.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
+        let Some(failed) = failed else {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            bail!("the tests of {} ended without one that failed: {errors}", package.display());
+        };
+        return Ok(Verdict::Failed(failed.to_owned()));
+    }
+    Ok(Verdict::Missed)
 }
 
 /// Builds the tree as it is, and runs random schedules, then the exhaustive ones, until one finds a violation.

@@ -94,7 +94,7 @@ async fn between_two_passes_that_wait_for_nothing_others_have_their_turn() {
     }
     world.lead();
     world.calm().await;
-    world.advance(world.settings.resync - SECOND * 6).await;
+    world.advance(world.settings.resync.saturating_sub(SECOND * 6)).await;
     let passed = Arc::new(Mutex::new(Vec::new()));
     let (seen, metrics) = (passed.clone(), world.metrics.clone());
     let other = world.env.spawn("other", async move {

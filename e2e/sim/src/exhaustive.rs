@@ -241,6 +241,13 @@ fn beside() -> Vec<Vec<(u64, Op)>> {
         vec![(0, Op::Webhook(Service::Denies)), (LONG, Op::Webhook(Service::Works))],
         vec![(0, Op::KillApiserver(0))],
         vec![(0, Op::PauseApiserver(0)), (LONG, Op::Resume)],
+        // Who is in the middle of a removal by name is still in time when it goes on, and finds fewer machines.
+        vec![
+            (0, Op::PauseApiserver(0)),
+            (300, Op::DeleteMachine(0)),
+            (0, Op::DeleteMachine(1)),
+            (20_000, Op::Resume),
+        ],
     ]);
     let jumps = [-3600, -5, 5, 3600].map(|seconds| Op::Jump(0, seconds));
     all.extend(jumps.map(|op| vec![(0, op)]));

@@ -27,7 +27,27 @@ pub fn broken(world: &World) -> Vec<String> {
     // What a cache has may be older than the last write of a predecessor.
     let old = served.iter().map(|served| &served.call).filter(|call| is_ours(&call.who) && takes_any(call));
     let old = old.map(|call| format!("{call}: takes a list of any time"));
-    found.iter().map(ToString::to_string).chain(mounts).chain(old).collect()
+    found.iter().map(ToString::to_string).chain(mounts).chain(old).chain(usurped(world, &served)).collect()
+}
+
+/// Writes of a controller while another one led, but for those that were on their way for longer than it could know.
+fn usurped(world: &World, served: &[Served]) -> Vec<String> {
+    let (mut leader, mut found) = (None, Vec::new());
+    for Served { call, code, .. } in served.iter().filter(|served| served.call.who.starts_with(CONTROLLER)) {
+        if call.resource == "leases" {
+            if call.is_write() && *code < 300 {
+                leader = call.body["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty());
+                leader = leader.map(|_| call.who.as_str());
+            }
+        } else if is_told(call) && leader.is_some_and(|leader| leader != call.who) {
+            let sent = call.to_string();
+            if !world.late.contains(&sent) {
+                let leader = leader.unwrap_or_default();
+                found.push(format!("a write of a leader that was replaced: {sent}, and {leader} leads"));
+            }
+        }
+    }
+    found
 }
 
 /// What users did. Whoever names no UID means whoever has the name: after a change of leaders that may be a new machine,

@@ -85,6 +85,8 @@ pub struct World {
     pub rivals: bool,
     /// Names of the machines whose removal somebody asked for without their UIDs.
     pub unpinned: BTreeSet<String>,
+    /// Writes that arrive long after their sender has given them up.
+    pub late: BTreeSet<String>,
     /// Processes that went on and on while no time passed.
     pub loops: Vec<String>,
     /// What happened, a line each; nothing if nobody wants to know.
@@ -139,6 +141,7 @@ impl World {
             harmed: false,
             rivals: false,
             unpinned: BTreeSet::new(),
+            late: BTreeSet::new(),
             loops: Vec::new(),
             transcript: telling.then(Vec::new),
             webhook,

@@ -12,7 +12,8 @@ use crate::recorder::History;
 /// Annotations with this prefix are the simulator's own records.
 const SIMULATOR_PREFIX: &str = "simulator.vmpool.dev/";
 
-/// Foreign objects that were changed or deleted, and disks deleted by the controller while a machine needed them.
+/// Foreign objects that were changed or deleted, disks deleted by the controller while a machine needed them, and machines
+/// deleted by it that were no pool's any more.
 pub fn violations(
     history: &History,
     grounds: &Grounds,
@@ -21,6 +22,7 @@ pub fn violations(
 ) -> Vec<Violation> {
     let mut found = touched(history, grounds);
     found.extend(needed_disks(history, audit, controller_user));
+    found.extend(others_machines(history, grounds, audit, controller_user));
     found
 }
 
@@ -67,14 +69,44 @@ fn touched(history: &History, grounds: &Grounds) -> Vec<Violation> {
     found
 }
 
-fn needed_disks(history: &History, audit: &[AuditEntry], controller_user: &str) -> Vec<Violation> {
+/// The names of the objects of a kind that the controller has deleted.
+fn deleted<'a>(audit: &'a [AuditEntry], controller_user: &str, kind: Kind) -> BTreeSet<&'a str> {
     let by_us = audit.iter().filter(|entry| {
         entry.user == controller_user
             && entry.verb == "delete"
-            && entry.resource == Kind::Disk.plural()
+            && entry.resource == kind.plural()
             && entry.is_success()
     });
-    let ours: BTreeSet<&str> = by_us.map(|entry| entry.name.as_str()).collect();
+    by_us.map(|entry| entry.name.as_str()).collect()
+}
+
+/// Who was named leaves whatever has become of it; nobody else does who was taken out of the pool.
+fn others_machines(
+    history: &History,
+    grounds: &Grounds,
+    audit: &[AuditEntry],
+    controller_user: &str,
+) -> Vec<Violation> {
+    let ours = deleted(audit, controller_user, Kind::Machine);
+    let mut found = Vec::new();
+    history.replay(|before, change| {
+        let Some(former) = before.get(Kind::Machine, change.object.uid()) else { return };
+        let leaves = change.removed || change.object.is_terminating();
+        if !leaves || former.is_terminating() || !former.owner_uid().is_empty() {
+            return;
+        }
+        if ours.contains(former.name()) && !grounds.is_named(former.uid()) {
+            let (name, revision) = (former.name(), change.revision);
+            let what =
+                format!("the controller deleted machine {name} at revision {revision}, which was no pool's");
+            found.push(Violation { invariant: "I4", what });
+        }
+    });
+    found
+}
+
+fn needed_disks(history: &History, audit: &[AuditEntry], controller_user: &str) -> Vec<Violation> {
+    let ours = deleted(audit, controller_user, Kind::Disk);
     let mut found = Vec::new();
     history.replay(|before, change| {
         let disk = &change.object;

@@ -10,7 +10,7 @@ use serde::Deserialize;
 /// Where the guards are listed, from the top of the tree.
 const LIST: &str = "hack/teeth.yaml";
 
-/// A place in our programs that keeps something from happening, and what the place looks like without it.
+/// Something in our programs that keeps something else from happening.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Guard {
@@ -18,16 +18,24 @@ pub(crate) struct Guard {
     pub(crate) name: String,
     /// What it is for.
     pub(crate) why: String,
-    /// The file that it is in.
+    /// Where it is: in several places, if one would do without the other.
+    pub(crate) places: Vec<Place>,
+}
+
+/// One place of a guard, and what it looks like without it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Place {
+    /// The file.
     pub(crate) file: PathBuf,
-    /// The text that it is, which is there once.
+    /// The text that is there once.
     pub(crate) find: String,
     /// The text in its place.
     pub(crate) replace: String,
 }
 
-impl Guard {
-    /// The text of its file without it.
+impl Place {
+    /// The text of its file without the guard.
     ///
     /// # Errors
     /// If it is not there, or more than once: the list has to follow the code.
@@ -35,7 +43,7 @@ impl Guard {
         let places: Vec<_> = places(text, self.find.trim()).collect();
         let [place] = &*places else {
             let (file, count) = (self.file.display(), places.len());
-            bail!("{file} has {count} times what {LIST} says of {}: {:?}", self.name, self.find);
+            bail!("{file} has {count} times what {LIST} names: {:?}", self.find);
         };
         Ok([&text[..place.start], &self.replace, &text[place.end..]].concat())
     }
@@ -65,9 +73,11 @@ pub(crate) fn read(root: &Path) -> Result<Vec<Guard>> {
     let text = fs::read_to_string(root.join(LIST)).with_context(|| format!("reading {LIST}"))?;
     let guards: Vec<Guard> = serde_yaml_ng::from_str(&text).with_context(|| format!("reading {LIST}"))?;
     for guard in &guards {
-        let file = root.join(&guard.file);
-        let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
-        guard.remove_from(&text)?;
+        for place in &guard.places {
+            let file = root.join(&place.file);
+            let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+            place.remove_from(&text).with_context(|| guard.name.clone())?;
+        }
     }
     Ok(guards)
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use rstest::rstest;
 
-use super::catalogue::{Guard, read, violation};
+use super::catalogue::{Guard, Place, read, violation};
 use super::copy::Copy;
 use crate::workspace::Workspace;
 
@@ -12,7 +12,12 @@ fn every_guard_is_where_the_list_says_and_many_are_listed() {
     assert!(guards.len() >= 20, "{}", guards.len());
     let names: BTreeSet<_> = guards.iter().map(|guard| &guard.name).collect();
     assert_eq!(names.len(), guards.len(), "every guard has a name of its own");
-    assert!(guards.iter().all(|guard| guard.find != guard.replace && !guard.why.is_empty()));
+    assert!(guards.iter().all(|guard| !guard.places.is_empty() && !guard.why.is_empty()));
+    assert!(guards.iter().flat_map(|guard| &guard.places).all(|place| place.find != place.replace));
+}
+
+fn place(file: &str, find: &str, replace: &str) -> Place {
+    Place { file: file.into(), find: find.to_owned(), replace: replace.to_owned() }
 }
 
 #[rstest]
@@ -22,14 +27,8 @@ fn every_guard_is_where_the_list_says_and_many_are_listed() {
 #[case::twice("a = b; a = b;", None)]
 #[case::gone("let a = c;", None)]
 fn a_guard_is_found_however_its_lines_are_broken(#[case] text: &str, #[case] without: Option<&str>) {
-    let guard = |find: &str, replace: &str| Guard {
-        name: String::new(),
-        why: String::new(),
-        file: "lib.rs".into(),
-        find: find.to_owned(),
-        replace: replace.to_owned(),
-    };
-    assert_eq!(guard("a =\n  b", "X").remove_from(text).ok().as_deref(), without);
+    let place = place("lib.rs", "a =\n  b", "X");
+    assert_eq!(place.remove_from(text).ok().as_deref(), without);
 }
 
 #[rstest]
@@ -45,14 +44,23 @@ fn violations_are_told_from_other_lines(#[case] line: &str, #[case] expected: Op
 #[test]
 fn a_broken_file_is_whole_again_afterwards_and_the_tree_stays_as_it_is() {
     let workspace = Workspace::locate().unwrap();
-    let guards = read(workspace.root()).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let copy = Copy::of(workspace.root(), folder.path()).unwrap();
-    let text = |root: &std::path::Path| std::fs::read_to_string(root.join(&guards[0].file)).unwrap();
+    let text = |root: &std::path::Path| std::fs::read_to_string(root.join("Makefile")).unwrap();
     let whole = text(workspace.root());
+    let first = whole.lines().next().unwrap();
 
-    let broken = copy.change(&guards[0]).unwrap();
-    assert_eq!(text(copy.root()), guards[0].remove_from(&whole).unwrap());
+    let places = vec![place("Makefile", first, "first and"), place("Makefile", "first and", "second")];
+    let guard = Guard { name: String::new(), why: String::new(), places };
+    let elsewhere =
+        vec![place("controller/engine/src/ledger.rs", "", ""), place("webhook/src/lib.rs", "", "")];
+    let elsewhere = Guard { name: String::new(), why: String::new(), places: elsewhere };
+    let packages = ["controller/engine/Cargo.toml", "webhook/Cargo.toml"].map(|name| copy.root().join(name));
+    assert_eq!(copy.packages(&elsewhere).unwrap(), packages.into());
+    assert!(copy.packages(&guard).is_err(), "the Makefile is in no package");
+
+    let broken = copy.change(&guard).unwrap();
+    assert_eq!(text(copy.root()), whole.replacen(first, "second", 1));
     drop(broken);
     assert_eq!(text(copy.root()), whole);
     assert_eq!(text(workspace.root()), whole);

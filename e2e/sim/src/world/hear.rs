@@ -19,6 +19,7 @@ impl World {
         for line in told {
             self.tell(|| line);
         }
+        self.late.extend(late.iter().map(ToString::to_string));
         for call in late.iter().filter(|call| call.resource == "virtualmachines") {
             let owner = call.body["metadata"]["ownerReferences"][0]["uid"].as_str();
             if let (Verb::Create, Some(pool)) = (call.verb, owner) {
