@@ -3,13 +3,12 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use rstest::rstest;
-use serde_json::json;
 use vmpool_runtime::tls::{ClientCas, PeerCertificate};
 
 use super::requestheader::ConfigError;
 use super::*;
 use crate::cluster::Cluster;
-use crate::testing::{World, front_proxy};
+use crate::testing::{Store, World, front_proxy};
 
 fn authenticator() -> Authenticator {
     let authenticator = Authenticator::default();
@@ -152,10 +151,7 @@ async fn the_configuration_is_followed_without_a_restart() {
         let mut data = front_proxy();
         data.insert("requestheader-client-ca-file".to_owned(), pem.to_owned());
         data.insert("requestheader-username-headers".to_owned(), format!("[\"{user}\"]"));
-        let map = json!({ "data": data });
-        world.server.store(|store| {
-            store.objects.insert(("configmaps", "extension-apiserver-authentication".to_owned()), map)
-        });
+        world.server.store(|store| store.configure(&data));
     };
     let proxy = peer(Some("front-proxy-client"));
     let name = |header: &'static str| {
@@ -177,7 +173,7 @@ async fn the_configuration_is_followed_without_a_restart() {
     set("X-Third-User", "no certificate");
     wait(11).await;
     assert!(name("x-other-user") && !name("x-third-user"));
-    world.server.store(|store| store.objects.clear());
+    world.server.store(Store::forget_configuration);
     wait(11).await;
     assert!(name("x-other-user"));
     set("X-Third-User", &authority());

@@ -17,7 +17,7 @@ fn text<'a>(object: &'a Value, field: &str) -> &'a str {
 impl Store {
     /// One pass over `web`, then the platform lets dying machines go.
     pub(crate) fn reconcile(&mut self, now: Duration) {
-        let Some(pool) = self.get("virtualmachinepools", "web").cloned() else { return };
+        let Some(pool) = self.find_pool() else { return };
         let mut record = record_of(&pool);
         let members = self.members(&pool);
         let alive: BTreeSet<Uid> = members.iter().map(|machine| text(machine, "uid").into()).collect();
@@ -25,7 +25,7 @@ impl Store {
         for target in
             record.accepted().filter(|target| alive.contains(&target.uid)).cloned().collect::<Vec<_>>()
         {
-            self.delete(&("virtualmachines", target.name.to_string()), Some(target.uid.as_str()));
+            self.delete_machine(&target.name, Some(target.uid.as_str()));
         }
         let vanished = record.reserved().filter(|target| !alive.contains(&target.uid)).count();
         let desired = usize::try_from(pool["spec"]["replicas"].as_i64().unwrap()).unwrap();
@@ -49,12 +49,13 @@ impl Store {
         });
         for victim in others.take(surplus) {
             let name = text(victim, "name").to_owned();
-            self.delete(&("virtualmachines", name.clone()), None);
+            self.delete_machine(&name, None);
             self.victims.push(name);
         }
         self.tidy(&pool, &mut record, now);
         let dying: Vec<String> = self
             .machines()
+            .iter()
             .filter(|machine| !machine["metadata"]["deletionTimestamp"].is_null())
             .map(|machine| text(machine, "name").to_owned())
             .collect();
@@ -79,11 +80,13 @@ impl Store {
             record.accepted().map(|target| target.uid.clone()).filter(|uid| !alive.contains(uid)).collect();
         record.settle(&gone);
         if *record != record_of(pool) {
-            let annotation = if record.is_empty() { Value::Null } else { json!(record.to_string()) };
-            let meta = &pool["metadata"];
-            let patch = json!({ "metadata": { "uid": meta["uid"], "resourceVersion": meta["resourceVersion"],
-                "annotations": { SCALE_DOWN_TARGETS: annotation } } });
-            self.merge(&("virtualmachinepools", "web".to_owned()), &patch);
+            self.edit_pool(|pool| {
+                let annotations = pool["metadata"]["annotations"].as_object_mut().unwrap();
+                annotations.remove(SCALE_DOWN_TARGETS);
+                if !record.is_empty() {
+                    annotations.insert(SCALE_DOWN_TARGETS.to_owned(), json!(record.to_string()));
+                }
+            });
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A world for tests: a small API server in memory, a controller that keeps the rules, processes that can be killed, and
-//! a clock that moves only when told to.
+//! A world for tests: the model of the API server, a controller that keeps the rules, processes that can be
+//! killed, and a clock that moves only when told to.
 
 mod controller;
 mod process;
@@ -7,8 +7,9 @@ mod server;
 mod store;
 
 pub(crate) use process::{Answer, Process, ask, body_of, front_proxy};
-pub(crate) use server::{Call, Fault, Server};
+pub(crate) use server::{Fault, Server};
 pub(crate) use store::Store;
+pub(crate) use vmpool_model::{Call, Verb};
 
 use std::pin::pin;
 use std::time::Duration;
@@ -18,6 +19,14 @@ use vmpool_runtime::testing::{ManualClock, env};
 
 /// Where everything happens.
 pub(crate) const NAMESPACE: &str = "team-a";
+
+/// How this program changes pools.
+pub(crate) const MERGE_PATCH: Verb = Verb::Patch(vmpool_model::PatchKind::Merge);
+
+/// Whether it asks for a change of an object. A review is an object for form's sake only.
+pub(crate) fn is_write(call: &Call) -> bool {
+    call.is_write() && call.resource != "subjectaccessreviews"
+}
 
 /// How long a request and its answer are under way, together.
 pub(crate) const ROUND_TRIP: Duration = Duration::from_millis(2);
@@ -80,5 +89,11 @@ impl World {
             self.clock.advance(Duration::from_secs(5)).await;
             self.server.store(|store| store.reconcile(self.env.uptime()));
         }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.server.shut_down();
     }
 }

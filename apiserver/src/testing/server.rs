@@ -1,43 +1,16 @@
-//! The API server: requests in, answers out, faults where a test wants them.
+//! The model of the API server, with what can happen to requests of this program.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body as Answer;
-use futures::FutureExt;
-use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::BodyExt;
 use kube::Client;
-use kube::client::Body;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
-use tower::BoxError;
+use serde_json::json;
+use vmpool_model::{Call, Conduct, Fate, Referee, Refusal, Verb};
 use vmpool_runtime::Env;
 
-use super::store::{Key, Store, not_found, refusal};
-use super::{NAMESPACE, ROUND_TRIP};
-
-/// A request, understood.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Call {
-    pub(crate) method: Method,
-    pub(crate) resource: &'static str,
-    pub(crate) name: String,
-    pub(crate) query: String,
-    pub(crate) body: Value,
-}
-
-impl Call {
-    pub(crate) fn is_write(&self) -> bool {
-        matches!(self.method, Method::PATCH | Method::DELETE)
-    }
-    pub(crate) fn is(&self, method: &Method, resource: &str) -> bool {
-        self.method == method && self.resource == resource
-    }
-    fn key(&self) -> Key {
-        (self.resource, self.name.clone())
-    }
-}
+use super::store::Store;
+use super::{MERGE_PATCH, NAMESPACE, ROUND_TRIP};
 
 /// What becomes of a request.
 pub(crate) enum Fault {
@@ -59,7 +32,6 @@ pub(crate) enum Fault {
 
 type Interceptor = Box<dyn FnMut(&Call, &mut Store) -> Fault + Send>;
 
-#[derive(Default)]
 struct State {
     store: Store,
     log: Vec<Call>,
@@ -73,18 +45,22 @@ struct State {
 #[derive(Clone)]
 pub(crate) struct Server {
     env: Env,
+    model: vmpool_model::Server,
     state: Arc<Mutex<State>>,
 }
 
 impl Server {
     pub(crate) fn new(env: &Env) -> Self {
-        Self { env: env.clone(), state: Arc::default() }
+        let store = Store::new(env);
+        let model = store.model.clone();
+        let state = State { store, log: Vec::new(), interceptor: None, killer: None, denied: None };
+        let server = Self { env: env.clone(), model, state: Arc::new(Mutex::new(state)) };
+        server.model.set_referee(server.clone());
+        server
     }
 
     pub(crate) fn client(&self) -> Client {
-        let server = self.clone();
-        let service = tower::service_fn(move |request| server.clone().serve(request).boxed());
-        Client::new(service, NAMESPACE)
+        self.model.client("vmpool-apiserver", NAMESPACE)
     }
 
     /// Looks at the objects, or changes them.
@@ -92,7 +68,8 @@ impl Server {
         work(&mut self.state.lock().store)
     }
 
-    /// Asks `interceptor` about every request from now on.
+    /// Asks `interceptor` about every request from now on. What it does to the objects is done before the request
+    /// arrives.
     pub(crate) fn intercept(&self, interceptor: impl FnMut(&Call, &mut Store) -> Fault + Send + 'static) {
         self.state.lock().interceptor = Some(Box::new(interceptor));
     }
@@ -112,7 +89,7 @@ impl Server {
         self.state.lock().denied = reason.map(str::to_owned);
     }
 
-    /// How many requests have arrived since the last [`Server::take_log`].
+    /// How many requests were sent since the last [`Server::take_log`].
     pub(crate) fn requests(&self) -> usize {
         self.state.lock().log.len()
     }
@@ -122,94 +99,87 @@ impl Server {
         std::mem::take(&mut self.state.lock().log)
     }
 
-    async fn serve(self, request: Request<Body>) -> Result<Response<Answer>, BoxError> {
-        let (parts, body) = request.into_parts();
-        let body = body.collect().await?.to_bytes();
-        let call = understand(&parts, &body);
-        self.env.sleep(ROUND_TRIP / 2).await;
-        let fault = {
-            let state = &mut *self.state.lock();
-            state.log.push(call.clone());
-            let State { store, interceptor, .. } = state;
-            interceptor.as_mut().map_or(Fault::None, |intercept| intercept(&call, store))
-        };
-        let answer = match fault {
-            Fault::None => Ok(self.answer(&call)),
-            Fault::Refuse(code, reason) => {
-                Ok(refusal(StatusCode::from_u16(code).unwrap(), reason, &format!("refused: {reason}")))
-            }
-            Fault::Unreachable => Err("connection refused".into()),
-            Fault::AnswerLost => {
-                self.answer(&call);
-                Err("connection reset by peer".into())
-            }
-            Fault::Late(delay) => {
-                let server = self.clone();
-                self.env
-                    .spawn("late", async move {
-                        server.env.sleep(delay).await;
-                        server.answer(&call);
-                    })
-                    .detach();
-                Err("connection reset by peer".into())
-            }
-            Fault::KilledBefore => self.kill().await,
-            Fault::KilledAfter => {
-                self.answer(&call);
-                self.kill().await
-            }
-        };
-        self.env.sleep(ROUND_TRIP / 2).await;
-        answer.map(|(status, body)| {
-            Response::builder().status(status).body(Answer::from(body.to_string())).unwrap()
-        })
+    /// The server knows itself, by its referee: nothing else lets go of it.
+    pub(super) fn shut_down(&self) {
+        self.model.shut_down();
     }
 
-    async fn kill(&self) -> Result<(StatusCode, Value), BoxError> {
-        if let Some(killer) = &self.state.lock().killer {
-            killer();
-        }
-        std::future::pending().await
+    /// Does `work` when a request arrives that is sent now, or this much later, right after it was served.
+    fn then(&self, late: Duration, work: impl Future<Output = ()> + Send + 'static) {
+        let env = self.env.clone();
+        let waiting = async move {
+            env.sleep(ROUND_TRIP / 2 + late).await;
+            work.await;
+        };
+        self.env.spawn("then", waiting).detach();
     }
 
-    fn answer(&self, call: &Call) -> (StatusCode, Value) {
-        let state = &mut *self.state.lock();
-        let store = &mut state.store;
-        match (&call.method, call.resource) {
-            (&Method::POST, "subjectaccessreviews") => {
-                let status = match &state.denied {
-                    None => json!({ "allowed": true }),
-                    Some(reason) => json!({ "allowed": false, "reason": reason }),
-                };
-                (StatusCode::CREATED, json!({ "status": status }))
+    /// Kills who asked when the request has arrived.
+    fn kill(&self) {
+        let state = self.state.clone();
+        self.then(Duration::ZERO, async move {
+            if let Some(killer) = &state.lock().killer {
+                killer();
             }
-            (&Method::GET, _) => match store.objects.get(&call.key()) {
-                Some(object) => (StatusCode::OK, object.clone()),
-                None => not_found(&call.key()),
-            },
-            (&Method::PATCH, _) => store.merge(&call.key(), &call.body),
-            (&Method::DELETE, _) => {
-                assert_eq!(call.body["propagationPolicy"], "Background");
-                store.delete(&call.key(), Some(call.body["preconditions"]["uid"].as_str().unwrap()))
-            }
-            (method, resource) => panic!("the server has no use for {method} of {resource}"),
-        }
+        });
     }
 }
 
-fn understand(parts: &http::request::Parts, body: &[u8]) -> Call {
-    let path: Vec<&str> = parts.uri.path().split('/').collect();
-    let known = ["virtualmachinepools", "virtualmachines", "subjectaccessreviews", "configmaps"];
-    let position = path.iter().rposition(|part| known.contains(part)).unwrap();
-    let resource = known.into_iter().find(|resource| *resource == path[position]).unwrap();
-    if parts.method == Method::PATCH {
-        assert_eq!(parts.headers[header::CONTENT_TYPE], "application/merge-patch+json");
+impl Referee for Server {
+    fn judge(&mut self, call: &Call) -> Conduct {
+        check(call);
+        let (fault, denied) = {
+            let State { store, log, interceptor, denied, .. } = &mut *self.state.lock();
+            log.push(call.clone());
+            let fault = interceptor.as_mut().map_or(Fault::None, |intercept| intercept(call, store));
+            (fault, denied.clone())
+        };
+        let review = call.resource == "subjectaccessreviews";
+        let fate = match fault {
+            Fault::None if review => {
+                let status = match denied {
+                    None => json!({ "allowed": true }),
+                    Some(reason) => json!({ "allowed": false, "reason": reason }),
+                };
+                Fate::Answer(201, json!({ "status": status }))
+            }
+            Fault::None => Fate::Serve,
+            Fault::Refuse(code, reason) => {
+                Fate::Refuse(Refusal::new(code, reason, format!("refused: {reason}")))
+            }
+            Fault::AnswerLost => Fate::AnswerLost,
+            Fault::Unreachable => Fate::Unreachable,
+            Fault::Late(delay) => {
+                let (model, call) = (self.model.clone(), call.clone());
+                self.then(delay, async move { drop(model.handle(&call).await) });
+                Fate::Unreachable
+            }
+            Fault::KilledBefore => {
+                self.kill();
+                Fate::Hang
+            }
+            Fault::KilledAfter => {
+                self.kill();
+                Fate::ServeAndHang
+            }
+        };
+        Conduct { before: ROUND_TRIP / 2, fate, after: ROUND_TRIP / 2 }
     }
-    Call {
-        method: parts.method.clone(),
-        resource,
-        name: path.get(position + 1).copied().unwrap_or_default().to_owned(),
-        query: parts.uri.query().unwrap_or_default().to_owned(),
-        body: serde_json::from_slice(body).unwrap_or_default(),
-    }
+}
+
+/// Whether a write says which object it means: of a pool in which version.
+fn check(call: &Call) {
+    let named = match call.verb {
+        Verb::Get | Verb::Create => return,
+        Verb::Delete => {
+            assert_eq!(call.body["propagationPolicy"], "Background");
+            &call.body["preconditions"]["uid"]
+        }
+        verb => {
+            assert_eq!(verb, MERGE_PATCH, "the server has no use for {call}");
+            assert!(call.body["metadata"]["resourceVersion"].is_string(), "{call} of any version");
+            &call.body["metadata"]["uid"]
+        }
+    };
+    assert!(named.is_string(), "{call} of any UID");
 }

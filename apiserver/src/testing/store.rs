@@ -1,20 +1,29 @@
-//! Pools and machines, by the rules of the API server.
+//! Pools and machines, and what others do to them.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use http::StatusCode;
 use serde_json::{Value, json};
+use vmpool_api::crds::ALL_CRDS;
+use vmpool_model::Resource;
+use vmpool_runtime::Env;
 
 use super::NAMESPACE;
 
-/// Resource and name.
-pub(crate) type Key = (&'static str, String);
+/// What the server has: the definitions of the platform, and what holds the configuration of the front proxy.
+static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
+    let definitions = ALL_CRDS.iter().map(|crd| serde_yaml_ng::from_str(crd.yaml).unwrap());
+    let custom = definitions.map(|definition| Resource::custom(&definition).unwrap());
+    custom.chain([Resource::builtin("", "v1", "configmaps", "ConfigMap")]).collect()
+});
 
-#[derive(Default)]
+const POOLS: &str = "virtualmachinepools.virtualization.deckhouse.io";
+const MACHINES: &str = "virtualmachines.virtualization.deckhouse.io";
+const CONFIGURATION: (&str, &str, &str) = ("configmaps", "kube-system", "extension-apiserver-authentication");
+
 pub(crate) struct Store {
-    pub(crate) objects: BTreeMap<Key, Value>,
-    version: u64,
+    pub(super) model: vmpool_model::Server,
     /// Machines go at once instead of waiting for somebody.
     pub(crate) vanishing: bool,
     /// Names of machines that the controller has made.
@@ -25,27 +34,27 @@ pub(crate) struct Store {
     pub(super) seen: BTreeMap<String, Duration>,
 }
 
-pub(crate) fn refusal(code: StatusCode, reason: &str, message: &str) -> (StatusCode, Value) {
-    let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason,
-        "message": message, "code": code.as_u16() });
-    (code, status)
-}
-
 impl Store {
+    pub(super) fn new(env: &Env) -> Self {
+        Self {
+            model: vmpool_model::Server::new(env, RESOURCES.iter().cloned()),
+            vanishing: false,
+            created: Vec::new(),
+            victims: Vec::new(),
+            seen: BTreeMap::new(),
+        }
+    }
+
     pub(crate) fn create_pool(&mut self, name: &str, replicas: usize) {
-        let pool = json!({
-            "apiVersion": "virtualization.deckhouse.io/v1alpha2",
-            "kind": "VirtualMachinePool",
-            "metadata": { "name": name, "namespace": NAMESPACE },
-            "spec": { "replicas": replicas },
-        });
-        let pool = self.create("virtualmachinepools", name, pool);
+        let metadata = json!({ "name": name, "namespace": NAMESPACE });
+        let pool = json!({ "metadata": metadata, "spec": { "replicas": replicas } });
+        let pool = self.model.create_now(POOLS, pool).unwrap();
         for index in 0..replicas {
             self.create_machine(&format!("{name}-{index}"), &pool["metadata"]["uid"]);
         }
     }
 
-    pub(crate) fn create_machine(&mut self, name: &str, owner: &Value) -> Value {
+    pub(crate) fn create_machine(&mut self, name: &str, owner: &Value) {
         let mut machine = json!({ "metadata": { "name": name, "namespace": NAMESPACE, "ownerReferences": [
             { "kind": "Watcher", "name": "other", "uid": "other" },
             { "kind": "VirtualMachinePool", "name": "web", "uid": owner, "controller": true },
@@ -53,102 +62,88 @@ impl Store {
         if !self.vanishing {
             machine["metadata"]["finalizers"] = json!(["platform"]);
         }
-        self.create("virtualmachines", name, machine)
+        self.model.create_now(MACHINES, machine).unwrap();
     }
 
-    fn create(&mut self, resource: &'static str, name: &str, mut object: Value) -> Value {
-        object["metadata"]["uid"] = json!(format!("uid-{}-{name}", self.version + 1));
-        self.put((resource, name.to_owned()), object)
+    pub(crate) fn find_pool(&self) -> Option<Arc<Value>> {
+        self.model.get(POOLS, NAMESPACE, "web")
     }
 
-    fn put(&mut self, key: Key, mut object: Value) -> Value {
-        self.version += 1;
-        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        self.objects.insert(key, object.clone());
-        object
-    }
-
-    pub(crate) fn get(&self, resource: &'static str, name: &str) -> Option<&Value> {
-        self.objects.get(&(resource, name.to_owned()))
-    }
-
-    pub(crate) fn pool(&self) -> &Value {
-        self.get("virtualmachinepools", "web").unwrap()
+    pub(crate) fn pool(&self) -> Arc<Value> {
+        self.find_pool().unwrap()
     }
 
     pub(crate) fn replicas(&self) -> i64 {
         self.pool()["spec"]["replicas"].as_i64().unwrap()
     }
 
+    pub(crate) fn machine(&self, name: &str) -> Option<Arc<Value>> {
+        self.model.get(MACHINES, NAMESPACE, name)
+    }
+
     /// Machines whose owner is this pool.
-    pub(crate) fn members(&self, pool: &Value) -> Vec<Value> {
-        let owned = |object: &&Value| {
+    pub(crate) fn members(&self, pool: &Value) -> Vec<Arc<Value>> {
+        let owned = |object: &Arc<Value>| {
             let owners = object["metadata"]["ownerReferences"].as_array();
             owners.is_some_and(|owners| owners.iter().any(|owner| owner["uid"] == pool["metadata"]["uid"]))
         };
-        self.machines().filter(owned).cloned().collect()
+        self.machines().into_iter().filter(owned).collect()
     }
 
-    pub(crate) fn machines(&self) -> impl Iterator<Item = &Value> {
-        self.objects
-            .iter()
-            .filter(|((resource, _), _)| *resource == "virtualmachines")
-            .map(|(_, object)| object)
+    /// All machines, in the order of their names.
+    pub(crate) fn machines(&self) -> Vec<Arc<Value>> {
+        self.model.all(MACHINES)
     }
 
-    pub(crate) fn names(&self) -> Vec<&str> {
-        self.machines().map(|machine| machine["metadata"]["name"].as_str().unwrap()).collect()
+    pub(crate) fn names(&self) -> Vec<String> {
+        let name = |machine: &Arc<Value>| machine["metadata"]["name"].as_str().unwrap().to_owned();
+        self.machines().iter().map(name).collect()
     }
 
-    /// Somebody else changes an object.
-    pub(crate) fn edit(&mut self, resource: &'static str, name: &str, change: impl FnOnce(&mut Value)) {
-        let mut object = self.get(resource, name).unwrap().clone();
-        change(&mut object);
-        self.put((resource, name.to_owned()), object);
+    /// Somebody else changes the pool.
+    pub(crate) fn edit_pool(&mut self, change: impl FnOnce(&mut Value)) {
+        self.model.edit_now(POOLS, NAMESPACE, "web", change).unwrap();
     }
 
-    pub(crate) fn merge(&mut self, key: &Key, patch: &Value) -> (StatusCode, Value) {
-        let Some(old) = self.objects.get(key) else { return not_found(key) };
-        for field in ["uid", "resourceVersion"] {
-            let wanted = &patch["metadata"][field];
-            assert!(wanted.is_string(), "a write without {field}: {patch}");
-            if *wanted != old["metadata"][field] {
-                return refusal(StatusCode::CONFLICT, "Conflict", &format!("another {field}"));
-            }
-        }
-        let mut new = old.clone();
-        json_patch::merge(&mut new, patch);
-        if new == *old {
-            return (StatusCode::OK, new);
-        }
-        (StatusCode::OK, self.put(key.clone(), new))
+    /// Somebody else changes a machine.
+    pub(crate) fn edit_machine(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
+        self.model.edit_now(MACHINES, NAMESPACE, name, change).unwrap();
     }
 
-    pub(crate) fn delete(&mut self, key: &Key, uid: Option<&str>) -> (StatusCode, Value) {
-        let Some(object) = self.objects.get(key) else { return not_found(key) };
-        if uid.is_some_and(|uid| object["metadata"]["uid"] != uid) {
-            return refusal(StatusCode::CONFLICT, "Conflict", "another UID");
-        }
-        if object["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty) {
-            let object = self.objects.remove(key).unwrap();
-            self.version += 1;
-            return (StatusCode::OK, object);
-        }
-        let mut dying = object.clone();
-        if dying["metadata"]["deletionTimestamp"].is_null() {
-            dying["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-            dying = self.put(key.clone(), dying);
-        }
-        (StatusCode::OK, dying)
+    /// Somebody deletes the pool, if it is there. It goes at once if nothing holds it.
+    pub(crate) fn delete_pool(&mut self) {
+        // Whoever comes second finds nothing.
+        let _ = self.model.delete_now(POOLS, NAMESPACE, "web", Value::Null);
     }
 
-    /// The platform lets a machine go for good.
+    /// Somebody deletes a machine, of this UID if there is one, if it is there.
+    pub(crate) fn delete_machine(&mut self, name: &str, uid: Option<&str>) {
+        let options = json!({ "preconditions": { "uid": uid } });
+        let _ = self.model.delete_now(MACHINES, NAMESPACE, name, options);
+    }
+
+    /// The platform lets a machine go for good, if it is there.
     pub(crate) fn finish(&mut self, name: &str) {
-        self.objects.remove(&("virtualmachines", name.to_owned()));
-        self.version += 1;
+        self.delete_machine(name, None);
+        if self.machine(name).is_some() {
+            self.edit_machine(name, |machine| machine["metadata"]["finalizers"] = json!([]));
+        }
     }
-}
 
-pub(crate) fn not_found((resource, name): &Key) -> (StatusCode, Value) {
-    refusal(StatusCode::NOT_FOUND, "NotFound", &format!("{resource} {name:?} not found"))
+    /// Says how the front proxy is recognized.
+    pub(crate) fn configure(&mut self, data: &BTreeMap<String, String>) {
+        let (resource, namespace, name) = CONFIGURATION;
+        if self.model.get(resource, namespace, name).is_some() {
+            self.model.edit_now(resource, namespace, name, |map| map["data"] = json!(data)).unwrap();
+        } else {
+            let map = json!({ "metadata": { "name": name, "namespace": namespace }, "data": data });
+            self.model.create_now(resource, map).unwrap();
+        }
+    }
+
+    /// Nobody knows any more how the front proxy is recognized.
+    pub(crate) fn forget_configuration(&mut self) {
+        let (resource, namespace, name) = CONFIGURATION;
+        self.model.delete_now(resource, namespace, name, Value::Null).unwrap();
+    }
 }

@@ -4,7 +4,7 @@ use vmpool_runtime::testing::{ManualClock, env, unfenced};
 
 use super::*;
 use crate::metrics::WriteMetrics;
-use crate::testing::{Fault, NAMESPACE, Server, Verb};
+use crate::testing::{Fate, NAMESPACE, Server, Verb};
 
 fn happening(reason: Reason, number: usize, note: &str) -> Happening {
     Happening { reason, name: format!("web-{number}"), note: note.to_owned() }
@@ -188,9 +188,7 @@ async fn a_series_whose_event_expired_begins_anew() {
 async fn an_event_that_cannot_be_stored_stops_nothing() {
     let world = World::new();
     let mut first = true;
-    world
-        .server
-        .intercept(move |_| if std::mem::take(&mut first) { Fault::Unreachable } else { Fault::None });
+    world.server.intercept(move |_| if std::mem::take(&mut first) { Fate::Unreachable } else { Fate::Serve });
     world.tell(Reason::FailedCreate, "one").await;
     world.tell(Reason::FailedCreate, "two").await;
     let events = world.server.all("events");

@@ -1,14 +1,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use http::StatusCode;
 use serde_json::json;
 use vmpool_runtime::metrics::Kind;
 use vmpool_runtime::testing::{ManualClock, env};
 
 use super::words::Failed;
 use super::{Metrics, Tenure, reference};
-use crate::testing::{Fault, Verb, World, pool, refusal};
+use crate::testing::{Fate, Refusal, Verb, World, pool};
 
 /// The value of one series of a page; its name with its labels as they stand there.
 fn value(page: &str, series: &str) -> u64 {
@@ -146,10 +145,14 @@ async fn a_settled_pool_shows_what_it_cost_and_costs_no_more() {
 
     world.advance(Duration::from_mins(11)).await;
     let later = world.metrics.page();
-    for line in page.lines().filter(|line| {
-        line.starts_with("vmpool_writes_total") || line.starts_with("vmpool_api_requests_total")
-    }) {
+    let requests = page.lines().filter(|line| line.starts_with("vmpool_api_requests_total"));
+    let writes = page.lines().filter(|line| line.starts_with("vmpool_writes_total"));
+    for line in requests.filter(|line| !line.contains(r#"verb="watch""#)).chain(writes) {
         assert!(later.lines().any(|other| other == line), "{line} changed in a settled world");
+    }
+    for resource in ["pools", "machines", "disks", "attachments"] {
+        let name = format!(r#"vmpool_api_requests_total{{verb="watch",resource="{resource}",code="200"}}"#);
+        assert_eq!(value(&later, &name), 1 + 11 * 60 / 45, "a watch of {resource} lasts 45 seconds");
     }
     let idle = |page: &str| value(page, r#"vmpool_passes_total{result="idle"}"#);
     assert!(idle(&later) > idle(&page), "nothing was looked at");
@@ -184,9 +187,9 @@ async fn the_number_of_series_does_not_depend_on_the_number_of_pools() {
 #[tokio::test]
 async fn a_refused_create_shows_in_the_pool_the_writes_and_the_failures() {
     let world = World::with_pool(1).await;
-    let answer = refusal(StatusCode::FORBIDDEN, "Forbidden", "exceeded quota");
+    let answer = Refusal::new(403, "Forbidden", "exceeded quota");
     world.server.intercept(move |call| {
-        if call.is(Verb::Create, "virtualmachines") { Fault::Refuse(answer.clone()) } else { Fault::None }
+        if call.is(Verb::Create, "virtualmachines") { Fate::Refuse(answer.clone()) } else { Fate::Serve }
     });
     world.scale(2);
     world.calm().await;

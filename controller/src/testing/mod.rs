@@ -1,14 +1,15 @@
-//! A world for tests of the shell: a small API server in memory, a clock that moves only when told to, and a leader.
+//! A world for tests of the shell: the model of the API server, a clock that moves only when told to, and a
+//! leader.
 //!
-//! The server keeps what the controller relies on (resource versions, UIDs, generations, preconditions,
-//! finalizers, the status subresource, list and watch), and nothing else: no schemas, no admission, no accounts, no
-//! watch that expires. What hangs on those is tested on a real API server.
+//! What the model leaves out is tested on a real API server.
 
-mod requests;
 mod server;
-mod store;
 mod world;
 
-pub(crate) use requests::{Call, Verb};
-pub(crate) use server::{Fault, Server, refusal};
+pub(crate) use server::Server;
+pub(crate) use vmpool_model::{Call, Conduct, Fate, Refusal, Verb};
 pub(crate) use world::{NAMESPACE, World, machine_names, pool};
+
+/// How the controller changes objects, and how if it must know what was there.
+pub(crate) const MERGE_PATCH: Verb = Verb::Patch(vmpool_model::PatchKind::Merge);
+pub(crate) const JSON_PATCH: Verb = Verb::Patch(vmpool_model::PatchKind::Json);

@@ -1,268 +1,155 @@
-//! The API server: requests in, answers and watch events out, faults where a test wants them.
+//! The model of the API server, as the controller and those around it use it.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, LazyLock};
 
-use bytes::Bytes;
-use futures::channel::mpsc::{UnboundedSender, unbounded};
-use futures::{FutureExt, StreamExt};
-use http::{Request, Response, StatusCode};
-use http_body::Frame;
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
 use kube::Client;
-use kube::client::Body;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
-use tower::{BoxError, Layer};
+use serde_json::Value;
+use vmpool_api::crds::ALL_CRDS;
+use vmpool_model::{Call, Conduct, Fate, Pace, Referee, Resource, Verb};
 use vmpool_runtime::Env;
 
-use super::requests::{Call, Verb};
-use super::store::{Answer, Change, Key, Store};
+use super::NAMESPACE;
 use crate::metrics::RequestLayer;
 
-pub(crate) use super::store::refusal;
+/// What the server has: the definitions of the platform, and what the controller uses of Kubernetes' own.
+static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
+    let definitions = ALL_CRDS.iter().map(|crd| serde_yaml_ng::from_str(crd.yaml).unwrap());
+    let custom = definitions.map(|definition| Resource::custom(&definition).unwrap());
+    let builtin = [
+        Resource::builtin("apps", "v1", "controllerrevisions", "ControllerRevision"),
+        Resource::builtin("events.k8s.io", "v1", "events", "Event"),
+    ];
+    custom.chain(builtin).collect()
+});
 
-/// What becomes of a request.
-pub(crate) enum Fault {
-    /// It is served.
-    None,
-    /// It is refused, without an effect.
-    Refuse(Answer),
-    /// It is served, and the connection breaks before the answer arrives.
-    AnswerLost,
-    /// The connection breaks before it arrives.
-    Unreachable,
-    /// It is served, and the answer takes this long.
-    Slow(Duration),
-    /// It is served after this was done.
-    After(Box<dyn FnOnce() + Send>),
-}
-
-type Interceptor = Box<dyn FnMut(&Call) -> Fault + Send>;
-type ServerBody = UnsyncBoxBody<Bytes, BoxError>;
+/// Whose clients they are.
+const CONTROLLER: &str = "controller";
 
 /// An API server in memory. Clones are the same server.
 #[derive(Clone)]
 pub(crate) struct Server {
-    env: Env,
-    state: Arc<Mutex<State>>,
+    model: vmpool_model::Server,
+    log: Arc<Mutex<Vec<Call>>>,
 }
 
-#[derive(Default)]
-struct State {
-    store: Store,
-    watches: Vec<Watch>,
-    /// Resources whose watches are told nothing, and what they miss.
-    held: BTreeSet<String>,
-    backlog: Vec<Change>,
-    log: Vec<Call>,
-    interceptor: Option<Interceptor>,
-    in_flight: usize,
-    most_in_flight: usize,
+/// Writes down every request but watches, which begin again after a while by themselves, and asks `judge` about
+/// it.
+struct Listener<J> {
+    log: Arc<Mutex<Vec<Call>>>,
+    judge: J,
 }
 
-struct Watch {
-    resource: String,
-    namespace: String,
-    events: UnboundedSender<Bytes>,
+impl<J, C> Referee for Listener<J>
+where
+    J: FnMut(&Call) -> C + Send,
+    C: Into<Conduct>,
+{
+    fn judge(&mut self, call: &Call) -> Conduct {
+        if call.verb == Verb::Watch {
+            return Conduct::default();
+        }
+        self.log.lock().push(call.clone());
+        (self.judge)(call).into()
+    }
 }
 
 impl Server {
     pub(crate) fn new(env: &Env) -> Self {
-        Self { env: env.clone(), state: Arc::default() }
+        let model = vmpool_model::Server::new(env, RESOURCES.iter().cloned());
+        let server = Self { model, log: Arc::default() };
+        server.behave();
+        server
     }
 
     /// A client of this server.
     pub(crate) fn client(&self) -> Client {
-        let server = self.clone();
-        let service = tower::service_fn(move |request| server.clone().serve(request).boxed());
-        Client::new(service, super::NAMESPACE)
+        self.model.client(CONTROLLER, NAMESPACE)
     }
 
     /// A client of this server whose requests pass through `layer`.
     pub(crate) fn client_through(&self, layer: &RequestLayer) -> Client {
-        let server = self.clone();
-        let service = tower::service_fn(move |request| server.clone().serve(request).boxed());
-        Client::new(layer.layer(service), super::NAMESPACE)
+        self.model.client_through(CONTROLLER, NAMESPACE, layer)
     }
 
-    async fn serve(self, request: Request<Body>) -> Result<Response<ServerBody>, BoxError> {
-        let (parts, body) = request.into_parts();
-        let body = body.collect().await?.to_bytes();
-        let call = Call::parse(&parts, &body);
-        let fault = {
-            let state = &mut *self.state.lock();
-            state.log.push(call.clone());
-            if call.verb == Verb::Watch {
-                return Ok(state.watch(&call));
-            }
-            state.in_flight += 1;
-            state.most_in_flight = state.most_in_flight.max(state.in_flight);
-            state.interceptor.as_mut().map_or(Fault::None, |intercept| intercept(&call))
-        };
-        // Others get a chance to arrive meanwhile, as they would on a real way.
-        self.env.spawn("turn", async {}).join().await?;
-        let answer = match fault {
-            Fault::Refuse(answer) => Ok(answer),
-            Fault::Unreachable => Err("connection refused".into()),
-            Fault::None => Ok(self.answer(&call)),
-            Fault::AnswerLost => {
-                self.answer(&call);
-                Err("connection reset by peer".into())
-            }
-            Fault::After(event) => {
-                event();
-                Ok(self.answer(&call))
-            }
-            Fault::Slow(delay) => {
-                let answer = self.answer(&call);
-                self.env.sleep(delay).await;
-                Ok(answer)
-            }
-        };
-        self.state.lock().in_flight -= 1;
-        answer.map(|(status, body)| {
-            let mut response = Response::builder().status(status);
-            if let Some(seconds) = body["details"]["retryAfterSeconds"].as_u64() {
-                response = response.header(http::header::RETRY_AFTER, seconds);
-            }
-            response.body(Full::from(body.to_string()).map_err(BoxError::from).boxed_unsync()).unwrap()
-        })
-    }
-
-    fn answer(&self, call: &Call) -> Answer {
-        let now = self.env.now();
-        let state = &mut *self.state.lock();
-        let store = &mut state.store;
-        let key = (call.resource.clone(), call.namespace.clone(), call.name.clone());
-        let answer = match call.verb {
-            Verb::List => store.list(&call.resource, &call.namespace),
-            Verb::Get => store.get(&key),
-            Verb::Create => store.create(key, call.body.clone(), now),
-            Verb::MergePatch | Verb::JsonPatch => store.patch(&key, call),
-            Verb::Delete => store.delete(&key, &call.body["preconditions"], now),
-            Verb::Watch => unreachable!("a watch has its own answer"),
-        };
-        state.publish();
-        answer
-    }
-
-    /// Asks `interceptor` about every request but watches from now on.
-    pub(crate) fn intercept(&self, interceptor: impl FnMut(&Call) -> Fault + Send + 'static) {
-        self.state.lock().interceptor = Some(Box::new(interceptor));
+    /// Asks `judge` about every request but watches from now on. What it does to the server is done before the
+    /// request is served.
+    pub(crate) fn intercept<C: Into<Conduct> + 'static>(
+        &self,
+        judge: impl FnMut(&Call) -> C + Send + 'static,
+    ) {
+        self.model.set_referee(Listener { log: self.log.clone(), judge });
     }
 
     /// Serves every request again.
     pub(crate) fn behave(&self) {
-        self.state.lock().interceptor = None;
+        self.intercept(|_| Fate::Serve);
     }
 
     /// Watches of `resource` lag behind until [`Server::release`].
     pub(crate) fn hold(&self, resource: &str) {
-        self.state.lock().held.insert(resource.to_owned());
+        self.model.set_pace(CONTROLLER, &full_name(resource), Pace::Held);
     }
 
     /// All watches catch up.
     pub(crate) fn release(&self) {
-        let state = &mut *self.state.lock();
-        state.held.clear();
-        let mut missed = std::mem::take(&mut state.backlog);
-        missed.append(&mut state.store.changes);
-        state.store.changes = missed;
-        state.publish();
+        self.model.release();
     }
 
     /// The requests since the last call, in order.
     pub(crate) fn take_log(&self) -> Vec<Call> {
-        std::mem::take(&mut self.state.lock().log)
+        std::mem::take(&mut self.log.lock())
     }
 
     /// How many requests have arrived since the last [`Server::take_log`].
     pub(crate) fn requests(&self) -> usize {
-        self.state.lock().log.len()
+        self.log.lock().len()
     }
 
-    /// The most requests that were served at a time.
+    /// The most requests that were under way at a time.
     pub(crate) fn most_in_flight(&self) -> usize {
-        self.state.lock().most_in_flight
+        self.model.most_under_way()
     }
 
-    /// Somebody else creates an object.
+    /// Somebody else creates an object, and whoever has a say in its status writes that.
     pub(crate) fn create(&self, resource: &str, object: Value) -> Value {
-        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
-        let namespace = object["metadata"]["namespace"].as_str().unwrap_or(super::NAMESPACE).to_owned();
-        let state = &mut *self.state.lock();
-        let (status, answer) =
-            state.store.create((resource.to_owned(), namespace, name), object, self.env.now());
-        assert_eq!(status, StatusCode::CREATED, "{answer}");
-        state.publish();
-        answer
+        self.model.create_now(&full_name(resource), object).unwrap()
     }
 
     /// Somebody else changes an object, status or not.
     pub(crate) fn edit(&self, resource: &str, name: &str, change: impl FnOnce(&mut Value)) {
-        let key = (resource.to_owned(), super::NAMESPACE.to_owned(), name.to_owned());
-        let state = &mut *self.state.lock();
-        let old = state.store.objects.get(&key).unwrap_or_else(|| panic!("there is no {name}")).clone();
-        let mut new = old.clone();
-        change(&mut new);
-        state.store.replace(&key, &old, new);
-        state.publish();
+        self.model.edit_now(&full_name(resource), NAMESPACE, name, change).unwrap();
     }
 
     /// Somebody else deletes an object.
     pub(crate) fn delete(&self, resource: &str, name: &str) {
-        let key = (resource.to_owned(), super::NAMESPACE.to_owned(), name.to_owned());
-        let state = &mut *self.state.lock();
-        state.store.delete(&key, &Value::Null, self.env.now());
-        state.publish();
+        self.model.delete_now(&full_name(resource), NAMESPACE, name, Value::Null).unwrap();
     }
 
     /// The garbage collector comes by.
     pub(crate) fn collect_garbage(&self) {
-        let state = &mut *self.state.lock();
-        state.store.collect_garbage();
-        state.publish();
+        while self.model.collect_garbage(0).is_some() {}
     }
 
     /// The object of this name.
     pub(crate) fn get(&self, resource: &str, name: &str) -> Option<Value> {
-        let key = (resource.to_owned(), super::NAMESPACE.to_owned(), name.to_owned());
-        self.state.lock().store.objects.get(&key).cloned()
+        let object = self.model.get(&full_name(resource), NAMESPACE, name);
+        object.map(Arc::unwrap_or_clone)
     }
 
     /// All objects of a resource, in the order of their names.
     pub(crate) fn all(&self, resource: &str) -> Vec<Value> {
-        let of_resource = |(key, _): &(&Key, &Value)| key.0 == resource;
-        self.state.lock().store.objects.iter().filter(of_resource).map(|(_, object)| object.clone()).collect()
+        let all = self.model.all(&full_name(resource));
+        all.into_iter().map(Arc::unwrap_or_clone).collect()
     }
 }
 
-impl State {
-    fn watch(&mut self, call: &Call) -> Response<ServerBody> {
-        let (events, receiver) = unbounded::<Bytes>();
-        let (resource, namespace) = (call.resource.clone(), call.namespace.clone());
-        self.watches.push(Watch { resource, namespace, events });
-        let frames = receiver.map(|line| Ok::<_, BoxError>(Frame::data(line)));
-        Response::new(StreamBody::new(frames).boxed_unsync())
-    }
-
-    /// Tells the watches what changed.
-    fn publish(&mut self) {
-        for change in std::mem::take(&mut self.store.changes) {
-            if self.held.contains(&change.resource) {
-                self.backlog.push(change);
-                continue;
-            }
-            let line = format!("{}\n", json!({ "type": change.kind, "object": change.object }));
-            self.watches.retain(|watch| {
-                let concerned = watch.resource == change.resource
-                    && (watch.namespace.is_empty() || watch.namespace == change.namespace);
-                // A watch whose client is gone ends here.
-                !concerned || watch.events.unbounded_send(line.clone().into()).is_ok()
-            });
-        }
-    }
+/// A resource that the controller works with, with its group.
+fn full_name(plural: &str) -> String {
+    let group = match plural {
+        "controllerrevisions" => "apps",
+        "events" => "events.k8s.io",
+        _ => "virtualization.deckhouse.io",
+    };
+    format!("{plural}.{group}")
 }

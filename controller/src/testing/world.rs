@@ -10,8 +10,7 @@ use vmpool_runtime::env::Task;
 use vmpool_runtime::lease::Fence;
 use vmpool_runtime::testing::{ManualClock, env, unfenced};
 
-use super::requests::Call;
-use super::server::Server;
+use super::{Call, Server};
 use crate::context::Settings;
 use crate::lead::{Surroundings, Vitals, lead};
 use crate::metrics::Metrics;
@@ -179,7 +178,11 @@ impl World {
 
     /// The writes since the last look, events apart.
     pub(crate) fn take_writes(&self) -> Vec<Call> {
-        self.server.take_log().into_iter().filter(|call| call.is_write() && !call.is_event()).collect()
+        self.server
+            .take_log()
+            .into_iter()
+            .filter(|call| call.is_write() && call.resource != "events")
+            .collect()
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 use vmpool_runtime::testing::{ManualClock, end, env, fence_for, unfenced};
 
 use super::*;
-use crate::testing::{Call, Fault, NAMESPACE, Server, Verb, refusal};
+use crate::testing::{Call, Conduct, Fate, NAMESPACE, Refusal, Server, Verb};
 
 const DEADLINE: Duration = Duration::from_secs(8);
 const MACHINES: &str = "/apis/virtualization.deckhouse.io/v1alpha2/namespaces/team-a/virtualmachines";
@@ -41,14 +41,19 @@ impl World {
 
     /// What the next create is answered.
     async fn answered(&self, code: u16, reason: &str) -> WriteError {
-        let answer = refusal(StatusCode::from_u16(code).unwrap(), reason, "words of the server");
-        self.server.intercept(move |_| Fault::Refuse(answer.clone()));
+        let answer = Refusal::new(code, reason, "words of the server");
+        self.server.intercept(move |_| Fate::Refuse(answer.clone()));
         self.create().await.unwrap_err()
     }
 }
 
 fn machine(name: &str) -> Value {
-    json!({ "metadata": { "name": name, "namespace": NAMESPACE }, "spec": {} })
+    json!({
+        "apiVersion": "virtualization.deckhouse.io/v1alpha2",
+        "kind": "VirtualMachine",
+        "metadata": { "name": name, "namespace": NAMESPACE },
+        "spec": {},
+    })
 }
 
 #[tokio::test]
@@ -59,7 +64,7 @@ async fn a_create_brings_the_object_back() {
     let log = world.server.take_log();
     assert_eq!(log.len(), 1);
     assert!(log[0].is(Verb::Create, "virtualmachines"));
-    assert_eq!(log[0].query, "&fieldManager=vmpool-controller");
+    assert_eq!(log[0].query, [("fieldManager".to_owned(), "vmpool-controller".to_owned())]);
 }
 
 #[rstest]
@@ -82,9 +87,8 @@ async fn a_refusal_says_why(#[case] code: u16, #[case] reason: &str, #[case] exp
 #[tokio::test]
 async fn a_server_that_is_busy_says_how_long() {
     let world = World::new();
-    let (code, mut busy) = refusal(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", "too many");
-    busy["details"]["retryAfterSeconds"] = json!(7);
-    world.server.intercept(move |_| Fault::Refuse((code, busy.clone())));
+    let busy = Refusal::new(429, "TooManyRequests", "too many").after(7);
+    world.server.intercept(move |_| Fate::Refuse(busy.clone()));
     let error = world.create().await.unwrap_err();
     assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
     assert_eq!(world.server.take_log().len(), 1, "nothing is retried here");
@@ -114,7 +118,7 @@ async fn a_verb_that_the_server_does_not_have_has_no_effect() {
 async fn a_broken_connection_is_a_lost_answer() {
     for committed in [true, false] {
         let world = World::new();
-        world.server.intercept(move |_| if committed { Fault::AnswerLost } else { Fault::Unreachable });
+        world.server.intercept(move |_| if committed { Fate::AnswerLost } else { Fate::Unreachable });
         let error = world.create().await.unwrap_err();
         assert!(matches!(error, WriteError::Lost(_)), "{error:?}");
         assert_eq!(world.server.get("virtualmachines", "web-1").is_some(), committed);
@@ -125,8 +129,7 @@ async fn a_broken_connection_is_a_lost_answer() {
 #[tokio::test]
 async fn an_answer_that_cannot_be_read_is_a_lost_one() {
     let world = World::new();
-    let garbage = (StatusCode::CREATED, json!("what a proxy says"));
-    world.server.intercept(move |_| Fault::Refuse(garbage.clone()));
+    world.server.intercept(|_| Fate::Answer(201, json!("what a proxy says")));
     let path = MACHINES.to_owned();
     let result: Result<std::collections::BTreeMap<String, Value>, _> =
         world.writer(1).create(WriteKind::CreateMachine, path, &machine("web-1")).await;
@@ -136,7 +139,7 @@ async fn an_answer_that_cannot_be_read_is_a_lost_one() {
 #[tokio::test]
 async fn a_refusal_in_other_words_than_kubernetes_is_one_still() {
     let world = World::new();
-    world.server.intercept(|_| Fault::Refuse((StatusCode::FORBIDDEN, json!("who are you?"))));
+    world.server.intercept(|_| Fate::Answer(403, json!("who are you?")));
     let error = world.create().await.unwrap_err();
     assert!(matches!(&error, WriteError::Refused { status, .. } if status.code == 403), "{error:?}");
     assert!(error.to_string().contains("who are you?"), "{error}");
@@ -145,7 +148,7 @@ async fn a_refusal_in_other_words_than_kubernetes_is_one_still() {
 #[tokio::test]
 async fn after_the_deadline_the_answer_counts_as_lost() {
     let world = World::new();
-    world.server.intercept(|_| Fault::Slow(DEADLINE + Duration::from_millis(1)));
+    world.server.intercept(|_| Conduct::slow(DEADLINE + Duration::from_millis(1)));
     let creating = tokio::task::LocalSet::new();
     let mut creating = creating.run_until(world.create()).boxed_local();
     assert!(futures::poll!(&mut creating).is_pending());
@@ -183,7 +186,7 @@ async fn the_lease_is_asked_after_the_wait_for_a_place() {
     let fence = world.fence.clone();
     world.server.intercept(move |_| {
         end(&fence);
-        Fault::None
+        Fate::Serve
     });
     let writer = world.writer(1);
     let (first, second) = (machine("web-1"), machine("web-2"));
@@ -210,7 +213,7 @@ async fn writes_in_flight_are_bounded() {
 #[tokio::test]
 async fn a_place_is_free_again_after_a_failure() {
     let world = World::new();
-    world.server.intercept(|_| Fault::Unreachable);
+    world.server.intercept(|_| Fate::Unreachable);
     let writer = world.writer(1);
     for _ in 0..3 {
         let result =
@@ -261,5 +264,8 @@ async fn a_patch_reaches_the_subresource_that_is_named() {
         writer.patch(WriteKind::PatchMachine, path, "web-1", Some("status"), &patch).await.unwrap();
     assert_eq!(both(&object), (json!(1), json!(2)));
     let log = world.server.take_log();
-    assert!(log[1..].iter().all(|call| call.query.contains("fieldManager=vmpool-controller")), "{log:?}");
+    assert!(
+        log[1..].iter().all(|call| call.parameter("fieldManager") == Some("vmpool-controller")),
+        "{log:?}"
+    );
 }

@@ -11,7 +11,8 @@ use crate::call::Call;
 
 /// Decides what becomes of each request, in the order in which they arrive.
 pub trait Referee: Send {
-    /// What becomes of `call`.
+    /// What becomes of `call`. Nothing of the server is locked meanwhile: what is done to it here is done before
+    /// the request is served.
     fn judge(&mut self, call: &Call) -> Conduct;
 }
 
@@ -26,6 +27,20 @@ pub struct Conduct {
     pub after: Duration,
 }
 
+impl Conduct {
+    /// It is served at once, and the answer takes this long.
+    pub fn slow(after: Duration) -> Self {
+        Self { after, ..Self::default() }
+    }
+}
+
+/// At once.
+impl From<Fate> for Conduct {
+    fn from(fate: Fate) -> Self {
+        Self { fate, ..Self::default() }
+    }
+}
+
 /// What the server makes of a request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Fate {
@@ -34,6 +49,8 @@ pub enum Fate {
     Serve,
     /// It is refused, without an effect.
     Refuse(Refusal),
+    /// It never arrives, and something on the way answers it, a code and a body, as a proxy may.
+    Answer(u16, Value),
     /// It is served, and this is what its sender hears instead of the answer.
     ServeAndAnswer(Refusal),
     /// It is served, and the connection breaks before the answer arrives.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::conduct::{Admission, Referee, Served};
@@ -14,7 +15,7 @@ use crate::watch::{Break, Pace, Watch};
 impl Server {
     /// Asks `referee` about every request from now on.
     pub fn set_referee(&self, referee: impl Referee + 'static) {
-        self.state.lock().referee = Some(Box::new(referee));
+        self.state.lock().referee = Some(Arc::new(Mutex::new(referee)));
     }
 
     /// Serves every request at once from now on.
@@ -111,6 +112,11 @@ impl Server {
             (std::mem::take(&mut state.under_way), state.referee.take(), state.admission.take())
         };
         drop(under_way);
+    }
+
+    /// The most requests that were under way at a time. A watch is one until it is open.
+    pub fn most_under_way(&self) -> usize {
+        self.state.lock().most_under_way
     }
 
     /// Every change so far, in order.

@@ -29,6 +29,7 @@ mod resource;
 mod scale;
 mod selector;
 mod server;
+mod somebody;
 mod store;
 #[cfg(test)]
 mod tests;

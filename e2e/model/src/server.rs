@@ -37,10 +37,11 @@ pub(crate) struct State {
     pub(crate) watches: Vec<Watch>,
     pub(crate) opened: u64,
     pub(crate) paces: BTreeMap<(String, String), Pace>,
-    pub(crate) referee: Option<Box<dyn Referee>>,
+    pub(crate) referee: Option<Arc<Mutex<dyn Referee>>>,
     pub(crate) admission: Option<Arc<dyn Admission>>,
     /// Requests that have not ended.
     pub(crate) under_way: Vec<Task>,
+    pub(crate) most_under_way: usize,
     pub(crate) log: Vec<Served>,
 }
 
@@ -179,7 +180,8 @@ impl Server {
     }
 
     pub(crate) fn judge(&self, call: &Call) -> Conduct {
-        self.state.lock().referee.as_mut().map_or_else(Conduct::default, |referee| referee.judge(call))
+        let referee = self.state.lock().referee.clone();
+        referee.map_or_else(Conduct::default, |referee| referee.lock().judge(call))
     }
 }
 

@@ -1,5 +1,8 @@
 //! The rules, one by one, through a client.
 
+mod referees;
+mod somebody;
+
 use std::collections::BTreeSet;
 use std::task::Poll;
 use std::time::Duration;
@@ -392,27 +395,4 @@ async fn a_watcher_survives_all_that_a_watch_can_suffer() {
         world.machine("a", json!({})).await;
         assert_eq!(read(&world).await, ["a", "b", "c"], "{how:?}");
     }
-}
-
-struct Fixed(Vec<Fate>);
-
-impl Referee for Fixed {
-    fn judge(&mut self, call: &Call) -> Conduct {
-        let fate = if call.is_write() { self.0.pop().unwrap_or_default() } else { Fate::Serve };
-        Conduct { fate, ..Conduct::default() }
-    }
-}
-
-#[rstest]
-#[case::refused(Fate::Refuse(Refusal::new(429, "TooManyRequests", "slow down").after(1)), 0)]
-#[case::answer_lost(Fate::AnswerLost, 1)]
-#[case::served_and_refused(Fate::ServeAndAnswer(Refusal::new(504, "Timeout", "too slow")), 1)]
-#[case::unreachable(Fate::Unreachable, 0)]
-#[tokio::test]
-async fn a_referee_decides_what_becomes_of_a_request(#[case] fate: Fate, #[case] made: usize) {
-    let world = world();
-    world.server.set_referee(Fixed(vec![fate]));
-    assert!(world.machines().create(&PostParams::default(), &machine("a", &json!({}))).await.is_err());
-    assert_eq!(world.server.all(MACHINES).len(), made);
-    world.machine("b", json!({})).await;
 }

@@ -1,5 +1,7 @@
 //! The way from a client to the server and back.
 
+use std::panic::{AssertUnwindSafe, resume_unwind};
+
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt};
 use http::{Request, Response, header};
@@ -14,7 +16,7 @@ use tower::{BoxError, Layer, Service};
 use crate::answer::Refusal;
 use crate::call::{Call, Verb};
 use crate::conduct::{Fate, Served};
-use crate::server::Server;
+use crate::server::{Server, State};
 use crate::watch::{Break, Watch};
 
 /// What answers consist of.
@@ -69,6 +71,7 @@ impl Server {
         let answer = match conduct.fate {
             Fate::Serve => served(&call).await,
             Fate::Refuse(refusal) => answered(Err(refusal)),
+            Fate::Answer(code, body) => answered(Ok((code, body))),
             Fate::ServeAndAnswer(refusal) => {
                 drop(served(&call).await);
                 answered(Err(refusal))
@@ -142,13 +145,22 @@ impl Service<Request<Body>> for Way {
         let (server, who) = (self.server.clone(), self.who.clone());
         let served = async move {
             // Nobody may be there to hear it.
-            _ = answer.send(server.serve(who, request).await);
+            _ = answer.send(AssertUnwindSafe(server.serve(who, request)).catch_unwind().await);
         };
         let task = self.server.env.spawn("request", served);
-        let under_way = &mut self.server.state.lock().under_way;
+        let State { under_way, most_under_way, .. } = &mut *self.server.state.lock();
         under_way.retain(|task| !task.is_finished());
         under_way.push(task);
-        async { hear.await.unwrap_or_else(|_| Err("the server is gone".into())) }.boxed()
+        *most_under_way = under_way.len().max(*most_under_way);
+        let heard = async {
+            match hear.await {
+                Ok(Ok(answer)) => answer,
+                // A referee that panics is no bad weather.
+                Ok(Err(panic)) => resume_unwind(panic),
+                Err(_) => Err("the server is gone".into()),
+            }
+        };
+        heard.boxed()
     }
 }
 

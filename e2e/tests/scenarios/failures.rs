@@ -10,9 +10,10 @@ use vmpool_e2e::world::condition::{Condition, disks, members, ready_replicas};
 /// Requests that a controller may have in flight when it dies.
 const IN_FLIGHT: usize = 64;
 
-/// Some members exist, and not all of them.
-fn amid(desired: usize) -> Condition {
-    Condition::new("a scale-up that is under way", move |view| (1..desired).contains(&view.members().len()))
+/// There are more members than there were, and not all of them.
+fn amid(before: usize, desired: usize) -> Condition {
+    let under_way = before + 1..desired;
+    Condition::new("a scale-up that is under way", move |view| under_way.contains(&view.members().len()))
 }
 
 #[test]
@@ -24,7 +25,7 @@ fn a_controller_killed_in_the_middle_of_a_scale_up_ends_with_exactly_fifty() {
             pool.until(ready_replicas(0)).await?;
             pool.scale_by_api(50).await?;
             // When it is killed with some of fifty machines made,
-            pool.until(amid(50)).await?;
+            pool.until(amid(0, 50)).await?;
             controller.kill();
             let made = pool.machines().await?.len();
             tracing::info!(made, "killed");
@@ -84,7 +85,7 @@ fn a_leader_paused_amid_a_scale_up_adds_at_most_what_it_had_in_flight() {
         pool.allow_in_flight(IN_FLIGHT);
         let _second = world.add_short_leased("b").await?;
         pool.scale_by_api(60).await?;
-        pool.until(amid(60)).await?;
+        pool.until(amid(0, 60)).await?;
         first.pause()?;
         pool.until_within(ready_replicas(60), Duration::from_mins(1)).await?;
         first.resume()?;
@@ -107,26 +108,19 @@ fn a_leader_that_is_asked_to_stop_hands_over_at_once() {
     });
 }
 
-fn with_api_server_restart(name: &'static str, how: Restart) {
-    scenario(name).on_its_own_cluster().run(async |world| {
+#[test]
+fn the_api_server_restarts_and_is_killed_amid_scale_ups() {
+    scenario("the API server restarts amid scale-ups").on_its_own_cluster().run(async |world| {
         let pool = world.pool("web").replicas(2).ready().await?;
-        pool.scale_by_api(30).await?;
-        pool.until(amid(30)).await?;
-        world.cluster().restart_api_server(how).await?;
-        pool.until(ready_replicas(30).and(disks(30))).await?;
-        pool.holds(members(30), SETTLE).await?;
-        pool.scale(3).await?;
-        pool.until(ready_replicas(3)).await?;
+        for how in [Restart::Graceful, Restart::Killed] {
+            pool.scale_by_api(30).await?;
+            pool.sees(amid(2, 30)).await?;
+            world.cluster().restart_api_server(how).await?;
+            pool.until(ready_replicas(30).and(disks(30))).await?;
+            pool.holds(members(30), SETTLE).await?;
+            pool.scale(2).await?;
+            pool.until(ready_replicas(2).and(members(2))).await?;
+        }
         Ok::<_, anyhow::Error>(())
     });
-}
-
-#[test]
-fn the_api_server_restarts_amid_a_scale_up() {
-    with_api_server_restart("the API server restarts amid a scale-up", Restart::Graceful);
-}
-
-#[test]
-fn the_api_server_is_killed_amid_a_scale_up() {
-    with_api_server_restart("the API server is killed amid a scale-up", Restart::Killed);
 }

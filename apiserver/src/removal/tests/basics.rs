@@ -5,7 +5,7 @@ use serde_json::json;
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 use vmpool_engine::removal::Record;
 
-use crate::testing::{Answer, Process, ROUND_TRIP, World, body_of};
+use crate::testing::{Answer, MERGE_PATCH, Process, ROUND_TRIP, Verb, World, body_of, is_write};
 
 async fn remove(world: &World, process: &Process, targets: &[&str]) -> Answer {
     world.through(process.remove(targets)).await.unwrap()
@@ -24,7 +24,7 @@ fn untouched(world: &World, replicas: i64) {
     world.server.store(|store| {
         assert_eq!(store.replicas(), replicas);
         assert!(store.pool()["metadata"]["annotations"][SCALE_DOWN_TARGETS].is_null(), "{}", store.pool());
-        assert!(store.machines().all(|machine| machine["metadata"]["deletionTimestamp"].is_null()));
+        assert!(store.machines().iter().all(|machine| machine["metadata"]["deletionTimestamp"].is_null()));
     });
 }
 
@@ -40,7 +40,7 @@ async fn named_machines_leave_and_the_pool_shrinks_by_them() {
     world.server.store(|store| {
         assert_eq!(store.replicas(), 3);
         for name in ["web-1", "web-3"] {
-            let machine = store.get("virtualmachines", name).unwrap();
+            let machine = store.machine(name).unwrap();
             assert!(machine["metadata"]["deletionTimestamp"].is_string());
         }
     });
@@ -75,17 +75,17 @@ async fn one_target_costs_at_most_eight_round_trips_one_after_the_other() {
     assert_eq!(answer.code, StatusCode::CREATED);
     let took = world.since(begun).as_secs_f64() / ROUND_TRIP.as_secs_f64();
     let log = world.server.take_log();
-    let calls: Vec<String> = log.iter().map(|call| format!("{} {}", call.method, call.resource)).collect();
+    let calls: Vec<String> = log.iter().map(|call| format!("{:?} {}", call.verb, call.resource)).collect();
     assert_eq!(
         calls,
         [
-            "POST subjectaccessreviews",
-            "GET virtualmachinepools",
-            "GET virtualmachines",
-            "PATCH virtualmachinepools",
-            "GET virtualmachines",
-            "PATCH virtualmachinepools",
-            "DELETE virtualmachines",
+            "Create subjectaccessreviews",
+            "Get virtualmachinepools",
+            "Get virtualmachines",
+            "Patch(Merge) virtualmachinepools",
+            "Get virtualmachines",
+            "Patch(Merge) virtualmachinepools",
+            "Delete virtualmachines",
         ]
     );
     // The first two reads go side by side.
@@ -125,7 +125,7 @@ async fn a_target_that_vanished_at_once_still_counts_as_removed_while_the_record
     });
     let process = world.process(1);
     remove(&world, &process, &["web-0"]).await;
-    assert!(world.server.store(|store| store.get("virtualmachines", "web-0").is_none()));
+    assert!(world.server.store(|store| store.machine("web-0").is_none()));
     let again = remove(&world, &process, &["web-0"]).await;
     assert_eq!(body_of(&again), [("web-0".into(), "AlreadyRemoved".into())]);
     world.settle().await;
@@ -139,11 +139,11 @@ async fn a_machine_that_is_terminating_for_another_reason_is_counted_once_and_no
     let world = World::with_pool(1, 3);
     let process = world.process(1);
     world.server.store(|store| {
-        store.delete(&("virtualmachines", "web-0".to_owned()), None);
+        store.delete_machine("web-0", None);
     });
     let answer = remove(&world, &process, &["web-0"]).await;
     assert_eq!(body_of(&answer), [("web-0".into(), "Removed".into())]);
-    let deletes = world.server.take_log().into_iter().filter(|call| call.method == "DELETE").count();
+    let deletes = world.server.take_log().into_iter().filter(|call| call.verb == Verb::Delete).count();
     assert_eq!(deletes, 0, "it is deleted already");
     world.settle().await;
     world.server.store(|store| {
@@ -156,7 +156,7 @@ async fn a_machine_that_is_terminating_for_another_reason_is_counted_once_and_no
 async fn replicas_never_fall_below_zero() {
     let world = World::with_pool(1, 3);
     world.server.store(|store| {
-        store.edit("virtualmachinepools", "web", |pool| pool["spec"]["replicas"] = json!(1));
+        store.edit_pool(|pool| pool["spec"]["replicas"] = json!(1));
     });
     let answer = remove(&world, &world.process(1), &["web-0", "web-1", "web-2"]).await;
     assert_eq!(answer.code, StatusCode::CREATED);
@@ -170,9 +170,8 @@ async fn one_bad_target_spoils_the_request_and_nothing_changes() {
     let foreign = json!("uid-of-another-pool");
     world.server.store(|store| store.create_machine("guest", &foreign));
     world.server.store(|store| {
-        let machine = store.create_machine("orphan", &foreign);
-        drop(machine);
-        store.edit("virtualmachines", "orphan", |machine| machine["metadata"]["ownerReferences"] = json!([]));
+        store.create_machine("orphan", &foreign);
+        store.edit_machine("orphan", |machine| machine["metadata"]["ownerReferences"] = json!([]));
     });
     let missing = remove(&world, &process, &["web-0", "absent"]).await;
     says(&missing, 400, "BadRequest", "\"absent\" not found in namespace \"team-a\"");
@@ -182,7 +181,7 @@ async fn one_bad_target_spoils_the_request_and_nothing_changes() {
     }
     untouched(&world, 3);
     assert!(
-        world.server.take_log().iter().all(|call| !call.is_write()),
+        world.server.take_log().iter().all(|call| !is_write(call)),
         "refused before anything was written"
     );
 }
@@ -191,8 +190,7 @@ async fn one_bad_target_spoils_the_request_and_nothing_changes() {
 async fn uids_pin_targets_and_pool() {
     let world = World::with_pool(1, 3);
     let process = world.process(1);
-    let uid =
-        world.server.store(|store| store.get("virtualmachines", "web-0").unwrap()["metadata"]["uid"].clone());
+    let uid = world.server.store(|store| store.machine("web-0").unwrap()["metadata"]["uid"].clone());
     let pool_uid = world.server.store(|store| store.pool()["metadata"]["uid"].clone());
     let post =
         async |body: serde_json::Value| world.through(process.post("", &body.to_string())).await.unwrap();
@@ -228,7 +226,7 @@ async fn a_dry_run_checks_everything_and_changes_nothing() {
     let answer = post("?dryRun=Some", r#"{"targets":["web-0"]}"#).await;
     says(&answer, 400, "BadRequest", "the only value is \"All\"");
     untouched(&world, 3);
-    assert!(world.server.take_log().iter().all(|call| !call.is_write()));
+    assert!(world.server.take_log().iter().all(|call| !is_write(call)));
     assert!(process.metrics.page().contains("vmpool_removals_total{result=\"dry_run\"} 3"));
 }
 
@@ -237,14 +235,13 @@ async fn a_pool_that_is_not_there_or_on_its_way_out_loses_nothing() {
     let world = World::with_pool(1, 2);
     let process = world.process(1);
     world.server.store(|store| {
-        store.edit("virtualmachinepools", "web", |pool| {
-            pool["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        });
+        store.edit_pool(|pool| pool["metadata"]["finalizers"] = json!(["somebody/holds"]));
+        store.delete_pool();
     });
     let answer = remove(&world, &process, &["web-0"]).await;
     says(&answer, 409, "Conflict", "being deleted");
     untouched(&world, 2);
-    world.server.store(|store| store.objects.remove(&("virtualmachinepools", "web".to_owned())));
+    world.server.store(|store| store.edit_pool(|pool| pool["metadata"]["finalizers"] = json!([])));
     let answer = remove(&world, &process, &["web-0"]).await;
     says(&answer, 404, "NotFound", "virtualmachinepools.virtualization.deckhouse.io \"web\" not found");
 }
@@ -256,7 +253,7 @@ async fn a_full_record_asks_for_patience() {
     let entries: Vec<_> =
         (0..1000).map(|i| json!({ "name": format!("m{i}"), "uid": format!("u{i}") })).collect();
     world.server.store(|store| {
-        store.edit("virtualmachinepools", "web", |pool| {
+        store.edit_pool(|pool| {
             pool["metadata"]["annotations"] = json!({ SCALE_DOWN_TARGETS: json!(entries).to_string() });
         });
     });
@@ -274,13 +271,13 @@ async fn a_record_that_cannot_be_read_is_left_alone() {
     let world = World::with_pool(1, 2);
     let process = world.process(1);
     world.server.store(|store| {
-        store.edit("virtualmachinepools", "web", |pool| {
+        store.edit_pool(|pool| {
             pool["metadata"]["annotations"] = json!({ SCALE_DOWN_TARGETS: "nonsense" });
         });
     });
     let answer = remove(&world, &process, &["web-0"]).await;
     says(&answer, 500, "InternalError", "was changed by somebody else");
-    assert!(world.server.take_log().iter().all(|call| !call.is_write()));
+    assert!(world.server.take_log().iter().all(|call| !is_write(call)));
 }
 
 #[tokio::test]
@@ -295,6 +292,6 @@ async fn a_thousand_machines_leave_in_one_request() {
     assert_eq!(world.server.store(|store| store.replicas()), 0);
     let took = world.since(begun);
     assert!(took < ROUND_TRIP * 200, "{took:?}");
-    let writes = world.server.take_log().iter().filter(|call| call.method == "PATCH").count();
+    let writes = world.server.take_log().iter().filter(|call| call.verb == MERGE_PATCH).count();
     assert_eq!(writes, 2);
 }

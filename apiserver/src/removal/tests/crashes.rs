@@ -3,9 +3,7 @@
 
 use std::time::Duration;
 
-use http::Method;
-
-use crate::testing::{Answer, Fault, Process, World, body_of};
+use crate::testing::{Answer, Fault, Process, Verb, World, body_of};
 
 const TARGETS: [&str; 2] = ["web-0", "web-2"];
 
@@ -42,7 +40,7 @@ fn at(world: &World, weather: Weather, n: usize, fault: impl FnOnce() -> Fault +
         if weather.busy {
             store.reconcile(env.uptime());
         }
-        if call.method == Method::POST {
+        if call.verb == Verb::Create {
             return Fault::None;
         }
         count += 1;

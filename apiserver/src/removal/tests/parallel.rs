@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::future::join_all;
-use http::Method;
 use proptest::prelude::*;
 
-use crate::testing::{Fault, World};
+use crate::testing::{Fault, MERGE_PATCH, World};
 
 #[tokio::test]
 async fn fifty_callers_of_one_pool_all_succeed_in_bounded_time() {
@@ -34,7 +33,7 @@ async fn fifty_callers_of_one_pool_all_succeed_in_bounded_time() {
             assert_eq!(answer.code, 201, "{}", answer.body);
         }
         let took = world.since(begun);
-        let writes = world.server.take_log().iter().filter(|call| call.method == Method::PATCH).count();
+        let writes = world.server.take_log().iter().filter(|call| call.verb == MERGE_PATCH).count();
         println!("{} processes: {took:?}, {writes} writes on the pool", processes.len());
         assert!(took < Duration::from_secs(2), "{took:?}");
         assert!(writes < 100, "{writes} writes on the pool");
@@ -154,7 +153,7 @@ async fn story(
     world.settle().await;
 
     let (replicas, names, created, victims) = world.server.store(|store| {
-        let names: BTreeSet<String> = store.names().into_iter().map(str::to_owned).collect();
+        let names: BTreeSet<String> = store.names().into_iter().collect();
         (store.replicas(), names, store.created.clone(), store.victims.clone())
     });
     prop_assert!(created.is_empty(), "replaced: {:?}", created);

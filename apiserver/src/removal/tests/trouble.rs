@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use http::{Method, StatusCode};
+use http::StatusCode;
 use serde_json::json;
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 
-use crate::testing::{Answer, Call, Fault, Store, World};
+use crate::testing::{Answer, Call, Fault, MERGE_PATCH, Store, Verb, World};
 
 fn is_patch(call: &Call) -> bool {
-    call.is(&Method::PATCH, "virtualmachinepools")
+    call.is(MERGE_PATCH, "virtualmachinepools")
 }
 
 /// Whether a write on the pool lowers `replicas`.
@@ -18,7 +18,7 @@ fn is_acceptance(call: &Call) -> bool {
 }
 
 fn touch(store: &mut Store) {
-    store.edit("virtualmachinepools", "web", |pool| {
+    store.edit_pool(|pool| {
         let count = pool["status"]["count"].as_i64().unwrap_or(0);
         pool["status"]["count"] = json!(count + 1);
     });
@@ -27,7 +27,7 @@ fn touch(store: &mut Store) {
 fn is_clean(world: &World, replicas: i64) {
     world.server.store(|store| {
         assert_eq!(store.replicas(), replicas);
-        let record = &store.pool()["metadata"]["annotations"][SCALE_DOWN_TARGETS];
+        let record = store.pool()["metadata"]["annotations"][SCALE_DOWN_TARGETS].clone();
         assert!(record.is_null(), "the reservation was not withdrawn: {record}");
     });
 }
@@ -161,8 +161,9 @@ async fn a_pool_that_goes_or_is_made_anew_meanwhile_is_not_found() {
         let world = World::with_pool(1, 3);
         world.server.intercept(move |call, store| {
             if is_acceptance(call) {
-                store.objects.remove(&("virtualmachinepools", "web".to_owned()));
+                store.delete_pool();
                 if anew {
+                    store.names().iter().for_each(|name| store.finish(name));
                     store.create_pool("web", 3);
                 }
             }
@@ -170,8 +171,7 @@ async fn a_pool_that_goes_or_is_made_anew_meanwhile_is_not_found() {
         });
         let answer = remove(&world, &["web-0"]).await;
         assert_eq!(answer.code, StatusCode::NOT_FOUND, "{}", answer.body);
-        let deletes =
-            world.server.take_log().into_iter().filter(|call| call.method == Method::DELETE).count();
+        let deletes = world.server.take_log().into_iter().filter(|call| call.verb == Verb::Delete).count();
         assert_eq!(deletes, 0);
     }
 }
@@ -181,9 +181,8 @@ async fn a_pool_that_begins_to_go_meanwhile_loses_nothing_to_us() {
     let world = World::with_pool(1, 3);
     world.server.intercept(move |call, store| {
         if is_acceptance(call) {
-            store.edit("virtualmachinepools", "web", |pool| {
-                pool["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-            });
+            store.edit_pool(|pool| pool["metadata"]["finalizers"] = json!(["somebody/holds"]));
+            store.delete_pool();
         }
         Fault::None
     });
@@ -198,7 +197,7 @@ async fn a_reservation_that_somebody_takes_away_is_made_again() {
     let mut taken = false;
     world.server.intercept(move |call, store| {
         if is_acceptance(call) && !std::mem::replace(&mut taken, true) {
-            store.edit("virtualmachinepools", "web", |pool| pool["metadata"]["annotations"] = json!({}));
+            store.edit_pool(|pool| pool["metadata"]["annotations"] = json!({}));
         }
         Fault::None
     });
@@ -257,7 +256,7 @@ async fn deletes_are_tried_again_and_their_failure_is_told() {
     let world = World::with_pool(1, 3);
     let mut failures = 5;
     world.server.intercept(move |call, _| {
-        if call.method == Method::DELETE && failures > 0 {
+        if call.verb == Verb::Delete && failures > 0 {
             failures -= 1;
             return Fault::Refuse(500, "InternalError");
         }
@@ -265,7 +264,7 @@ async fn deletes_are_tried_again_and_their_failure_is_told() {
     });
     assert_eq!(remove(&world, &["web-0"]).await.code, StatusCode::CREATED);
     world.server.intercept(|call, _| {
-        if call.method == Method::DELETE { Fault::Refuse(403, "Forbidden") } else { Fault::None }
+        if call.verb == Verb::Delete { Fault::Refuse(403, "Forbidden") } else { Fault::None }
     });
     let answer = remove(&world, &["web-1"]).await;
     assert_eq!(answer.code, StatusCode::INTERNAL_SERVER_ERROR);
@@ -273,7 +272,7 @@ async fn deletes_are_tried_again_and_their_failure_is_told() {
     assert!(message.contains("its controller will delete"), "{message}");
     world.server.behave();
     world.settle().await;
-    world.server.store(|store| assert_eq!((store.replicas(), store.names()), (1, vec!["web-2"])));
+    world.server.store(|store| assert_eq!((store.replicas(), store.names()), (1, vec!["web-2".to_owned()])));
 }
 
 #[tokio::test]
@@ -281,14 +280,13 @@ async fn what_cannot_be_read_is_an_internal_error_and_changes_nothing() {
     for resource in ["virtualmachinepools", "virtualmachines"] {
         let world = World::with_pool(1, 3);
         world.server.intercept(move |call, _| {
-            if call.is(&Method::GET, resource) { Fault::Refuse(500, "InternalError") } else { Fault::None }
+            if call.is(Verb::Get, resource) { Fault::Refuse(500, "InternalError") } else { Fault::None }
         });
         let answer = remove(&world, &["web-0"]).await;
         assert_eq!(answer.code, StatusCode::INTERNAL_SERVER_ERROR);
         assert!(answer.body["message"].as_str().unwrap().starts_with("reading "), "{}", answer.body);
         is_clean(&world, 3);
-        let reads =
-            world.server.take_log().into_iter().filter(|call| call.is(&Method::GET, resource)).count();
+        let reads = world.server.take_log().into_iter().filter(|call| call.is(Verb::Get, resource)).count();
         assert_eq!(reads, 3);
     }
 }

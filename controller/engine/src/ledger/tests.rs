@@ -82,6 +82,13 @@ fn written_and_deleted() -> Ledger<Replica> {
     ledger
 }
 
+/// The deletion of an object whose name another one had, which was written.
+fn another_deleted() -> Ledger<Replica> {
+    let mut ledger = written();
+    ledger.deleted(&replica("u2", false), AT);
+    ledger
+}
+
 fn gone() -> Ledger<Replica> {
     let mut ledger = deleted();
     ledger.gone(&ObjectId::new("web-a", "u1"));
@@ -110,6 +117,7 @@ fn gone() -> Ledger<Replica> {
 #[case::a_deletion_leaves_when_the_name_has_a_new_owner(deleted(), showing(seen("u2", VERSION)), false)]
 #[case::created_and_deleted_unseen_stays(written_and_deleted(), showing(seen("u0", VERSION - 1)), true)]
 #[case::created_and_deleted_and_replaced_leaves(written_and_deleted(), showing(seen("u2", VERSION + 1)), false)]
+#[case::what_was_written_as_another_says_nothing(another_deleted(), showing(seen("u3", VERSION - 1)), false)]
 #[case::gone_stays_while_the_cache_shows_it(gone(), showing(seen("u1", VERSION)), true)]
 #[case::gone_stays_while_the_cache_shows_it_terminating(gone(), showing(dying("u1", VERSION)), true)]
 #[case::gone_leaves_with_the_watch_event(gone(), saw_deleted("u1"), false)]
@@ -247,6 +255,7 @@ fn disks_are_remembered_like_machines() {
     let mut ledger = Ledger::default();
     ledger.written(Seen { facts: Arc::new(disk.clone()), version: VERSION }, AT);
     assert_eq!(ledger.get("web-a-root").map(|disk| disk.terminating), Some(false));
+    assert!(!Fact::is_terminating(&disk));
     ledger.deleted(&disk, AT);
     assert_eq!(ledger.get("web-a-root").map(|disk| disk.terminating), Some(true));
     assert!(

@@ -2,7 +2,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::platform::Dvp;
-use crate::testing::{Fault, Server};
+use crate::testing::{Conduct, Fate, Server};
 use vmpool_runtime::testing::{ManualClock, env};
 
 const GROUP: &str = "/apis/virtualization.deckhouse.io/v1alpha2";
@@ -62,13 +62,13 @@ fn other_groups_are_known_too(#[case] path: &str, #[case] verb: Verb, #[case] re
     assert_eq!(classify(&plurals(), &Method::GET, &path.parse().unwrap()), (verb, resource));
 }
 
-/// Reads a pool that is not there, while the server does `fault` to it, and gives up after a second.
-async fn counted(fault: impl Fn() -> Fault + Send + 'static) -> (u64, u64) {
+/// Reads a pool that is not there, while its request fares like this, and gives up after a second.
+async fn counted(conduct: impl Fn() -> Conduct + Send + 'static) -> (u64, u64) {
     let clock = ManualClock::new();
     let env = env(&clock, 0);
     let metrics = ApiMetrics::new(&mut Registry::new(), &env);
     let server = Server::new(&env);
-    server.intercept(move |_| fault());
+    server.intercept(move |_| conduct());
     let client = server.client_through(&metrics.layer::<Dvp>());
     let path = format!("{GROUP}/namespaces/a/virtualmachinepools/web");
     let asking = env.clone().spawn("asking", {
@@ -92,15 +92,15 @@ async fn counted(fault: impl Fn() -> Fault + Send + 'static) -> (u64, u64) {
 
 #[tokio::test]
 async fn an_answer_counts_by_its_code_whatever_it_says() {
-    assert_eq!(counted(|| Fault::None).await, (1, 0));
+    assert_eq!(counted(Conduct::default).await, (1, 0));
 }
 
 #[tokio::test]
 async fn a_broken_connection_is_a_lost_answer() {
-    assert_eq!(counted(|| Fault::Unreachable).await, (0, 1));
+    assert_eq!(counted(|| Fate::Unreachable.into()).await, (0, 1));
 }
 
 #[tokio::test]
 async fn a_request_that_is_given_up_is_a_lost_answer() {
-    assert_eq!(counted(|| Fault::Slow(Duration::from_mins(1))).await, (0, 1));
+    assert_eq!(counted(|| Conduct::slow(Duration::from_mins(1))).await, (0, 1));
 }

@@ -5,11 +5,10 @@ mod upkeep;
 
 use std::time::Duration;
 
-use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{SECOND, count};
-use crate::testing::{Call, Fault, Verb, World, machine_names, pool, refusal};
+use crate::testing::{Call, Fate, MERGE_PATCH, Refusal, Verb, World, machine_names, pool};
 
 const PREFIX: &str = "vmpool.virtualization.deckhouse.io";
 const MINUTE: Duration = Duration::from_mins(1);
@@ -121,7 +120,7 @@ async fn the_disk_of_a_machine_that_left_goes_to_the_next_one() {
     let writes = work(&world);
     // The claim comes first, and there is no third write: one claim more than a machine without disks.
     assert_eq!(writes.len(), 2, "{writes:?}");
-    assert!(writes[0].is(Verb::MergePatch, "virtualdisks") && writes[1].is(Verb::Create, "virtualmachines"));
+    assert!(writes[0].is(MERGE_PATCH, "virtualdisks") && writes[1].is(Verb::Create, "virtualmachines"));
     let name = writes[1].name.clone();
     assert!(writes[0].body["metadata"]["resourceVersion"].is_string(), "{}", writes[0].body);
     let disk = world.server.get("virtualdisks", &writes[0].name).unwrap();
@@ -147,13 +146,10 @@ async fn a_disk_that_changed_under_the_claim_is_looked_at_again() {
     let mut first = true;
     world.server.hold("virtualdisks");
     world.server.intercept(move |call| {
-        if call.is(Verb::MergePatch, "virtualdisks") && std::mem::take(&mut first) {
-            let (server, name) = (server.clone(), name.clone());
-            return Fault::After(Box::new(move || {
-                server.edit("virtualdisks", &name, |disk| disk["status"]["phase"] = json!("PVCLost"));
-            }));
+        if call.is(MERGE_PATCH, "virtualdisks") && std::mem::take(&mut first) {
+            server.edit("virtualdisks", &name, |disk| disk["status"]["phase"] = json!("PVCLost"));
         }
-        Fault::None
+        Fate::Serve
     });
     world.scale(1);
     world.calm().await;
@@ -171,7 +167,7 @@ async fn claimed_by_the_dead() -> (World, String) {
     world.calm().await;
     run(&world).await;
     world.server.intercept(|call| {
-        if call.is(Verb::Create, "virtualmachines") { Fault::Unreachable } else { Fault::None }
+        if call.is(Verb::Create, "virtualmachines") { Fate::Unreachable } else { Fate::Serve }
     });
     world.scale(1);
     world.advance(SECOND).await;
@@ -204,7 +200,7 @@ async fn a_claim_that_nobody_needs_any_more_is_given_up_after_a_live_look() {
     assert_eq!(mark(&disk, "claimed-by"), None);
     assert!(mark(&disk, "free-since").is_some());
     let log = world.server.take_log();
-    let freed = log.iter().position(|call| call.is(Verb::MergePatch, "virtualdisks")).unwrap();
+    let freed = log.iter().position(|call| call.is(MERGE_PATCH, "virtualdisks")).unwrap();
     let looked = log.iter().position(|call| call.is(Verb::Get, "virtualmachines") && call.name == claimed);
     assert!(looked.is_some_and(|looked| looked < freed));
 }
@@ -221,9 +217,9 @@ async fn a_disk_that_a_machine_was_refused_for_is_not_tried_again_at_once() {
         let wants = call.is(Verb::Create, "virtualmachines") && call.body.to_string().contains(&refused);
         if wants {
             let message = format!("disk {refused} cannot be reached from any node");
-            return Fault::Refuse(refusal(StatusCode::FORBIDDEN, "Forbidden", &message));
+            return Fate::Refuse(Refusal::new(403, "Forbidden", &message));
         }
-        Fault::None
+        Fate::Serve
     });
     world.scale(1);
     world.advance(MINUTE * 3).await;

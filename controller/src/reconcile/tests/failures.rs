@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use http::StatusCode;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::{SECOND, assert_units_are_complete, count};
 use crate::observe::MOST_SETTLED;
-use crate::testing::{Call, Fault, Verb, World, pool, refusal};
+use crate::testing::{Call, Conduct, Fate, Refusal, Verb, World, pool};
 
 #[tokio::test]
 async fn a_lost_answer_to_a_create_ends_with_exactly_the_desired_number() {
@@ -18,9 +17,9 @@ async fn a_lost_answer_to_a_create_ends_with_exactly_the_desired_number() {
     world.server.intercept(move |call| {
         if call.is(Verb::Create, "virtualmachines") && lost > 0 {
             lost -= 1;
-            return Fault::AnswerLost;
+            return Fate::AnswerLost;
         }
-        Fault::None
+        Fate::Serve
     });
     // The watch does not help: what was committed must be found out by asking again.
     world.server.hold("virtualmachines");
@@ -42,9 +41,9 @@ async fn a_request_that_never_arrived_is_repeated_under_the_same_name() {
     world.server.intercept(move |call| {
         if call.is(Verb::Create, "virtualmachines") && refused > 0 {
             refused -= 1;
-            return Fault::Unreachable;
+            return Fate::Unreachable;
         }
-        Fault::None
+        Fate::Serve
     });
     world.server.create("virtualmachinepools", pool("web", 1));
     world.lead();
@@ -66,9 +65,9 @@ async fn a_lost_answer_to_a_delete_makes_nobody_else_leave() {
     world.server.intercept(move |call| {
         if call.verb == Verb::Delete && lost > 0 {
             lost -= 1;
-            return Fault::AnswerLost;
+            return Fate::AnswerLost;
         }
-        Fault::None
+        Fate::Serve
     });
     world.scale(2);
     world.calm().await;
@@ -91,9 +90,9 @@ async fn a_delete_that_never_arrived_is_asked_for_again_although_nothing_happens
     world.server.intercept(move |call| {
         if call.verb == Verb::Delete && lost > 0 {
             lost -= 1;
-            return Fault::Unreachable;
+            return Fate::Unreachable;
         }
-        Fault::None
+        Fate::Serve
     });
     world.scale(2);
     world.advance(SECOND).await;
@@ -112,9 +111,9 @@ async fn a_machine_that_may_not_be_deleted_does_not_hold_up_the_others() {
     let name = protected.clone();
     world.server.intercept(move |call| {
         if call.is(Verb::Delete, "virtualmachines") && *call.name == *name {
-            return Fault::Refuse(refusal(StatusCode::FORBIDDEN, "Forbidden", "protected"));
+            return Fate::Refuse(Refusal::new(403, "Forbidden", "protected"));
         }
-        Fault::None
+        Fate::Serve
     });
     world.scale(0);
     world.advance(SECOND * 60).await;
@@ -131,9 +130,9 @@ async fn a_disk_that_could_not_be_created_comes_before_the_next_machine() {
     world.server.intercept(move |call| {
         if call.is(Verb::Create, "virtualdisks") && failures > 0 {
             failures -= 1;
-            return Fault::Refuse(refusal(StatusCode::FORBIDDEN, "Forbidden", "no storage left"));
+            return Fate::Refuse(Refusal::new(403, "Forbidden", "no storage left"));
         }
-        Fault::None
+        Fate::Serve
     });
     world.settings.writes_in_flight = 1;
     world.server.create("virtualmachinepools", pool("web", 3));
@@ -159,16 +158,16 @@ async fn a_full_quota_costs_one_request_per_try_with_growing_pauses() {
     let mut world = World::new();
     world.server.intercept(|call| {
         if call.is(Verb::Create, "virtualmachines") {
-            return Fault::Refuse(refusal(StatusCode::FORBIDDEN, "Forbidden", "exceeded quota: machines"));
+            return Fate::Refuse(Refusal::new(403, "Forbidden", "exceeded quota: machines"));
         }
-        Fault::None
+        Fate::Serve
     });
     world.server.create("virtualmachinepools", pool("web", 100));
     world.lead();
     world.advance(SECOND / 10).await;
     let first = count(&world.server.take_log(), Verb::Create, "virtualmachines");
     assert!((1..=world.settings.writes_in_flight).contains(&first), "{first}");
-    world.advance(SECOND * 60).await;
+    world.advance(SECOND * 65).await;
     let log = world.server.take_log();
     // 0.25 + 0.5 + ... + 32 seconds are 63.75, less up to a tenth.
     assert_eq!(count(&log, Verb::Create, "virtualmachines"), 8);
@@ -191,9 +190,9 @@ async fn an_edit_of_the_spec_ends_the_pause_after_a_failure() {
     let mut world = World::new();
     world.server.intercept(|call| {
         if call.is(Verb::Create, "virtualmachines") {
-            return Fault::Refuse(refusal(StatusCode::FORBIDDEN, "Forbidden", "bad template"));
+            return Fate::Refuse(Refusal::new(403, "Forbidden", "bad template"));
         }
-        Fault::None
+        Fate::Serve
     });
     world.server.create("virtualmachinepools", pool("web", 2));
     world.lead();
@@ -211,7 +210,9 @@ async fn writes_in_flight_are_bounded_over_all_pools() {
     let mut world = World::new();
     world.settings.writes_in_flight = 5;
     // A slow server, so that whatever may pile up does.
-    world.server.intercept(|call| if call.is_write() { Fault::Slow(SECOND / 10) } else { Fault::None });
+    world
+        .server
+        .intercept(|call| if call.is_write() { Conduct::slow(SECOND / 10) } else { Conduct::default() });
     for name in ["a", "b", "c"] {
         world.server.create("virtualmachinepools", pool(name, 10));
     }
@@ -226,9 +227,9 @@ async fn refused_disks_of_new_machines_are_a_failure_of_disks() {
     let mut world = World::new();
     world.server.intercept(|call| {
         if call.is(Verb::Create, "virtualdisks") {
-            return Fault::Refuse(refusal(StatusCode::FORBIDDEN, "Forbidden", "no storage left"));
+            return Fate::Refuse(Refusal::new(403, "Forbidden", "no storage left"));
         }
-        Fault::None
+        Fate::Serve
     });
     world.server.create("virtualmachinepools", pool("web", 20));
     world.lead();
@@ -256,10 +257,9 @@ async fn a_machine_that_was_gone_already_is_not_told_of_as_deleted() {
     let server = world.server.clone();
     world.server.intercept(move |call| {
         if call.is(Verb::Delete, "virtualmachines") {
-            let (server, name) = (server.clone(), call.name.clone());
-            return Fault::After(Box::new(move || server.delete("virtualmachines", &name)));
+            server.delete("virtualmachines", &call.name);
         }
-        Fault::None
+        Fate::Serve
     });
     world.scale(1);
     world.calm().await;
@@ -275,13 +275,9 @@ async fn a_long_refusal_is_cut_in_the_condition() {
     let mut world = World::new();
     world.server.intercept(|call| {
         if call.is(Verb::Create, "virtualmachines") {
-            return Fault::Refuse(refusal(
-                StatusCode::FORBIDDEN,
-                "Forbidden",
-                &"no \u{20ac} ".repeat(10_000),
-            ));
+            return Fate::Refuse(Refusal::new(403, "Forbidden", "no \u{20ac} ".repeat(10_000)));
         }
-        Fault::None
+        Fate::Serve
     });
     world.server.create("virtualmachinepools", pool("web", 1));
     world.lead();
@@ -309,7 +305,7 @@ async fn many_overdue_entries_are_settled_in_portions_and_all_of_them() {
                 let ended = page.lines().filter(|line| line.starts_with("vmpool_passes_total")).collect();
                 *reads.lock().entry(ended).or_default() += 1;
             }
-            Fault::None
+            Fate::Serve
         }
     });
     world.advance(SECOND * 40).await;

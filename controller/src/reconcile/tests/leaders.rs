@@ -9,7 +9,7 @@ use vmpool_runtime::testing::{end, fence_for};
 
 use super::{SECOND, assert_units_are_complete, count};
 use crate::lead::oversee;
-use crate::testing::{Call, Fault, NAMESPACE, Verb, World, machine_names, pool};
+use crate::testing::{Call, Conduct, Fate, NAMESPACE, Verb, World, machine_names, pool};
 
 #[tokio::test]
 async fn a_leader_whose_lease_is_lost_half_way_sends_no_further_write() {
@@ -24,7 +24,7 @@ async fn a_leader_whose_lease_is_lost_half_way_sends_no_further_write() {
                 end(&fence);
             }
         }
-        Fault::None
+        Fate::Serve
     });
     world.server.create("virtualmachinepools", pool("web", 10));
     world.lead();
@@ -85,7 +85,9 @@ async fn a_successor_in_a_settled_world_writes_nothing() {
 async fn a_successor_of_a_killed_leader_neither_repeats_nor_forgets() {
     let mut world = World::new();
     world.settings.writes_in_flight = 2;
-    world.server.intercept(|call| if call.is_write() { Fault::Slow(SECOND / 10) } else { Fault::None });
+    world
+        .server
+        .intercept(|call| if call.is_write() { Conduct::slow(SECOND / 10) } else { Conduct::default() });
     world.server.create("virtualmachinepools", pool("web", 20));
     world.lead();
     world.advance(SECOND).await;
@@ -115,10 +117,9 @@ async fn a_late_request_of_a_predecessor_makes_no_twin() {
     world.server.intercept(move |call| {
         // It arrives just before the successor's own create.
         if call.is(Verb::Create, "virtualmachines") && arrived.fetch_add(1, Ordering::Relaxed) == 0 {
-            let (late, body) = (late.clone(), machine_of(&late_name, &owner));
-            return Fault::After(Box::new(move || drop(late.create("virtualmachines", body))));
+            late.create("virtualmachines", machine_of(&late_name, &owner));
         }
-        Fault::None
+        Fate::Serve
     });
     world.lead();
     world.advance(SECOND * 10).await;
@@ -162,7 +163,9 @@ fn machine_of(name: &str, pool_uid: &str) -> Value {
 async fn shutdown_finishes_the_pass_that_has_begun() {
     let mut world = World::new();
     world.settings.writes_in_flight = 1;
-    world.server.intercept(|call| if call.is_write() { Fault::Slow(SECOND / 10) } else { Fault::None });
+    world
+        .server
+        .intercept(|call| if call.is_write() { Conduct::slow(SECOND / 10) } else { Conduct::default() });
     world.server.create("virtualmachinepools", pool("web", 10));
     world.lead();
     world.advance(SECOND / 2).await;
@@ -179,7 +182,9 @@ async fn shutdown_finishes_the_pass_that_has_begun() {
 async fn a_leader_is_ready_when_its_caches_are_and_a_standby_always() {
     let mut world = World::new();
     assert_eq!(world.vitals.synced(), Ok(()));
-    world.server.intercept(|call| if call.verb == Verb::List { Fault::Slow(SECOND) } else { Fault::None });
+    world
+        .server
+        .intercept(|call| if call.verb == Verb::List { Conduct::slow(SECOND) } else { Conduct::default() });
     world.lead();
     world.advance(SECOND / 2).await;
     assert!(world.vitals.synced().is_err());

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use http::StatusCode;
 use serde_json::{Value, json};
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 use vmpool_engine::ObjectId;
 use vmpool_engine::removal::{RESERVATION_AGE, Record};
 
 use super::{SECOND, count};
-use crate::testing::{Call, Fault, Verb, World, machine_names, pool, refusal};
+use crate::testing::{Call, Fate, MERGE_PATCH, Refusal, Verb, World, machine_names, pool};
 
 const POOLS: &str = "virtualmachinepools";
 const MACHINES: &str = "virtualmachines";
@@ -60,7 +59,7 @@ async fn explicit(replicas: usize) -> World {
 }
 
 fn pool_writes(calls: &[Call]) -> usize {
-    count(calls, Verb::MergePatch, POOLS)
+    count(calls, MERGE_PATCH, POOLS)
 }
 
 fn told(world: &World, reason: &str) -> Vec<String> {
@@ -81,7 +80,8 @@ async fn who_was_named_leaves_an_explicit_pool_although_the_one_who_named_it_die
 
     assert_eq!(machine_names(&world.machines()), [&*names[0], &*names[2], &*names[3]]);
     let log = world.server.take_log();
-    let writes: Vec<Call> = log.iter().filter(|call| call.is_write() && !call.is_event()).cloned().collect();
+    let writes: Vec<Call> =
+        log.iter().filter(|call| call.is_write() && call.resource != "events").cloned().collect();
     assert_eq!(count(&writes, Verb::Delete, MACHINES), 1);
     assert_eq!(pool_writes(&writes), 1, "the entry leaves");
     assert!(record(&world).is_empty());
@@ -92,7 +92,7 @@ async fn who_was_named_leaves_an_explicit_pool_although_the_one_who_named_it_die
     // The pool was read live before, and the machine before its entry left.
     let at = |verb, resource| log.iter().position(|call| call.is(verb, resource)).unwrap();
     assert!(at(Verb::Get, POOLS) < at(Verb::Delete, MACHINES));
-    assert!(at(Verb::Get, MACHINES) < at(Verb::MergePatch, POOLS));
+    assert!(at(Verb::Get, MACHINES) < at(MERGE_PATCH, POOLS));
     assert!(told(&world, "SuccessfulDelete").iter().any(|note| note.contains("was named to be removed")));
     let page = world.metrics.page();
     for series in [
@@ -125,7 +125,6 @@ async fn each_removal_is_told_once_with_who_asked_for_it() {
     world.calm().await;
     assert_eq!(told(&world, "SuccessfulDelete"), [""; 0], "one of them is still there");
     world.server.edit(MACHINES, &names[1], |machine| machine["metadata"]["finalizers"] = json!([]));
-    world.server.delete(MACHINES, &names[1]);
     world.advance(Duration::from_mins(1)).await;
     assert_eq!(machine_names(&world.machines()), [&*names[4]]);
     let mut notes = told(&world, "SuccessfulDelete");
@@ -159,7 +158,7 @@ async fn of_a_large_removal_ten_are_told_one_by_one_and_the_others_together() {
 async fn who_left_the_pool_before_it_was_deleted_was_not_removed() {
     let world = explicit(2).await;
     let name = machine_names(&world.machines()).remove(0);
-    world.server.intercept(|call| if call.verb == Verb::Delete { Fault::Unreachable } else { Fault::None });
+    world.server.intercept(|call| if call.verb == Verb::Delete { Fate::Unreachable } else { Fate::Serve });
     reserve_for(&world, "jane", "r", &[&name]);
     accept(&world, "r");
     world.server.edit(MACHINES, &name, |machine| machine["metadata"]["ownerReferences"] = json!([]));
@@ -211,7 +210,6 @@ async fn a_machine_that_is_leaving_already_is_not_deleted_again_and_not_replaced
     let page = world.metrics.page();
     assert!(page.contains(r#"vmpool_removal_targets{state="accepted"} 1"#), "{page}");
     finalizers(json!([]));
-    world.server.delete(MACHINES, &names[0]);
     world.calm().await;
     assert_eq!(machine_names(&world.machines()), [&*names[1]]);
     let writes = world.take_writes();
@@ -267,18 +265,15 @@ async fn a_reservation_that_is_accepted_while_it_is_dropped_stays_accepted() {
     let mut once = true;
     // The last moment: after the pool was read, and before it is written.
     world.server.intercept(move |call| {
-        if !(call.is(Verb::MergePatch, POOLS) && std::mem::take(&mut once)) {
-            return Fault::None;
-        }
-        let server = server.clone();
-        Fault::After(Box::new(move || {
+        if call.is(MERGE_PATCH, POOLS) && std::mem::take(&mut once) {
             server.edit(POOLS, "web", |pool| {
                 let mut record = record_of(pool);
                 assert_eq!(record.accept("r"), 1);
                 pool["metadata"]["annotations"][SCALE_DOWN_TARGETS] = json!(record.to_string());
                 pool["spec"]["replicas"] = json!(2);
             });
-        }))
+        }
+        Fate::Serve
     });
     world.advance(RESERVATION_AGE + 10 * SECOND).await;
     assert_eq!(machine_names(&world.machines()), [&*names[1], &*names[2]]);
@@ -333,10 +328,10 @@ async fn a_record_that_may_not_be_written_shows_and_holds_up_nobody() {
     let world = explicit(3).await;
     let names = machine_names(&world.machines());
     world.server.intercept(|call| {
-        if call.is(Verb::MergePatch, POOLS) {
-            return Fault::Refuse(refusal(StatusCode::FORBIDDEN, "Forbidden", "the record is not yours"));
+        if call.is(MERGE_PATCH, POOLS) {
+            return Fate::Refuse(Refusal::new(403, "Forbidden", "the record is not yours"));
         }
-        Fault::None
+        Fate::Serve
     });
     reserve(&world, "r", &[&names[0]]);
     accept(&world, "r");
@@ -376,7 +371,6 @@ async fn a_large_removal_costs_few_writes_on_the_pool() {
     for names in names.chunks(10) {
         for name in names {
             finalizers(name, json!([]));
-            world.server.delete(MACHINES, name);
         }
         world.advance(SECOND / 2).await;
     }
@@ -390,8 +384,8 @@ async fn a_large_removal_costs_few_writes_on_the_pool() {
 /// Who leaves `web` for a smaller count, found by refusing it once.
 async fn victim(world: &World) -> String {
     world.server.intercept(|call| match call.verb {
-        Verb::Delete => Fault::Refuse(refusal(StatusCode::FORBIDDEN, "Forbidden", "not yet")),
-        _ => Fault::None,
+        Verb::Delete => Fate::Refuse(Refusal::new(403, "Forbidden", "not yet")),
+        _ => Fate::Serve,
     });
     world.scale(2);
     world.advance(SECOND / 5).await;
@@ -422,14 +416,10 @@ async fn who_was_released_after_the_members_were_counted_does_not_leave_for_the_
     let (server, released) = (world.server.clone(), victim.clone());
     world.server.hold(MACHINES);
     world.server.intercept(move |call| {
-        let (server, released) = (server.clone(), released.clone());
-        match call.verb {
-            Verb::Delete => Fault::After(Box::new(move || {
-                server
-                    .edit(MACHINES, &released, |machine| machine["metadata"]["ownerReferences"] = json!([]));
-            })),
-            _ => Fault::None,
+        if call.verb == Verb::Delete {
+            server.edit(MACHINES, &released, |machine| machine["metadata"]["ownerReferences"] = json!([]));
         }
+        Fate::Serve
     });
     world.scale(2);
     world.calm().await;
@@ -451,9 +441,9 @@ async fn whom_somebody_else_took_away_unseen_is_one_of_those_that_leave() {
     world.server.intercept(move |call| {
         if call.is(Verb::List, MACHINES) && unread > 0 {
             unread -= 1;
-            return Fault::Refuse(refusal(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", "not now"));
+            return Fate::Refuse(Refusal::new(503, "ServiceUnavailable", "not now"));
         }
-        Fault::None
+        Fate::Serve
     });
     world.scale(2);
     world.calm().await;

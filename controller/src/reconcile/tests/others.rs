@@ -1,11 +1,12 @@
 //! Somebody else acts at the same time: on the pool, on its members, on names that it wants.
 
-use http::StatusCode;
 use serde_json::{Value, json};
 use vmpool_engine::numbers::Namer;
 
 use super::{SECOND, assert_units_are_complete, count};
-use crate::testing::{Call, Fault, NAMESPACE, Server, Verb, World, machine_names, pool, refusal};
+use crate::testing::{
+    Call, Fate, JSON_PATCH, MERGE_PATCH, NAMESPACE, Refusal, Server, Verb, World, machine_names, pool,
+};
 
 #[tokio::test]
 async fn before_it_creates_it_asks_for_the_count_that_is_wanted_now() {
@@ -74,7 +75,7 @@ async fn a_status_that_the_watch_does_not_show_yet_is_written_once() {
 
 /// A leader that must point the only machine of `web` to another disk, since somebody else has the name. `meddle` is done
 /// before the first patch arrives.
-async fn repointing(mut meddle: impl FnMut(&Server, &Call) -> Fault + Send + 'static) -> World {
+async fn repointing(mut meddle: impl FnMut(&Server, &Call) -> Fate + Send + 'static) -> World {
     let mut world = World::new();
     let written = world.server.create("virtualmachinepools", pool("web", 1));
     let uid = written["metadata"]["uid"].as_str().unwrap();
@@ -84,10 +85,9 @@ async fn repointing(mut meddle: impl FnMut(&Server, &Call) -> Fault + Send + 'st
     world.server.hold("virtualdisks");
     world.server.intercept(move |call| {
         if call.is(Verb::Create, "virtualmachines") && std::mem::take(&mut waits) {
-            let (server, body) = (server.clone(), body.clone());
-            return Fault::After(Box::new(move || drop(server.create("virtualdisks", body))));
+            server.create("virtualdisks", body.clone());
         }
-        if call.is(Verb::JsonPatch, "virtualmachines") { meddle(&server, call) } else { Fault::None }
+        if call.is(JSON_PATCH, "virtualmachines") { meddle(&server, call) } else { Fate::Serve }
     });
     world.lead();
     world.calm().await;
@@ -100,17 +100,14 @@ async fn repointing(mut meddle: impl FnMut(&Server, &Call) -> Fault + Send + 'st
 async fn a_machine_that_changed_while_it_was_repointed_is_looked_at_again() {
     let mut first = true;
     let world = repointing(move |server, call| {
-        if !std::mem::take(&mut first) {
-            return Fault::None;
-        }
-        let (server, name) = (server.clone(), call.name.clone());
-        Fault::After(Box::new(move || {
-            server.edit("virtualmachines", &name, |machine| {
+        if std::mem::take(&mut first) {
+            server.edit("virtualmachines", &call.name, |machine| {
                 let map = "vmpool.virtualization.deckhouse.io/disks";
                 let spaced = machine["metadata"]["annotations"][map].as_str().unwrap().replace(':', ": ");
                 machine["metadata"]["annotations"][map] = json!(spaced);
             });
-        }))
+        }
+        Fate::Serve
     })
     .await;
     let device = world.machines()[0]["spec"]["blockDeviceRefs"][0]["name"].clone();
@@ -122,11 +119,8 @@ async fn a_machine_that_changed_while_it_was_repointed_is_looked_at_again() {
 
 #[tokio::test]
 async fn a_repointing_that_is_refused_for_itself_is_a_failure_and_paced() {
-    let world = repointing(|_, _| {
-        Fault::Refuse(refusal(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", "blockDeviceRefs: no"))
-    })
-    .await;
-    let patches = count(&world.take_writes(), Verb::JsonPatch, "virtualmachines");
+    let world = repointing(|_, _| Fate::Refuse(Refusal::new(422, "Invalid", "blockDeviceRefs: no"))).await;
+    let patches = count(&world.take_writes(), JSON_PATCH, "virtualmachines");
     assert!((2..=6).contains(&patches), "{patches}");
     assert_eq!(world.condition("ReplicaFailure").unwrap()["reason"], "DiskFailure");
 }
@@ -144,10 +138,9 @@ async fn a_foreign_disk_under_the_name_of_a_members_disk_is_left_alone() {
     world.server.hold("virtualdisks");
     world.server.intercept(move |call| {
         if call.is(Verb::Create, "virtualmachines") && std::mem::take(&mut waits) {
-            let (server, body) = (server.clone(), body.clone());
-            return Fault::After(Box::new(move || drop(server.create("virtualdisks", body))));
+            server.create("virtualdisks", body.clone());
         }
-        Fault::None
+        Fate::Serve
     });
     world.lead();
     world.calm().await;
@@ -180,10 +173,9 @@ async fn a_foreign_machine_that_has_the_next_name_is_left_alone() {
     world.server.intercept(move |call| {
         if call.is(Verb::Create, "virtualmachines") && std::mem::take(&mut first) {
             assert_eq!(call.name, foreign_name);
-            let (server, body) = (server.clone(), body.clone());
-            return Fault::After(Box::new(move || drop(server.create("virtualmachines", body))));
+            server.create("virtualmachines", body.clone());
         }
-        Fault::None
+        Fate::Serve
     });
     world.lead();
     world.calm().await;
@@ -213,7 +205,7 @@ async fn a_member_that_lost_its_labels_gets_them_back() {
     let after = world.server.get("virtualmachines", &name).unwrap();
     assert_eq!(after["metadata"]["labels"], before["metadata"]["labels"]);
     assert_eq!(world.machines().len(), 2);
-    assert_eq!(count(&world.take_writes(), Verb::MergePatch, "virtualmachines"), 1);
+    assert_eq!(count(&world.take_writes(), MERGE_PATCH, "virtualmachines"), 1);
 }
 
 #[tokio::test]

@@ -1,11 +1,10 @@
 //! What is stored of a pool's template.
 
-use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::SECOND;
 use super::rollouts::{MACHINES, POOLS, PREFIX, REVISIONS, edit, label, resize, roll, shown, synced};
-use crate::testing::{Fault, Verb, World, pool, refusal};
+use crate::testing::{Fate, NAMESPACE, Refusal, Verb, World, pool};
 
 #[tokio::test]
 async fn the_history_keeps_what_its_limit_says_and_what_a_machine_names() {
@@ -54,7 +53,7 @@ async fn a_revision_belongs_to_its_pool_and_is_listed_once_per_leadership() {
     let log = world.server.take_log();
     let lists: Vec<_> = log.iter().filter(|call| call.is(Verb::List, REVISIONS)).collect();
     assert_eq!(lists.len(), 1);
-    assert!(lists[0].query.contains("labelSelector=") && !lists[0].query.contains("resourceVersion="));
+    assert!(lists[0].parameter("labelSelector").is_some() && lists[0].parameter("resourceVersion").is_none());
     assert!(log.iter().all(|call| !call.is_write()), "the same template is the same revision");
 }
 
@@ -65,7 +64,8 @@ async fn a_template_equal_to_a_stored_one_has_its_identity_whatever_the_hash_say
     let uid = created["metadata"]["uid"].as_str().unwrap();
     // Stored by a version with another hash, before the schema had a default.
     let mut content = created["spec"]["virtualMachineTemplate"].clone();
-    content["spec"]["runPolicy"] = json!("AlwaysOnUnlessStoppedManually");
+    let default = content["spec"].as_object_mut().unwrap().remove("runPolicy");
+    assert_eq!(default, Some(json!("AlwaysOnUnlessStoppedManually")));
     world.server.create(REVISIONS, revision("web-cafe", uid, "cafecafecafecafe", &content));
     world.lead();
     world.scale(1);
@@ -80,6 +80,7 @@ fn revision(name: &str, pool: &str, id: &str, content: &Value) -> Value {
         "kind": "ControllerRevision",
         "metadata": {
             "name": name,
+            "namespace": NAMESPACE,
             "labels": { format!("{PREFIX}/pool-uid"): pool, format!("{PREFIX}/template-hash"): id },
             "ownerReferences": [{ "apiVersion": "virtualization.deckhouse.io/v1alpha2",
                 "kind": "VirtualMachinePool", "name": "web", "uid": pool, "controller": true }],
@@ -129,9 +130,9 @@ async fn no_machine_is_made_or_changed_without_its_stored_revision() {
     let mut world = World::new();
     world.server.intercept(|call| {
         if call.is(Verb::Create, REVISIONS) {
-            return Fault::Refuse(refusal(StatusCode::FORBIDDEN, "Forbidden", "no right to it"));
+            return Fate::Refuse(Refusal::new(403, "Forbidden", "no right to it"));
         }
-        Fault::None
+        Fate::Serve
     });
     world.server.create(POOLS, pool("web", 2));
     world.lead();
@@ -146,9 +147,9 @@ async fn no_machine_is_made_or_changed_without_its_stored_revision() {
     world.run_machines();
     world.server.intercept(|call| {
         if call.is(Verb::Create, REVISIONS) {
-            return Fault::Refuse(refusal(StatusCode::FORBIDDEN, "Forbidden", "no right to it"));
+            return Fate::Refuse(Refusal::new(403, "Forbidden", "no right to it"));
         }
-        Fault::None
+        Fate::Serve
     });
     world.server.take_log();
     resize(&world, "1Gi");

@@ -1,10 +1,9 @@
 //! A changed template on its way to the machines.
 
-use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{SECOND, count};
-use crate::testing::{Call, Fault, Verb, World, machine_names, refusal};
+use crate::testing::{Call, Fate, MERGE_PATCH, Refusal, Verb, World, machine_names};
 
 pub(super) const PREFIX: &str = "vmpool.virtualization.deckhouse.io";
 pub(super) const POOLS: &str = "virtualmachinepools";
@@ -94,7 +93,7 @@ async fn a_change_reaches_every_machine_within_the_budget_for_two_writes_each() 
 
     let writes = work(&world);
     assert_eq!(count(&writes, Verb::Create, REVISIONS), 1);
-    assert_eq!(count(&writes, Verb::MergePatch, MACHINES), 16);
+    assert_eq!(count(&writes, MERGE_PATCH, MACHINES), 16);
     assert_eq!(writes.len(), 17, "{writes:?}");
     assert!(writes.iter().filter(|call| call.resource == MACHINES).all(|call| {
         call.body["metadata"]["uid"].is_string() && call.body["metadata"]["resourceVersion"].is_string()
@@ -113,7 +112,7 @@ async fn a_change_that_no_machine_waits_for_costs_one_write_each_and_no_place_in
     for machine in world.machines() {
         assert_eq!((&machine["metadata"]["labels"]["tier"], label(&machine)), (&json!("one"), &*revision));
     }
-    assert_eq!(count(&work(&world), Verb::MergePatch, MACHINES), 8);
+    assert_eq!(count(&work(&world), MERGE_PATCH, MACHINES), 8);
     assert_eq!(synced(&world).0, "True");
 }
 
@@ -138,7 +137,8 @@ async fn what_others_wrote_on_a_machine_survives() {
     roll(&world, 1).await;
     let machine = world.server.get(MACHINES, &name).unwrap();
     assert_eq!(machine["spec"]["cpu"]["cores"], 2);
-    assert_eq!(machine["spec"].get("runPolicy"), None, "what only the former template set is gone");
+    let default = "AlwaysOnUnlessStoppedManually";
+    assert_eq!(machine["spec"]["runPolicy"], default, "what only the former template set is gone");
     assert_eq!(machine["metadata"]["labels"]["theirs"], "stays");
     assert_eq!(machine["spec"]["nodeSelector"], json!({ "zone": "a" }));
     assert_eq!(machine["spec"]["blockDeviceRefs"][1]["name"], "by-hand");
@@ -150,15 +150,12 @@ async fn a_write_of_somebody_else_in_between_is_not_lost() {
     let name = machine_names(&world.machines()).remove(0);
     let (server, mut once) = (world.server.clone(), true);
     world.server.intercept(move |call| {
-        if call.is(Verb::MergePatch, MACHINES) && std::mem::take(&mut once) {
-            let (server, name) = (server.clone(), call.name.clone());
-            return Fault::After(Box::new(move || {
-                server.edit(MACHINES, &name, |machine| {
-                    machine["spec"]["nodeSelector"] = json!({ "zone": "a" });
-                });
-            }));
+        if call.is(MERGE_PATCH, MACHINES) && std::mem::take(&mut once) {
+            server.edit(MACHINES, &call.name, |machine| {
+                machine["spec"]["nodeSelector"] = json!({ "zone": "a" });
+            });
         }
-        Fault::None
+        Fate::Serve
     });
     resize(&world, "1Gi");
     roll(&world, 1).await;
@@ -266,16 +263,16 @@ async fn nothing_comes_or_goes_while_the_named_revision_is_unknown() {
 async fn a_template_that_machines_refuse_stops_and_goes_on_when_they_accept_it() {
     let world = World::with_pool(20).await;
     world.server.intercept(|call| {
-        if call.is(Verb::MergePatch, MACHINES) && !call.body["spec"].is_null() {
-            return Fault::Refuse(refusal(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", "no such memory"));
+        if call.is(MERGE_PATCH, MACHINES) && !call.body["spec"].is_null() {
+            return Fate::Refuse(Refusal::new(422, "Invalid", "no such memory"));
         }
-        Fault::None
+        Fate::Serve
     });
     resize(&world, "1Gi");
     world.advance(SECOND * 120).await;
     let tried: std::collections::BTreeSet<String> = work(&world)
         .into_iter()
-        .filter(|call| call.is(Verb::MergePatch, MACHINES))
+        .filter(|call| call.is(MERGE_PATCH, MACHINES))
         .map(|call| call.name)
         .collect();
     assert!((2..=5).contains(&tried.len()), "no more than the budget were tried: {tried:?}");
@@ -300,10 +297,10 @@ async fn a_successor_goes_on_where_its_predecessor_was_killed() {
         resize(&world, "1Gi");
         let (mut left, server) = (killed_after, world.server.clone());
         world.server.intercept(move |call| {
-            if call.is_write() && !call.is_event() && call.subresource.is_empty() {
+            if call.is_write() && call.resource != "events" && call.subresource.is_empty() {
                 left -= 1;
             }
-            if left < 0 { Fault::Unreachable } else { Fault::None }
+            if left < 0 { Fate::Unreachable } else { Fate::Serve }
         });
         world.calm().await;
         world.run_machines();
@@ -329,11 +326,11 @@ async fn a_lost_answer_to_an_update_is_found_out() {
     let world = World::with_pool(2).await;
     let mut lost = 1;
     world.server.intercept(move |call| {
-        if call.is(Verb::MergePatch, MACHINES) && lost > 0 {
+        if call.is(MERGE_PATCH, MACHINES) && lost > 0 {
             lost -= 1;
-            return Fault::AnswerLost;
+            return Fate::AnswerLost;
         }
-        Fault::None
+        Fate::Serve
     });
     resize(&world, "1Gi");
     world.advance(SECOND * 90).await;
@@ -374,15 +371,10 @@ async fn a_machine_that_was_chosen_because_it_did_not_run_is_left_alone_if_it_do
     world.calm().await;
     let (server, mut waiting) = (world.server.clone(), Some(names[0].clone()));
     world.server.intercept(move |call| {
-        match waiting.take_if(|name| call.is(Verb::Get, MACHINES) && call.name == *name) {
-            Some(name) => {
-                let server = server.clone();
-                Fault::After(Box::new(move || {
-                    server.edit(MACHINES, &name, |machine| machine["status"]["phase"] = json!("Running"));
-                }))
-            }
-            None => Fault::None,
+        if let Some(name) = waiting.take_if(|name| call.is(Verb::Get, MACHINES) && call.name == *name) {
+            server.edit(MACHINES, &name, |machine| machine["status"]["phase"] = json!("Running"));
         }
+        Fate::Serve
     });
     resize(&world, "1Gi");
     world.calm().await;

@@ -57,6 +57,19 @@ fn auto_needs_something_to_choose_from(#[case] fractions: Value, #[case] is_refu
 }
 
 #[rstest]
+#[case::the_first(3, 4, true)]
+#[case::counted_from_the_least(3, 7, true)]
+#[case::between_two(3, 8, false)]
+#[case::no_multiple_of_the_least(3, 6, false)]
+#[case::a_step_of_nothing_is_none(0, 5, true)]
+fn steps_begin_at_the_least(#[case] step: i32, #[case] cores: i32, #[case] is_allowed: bool) {
+    let range = json!({ "min": 4, "max": 8, "step": step });
+    let class = with(small(), "/spec/sizingPolicies", json!([{ "cores": range }]));
+    let verdict = World::complete().with_class(&class).create(&sized(cores, &json!("5%"), "1Gi"));
+    assert_eq!(refused(&verdict), (!is_allowed).then_some(Rule::Sizing));
+}
+
+#[rstest]
 #[case::no_spec(json!({ "metadata": { "name": "small" } }))]
 #[case::no_policies(json!({ "metadata": { "name": "small" }, "spec": { "sizingPolicies": [] } }))]
 fn a_class_without_policies_allows_every_size(#[case] class: Value) {

@@ -1,11 +1,10 @@
 //! The end of disks that nobody needs, and the uses that prevent it.
 
-use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::super::{SECOND, count};
 use super::{MINUTE, device, events, mark, names, run, shows, work, world};
-use crate::testing::{Fault, NAMESPACE, Verb, World, refusal};
+use crate::testing::{Fate, NAMESPACE, Refusal, Verb, World};
 
 #[tokio::test]
 async fn an_idle_pool_deletes_a_disk_that_was_free_for_too_long_in_two_steps() {
@@ -34,7 +33,8 @@ async fn an_idle_pool_deletes_a_disk_that_was_free_for_too_long_in_two_steps() {
     for resource in ["virtualmachines", "virtualmachineblockdeviceattachments"] {
         let look = log.iter().position(|call| call.is(Verb::List, resource) && call.namespace == NAMESPACE);
         assert!(look.is_some_and(|look| look < delete), "{resource}");
-        assert!(!log[look.unwrap()].query.contains("resourceVersion"), "{}", log[look.unwrap()].query);
+        let look = &log[look.unwrap()];
+        assert_eq!(look.parameter("resourceVersion"), None, "{:?}", look.query);
     }
     assert_eq!(events(&world, "DiskDeleted"), 1);
     shows(&world, "vmpool_disk_collections_total{reason=\"expired\"} 1");
@@ -106,8 +106,8 @@ async fn a_disk_whose_users_cannot_be_looked_for_is_not_deleted() {
     world.calm().await;
     run(&world).await;
     world.server.intercept(|call| match call.verb {
-        Verb::List => Fault::Refuse(refusal(StatusCode::FORBIDDEN, "Forbidden", "no list for you")),
-        _ => Fault::None,
+        Verb::List => Fate::Refuse(Refusal::new(403, "Forbidden", "no list for you")),
+        _ => Fate::Serve,
     });
     world.advance(MINUTE * 12).await;
     assert_eq!(world.disks().len(), 1);
@@ -167,9 +167,9 @@ async fn a_deletion_without_an_answer_is_asked_for_again() {
     world.server.intercept(move |call| {
         if call.is(Verb::Delete, "virtualdisks") && lost > 0 {
             lost -= 1;
-            return Fault::AnswerLost;
+            return Fate::AnswerLost;
         }
-        Fault::None
+        Fate::Serve
     });
     world.advance(MINUTE * 12).await;
     world.server.release();

@@ -1,11 +1,10 @@
 //! What is done about disks that machines have.
 
-use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::super::{SECOND, count};
 use super::{MINUTE, PREFIX, device, events, kept, mark, names, run, shows, world};
-use crate::testing::{Fault, Verb, World, refusal};
+use crate::testing::{Fate, JSON_PATCH, MERGE_PATCH, Refusal, World};
 
 #[tokio::test]
 async fn disks_grow_with_their_template_and_a_refusal_of_one_holds_up_nobody() {
@@ -13,14 +12,13 @@ async fn disks_grow_with_their_template_and_a_refusal_of_one_holds_up_nobody() {
     let stubborn = names(&world.disks()).remove(0);
     let refused = stubborn.clone();
     world.server.intercept(move |call| {
-        if call.is(Verb::MergePatch, "virtualdisks") && call.name == refused {
-            return Fault::Refuse(refusal(StatusCode::FORBIDDEN, "Forbidden", "this class does not grow"));
+        if call.is(MERGE_PATCH, "virtualdisks") && call.name == refused {
+            return Fate::Refuse(Refusal::new(403, "Forbidden", "this class does not grow"));
         }
-        Fault::None
+        Fate::Serve
     });
     world.server.edit("virtualmachinepools", "web", |pool| {
         pool["spec"]["virtualDiskTemplates"][0]["spec"]["persistentVolumeClaim"]["size"] = json!("20Gi");
-        pool["metadata"]["generation"] = json!(2);
     });
     world.advance(SECOND * 30).await;
     for disk in world.disks() {
@@ -101,7 +99,6 @@ async fn remove_second_disk(world: &World) {
         let list = |value: &mut Value| drop(value.as_array_mut().unwrap().remove(1));
         list(&mut pool["spec"]["virtualDiskTemplates"]);
         list(&mut pool["spec"]["virtualMachineTemplate"]["spec"]["blockDeviceRefs"]);
-        pool["metadata"]["generation"] = json!(2);
     });
     world.calm().await;
     roll(world).await;
@@ -155,8 +152,8 @@ async fn a_machine_that_does_not_run_gets_a_free_disk_for_one_that_was_lost() {
     assert_eq!(world.disks().len(), 2, "the free one was used");
     assert_eq!((events(&world, "DiskDetached"), events(&world, "DiskReused")), (1, 1));
     let log = world.server.take_log();
-    let claim = log.iter().position(|call| call.is(Verb::MergePatch, "virtualdisks")).unwrap();
-    let repoint = log.iter().position(|call| call.is(Verb::JsonPatch, "virtualmachines")).unwrap();
+    let claim = log.iter().position(|call| call.is(MERGE_PATCH, "virtualdisks")).unwrap();
+    let repoint = log.iter().position(|call| call.is(JSON_PATCH, "virtualmachines")).unwrap();
     assert!(claim < repoint, "it is promised before the machine refers to it");
 }
 
@@ -165,11 +162,11 @@ async fn a_machine_that_left_keeps_its_disk_although_the_first_attempt_to_hand_i
     let world = world(1, &json!({})).await;
     let mut refused = 2;
     world.server.intercept(move |call| {
-        if call.is(Verb::MergePatch, "virtualdisks") && refused > 0 {
+        if call.is(MERGE_PATCH, "virtualdisks") && refused > 0 {
             refused -= 1;
-            return Fault::Refuse(refusal(StatusCode::FORBIDDEN, "Forbidden", "not now"));
+            return Fate::Refuse(Refusal::new(403, "Forbidden", "not now"));
         }
-        Fault::None
+        Fate::Serve
     });
     let (machine, disk) = (world.machines().remove(0), world.disks().remove(0));
     let name = machine["metadata"]["name"].as_str().unwrap();
@@ -179,8 +176,8 @@ async fn a_machine_that_left_keeps_its_disk_although_the_first_attempt_to_hand_i
     assert_eq!(disk["metadata"]["ownerReferences"][0]["uid"], machine["metadata"]["uid"]);
     // As long as it was the pool's, the machine kept its markers: nobody else would have come back to it.
     let log = world.server.take_log();
-    let handed = log.iter().rposition(|call| call.is(Verb::MergePatch, "virtualdisks")).unwrap();
-    let released = log.iter().position(|call| call.is(Verb::MergePatch, "virtualmachines")).unwrap();
+    let handed = log.iter().rposition(|call| call.is(MERGE_PATCH, "virtualdisks")).unwrap();
+    let released = log.iter().position(|call| call.is(MERGE_PATCH, "virtualmachines")).unwrap();
     assert!(handed < released);
-    assert_eq!(count(&log, Verb::MergePatch, "virtualmachines"), 1);
+    assert_eq!(count(&log, MERGE_PATCH, "virtualmachines"), 1);
 }
