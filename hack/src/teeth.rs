@@ -36,8 +36,8 @@ pub(crate) struct Options {
     jobs: usize,
 }
 
-/// After so long without a word, the schedules are taken to be stuck: most end within a second.
-const PATIENCE: Duration = Duration::from_mins(10);
+/// After so long without a word, the schedules are taken to be stuck: they speak after every thousand.
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// What became of one broken build.
 #[derive(Debug, PartialEq, Eq)]

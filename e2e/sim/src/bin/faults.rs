@@ -31,6 +31,8 @@ struct Options {
     only: String,
 }
 
+/// After how many schedules it shows that it goes on.
+const PROGRESS: u64 = 1000;
 /// How many violations are shrunk and told in full.
 const TOLD: usize = 3;
 
@@ -60,7 +62,10 @@ fn main() -> anyhow::Result<()> {
                 loop {
                     let Some((name, schedule)) = schedules.lock().next() else { return };
                     let verdict = schedule.run();
-                    count.fetch_add(1, Ordering::Relaxed);
+                    let done = count.fetch_add(1, Ordering::Relaxed) + 1;
+                    if done.is_multiple_of(PROGRESS) {
+                        eprintln!("{done} schedules");
+                    }
                     rivals.fetch_add(u64::from(verdict.rivals), Ordering::Relaxed);
                     if !verdict.wrong.is_empty() {
                         println!("violation: {name}: {}", verdict.wrong.join("; "));

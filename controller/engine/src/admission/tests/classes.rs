@@ -70,6 +70,21 @@ fn steps_begin_at_the_least(#[case] step: i32, #[case] cores: i32, #[case] is_al
 }
 
 #[rstest]
+#[case::the_least("3Gi", "1Gi", true)]
+#[case::counted_from_the_least("3Gi", "4Gi", true)]
+#[case::no_multiple_of_the_least("3Gi", "3Gi", false)]
+#[case::the_most("3Gi", "7Gi", true)]
+#[case::more_than_the_most("3Gi", "10Gi", false)]
+#[case::a_step_of_nothing_is_none("0", "2Gi", true)]
+fn steps_of_memory_begin_at_the_least(#[case] step: &str, #[case] size: &str, #[case] is_allowed: bool) {
+    let memory = json!({ "min": "1Gi", "max": "7Gi", "step": step });
+    let policy = json!([{ "cores": { "min": 1, "max": 4 }, "memory": memory }]);
+    let class = with(small(), "/spec/sizingPolicies", policy);
+    let verdict = World::complete().with_class(&class).create(&sized(1, &json!("5%"), size));
+    assert_eq!(refused(&verdict), (!is_allowed).then_some(Rule::Sizing));
+}
+
+#[rstest]
 #[case::no_spec(json!({ "metadata": { "name": "small" } }))]
 #[case::no_policies(json!({ "metadata": { "name": "small" }, "spec": { "sizingPolicies": [] } }))]
 fn a_class_without_policies_allows_every_size(#[case] class: Value) {
