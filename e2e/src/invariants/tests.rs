@@ -268,7 +268,10 @@ fn who_decided_did_not_see_what_others_took_away_meanwhile() {
 fn the_controller_deletes_no_machine_that_was_taken_out_of_its_pool() {
     let deleted = [request("delete", Kind::Machine, "", "a", Value::Null)];
     let outside = json!({ "metadata": { "name": "a" }, "spec": {} });
-    let released = || two_of(1, "NewestFirst").write(Kind::Machine, outside.clone(), false).terminating("a");
+    let released = || {
+        let out = two_of(2, "NewestFirst").write(Kind::Machine, outside.clone(), false);
+        out.write(Kind::Machine, outside.clone(), true)
+    };
     assert_eq!(released().found(&Grounds::default(), &deleted), ["I4"]);
     assert_eq!(released().found(&named("a"), &deleted), [""; 0], "whoever is named leaves");
     assert_eq!(released().found(&Grounds::default(), &[]), [""; 0], "somebody else deleted it");
