@@ -5,6 +5,7 @@
 
 mod index;
 mod keys;
+mod progress;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use vmpool_engine::ledger::{self, Seen};
 
 use index::Index;
 pub(crate) use keys::{Cached, Key};
+use progress::Progress;
 
 /// How long a deletion that a watch showed is remembered: longer than any write may take to be answered.
 const REMEMBER_DELETIONS: Duration = Duration::from_mins(3);
@@ -46,6 +48,7 @@ struct Inner<T> {
     listed: Option<Duration>,
     /// A list in progress.
     listing: Option<(Duration, Objects<T>)>,
+    progress: Progress,
 }
 
 impl<T> Default for Cache<T> {
@@ -58,6 +61,7 @@ impl<T> Default for Cache<T> {
                 deletions: VecDeque::new(),
                 listed: None,
                 listing: None,
+                progress: Progress::default(),
             }),
         }
     }
@@ -84,6 +88,7 @@ impl<T: Cached> Cache<T> {
         let mut inner = self.inner.write();
         let Some((began, fresh)) = inner.listing.take() else { return Vec::new() };
         inner.listed = Some(began);
+        inner.progress.listed(began);
         let gone: Vec<_> = inner
             .objects
             .iter()
@@ -108,12 +113,15 @@ impl<T: Cached> Cache<T> {
 
     /// An object was created or changed.
     pub(crate) fn applied(&self, object: Located<T>) -> Concerned {
-        self.inner.write().insert(object)
+        let mut inner = self.inner.write();
+        inner.progress.show(object.seen.version);
+        inner.insert(object)
     }
 
     /// An object was deleted.
     pub(crate) fn deleted(&self, object: &Located<T>, uptime: Duration) -> Concerned {
         let mut inner = self.inner.write();
+        inner.progress.show(object.seen.version);
         let uid = object.seen.facts.uid().clone();
         inner.deleted.insert(uid.clone(), uptime);
         inner.deletions.push_back((uptime, uid));
@@ -123,6 +131,16 @@ impl<T: Cached> Cache<T> {
             }
         }
         inner.remove(&object.namespace, object.seen.facts.name())
+    }
+
+    /// A write of ours on this resource, sent at this uptime, was answered with this version.
+    pub(crate) fn wrote(&self, version: u64, sent: Duration) {
+        self.inner.write().progress.wrote(version, sent);
+    }
+
+    /// The uptime up to which everything that happened is known to be here.
+    pub(crate) fn proven(&self) -> Option<Duration> {
+        self.inner.read().progress.proven()
     }
 
     /// Whether a first list is complete.

@@ -21,6 +21,9 @@ use crate::watch::version;
 
 /// When to come back after a read failed.
 const AFTER_FAILED_READ: Duration = Duration::from_secs(1);
+/// How old a count of the members may be when some of them leave for it. A large pool shrinks in several passes, each of
+/// which takes about as long; the watch tells of the deletions of one before the next begins.
+const COUNTED_FOR: Duration = Duration::from_secs(1);
 /// When to come back after the world turned out to be another one: time for the watch to show it.
 const AFTER_SURPRISE: Duration = Duration::from_millis(50);
 /// The same after many surprises in a row.
@@ -92,6 +95,8 @@ async fn pass<P: Platform>(
     meet(context, &cached, state);
     laps.lap(&context.env, Stage::Observe);
 
+    // Asked for before the snapshot is taken, which may only be newer.
+    let proven = context.machines.proven();
     // Machines and disks are read before the pool is: whoever sees a machine gone also sees the pool that let it go.
     let snapshot = Snapshot::take(context, &cached.facts, &mut state.memory);
     state.memory.trials.meet(snapshot.machines().filter(is_member(&cached)), context.env.uptime());
@@ -114,7 +119,7 @@ async fn pass<P: Platform>(
         (plan, snapshot) = decide(context, &pool, snapshot, state, None);
         laps.lap(&context.env, Stage::Plan);
     }
-    if plan.takes_surplus() {
+    if plan.takes_surplus() && must_count(&pool.facts, proven, context.env.uptime()) {
         let staying = live_members(context, &pool.facts).await;
         laps.lap(&context.env, Stage::Observe);
         let staying = match staying {
@@ -313,6 +318,12 @@ async fn read_live<P: Platform>(
         Ok(live) => Ok(live.map(PoolEntry::read).filter(|live| live.facts.id == facts.id)),
         Err(error) => Err(after_unread(&error, "reading the pool before writing")),
     }
+}
+
+/// Whether members are counted live before some of them leave for the count, where the cache shows everything up to `proven`.
+fn must_count(pool: &Pool, proven: Option<Duration>, uptime: Duration) -> bool {
+    // Where nobody stays, nobody can be missing among those who do.
+    pool.desired > 0 && proven.is_none_or(|proven| uptime.saturating_sub(proven) > COUNTED_FOR)
 }
 
 /// The members of the pool that are not on their way out, as the API server has them now.

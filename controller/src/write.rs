@@ -137,7 +137,8 @@ impl Writer {
         self.send(kind, request).await
     }
 
-    /// Deletes the object with this name *and* UID, in the background; at this version only, if there is one.
+    /// Deletes the object with this name *and* UID, in the background; at this version only, if there is one. Answers with the
+    /// version that it has from then on, if something still holds it.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -147,14 +148,15 @@ impl Writer {
         path: String,
         object: &ObjectId,
         version: Option<u64>,
-    ) -> Result<(), WriteError> {
+    ) -> Result<Option<u64>, WriteError> {
         let preconditions = Preconditions {
             uid: Some(object.uid.as_str().to_owned()),
             resource_version: version.map(|version| version.to_string()),
         };
         let params = DeleteParams::background().preconditions(preconditions);
         let request = Path::new(path).delete(&object.name, &params);
-        self.send::<serde::de::IgnoredAny>(kind, request).await.map(|_| ())
+        let left: Left = self.send(kind, request).await?;
+        Ok(left.metadata.resource_version.parse().ok())
     }
 
     async fn send<T: DeserializeOwned>(
@@ -188,6 +190,19 @@ impl Writer {
             Err(elapsed) => Err(WriteError::Lost(elapsed.to_string())),
         }
     }
+}
+
+/// What a deletion is answered with: the object as it is left, or a status, which has no version.
+#[derive(serde::Deserialize)]
+struct Left {
+    #[serde(default)]
+    metadata: LeftMeta,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct LeftMeta {
+    resource_version: String,
 }
 
 fn lost(error: &(dyn std::error::Error + 'static)) -> WriteError {

@@ -2,14 +2,22 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
+use tokio::time::timeout;
 
 use crate::access::Access;
 use crate::error::{Result, chain};
 use crate::harness;
 use crate::installation::{GuardOptions, Installation};
 use crate::world::World;
+
+/// How long a scenario may take. All that it waits for has a deadline of its own, so that this one only bounds mistakes.
+pub const LIMIT: Duration = Duration::from_mins(6);
+
+/// How long it may take around that to begin and to end.
+const MARGIN: Duration = Duration::from_mins(2);
 
 /// A scenario that is about to run: on the shared cluster, with one controller, and with a full ending.
 #[must_use = "a scenario does nothing until it runs"]
@@ -20,6 +28,7 @@ pub struct Scenario {
     guard: Option<GuardOptions>,
     controllers: usize,
     ending: Ending,
+    limit: Duration,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,7 +41,15 @@ enum Ending {
 
 /// A scenario of this name, which is a sentence.
 pub fn scenario(name: &'static str) -> Scenario {
-    Scenario { name, own_cluster: false, choked: false, guard: None, controllers: 1, ending: Ending::Full }
+    Scenario {
+        name,
+        own_cluster: false,
+        choked: false,
+        guard: None,
+        controllers: 1,
+        ending: Ending::Full,
+        limit: LIMIT,
+    }
 }
 
 impl Scenario {
@@ -73,6 +90,12 @@ impl Scenario {
         self
     }
 
+    /// Ends within another time than [`LIMIT`].
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
     /// Runs it to its end on the runtime of the harness. After `body` the world must settle, and deleting the pools
     /// must leave nothing behind.
     ///
@@ -80,7 +103,10 @@ impl Scenario {
     /// If anything is not as `body` or an invariant expects, with everything that the reader will ask for.
     #[expect(clippy::panic, reason = "this is how a test fails")]
     pub fn run(self, body: impl AsyncFnOnce(&World) -> anyhow::Result<()>) {
-        if let Err(report) = harness::block_on(self.play(body)) {
+        let (name, limit) = (self.name, self.limit + MARGIN);
+        let outcome = harness::block_on(async { timeout(limit, self.play(body)).await });
+        let late = |_elapsed| Err(format!("scenario `{name}` has neither begun nor ended within {limit:?}"));
+        if let Err(report) = outcome.unwrap_or_else(late) {
             panic!("{report}");
         }
     }
@@ -101,7 +127,7 @@ impl Scenario {
                 installation.cluster().keep_directory();
                 begin(error)
             })?;
-        let outcome = played(&world, self.ending, body).await;
+        let outcome = played(&world, self.ending, self.limit, body).await;
         if outcome.is_err() {
             world.cluster().keep_directory();
         }
@@ -127,21 +153,26 @@ pub async fn visit(
 ) -> Result<(), String> {
     let world = World::visit(name, access.clone()).await;
     let world = world.map_err(|error| format!("scenario `{name}` could not begin: {}", chain(&error)))?;
-    played(&world, Ending::Full, body).await
+    played(&world, Ending::Full, LIMIT, body).await
 }
 
 /// Plays a scenario in its world, and ends it.
 async fn played(
     world: &World,
     ending: Ending,
+    limit: Duration,
     body: impl AsyncFnOnce(&World) -> anyhow::Result<()>,
 ) -> Result<(), String> {
-    let outcome = match AssertUnwindSafe(body(world)).catch_unwind().await {
-        Ok(Ok(())) => end(world, ending).await.map_err(|error| format!("at its end: {}", chain(&error))),
-        Ok(Err(error)) => Err(chain(error.as_ref())),
-        // The panic's own message went to the test's output already.
-        Err(_panic) => Err("it panicked, see above".to_owned()),
+    let story = async {
+        match AssertUnwindSafe(body(world)).catch_unwind().await {
+            Ok(Ok(())) => end(world, ending).await.map_err(|error| format!("at its end: {}", chain(&error))),
+            Ok(Err(error)) => Err(chain(error.as_ref())),
+            // The panic's own message went to the test's output already.
+            Err(_panic) => Err("it panicked, see above".to_owned()),
+        }
     };
+    let outcome = timeout(limit, story).await;
+    let outcome = outcome.unwrap_or_else(|_elapsed| Err(format!("it has not ended after {limit:?}")));
     let name = world.name();
     let seconds = world.age().as_secs_f32();
     tracing::info!(scenario = name, seconds, failed = outcome.is_err(), "ends");

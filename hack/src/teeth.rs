@@ -10,7 +10,7 @@ mod copy;
 mod tests;
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -109,16 +109,27 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Where broken builds go.
+fn built(teeth: &Path) -> PathBuf {
+    teeth.join("build")
+}
+
+/// A command of cargo for broken builds.
+fn cargo(workspace: &Workspace, teeth: &Path, command: &str) -> Command {
+    let mut cargo = workspace.cargo();
+    cargo
+        .args([command, "--locked", "--profile", "teeth"])
+        .env("CARGO_TARGET_DIR", built(teeth))
+        // A guard that is gone leaves things behind that nobody uses.
+        .env("RUSTFLAGS", "--allow=warnings");
+    cargo
+}
+
 /// Runs the tests of the packages that a guard is in, until those of one of them fail.
 fn tests(workspace: &Workspace, copy: &Copy, teeth: &Path, guard: &Guard) -> Result<Verdict> {
     for package in copy.packages(guard)? {
-        let mut command = workspace.cargo();
-        command
-            .args(["test", "--locked", "--profile", "teeth", "--lib", "--manifest-path"])
-            .arg(&package)
-            .env("CARGO_TARGET_DIR", teeth.join("build"))
-            .env("RUSTFLAGS", "--allow=warnings")
-            .env("RUST_BACKTRACE", "0");
+        let mut command = cargo(workspace, teeth, "test");
+        command.args(["--lib", "--manifest-path"]).arg(&package).env("RUST_BACKTRACE", "0");
         let output = command.output().context("starting cargo")?;
         if output.status.success() {
             continue;
@@ -136,17 +147,9 @@ fn tests(workspace: &Workspace, copy: &Copy, teeth: &Path, guard: &Guard) -> Res
 
 /// Builds the tree as it is, and runs random schedules, then the exhaustive ones, until one finds a violation.
 fn attempt(workspace: &Workspace, copy: &Copy, teeth: &Path, options: &Options) -> Result<Verdict> {
-    let build = teeth.join("build");
-    succeed(
-        workspace
-            .cargo()
-            .args(["build", "--quiet", "--locked", "--profile", "teeth", "--package", "vmpool-sim"])
-            .current_dir(copy.root())
-            .env("CARGO_TARGET_DIR", &build)
-            // A guard that is gone leaves things behind that nobody uses.
-            .env("RUSTFLAGS", "--allow=warnings"),
-    )?;
-    let program = build.join("teeth/faults");
+    let mut build = cargo(workspace, teeth, "build");
+    succeed(build.args(["--quiet", "--package", "vmpool-sim"]).current_dir(copy.root()))?;
+    let program = built(teeth).join("teeth/faults");
     let mut random = Command::new(&program);
     random.arg(format!("--seeds={}", options.seeds));
     let mut exhaustive = Command::new(&program);

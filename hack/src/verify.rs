@@ -8,6 +8,7 @@ mod hygiene;
 mod packages;
 mod report;
 mod runner;
+mod stall;
 mod steps;
 #[cfg(test)]
 mod tests;

@@ -52,7 +52,7 @@ pub struct LeaseConfig {
     /// How long a leader may lead without a successful renewal, and so how long others wait for one that is gone. The
     /// Lease stores it in whole seconds, rounded up.
     pub duration: Duration,
-    /// How often a leader renews and the others look, the latter at least every two seconds.
+    /// How often a leader renews. The others look as often, and at least twice a second.
     pub renew_interval: Duration,
     /// How long one request for the Lease may take.
     pub request_deadline: Duration,

@@ -1,22 +1,13 @@
 //! Pools and machines, and what others do to them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use vmpool_api::crds::ALL_CRDS;
-use vmpool_model::Resource;
 use vmpool_runtime::Env;
 
 use super::NAMESPACE;
-
-/// What the server has: the definitions of the platform, and what holds the configuration of the front proxy.
-static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
-    let definitions = ALL_CRDS.iter().map(|crd| serde_yaml_ng::from_str(crd.yaml).unwrap());
-    let custom = definitions.map(|definition| Resource::custom(&definition).unwrap());
-    custom.chain([Resource::builtin("", "v1", "configmaps", "ConfigMap")]).collect()
-});
 
 const POOLS: &str = "virtualmachinepools.virtualization.deckhouse.io";
 const MACHINES: &str = "virtualmachines.virtualization.deckhouse.io";
@@ -37,7 +28,7 @@ pub(crate) struct Store {
 impl Store {
     pub(super) fn new(env: &Env) -> Self {
         Self {
-            model: vmpool_model::Server::new(env, RESOURCES.iter().cloned()),
+            model: vmpool_model::Server::new(env, vmpool_model::platform()),
             vanishing: false,
             created: Vec::new(),
             victims: Vec::new(),

@@ -55,9 +55,7 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
     if census.members != pool.desired {
         wanted.push(progressing(observed, census.members, census.live));
     }
-    let matters = census.members < pool.desired || !pool.flaws.is_empty();
-    let blocked = matters.then(|| blocker(pool)).flatten();
-    if let Some(failure) = blocked.as_ref().or(failure) {
+    if let Some(failure) = blocker(pool).as_ref().or(failure) {
         wanted.push(Wanted {
             kind: condition::REPLICA_FAILURE,
             holds: true,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use proptest::test_runner::Config;
 
 use crate::model::{
     Activity, Disk, DiskRef, DiskTemplate, Lifetime, Mark, Marks, Naming, ObjectId, Pool, Published, Removal,
@@ -24,6 +25,13 @@ const UPTIME: Duration = Duration::from_secs(100);
 
 /// The template whose disks outlive their machines, in worlds that have one.
 pub(crate) const KEPT: &str = "data";
+
+/// For laws about stories: more of them than there are cases of other laws, since most are dull. `PROPTEST_CASES` sets the
+/// number of both.
+pub(crate) fn stories() -> Config {
+    let usual = Config::default();
+    Config { cases: 2 * usual.cases, ..usual }
+}
 
 /// When all worlds are observed.
 pub(crate) fn now() -> Timestamp {

@@ -18,7 +18,7 @@ pub(super) async fn named<P: Platform>(
 ) -> Outcome {
     let path = collection::<P::Machine>(&pool.facts.namespace);
     match context.writer.delete(WriteKind::DeleteMachine, path, member, None).await {
-        Ok(()) => Outcome::Deleted(member.clone(), DeleteReason::Named),
+        Ok(_) => Outcome::Deleted(member.clone(), DeleteReason::Named),
         // Not there, or another object by now: the one that should leave is gone.
         Err(error) if error.is_gone() || error.is_conflict() => Outcome::Gone(member.clone()),
         Err(error) => uncertain(member, error),
@@ -36,8 +36,15 @@ pub(super) async fn surplus<P: Platform>(
     // The cache knows already that it changed.
     let Some(version) = version else { return Outcome::Outdated };
     let path = collection::<P::Machine>(&pool.facts.namespace);
+    let sent = context.env.uptime();
     match context.writer.delete(WriteKind::DeleteMachine, path, member, Some(version)).await {
-        Ok(()) => Outcome::Deleted(member.clone(), DeleteReason::Surplus),
+        Ok(left) => {
+            // A deletion at a version at which nobody had deleted it yet is a write, and has a version of its own.
+            if let Some(left) = left {
+                context.machines.wrote(left, sent);
+            }
+            Outcome::Deleted(member.clone(), DeleteReason::Surplus)
+        }
         Err(error) if error.is_gone() => Outcome::Gone(member.clone()),
         Err(error) if error.is_conflict() => changed(context, pool, member).await,
         Err(error) => uncertain(member, error),

@@ -160,7 +160,7 @@ pub(super) async fn delete<P: Platform>(
     }
     let path = collection::<P::Disk>(&pool.facts.namespace);
     match context.writer.delete(WriteKind::DeleteDisk, path, disk, Some(planned.version)).await {
-        Ok(()) => {
+        Ok(_) => {
             context.metrics.disks.collected(reason);
             tracing::info!(disk = &*disk.name, disk_uid = disk.uid.as_str(), ?reason, "deleted a disk");
             let why = match reason {

@@ -72,7 +72,7 @@ pub(super) async fn prune<P: Platform>(
     let Some(object) = basis.templates.stored.get(id) else { return Outcome::Outdated };
     let path = collection::<RevisionObject>(&pool.facts.namespace);
     match context.writer.delete(WriteKind::DeleteRevision, path, object, None).await {
-        Ok(()) => {}
+        Ok(_) => {}
         // Gone, or another one of this name by now.
         Err(error) if error.is_gone() || error.is_conflict() => {}
         Err(error) => return failed(pool, id, "deleting", error),

@@ -234,3 +234,35 @@ fn namespaces_are_apart() {
     assert!(cache.of("team-b").get("m").is_none());
     assert_eq!(cache.of(NAMESPACE).get("m").unwrap().version, 1);
 }
+
+#[test]
+fn what_a_watch_told_of_a_write_of_ours_it_told_of_everything_before() {
+    let cache = Cache::<Replica>::default();
+    cache.applied(at(10, replica("a", None)));
+    assert_eq!(cache.proven(), None, "who knows how late it is");
+    cache.wrote(12, seconds(5));
+    cache.wrote(14, seconds(6));
+    cache.applied(at(11, replica("a", None)));
+    assert_eq!(cache.proven(), None);
+    cache.applied(at(13, replica("b", None)));
+    assert_eq!(cache.proven(), Some(seconds(5)));
+    cache.deleted(&at(14, replica("b", None)), seconds(9));
+    assert_eq!(cache.proven(), Some(seconds(6)));
+    cache.wrote(12, seconds(8));
+    assert_eq!(cache.proven(), Some(seconds(8)), "the watch was faster than the answer");
+    cache.wrote(13, seconds(7));
+    assert_eq!(cache.proven(), Some(seconds(8)), "an older proof takes nothing back");
+}
+
+#[test]
+fn a_list_shows_everything_up_to_when_it_began() {
+    let cache = Cache::<Replica>::default();
+    cache.begin_list(seconds(3));
+    cache.listed(at(20, replica("a", None)));
+    cache.wrote(19, seconds(4));
+    assert_eq!(cache.proven(), None, "it is not complete");
+    cache.end_list();
+    assert_eq!(cache.proven(), Some(seconds(3)));
+    cache.applied(at(21, replica("a", None)));
+    assert_eq!(cache.proven(), Some(seconds(4)));
+}

@@ -1,27 +1,15 @@
 //! The model of the API server, as the controller and those around it use it.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use kube::Client;
 use parking_lot::Mutex;
 use serde_json::Value;
-use vmpool_api::crds::ALL_CRDS;
-use vmpool_model::{Call, Conduct, Fate, Pace, Referee, Resource, Verb};
+use vmpool_model::{Call, Conduct, Fate, Pace, Referee, Verb};
 use vmpool_runtime::Env;
 
 use super::NAMESPACE;
 use crate::metrics::RequestLayer;
-
-/// What the server has: the definitions of the platform, and what the controller uses of Kubernetes' own.
-static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
-    let definitions = ALL_CRDS.iter().map(|crd| serde_yaml_ng::from_str(crd.yaml).unwrap());
-    let custom = definitions.map(|definition| Resource::custom(&definition).unwrap());
-    let builtin = [
-        Resource::builtin("apps", "v1", "controllerrevisions", "ControllerRevision"),
-        Resource::builtin("events.k8s.io", "v1", "events", "Event"),
-    ];
-    custom.chain(builtin).collect()
-});
 
 /// Whose clients they are.
 const CONTROLLER: &str = "controller";
@@ -56,7 +44,7 @@ where
 
 impl Server {
     pub(crate) fn new(env: &Env) -> Self {
-        let model = vmpool_model::Server::new(env, RESOURCES.iter().cloned());
+        let model = vmpool_model::Server::new(env, vmpool_model::platform());
         let server = Self { model, log: Arc::default() };
         server.behave();
         server

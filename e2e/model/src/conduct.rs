@@ -1,5 +1,6 @@
 //! What tests decide about a request: what becomes of it on its way, and whether it may be.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -86,7 +87,7 @@ pub struct Served {
     /// When.
     pub at: Timestamp,
     /// The request.
-    pub call: Call,
+    pub call: Arc<Call>,
     /// The HTTP code of the answer.
     pub code: u16,
 }

@@ -46,7 +46,7 @@ impl Server {
     pub fn break_watches(&self, who: &str, resource: &str, how: Break) {
         let state = &mut *self.state.lock();
         let concerned =
-            |watch: &Watch| watch.who == who && (resource.is_empty() || watch.resource == resource);
+            |watch: &Watch| watch.who() == who && (resource.is_empty() || watch.resource() == resource);
         let (ended, kept) = std::mem::take(&mut state.watches).into_iter().partition(concerned);
         state.watches = kept;
         let ended: Vec<Watch> = ended;
@@ -58,14 +58,14 @@ impl Server {
     /// Tells the watches of `who` on `resource` of several changes of an object as one.
     pub fn coalesce(&self, who: &str, resource: &str) {
         let State { store, watches, .. } = &mut *self.state.lock();
-        let concerned = watches.iter_mut().filter(|watch| watch.who == who && watch.resource == resource);
+        let concerned = watches.iter_mut().filter(|watch| watch.who() == who && watch.resource() == resource);
         concerned.for_each(|watch| watch.coalesce(store.history()));
     }
 
     /// Tells the watches of `who` on `resource` once more what they heard last.
     pub fn repeat(&self, who: &str, resource: &str) {
         let State { store, watches, .. } = &*self.state.lock();
-        let concerned = watches.iter().filter(|watch| watch.who == who && watch.resource == resource);
+        let concerned = watches.iter().filter(|watch| watch.who() == who && watch.resource() == resource);
         concerned.for_each(|watch| watch.repeat(store.history()));
     }
 

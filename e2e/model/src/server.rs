@@ -89,22 +89,20 @@ impl Server {
         let scaling = call.subresource == "scale";
         for _ in 0..ATTEMPTS {
             let now = self.env.now();
-            let (wanted, review) = {
+            let (wanted, scales) = {
                 let store = &mut self.state.lock().store;
                 if scaling {
                     let key = write::key(resource, &call.namespace, &call.name);
                     let object =
                         store.get(&key).cloned().ok_or_else(|| Refusal::not_found(&key.to_string()))?;
                     let (update, old, new) = scale::update(resource, &object, call)?;
-                    (write::change(store, resource, &update)?, Review { call: call.clone(), old, new })
+                    (write::change(store, resource, &update)?, Some((old, new)))
                 } else {
-                    let wanted = write::wanted(store, resource, call, now, random)?;
-                    let old = wanted.old.as_deref().cloned().unwrap_or_default();
-                    let review = Review { call: call.clone(), old, new: wanted.new.clone() };
-                    (wanted, review)
+                    (write::wanted(store, resource, call, now, random)?, None)
                 }
             };
-            self.admit(review).await?;
+            let objects = || (wanted.old.as_deref().cloned().unwrap_or_default(), wanted.new.clone());
+            self.admit(call, || scales.unwrap_or_else(objects)).await?;
             let state = &mut *self.state.lock();
             // It may have changed while admission thought.
             let unchanged = match (&wanted.old, state.store.get(&wanted.key)) {
@@ -129,7 +127,7 @@ impl Server {
 
     async fn delete(&self, resource: &Resource, call: &Call) -> Result<(u16, Value), Refusal> {
         let (_, old) = delete::find(&self.state.lock().store, resource, call)?;
-        self.admit(Review { call: call.clone(), old: (*old).clone(), new: Value::Null }).await?;
+        self.admit(call, || ((*old).clone(), Value::Null)).await?;
         let now = self.env.now();
         let state = &mut *self.state.lock();
         let (key, _) = delete::find(&state.store, resource, call)?;
@@ -149,12 +147,12 @@ impl Server {
         }
     }
 
-    async fn admit(&self, review: Review) -> Result<(), Refusal> {
+    /// Asks admission, if there is one, about what is there and what shall be there in its place.
+    async fn admit(&self, call: &Call, objects: impl FnOnce() -> (Value, Value)) -> Result<(), Refusal> {
         let admission = self.state.lock().admission.clone();
-        match admission {
-            Some(admission) if review.call.subresource != "status" => admission.admit(review).await,
-            _ => Ok(()),
-        }
+        let Some(admission) = admission.filter(|_| call.subresource != "status") else { return Ok(()) };
+        let (old, new) = objects();
+        admission.admit(Review { call: call.clone(), old, new }).await
     }
 
     pub(crate) fn resource(&self, call: &Call) -> Result<&Resource, Refusal> {
@@ -190,7 +188,7 @@ impl State {
     pub(crate) fn publish(&mut self) {
         let Self { store, watches, paces, .. } = self;
         watches.retain_mut(|watch| {
-            let pace = paces.get(&(watch.who.clone(), watch.resource.clone())).copied().unwrap_or_default();
+            let pace = paces.get(&watch.place).copied().unwrap_or_default();
             watch.follow(store.history(), pace)
         });
     }

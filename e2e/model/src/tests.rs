@@ -30,14 +30,7 @@ struct World {
 
 fn world() -> World {
     let clock = ManualClock::new();
-    let resources = ["virtualmachinepools", "virtualmachines", "virtualdisks"].map(|plural| {
-        let definition =
-            vmpool_api::crds::ALL_CRDS.iter().find(|crd| crd.yaml.contains(&format!("\n  name: {plural}.")));
-        let definition: Value =
-            serde_yaml_ng::from_str(definition.expect("a definition").yaml).expect("YAML");
-        Resource::custom(&definition).expect("a whole definition")
-    });
-    World { server: Server::new(&env(&clock, 1), resources), clock }
+    World { server: Server::new(&env(&clock, 1), platform()), clock }
 }
 
 impl World {

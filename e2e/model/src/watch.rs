@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::answer::Refusal;
@@ -37,8 +38,8 @@ pub enum Break {
 #[derive(Debug)]
 pub(crate) struct Watch {
     pub(crate) id: u64,
-    pub(crate) who: String,
-    pub(crate) resource: String,
+    /// Who watches which resource.
+    pub(crate) place: (String, String),
     namespace: String,
     selector: Selector,
     bookmarks: bool,
@@ -67,8 +68,7 @@ impl Watch {
         let (lines, receiver) = unbounded();
         let watch = Self {
             id,
-            who: call.who.clone(),
-            resource: resource.full_name(),
+            place: (call.who.clone(), resource.full_name()),
             namespace: call.namespace.clone(),
             selector: Selector::of(call)?,
             bookmarks: call.parameter("allowWatchBookmarks") == Some("true"),
@@ -82,9 +82,9 @@ impl Watch {
             return Ok((None, receiver));
         }
         if since.is_none() {
-            let there = store.of(&watch.resource, &watch.namespace).map(|(_, object)| object);
+            let there = store.of(watch.resource(), &watch.namespace).map(|(_, object)| object);
             for object in there.filter(|object| watch.selector.matches(object)) {
-                watch.send(&json!({ "type": ChangeKind::Added.word(), "object": **object }));
+                watch.send(&Event { kind: ChangeKind::Added.word(), object });
             }
         }
         Ok((Some(watch), receiver))
@@ -101,9 +101,7 @@ impl Watch {
             (self.position..history.len()).filter(|index| self.concerns(&history[*index])).collect();
         let told = news.len().saturating_sub(behind);
         for index in &news[..told] {
-            if let Some(event) = self.event(&history[*index]) {
-                self.send(&event);
-            }
+            self.tell(&history[*index]);
         }
         self.position = match news.get(told) {
             Some(next) => *next,
@@ -127,8 +125,8 @@ impl Watch {
             let skipped = change.kind == ChangeKind::Modified
                 && later > index
                 && history[later].kind == ChangeKind::Modified;
-            if !skipped && let Some(event) = self.event(change) {
-                self.send(&event);
+            if !skipped {
+                self.tell(change);
             }
         }
         self.position = history.len();
@@ -138,8 +136,8 @@ impl Watch {
     pub(crate) fn repeat(&self, history: &[Change]) {
         let told = history.get(..self.position).unwrap_or_default();
         let last = told.iter().rev().find(|change| self.concerns(change));
-        if let Some(event) = last.and_then(|change| self.event(change)) {
-            self.send(&event);
+        if let Some(change) = last {
+            self.tell(change);
         }
     }
 
@@ -152,44 +150,64 @@ impl Watch {
         let version = history.get(self.position).map_or(history.len() as u64, |next| next.version - 1);
         let metadata = json!({ "resourceVersion": version.to_string(), "creationTimestamp": null });
         let object = json!({ "apiVersion": self.api_version, "kind": self.kind, "metadata": metadata });
-        self.send(&json!({ "type": "BOOKMARK", "object": object }));
+        self.send(&Event { kind: "BOOKMARK", object: &object });
     }
 
     /// The last thing that it is told.
     pub(crate) fn end(self, how: Break) {
         if how == Break::Expire {
             let gone = Refusal::new(410, "Expired", "too old resource version");
-            self.send(&json!({ "type": "ERROR", "object": gone.body() }));
+            self.send(&Event { kind: "ERROR", object: &gone.body() });
         }
     }
 
+    /// Who watches.
+    pub(crate) fn who(&self) -> &str {
+        &self.place.0
+    }
+
+    /// The resource, with its group.
+    pub(crate) fn resource(&self) -> &str {
+        &self.place.1
+    }
+
     fn concerns(&self, change: &Change) -> bool {
-        *change.key.resource == *self.resource
+        *change.key.resource == *self.resource()
             && (self.namespace.is_empty() || *change.key.namespace == *self.namespace)
     }
 
-    /// A change as somebody sees it who asked for some objects only.
-    fn event(&self, change: &Change) -> Option<Value> {
+    /// Tells of a change as somebody sees it who asked for some objects only.
+    fn tell(&self, change: &Change) {
         let before = change.before.as_ref().is_some_and(|before| self.selector.matches(before));
         let after = change.kind != ChangeKind::Deleted && self.selector.matches(&change.object);
         let kind = match (before, after) {
             (false, true) => ChangeKind::Added,
             (true, true) => ChangeKind::Modified,
             (true, false) => ChangeKind::Deleted,
-            (false, false) => return None,
+            (false, false) => return,
         };
         if let (ChangeKind::Deleted, ChangeKind::Modified, Some(before)) = (kind, change.kind, &change.before)
         {
             // What leaves the selection is told as it was in it, under the version of its leaving.
-            let mut event = json!({ "type": kind.word(), "object": **before });
-            event["object"]["metadata"]["resourceVersion"] = json!(change.version.to_string());
-            return Some(event);
+            let mut object = (**before).clone();
+            object["metadata"]["resourceVersion"] = json!(change.version.to_string());
+            return self.send(&Event { kind: kind.word(), object: &object });
         }
-        Some(json!({ "type": kind.word(), "object": *change.object }))
+        self.send(&Event { kind: kind.word(), object: &change.object });
     }
 
-    fn send(&self, event: &Value) {
+    fn send(&self, event: &Event<'_>) {
+        let mut line = serde_json::to_vec(event).expect("JSON can be written");
+        line.push(b'\n');
         // Nobody listening is found out by whoever follows.
-        let _ = self.lines.unbounded_send(format!("{event}\n").into());
+        let _ = self.lines.unbounded_send(line.into());
     }
+}
+
+/// A line of a watch.
+#[derive(Serialize)]
+struct Event<'o> {
+    #[serde(rename = "type")]
+    kind: &'o str,
+    object: &'o Value,
 }

@@ -1,6 +1,7 @@
 //! The way from a client to the server and back.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt};
@@ -43,7 +44,7 @@ impl Server {
         let (parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let call = match Call::parse(&who, &parts, &body) {
-            Ok(call) => call,
+            Ok(call) => Arc::new(call),
             Err(refusal) => return Ok(answered(Err(refusal))),
         };
         let conduct = self.judge(&call);
@@ -53,7 +54,7 @@ impl Server {
         } else {
             self.env.sleep(conduct.before).await;
         }
-        let served = async |call: &Call| {
+        let served = async |call: &Arc<Call>| {
             let (code, response) = if call.verb == Verb::Watch {
                 match self.watch(call) {
                     Ok(response) => (200, response),
@@ -169,7 +170,8 @@ fn answered(answer: Result<(u16, Value), Refusal>) -> Response<ServerBody> {
         Ok((code, body)) => (code, body, None),
         Err(refusal) => (refusal.code.as_u16(), refusal.body(), refusal.retry_after),
     };
-    let body = Full::from(body.to_string()).map_err(BoxError::from).boxed_unsync();
+    let body = serde_json::to_vec(&body).expect("JSON can be written");
+    let body = Full::from(body).map_err(BoxError::from).boxed_unsync();
     let mut response = Response::new(body);
     *response.status_mut() =
         http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);

@@ -1,5 +1,6 @@
 //! Creates, updates and patches.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -183,12 +184,10 @@ pub(crate) fn seconds(time: Timestamp) -> String {
 
 /// Whether anything but metadata and status differs.
 fn differs_in_substance(old: &Value, new: &Value) -> bool {
-    let substance = |object: &Value| {
-        let mut object = object.clone();
-        remove(&mut object, "metadata");
-        remove(&mut object, "status");
-        object
-    };
+    fn substance(object: &Value) -> BTreeMap<&String, &Value> {
+        let fields = object.as_object().into_iter().flatten();
+        fields.filter(|(field, _)| !["metadata", "status"].contains(&field.as_str())).collect()
+    }
     substance(old) != substance(new)
 }
 

@@ -71,7 +71,9 @@ type Named = Vec<(String, Schedule)>;
 
 impl Story {
     fn schedule(&self, steps: Vec<(u64, Op)>) -> Schedule {
-        let apiservers = if matches!(self.op, Op::Remove(_)) { 2 } else { 0 };
+        // The story's own step counts even where it is left out: what comes before it is to be the same with and without.
+        let uses_api = steps.iter().map(|(_, op)| op).chain([&self.op]).any(Op::uses_api);
+        let apiservers = if uses_api { 2 } else { 0 };
         let options = Options {
             seed: 11,
             controllers: 1,
@@ -85,7 +87,7 @@ impl Story {
 
     /// The undisturbed story.
     pub fn plain(&self) -> Schedule {
-        self.beside(Vec::new())
+        self.told(Vec::new(), vec![(0, self.op.clone())])
     }
 
     /// What comes before it.
@@ -93,12 +95,14 @@ impl Story {
         self.schedule(self.prelude.clone())
     }
 
-    /// The story with something beside it, from its beginning on.
-    fn beside(&self, what: Vec<(u64, Op)>) -> Schedule {
+    /// The story itself and what is beside it, in a prepared world in which something is otherwise than usual.
+    fn told(&self, unusual: Vec<(u64, Op)>, story: Vec<(u64, Op)>) -> Schedule {
         let mut steps = self.prelude.clone();
-        let pause = if steps.is_empty() { 0 } else { PREPARED };
-        steps.push((pause, self.op.clone()));
-        steps.extend(what);
+        let prepared = steps.len();
+        steps.extend(unusual.into_iter().chain(story));
+        if prepared > 0 {
+            steps[prepared].0 += PREPARED;
+        }
         self.schedule(steps)
     }
 
@@ -138,13 +142,7 @@ impl Story {
 
     /// Each watch, and all of them together, behind by each number of events.
     fn watches(&self, plain: &Verdict) -> Named {
-        let late = |behind: Vec<(u64, Op)>| {
-            let mut steps = self.prelude.clone();
-            steps.extend(behind);
-            let pause = if self.prelude.is_empty() { 0 } else { PREPARED };
-            steps.push((pause, self.op.clone()));
-            self.schedule(steps)
-        };
+        let late = |behind| self.told(behind, vec![(0, self.op.clone())]);
         let mut all = Named::new();
         for (resource, events) in plain.events.iter().enumerate() {
             for behind in 1..=*events {
@@ -162,15 +160,8 @@ impl Story {
     /// Each write without an answer, and each thing that users do, while no watch tells of machines and disks.
     fn unseen(&self, before: &Verdict, plain: &Verdict) -> Named {
         let blind = |story: Vec<(u64, Op)>| {
-            let mut steps = self.prelude.clone();
-            let pause = if steps.is_empty() { 0 } else { PREPARED };
-            steps.extend([(pause, Op::Hold(1)), (0, Op::Hold(2))]);
-            let uses_api = story.iter().any(|(_, op)| matches!(op, Op::Remove(_)));
-            steps.extend(story);
-            steps.push((LONG, Op::Release));
-            let mut schedule = self.schedule(steps);
-            schedule.options.apiservers = if uses_api { 2 } else { 0 };
-            schedule
+            let until = [(LONG, Op::Release)];
+            self.told(vec![(0, Op::Hold(1)), (0, Op::Hold(2))], story.into_iter().chain(until).collect())
         };
         let mut all = Named::new();
         for at in before.writes..plain.writes {
@@ -195,20 +186,15 @@ impl Story {
     fn moments(&self) -> Named {
         let mut all = Named::new();
         for at in MOMENTS {
-            for what in beside() {
-                let mut schedule = self.beside(Vec::new());
+            for mut what in beside() {
                 let name = format!("{:?} after {at} ms", what[0].1);
-                if matches!(what[0].1, Op::PauseLeader | Op::Kill(_)) {
+                what[0].0 += at;
+                let needs_two = matches!(what[0].1, Op::PauseLeader | Op::Kill(_));
+                what.insert(0, (0, self.op.clone()));
+                let mut schedule = self.told(Vec::new(), what);
+                if needs_two {
                     schedule.options.controllers = 2;
                 }
-                let uses_api =
-                    |op: &Op| matches!(op, Op::Remove(_) | Op::KillApiserver(_) | Op::PauseApiserver(_));
-                if what.iter().any(|(_, op)| uses_api(op)) {
-                    schedule.options.apiservers = 2;
-                }
-                let mut what = what.into_iter();
-                schedule.steps.extend(what.next().map(|(_, op)| (at, op)));
-                schedule.steps.extend(what);
                 all.push((name, schedule));
             }
         }

@@ -36,8 +36,9 @@ fn usurped(world: &World, served: &[Served]) -> Vec<String> {
     for Served { call, code, .. } in served.iter().filter(|served| served.call.who.starts_with(CONTROLLER)) {
         if call.resource == "leases" {
             if call.is_write() && *code < 300 {
-                leader = call.body["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty());
-                leader = leader.map(|_| call.who.as_str());
+                let is_held =
+                    call.body["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty());
+                leader = is_held.then_some(call.who.as_str());
             }
         } else if is_told(call) && leader.is_some_and(|leader| leader != call.who) {
             let sent = call.to_string();
@@ -139,6 +140,10 @@ fn entry(served: &Served) -> AuditEntry {
         name: call.name.clone(),
         code: served.code,
         dry_run: call.is_dry(),
-        body: if call.resource == "virtualmachinepools" { call.body.clone() } else { Value::Null },
+        body: if call.resource == "virtualmachinepools" || call.verb == Verb::Delete {
+            call.body.clone()
+        } else {
+            Value::Null
+        },
     }
 }

@@ -94,6 +94,11 @@ pub struct Removal {
 }
 
 impl Op {
+    /// Whether it is about the aggregated API, whose replicas have to be there.
+    pub fn uses_api(&self) -> bool {
+        matches!(self, Self::Remove(_) | Self::KillApiserver(_) | Self::PauseApiserver(_))
+    }
+
     /// Does it.
     pub async fn perform(&self, world: &mut World) {
         match self {

@@ -26,7 +26,10 @@ pub(crate) fn told(change: &Change) -> String {
 /// A value, without its end if that is far.
 pub(crate) fn short(value: &Value) -> String {
     let mut text = value.to_string();
-    if let Some((end, _)) = text.char_indices().nth(MOST) {
+    // Every process makes a certificate of its own, and tells of the same run in the same words.
+    let certificate = text.find("-----BEGIN");
+    let far = text.char_indices().nth(MOST).map(|(end, _)| end);
+    if let Some(end) = certificate.into_iter().chain(far).min() {
         text.truncate(end);
         text.push('…');
     }

@@ -12,10 +12,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use vmpool_api::crds::ALL_CRDS;
 use vmpool_e2e::invariants::Grounds;
 use vmpool_e2e::recorder::History;
-use vmpool_model::{PatchKind, Resource, Server, Verb};
+use vmpool_model::{PatchKind, Server, Verb};
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
 use vmpool_runtime::testing::{Idle, ManualClock, env};
@@ -31,18 +30,6 @@ use crate::webhook::{Service, Webhook};
 
 /// The namespace in which everything happens.
 pub const NAMESPACE: &str = "team";
-
-/// What the server has: the definitions of the platform, and a few things of Kubernetes' own.
-static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
-    let custom = ALL_CRDS.iter().filter_map(|crd| Resource::custom(&serde_yaml_ng::from_str(crd.yaml).ok()?));
-    let builtin = [
-        Resource::builtin("coordination.k8s.io", "v1", "leases", "Lease"),
-        Resource::builtin("events.k8s.io", "v1", "events", "Event"),
-        Resource::builtin("apps", "v1", "controllerrevisions", "ControllerRevision"),
-        Resource::builtin("", "v1", "configmaps", "ConfigMap"),
-    ];
-    custom.chain(builtin).collect()
-});
 
 /// How replicas of the aggregated API recognise the API server; made once, since nothing hangs on which certificate it is.
 static FRONT: LazyLock<Value> =
@@ -118,7 +105,7 @@ impl World {
     pub async fn new(options: Options, idle: Idle, telling: bool) -> Self {
         let clock = ManualClock::of(idle);
         let env = env(&clock, options.seed ^ 0x5eed);
-        let server = Server::new(&env, RESOURCES.iter().cloned());
+        let server = Server::new(&env, vmpool_model::platform());
         let notes = Arc::new(Mutex::new(Notes {
             per_mille: options.trouble,
             unread_per_mille: options.unread,

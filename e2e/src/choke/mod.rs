@@ -23,7 +23,7 @@ use http::{Method, StatusCode, header};
 use kube::Client;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 pub use view::View;
@@ -31,6 +31,7 @@ pub use view::View;
 use self::view::Views;
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
+use crate::world::DEADLINE;
 
 /// Whether the API server gets to see the request at which it happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,20 +155,20 @@ impl Choke {
 
     /// Lets `passing` requests of a kind through, and acts at the next one: before or after the API server sees it.
     /// That one is never answered. A trap that was set before is gone.
-    pub fn trap(
+    pub fn trap<T: Send + 'static>(
         &self,
         filter: impl Fn(&Asked) -> bool + Send + 'static,
         passing: usize,
         moment: Moment,
-        action: impl FnOnce() + Send + 'static,
-    ) {
-        let trap = Trap { filter: Box::new(filter), passing, moment, action: Box::new(action) };
-        self.state.lock().trap = Some(trap);
-    }
-
-    /// Whether a trap still waits for its request.
-    pub fn is_set(&self) -> bool {
-        self.state.lock().trap.is_some()
+        action: impl FnOnce() -> T + Send + 'static,
+    ) -> Sprung<T> {
+        let (tell, told) = oneshot::channel();
+        let action: Action = Box::new(move || {
+            // Whoever set it may not want to know.
+            _ = tell.send(action());
+        });
+        self.state.lock().trap = Some(Trap { filter: Box::new(filter), passing, moment, action });
+        Sprung(told)
     }
 
     /// Takes a trap away; whether it was still set.
@@ -203,6 +204,26 @@ impl Choke {
     }
 }
 
+/// A trap that may spring.
+#[derive(Debug)]
+pub struct Sprung<T>(oneshot::Receiver<T>);
+
+impl<T> Sprung<T> {
+    /// Waits until it has sprung, and returns what its action came to.
+    ///
+    /// # Errors
+    /// [`Error::Deadline`] if its request does not come, [`Error::TaskEnded`] if it was taken away.
+    pub async fn done(self) -> Result<T> {
+        match tokio::time::timeout(DEADLINE, self.0).await {
+            Ok(done) => done.map_err(|_| Error::TaskEnded { task: "the trap" }),
+            Err(_elapsed) => {
+                let what = "the request that a trap waits for comes".to_owned();
+                Err(Error::Deadline { what, after: DEADLINE, last: String::new() })
+            }
+        }
+    }
+}
+
 impl State {
     /// The trap, if this is the request that it waits for.
     fn sprung(&mut self, asked: &Asked) -> Option<Trap> {
@@ -220,16 +241,18 @@ async fn pass(shared: Shared, request: Request) -> Result<Response, Infallible> 
     let path = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
     let asked = Asked { method: request.method().clone(), path };
     let sprung = shared.state.lock().sprung(&asked);
+    // What has come this far is carried out, even if whoever asked dies or gives up meanwhile.
     let Some(Trap { moment, action, .. }) = sprung else {
-        // What has come this far is carried out, even if whoever asked dies meanwhile.
         let forwarded = tokio::spawn(forward(shared, asked, request)).await;
         return Ok(forwarded.unwrap_or_else(|error| broken(&error.to_string())));
     };
-    if moment == Moment::After {
-        let response = forward(shared, asked.clone(), request).await;
-        tracing::debug!(%asked, status = %response.status(), "carried out, and not answered");
-    }
-    action();
+    tokio::spawn(async move {
+        if moment == Moment::After {
+            let response = forward(shared, asked.clone(), request).await;
+            tracing::debug!(%asked, status = %response.status(), "carried out, and not answered");
+        }
+        action();
+    });
     // Whoever asked is gone, or waits in vain.
     std::future::pending().await
 }

@@ -1,6 +1,10 @@
+use std::time::Duration;
+
 use futures::stream;
 use rstest::rstest;
 use serde_json::{Value, json};
+use vmpool_model::{Server, platform};
+use vmpool_runtime::Env;
 
 use super::passage::{Onward, Passage};
 use super::*;
@@ -182,4 +186,44 @@ fn a_refused_watch_may_begin_again_after_a_list() {
     assert!(views.refuses("things") && !views.refuses("others"));
     assert!(!views.lists("others") && views.lists("things"));
     assert!(!views.refuses("things"));
+}
+
+#[tokio::test]
+async fn a_trap_springs_although_whoever_asked_gives_up_meanwhile() {
+    let client = Server::new(&Env::system(), platform()).client("someone", "default");
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let action = Box::new(move || tell.send(()).unwrap());
+    let trap = Trap { filter: Box::new(Asked::is_write), passing: 0, moment: Moment::After, action };
+    let state = Arc::new(Mutex::new(State { trap: Some(trap), seen: Vec::new() }));
+    let shared = Shared { client, state, views: watch::channel(Views::default()).0 };
+    let request = http::Request::post("/api/v1/namespaces/default/things").body(Body::empty()).unwrap();
+    let mut asked = Box::pin(pass(shared, request));
+    assert!(futures::poll!(&mut asked).is_pending());
+    drop(asked);
+    tokio::time::timeout(Duration::from_secs(10), told).await.expect("it has arrived").unwrap();
+}
+
+/// A choke that nobody goes through.
+fn unused() -> Choke {
+    let (state, (views, _)) = (Arc::new(Mutex::new(State::default())), watch::channel(Views::default()));
+    Choke { port: 0, state, views, _task: AbortOnDropHandle::new(tokio::spawn(async {})) }
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_trap_waits_until_its_action_is_done() {
+    let choke = unused();
+    let sprung = choke.trap(Asked::is_write, 0, Moment::After, || 7);
+    let trap = choke.state.lock().sprung(&write("/a")).unwrap();
+    let mut done = Box::pin(sprung.done());
+    assert!(futures::poll!(&mut done).is_pending(), "the request has come, and nothing was done");
+    (trap.action)();
+    assert_eq!(done.await.unwrap(), 7);
+}
+
+#[tokio::test]
+async fn a_trap_that_is_taken_away_is_not_waited_for() {
+    let choke = unused();
+    let sprung = choke.trap(Asked::is_write, 0, Moment::After, || ());
+    assert!(choke.disarm());
+    assert!(matches!(sprung.done().await, Err(Error::TaskEnded { .. })));
 }

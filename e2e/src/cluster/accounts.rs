@@ -1,7 +1,9 @@
 //! Clients and kubeconfigs of service accounts.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use http::Request;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
@@ -14,6 +16,10 @@ use crate::error::{Error, Result};
 /// Longer than any run, and than a playground that somebody forgot, so that no program needs another token.
 const TOKEN_SECONDS: i64 = 90 * 24 * 60 * 60;
 
+/// How long the API server may say nothing about a request. It gives up itself after a minute, and ends watches of ours
+/// sooner than that.
+const SILENCE: Duration = Duration::from_secs(90);
+
 /// A client that uses a kubeconfig and repeats nothing by itself.
 ///
 /// # Errors
@@ -23,6 +29,17 @@ pub(crate) async fn client(kubeconfig: &Path) -> Result<Client> {
     Client::try_from(config).map_err(Error::api(format!("using {}", kubeconfig.display())))
 }
 
+/// The text that the API server answers to a GET of a path that is no resource's.
+///
+/// # Errors
+/// [`Error::Api`].
+pub(crate) async fn get_text(client: &Client, path: &str) -> Result<String> {
+    let doing = format!("asking {path}");
+    let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError);
+    let request = request.map_err(Error::api(doing.clone()))?;
+    client.request_text(request).await.map_err(Error::api(doing))
+}
+
 async fn config(kubeconfig: &Path) -> Result<Config> {
     let wrong = |source| Error::Kubeconfig { path: kubeconfig.to_owned(), source: Box::new(source) };
     let file = Kubeconfig::read_from(kubeconfig).map_err(wrong)?;
@@ -30,6 +47,9 @@ async fn config(kubeconfig: &Path) -> Result<Config> {
         Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(wrong)?;
     // kube repeats even creates on 429, 503 and 504; tests count requests and want to see refusals.
     config.default_retry = false;
+    // A request that is never answered shall fail the test that asked, and say which one it was.
+    config.read_timeout = Some(SILENCE);
+    config.reset_reader_on_write = true;
     Ok(config)
 }
 

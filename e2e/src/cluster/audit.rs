@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::{AUDIT_LOG, Cluster};
 use crate::error::{Error, Result};
+use crate::object::Object;
 
 /// A place in the audit log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -40,7 +41,7 @@ pub struct AuditEntry {
     pub code: u16,
     /// Whether it asks only for the answer.
     pub dry_run: bool,
-    /// The body, for writes to pools only.
+    /// The body, for writes to pools and for deletions only.
     pub body: Value,
 }
 
@@ -48,6 +49,18 @@ impl AuditEntry {
     /// Whether it asks for a change.
     pub fn is_write(&self) -> bool {
         ["create", "update", "patch", "delete", "deletecollection"].contains(&self.verb.as_str())
+    }
+
+    /// Whether it deletes this object and no other one that has or had its name.
+    pub fn deletes(&self, object: &Object) -> bool {
+        self.verb == "delete"
+            && self.name == object.name()
+            && self.meant_uid().is_none_or(|uid| uid == object.uid())
+    }
+
+    /// The UID on which a deletion is conditional.
+    pub fn meant_uid(&self) -> Option<&str> {
+        self.body.pointer("/preconditions/uid").and_then(Value::as_str)
     }
 
     /// Whether it was answered with a success.

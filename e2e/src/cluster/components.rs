@@ -26,8 +26,8 @@ const CONTROLLERS: [&str; 11] = [
 
 /// What the requests of our own accounts and of the scenarios leave in the audit log.
 ///
-/// Writes to pools come with their body, to prove which fields the controller writes. Reads of the control plane
-/// itself are noise; its writes are kept, since the garbage collector explains why an object went.
+/// Writes to pools come with their body, to prove which fields the controller writes, and deletions with theirs, which says
+/// whom they mean. Reads of the control plane itself are noise; its writes are kept, since the garbage collector explains why an object went.
 const AUDIT_POLICY: &str = r#"
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -52,6 +52,10 @@ rules:
   resources:
   - group: virtualization.deckhouse.io
     resources: ["virtualmachinepools", "virtualmachinepools/*"]
+- level: Request
+  verbs: [delete]
+  resources:
+  - group: virtualization.deckhouse.io
 - level: Metadata
 "#;
 

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use http::Request;
-
 use super::Cluster;
-use crate::error::{Error, Result};
+use super::accounts::get_text;
+use crate::error::Result;
 
 /// The counter that has every request by what it was for.
 const COUNTER: &str = "apiserver_request_total";
@@ -150,13 +149,7 @@ impl Cluster {
     /// # Errors
     /// [`Error::Api`].
     pub async fn metrics(&self) -> Result<RequestCounts> {
-        let doing = "reading the API server's metrics";
-        let request = Request::get("/metrics")
-            .body(Vec::new())
-            .map_err(kube::Error::HttpError)
-            .map_err(Error::api(doing))?;
-        let text = self.admin.request_text(request).await.map_err(Error::api(doing))?;
-        Ok(RequestCounts::parse(&text))
+        get_text(&self.admin, "/metrics").await.map(|text| RequestCounts::parse(&text))
     }
 }
 

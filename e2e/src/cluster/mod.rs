@@ -42,7 +42,7 @@ pub use server::Restart;
 pub use site::Site;
 pub use tools::{check as check_tools, target_directory, workspace_root};
 
-pub(crate) use accounts::client as client_of;
+pub(crate) use accounts::{client as client_of, get_text};
 pub(crate) use pki::Pki;
 pub(crate) use tools::{helm, kubectl};
 
@@ -246,13 +246,9 @@ impl Cluster {
     /// # Errors
     /// [`Error::Exited`] with the end of the log of the first part that ended by itself.
     pub fn check(&self) -> Result<()> {
-        for slot in [&self.etcd, &self.api_server, &self.controller_manager] {
-            if let Some(part) = &*slot.lock()
-                && let Some(status) = part.exit_status()
-            {
-                return Err(part.exited(status));
-            }
-        }
+        [&self.etcd, &self.api_server, &self.controller_manager]
+            .into_iter()
+            .try_for_each(server::check_running)?;
         self.namespaces().map_or(Ok(()), Namespaces::check)
     }
 
@@ -311,15 +307,8 @@ impl Cluster {
             if found.is_some() {
                 return Ok(());
             }
-            if let Some(manager) = &*self.controller_manager.lock() {
-                if let Some(status) = manager.exit_status() {
-                    return Err(manager.exited(status));
-                }
-                if begin.elapsed() > READY_DEADLINE {
-                    let last = format!("no default account in {namespace}");
-                    return Err(manager.not_in_time("ready", READY_DEADLINE, last));
-                }
-            }
+            let last = format!("no default account in {namespace}");
+            server::check_begun(&self.controller_manager, begin, last)?;
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use http::Request;
+use parking_lot::Mutex;
 
+use super::accounts::get_text;
 use super::{Cluster, READY_DEADLINE, STOP_DEADLINE, components};
 use crate::error::{Error, Result, chain};
 use crate::process::Process;
@@ -53,38 +54,14 @@ impl Cluster {
         *self.api_server.lock() = Some(server);
         let begin = Instant::now();
         loop {
-            let last = match self.readyz().await {
-                Ok(()) => return Ok(()),
+            let last = match get_text(&self.admin, "/readyz").await {
+                Ok(_) => return Ok(()),
                 Err(error) => chain(&error),
             };
-            self.check_running(begin, last)?;
+            check_running(&self.etcd)?;
+            check_begun(&self.api_server, begin, last)?;
             tokio::time::sleep(POLL).await;
         }
-    }
-
-    async fn readyz(&self) -> Result<()> {
-        const PATH: &str = "/readyz";
-        let request = Request::get(PATH).body(Vec::new()).map_err(kube::Error::HttpError);
-        let request = request.map_err(Error::api("asking /readyz"))?;
-        self.admin.request_text(request).await.map(drop).map_err(Error::api("asking /readyz"))
-    }
-
-    /// Fails if etcd or the API server ended, or the deadline has passed.
-    fn check_running(&self, begin: Instant, last: String) -> Result<()> {
-        for slot in [&self.etcd, &self.api_server] {
-            if let Some(part) = &*slot.lock()
-                && let Some(status) = part.exit_status()
-            {
-                return Err(part.exited(status));
-            }
-        }
-        if begin.elapsed() > READY_DEADLINE {
-            let slot = self.api_server.lock();
-            if let Some(part) = &*slot {
-                return Err(part.not_in_time("ready", READY_DEADLINE, last));
-            }
-        }
-        Ok(())
     }
 
     pub(super) async fn until_etcd_listens(&self) -> Result<()> {
@@ -96,15 +73,33 @@ impl Cluster {
                 Ok((code, body)) => format!("/version answered {code} {body}"),
                 Err(reason) => reason,
             };
-            if let Some(etcd) = &*self.etcd.lock() {
-                if let Some(status) = etcd.exit_status() {
-                    return Err(etcd.exited(status));
-                }
-                if begin.elapsed() > READY_DEADLINE {
-                    return Err(etcd.not_in_time("ready", READY_DEADLINE, last));
-                }
-            }
+            check_begun(&self.etcd, begin, last)?;
             tokio::time::sleep(POLL).await;
         }
     }
+}
+
+/// Fails if a part has ended by itself.
+pub(super) fn check_running(part: &Mutex<Option<Process>>) -> Result<()> {
+    match &*part.lock() {
+        Some(part) => part.exit_status().map_or(Ok(()), |status| Err(part.exited(status))),
+        None => Ok(()),
+    }
+}
+
+/// Fails if a part that was started at `begin` has ended, or takes too long; `last` is what was seen of it.
+pub(super) fn check_begun(part: &Mutex<Option<Process>>, begin: Instant, last: String) -> Result<()> {
+    check_running(part)?;
+    if begin.elapsed() <= READY_DEADLINE {
+        return Ok(());
+    }
+    Err(match &*part.lock() {
+        Some(part) => part.not_in_time("ready", READY_DEADLINE, last),
+        // Somebody has taken it away meanwhile.
+        None => Error::Deadline {
+            what: "a part of the control plane is ready".to_owned(),
+            after: READY_DEADLINE,
+            last,
+        },
+    })
 }

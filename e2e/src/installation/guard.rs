@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::autoscaling::MetricsApi;
 use crate::choke::Choke;
-use crate::cluster::{Cluster, apply};
+use crate::cluster::{Cluster, apply, get_text};
 use crate::error::{Error, Result, chain};
 use crate::object::{API_VERSION, Kind, REMOVAL_ANNOTATION};
 use crate::poll;
@@ -221,7 +221,8 @@ fn probe() -> Result<DynamicObject> {
     serde_json::from_value(probe).map_err(Error::json("writing a probe"))
 }
 
-/// Waits until the API server says that it reaches an aggregated API.
+/// Waits until the API server says that it reaches an aggregated API, and sends requests on to it. It does that only when
+/// it has heard of its own word, a moment later.
 ///
 /// # Errors
 /// [`Error::Api`], [`Error::Deadline`] with its reason why not.
@@ -234,6 +235,8 @@ pub(crate) async fn until_available(client: &Client, name: &str) -> Result<()> {
         plural: "apiservices".to_owned(),
     };
     let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
+    let (version, group) = name.split_once('.').unwrap_or_default();
+    let path = format!("/apis/{group}/{version}");
     let what = || format!("the APIService {name} is available");
     poll::until(what, REACHED_DEADLINE, async || {
         let service = api.get(name).await.map_err(Error::api(format!("reading the APIService {name}")))?;
@@ -241,7 +244,10 @@ pub(crate) async fn until_available(client: &Client, name: &str) -> Result<()> {
         let available =
             conditions.into_iter().flatten().find(|condition| condition["type"] == "Available").cloned();
         let available = available.unwrap_or_default();
-        Ok(if available["status"] == "True" { Ok(()) } else { Err(available.to_string()) })
+        if available["status"] != "True" {
+            return Ok(Err(available.to_string()));
+        }
+        Ok(get_text(client, &path).await.map(drop).map_err(|error| chain(&error)))
     })
     .await
 }

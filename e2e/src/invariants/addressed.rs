@@ -27,7 +27,10 @@ pub fn violations(history: &History, grounds: &Grounds) -> Vec<Violation> {
     for (uid, name) in &grounds.removed {
         if !judge.accepted.contains(uid) {
             found.push(format!("the removal of {name} was answered with a success, and never took effect"));
-        } else if machine(uid).is_some_and(|machine| !machine.is_terminating()) {
+        // Who was taken out of the pool before it was deleted is no longer the pool's to delete.
+        } else if machine(uid)
+            .is_some_and(|machine| !machine.is_terminating() && !machine.owner_uid().is_empty())
+        {
             found.push(format!("the removal of {name} was answered with a success, and it was not deleted"));
         }
     }

@@ -1,7 +1,5 @@
 //! I4: what is not the pool's business.
 
-use std::collections::BTreeSet;
-
 use serde_json::{Value, json};
 
 use super::{Grounds, Violation};
@@ -12,8 +10,8 @@ use crate::recorder::History;
 /// Annotations with this prefix are the simulator's own records.
 const SIMULATOR_PREFIX: &str = "simulator.vmpool.dev/";
 
-/// Foreign objects that were changed or deleted, disks deleted by the controller while a machine needed them, and machines
-/// deleted by it that were no pool's any more.
+/// Foreign objects that were changed or deleted, disks deleted by the controller while a machine needed them, machines
+/// deleted by it that were no pool's any more, and deletions that do not say whom they mean.
 pub fn violations(
     history: &History,
     grounds: &Grounds,
@@ -23,6 +21,7 @@ pub fn violations(
     let mut found = touched(history, grounds);
     found.extend(needed_disks(history, audit, controller_user));
     found.extend(others_machines(history, grounds, audit, controller_user));
+    found.extend(of_anybody(audit, controller_user));
     found
 }
 
@@ -69,15 +68,21 @@ fn touched(history: &History, grounds: &Grounds) -> Vec<Violation> {
     found
 }
 
-/// The names of the objects of a kind that the controller has deleted.
-fn deleted<'a>(audit: &'a [AuditEntry], controller_user: &str, kind: Kind) -> BTreeSet<&'a str> {
-    let by_us = audit.iter().filter(|entry| {
-        entry.user == controller_user
-            && entry.verb == "delete"
-            && entry.resource == kind.plural()
-            && entry.is_success()
-    });
-    by_us.map(|entry| entry.name.as_str()).collect()
+/// Whether the controller has deleted this object. Another one of the same name may have been deleted by it before.
+fn deleted_by(controller_user: &str, audit: &[AuditEntry], kind: Kind, object: &Object) -> bool {
+    let by_us = |entry: &&AuditEntry| entry.user == controller_user && entry.resource == kind.plural();
+    audit.iter().filter(by_us).any(|entry| entry.is_success() && entry.deletes(object))
+}
+
+/// Deletions that take whoever has the name by the time that they arrive.
+fn of_anybody(audit: &[AuditEntry], controller_user: &str) -> impl Iterator<Item = Violation> {
+    let by_us = audit.iter().filter(move |entry| entry.user == controller_user && entry.verb == "delete");
+    let ours =
+        by_us.filter(|entry| [Kind::Machine, Kind::Disk].iter().any(|kind| kind.plural() == entry.resource));
+    ours.filter(|entry| entry.meant_uid().is_none()).map(|entry| Violation {
+        invariant: "I4",
+        what: format!("the controller deleted whoever has the name: {entry}"),
+    })
 }
 
 /// Who was named leaves whatever has become of it; nobody else does who was taken out of the pool.
@@ -87,7 +92,6 @@ fn others_machines(
     audit: &[AuditEntry],
     controller_user: &str,
 ) -> Vec<Violation> {
-    let ours = deleted(audit, controller_user, Kind::Machine);
     let mut found = Vec::new();
     history.replay(|before, change| {
         let Some(former) = before.get(Kind::Machine, change.object.uid()) else { return };
@@ -95,7 +99,7 @@ fn others_machines(
         if !leaves || former.is_terminating() || !former.owner_uid().is_empty() {
             return;
         }
-        if ours.contains(former.name()) && !grounds.is_named(former.uid()) {
+        if !grounds.is_named(former.uid()) && deleted_by(controller_user, audit, Kind::Machine, former) {
             let (name, revision) = (former.name(), change.revision);
             let what =
                 format!("the controller deleted machine {name} at revision {revision}, which was no pool's");
@@ -106,7 +110,6 @@ fn others_machines(
 }
 
 fn needed_disks(history: &History, audit: &[AuditEntry], controller_user: &str) -> Vec<Violation> {
-    let ours = deleted(audit, controller_user, Kind::Disk);
     let mut found = Vec::new();
     history.replay(|before, change| {
         let disk = &change.object;
@@ -114,13 +117,14 @@ fn needed_disks(history: &History, audit: &[AuditEntry], controller_user: &str) 
             return;
         }
         let was_going = before.get(Kind::Disk, disk.uid()).is_some_and(Object::is_terminating);
-        if was_going || !ours.contains(disk.name()) {
+        if was_going {
             return;
         }
         let needs = |machine: &&Object| {
             !machine.is_terminating() && machine.disk_references().any(|name| name == disk.name())
         };
-        if let Some(machine) = before.all(Kind::Machine).find(needs) {
+        let needing = before.all(Kind::Machine).find(needs);
+        if let Some(machine) = needing.filter(|_| deleted_by(controller_user, audit, Kind::Disk, disk)) {
             let what = format!(
                 "the controller deleted disk {} at revision {}, which machine {} refers to",
                 disk.name(),

@@ -120,6 +120,10 @@ fn request(verb: &str, kind: Kind, subresource: &str, name: &str, body: Value) -
     }
 }
 
+fn deletion(kind: Kind, name: &str, uid: &str) -> AuditEntry {
+    request("delete", kind, "", name, json!({ "preconditions": { "uid": uid } }))
+}
+
 fn named(name: &str) -> Grounds {
     Grounds { named: [format!("uid-{name}")].into(), ..Grounds::default() }
 }
@@ -200,6 +204,8 @@ fn a_removal(#[case] story: Story, #[case] asked: &[&str], #[case] expected: &[&
 #[case::happened(three().recorded(2, "Explicit", &["a"]).terminating("a"), &[])]
 #[case::never_took_effect(three(), &["I6"])]
 #[case::deleted_nobody(three().recorded(2, "Explicit", &["a"]), &["I6"])]
+#[case::taken_out_first(
+    three().recorded(2, "Explicit", &["a"]).write(Kind::Machine, json!({ "metadata": { "name": "a" } }), false), &[])]
 fn a_removal_that_was_answered_with_a_success(#[case] story: Story, #[case] expected: &[&str]) {
     let mut grounds = Grounds::default();
     grounds.ask(&["uid-a".to_owned()]);
@@ -266,7 +272,7 @@ fn who_decided_did_not_see_what_others_took_away_meanwhile() {
 
 #[test]
 fn the_controller_deletes_no_machine_that_was_taken_out_of_its_pool() {
-    let deleted = [request("delete", Kind::Machine, "", "a", Value::Null)];
+    let deleted = [deletion(Kind::Machine, "a", "uid-a")];
     let outside = json!({ "metadata": { "name": "a" }, "spec": {} });
     let released = || {
         let out = two_of(2, "NewestFirst").write(Kind::Machine, outside.clone(), false);
@@ -297,12 +303,23 @@ fn foreign_objects_are_left_alone(#[case] then: fn(Story) -> Story, #[case] expe
 
 #[test]
 fn the_controller_deletes_no_disk_that_a_machine_needs() {
-    let deleted = [request("delete", Kind::Disk, "", "a-root", Value::Null)];
+    let deleted = [deletion(Kind::Disk, "a-root", "uid-a-root")];
     let needed = || two_of(2, "NewestFirst").disk("a-root", "a", false).disk("a-root", "a", true);
     assert_eq!(needed().found(&Grounds::default(), &deleted), ["I4"]);
     assert_eq!(needed().found(&Grounds::default(), &[]), [""; 0], "somebody else deleted it");
+    let another = [deletion(Kind::Disk, "a-root", "earlier")];
+    assert_eq!(needed().found(&Grounds::default(), &another), [""; 0], "that was another disk of this name");
     let unneeded = Story::new().pool(1, "NewestFirst").disk("a-root", "a", false).disk("a-root", "a", true);
     assert_eq!(unneeded.found(&Grounds::default(), &deleted), [""; 0]);
+}
+
+#[test]
+fn the_controller_says_whom_it_deletes() {
+    let story = Story::new().pool(1, "NewestFirst");
+    let of_anybody = request("delete", Kind::Disk, "", "a", json!({ "propagationPolicy": "Background" }));
+    assert_eq!(story.found(&Grounds::default(), std::slice::from_ref(&of_anybody)), ["I4"]);
+    let by_somebody = AuditEntry { user: "admin".to_owned(), ..of_anybody };
+    assert_eq!(story.found(&Grounds::default(), &[by_somebody]), [""; 0]);
 }
 
 #[rstest]

@@ -68,8 +68,8 @@ impl Program {
         Self { name: name.into(), log, running: Mutex::new(None) }
     }
 
-    /// Starts it and waits until it is in `state`. One that still runs is killed first. `command` gets `N` ports that
-    /// were free a moment ago; the first one is for its health endpoints.
+    /// Starts it and waits until it is in `state`, or until somebody else kills or stops it. One that still runs is killed
+    /// first. `command` gets `N` ports that were free a moment ago; the first one is for its health endpoints.
     ///
     /// # Errors
     /// [`crate::Error::Exited`] and [`crate::Error::NotInTime`] with the end of its log, [`crate::Error::Port`].
@@ -100,12 +100,16 @@ impl Program {
                 (0, reason) => reason,
                 (code, body) => format!("{} answered {code} {body}", state.path()),
             };
-            if let Some(running) = &*self.running.lock() {
-                if let Some(status) = running.process.exit_status() {
-                    return Err(running.process.exited(status));
-                }
-                if begin.elapsed() > START_DEADLINE {
-                    return Err(running.process.not_in_time(state.word(), START_DEADLINE, last));
+            match &*self.running.lock() {
+                // A trap of the scenario may be quicker than our question. Who takes a program away knows of it.
+                None => return Ok(()),
+                Some(running) => {
+                    if let Some(status) = running.process.exit_status() {
+                        return Err(running.process.exited(status));
+                    }
+                    if begin.elapsed() > START_DEADLINE {
+                        return Err(running.process.not_in_time(state.word(), START_DEADLINE, last));
+                    }
                 }
             }
             tokio::time::sleep(POLL).await;
@@ -195,5 +199,33 @@ impl Program {
 
     fn with_process(&self, act: impl FnOnce(&Process) -> Result<()>) -> Result<()> {
         self.running.lock().as_ref().map_or(Ok(()), |running| act(&running.process))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn nobody_waits_for_one_that_is_killed_while_it_starts() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = std::sync::Arc::new(Program::new("deaf", folder.path().join("log")));
+        let killer = program.clone();
+        tokio::spawn(async move {
+            while killer.pid().is_none() {
+                tokio::time::sleep(POLL).await;
+            }
+            tokio::time::sleep(POLL * 5).await;
+            killer.kill();
+        });
+        let begin = Instant::now();
+        let started = program.start(State::Live, |[_]: [u16; 1]| {
+            let mut command = Command::new("sleep");
+            command.arg("600");
+            command
+        });
+        started.await.unwrap();
+        assert!(begin.elapsed() < START_DEADLINE, "{:?}", begin.elapsed());
+        assert_eq!(program.pid(), None);
     }
 }

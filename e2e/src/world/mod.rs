@@ -45,12 +45,13 @@ pub use remove::{Answer, Removal, SUBRESOURCES};
 
 use self::check::Audited;
 use crate::access::Access;
+use crate::choke::Choke;
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 use crate::installation::Installation;
 use crate::invariants::Grounds;
 use crate::object::{Kind, Object};
-use crate::programs::{Controller, ControllerOptions};
+use crate::programs::{CONTROLLER_ACCOUNT, Controller, ControllerOptions, SYSTEM_NAMESPACE};
 use crate::recorder::Recorder;
 
 /// How long a scenario waits for something before it fails. Far more than needed: it only bounds a failure.
@@ -230,6 +231,16 @@ impl World {
         let controller = Arc::new(Controller::start(self.cluster(), options).await?);
         self.controllers.lock().push(controller.clone());
         Ok(controller)
+    }
+
+    /// Starts one more controller, between which and the API server the scenario can step in.
+    ///
+    /// # Errors
+    /// As [`Choke::open`] and [`Controller::start`].
+    pub async fn add_choked(&self, mut options: ControllerOptions) -> Result<(Arc<Controller>, Choke)> {
+        let choke = Choke::open(self.cluster(), SYSTEM_NAMESPACE, CONTROLLER_ACCOUNT).await?;
+        options.kubeconfig = Some(choke.kubeconfig(self.cluster())?);
+        Ok((self.add_controller_with(options).await?, choke))
     }
 
     /// The controllers in the order of their start.

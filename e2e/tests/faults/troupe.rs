@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use vmpool_e2e::choke::{Asked, Choke, Moment, View};
 use vmpool_e2e::poll;
-use vmpool_e2e::programs::{CONTROLLER_ACCOUNT, Controller, ControllerOptions, SYSTEM_NAMESPACE};
+use vmpool_e2e::programs::{Controller, ControllerOptions};
 use vmpool_e2e::world::{DEADLINE, World};
 
 use crate::story::work;
@@ -55,16 +55,11 @@ impl Troupe {
         let mut mortals = Vec::new();
         let count = if successor == Successor::Standby { 2 } else { 1 };
         for place in 0..count {
-            let choke = Choke::open(world.cluster(), SYSTEM_NAMESPACE, CONTROLLER_ACCOUNT).await?;
-            let mut options = ControllerOptions {
-                lease_duration: Duration::from_secs(4),
-                renew_interval: Duration::from_secs(1),
-                kubeconfig: Some(choke.kubeconfig(world.cluster())?),
-                ..ControllerOptions::new(world.namespace(), format!("mortal-{place}"))
-            };
+            let mut options = ControllerOptions::short_lease(world.namespace(), format!("mortal-{place}"));
             options.extra.push("--request-deadline=1900ms".to_owned());
             options.extra.push("--disk-collection-grace=1s".to_owned());
-            mortals.push(Mortal { controller: world.add_controller_with(options).await?, choke });
+            let (controller, choke) = world.add_choked(options).await?;
+            mortals.push(Mortal { controller, choke });
         }
         Ok(Self { successor, mortals, dead: Arc::default() })
     }

@@ -9,8 +9,7 @@ use anyhow::{Context, Result};
 use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
-use vmpool_api::crds::ALL_CRDS;
-use vmpool_model::{Resource, Server};
+use vmpool_model::{Server, platform};
 use vmpool_runtime::testing::{ManualClock, env};
 
 use crate::answer::{Answer, difference, paths};
@@ -101,14 +100,7 @@ impl Real {
 
 impl Model {
     fn new(seed: u64) -> Self {
-        let custom =
-            ALL_CRDS.iter().filter_map(|crd| Resource::custom(&serde_yaml_ng::from_str(crd.yaml).ok()?));
-        let builtin = [
-            Resource::builtin("coordination.k8s.io", "v1", "leases", "Lease"),
-            Resource::builtin("events.k8s.io", "v1", "events", "Event"),
-            Resource::builtin("apps", "v1", "controllerrevisions", "ControllerRevision"),
-        ];
-        let server = Server::new(&env(&ManualClock::new(), seed), custom.chain(builtin));
+        let server = Server::new(&env(&ManualClock::new(), seed), platform());
         Self { server, garbage: BTreeSet::new(), seed }
     }
 

@@ -10,11 +10,10 @@ use serde_json::{Value, json};
 use vmpool_e2e::choke::{Asked, Choke, Moment};
 use vmpool_e2e::cluster::apply;
 use vmpool_e2e::object::{API_VERSION, Kind, Object, TEMPLATE_HASH_LABEL, uids};
-use vmpool_e2e::poll;
 use vmpool_e2e::programs::{Accounts, CONTROLLER_ACCOUNT, ControllerOptions, SYSTEM_NAMESPACE};
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{Condition, condition, members, ready_replicas, status};
-use vmpool_e2e::world::{DEADLINE, Pool, SETTLE, World};
+use vmpool_e2e::world::{Pool, SETTLE, World};
 
 const PREFIX: &str = "vmpool.virtualization.deckhouse.io";
 const POOL: &str = "lab";
@@ -369,14 +368,9 @@ fn a_controller_that_dies_in_the_middle_of_taking_over_leaves_nothing_half_done(
         let (mark, since) = (world.audit()?.len(), machine_changes(world));
         for (passing, moment) in DEATHS {
             let mortal = controller.clone();
-            choke.trap(work, passing, moment, move || mortal.kill());
+            let death = choke.trap(work, passing, moment, move || mortal.kill());
             controller.restart().await?;
-            poll::until(
-                || format!("it dies {moment:?} write {passing}"),
-                DEADLINE,
-                async || Ok(if choke.is_set() { Err("it lives".to_owned()) } else { Ok(()) }),
-            )
-            .await?;
+            death.done().await.with_context(|| format!("it dies {moment:?} write {passing}"))?;
             tracing::info!(?moment, written = ?writes(world, mark)?, "it died");
         }
         controller.restart().await?;

@@ -109,7 +109,8 @@ async fn connect(world: &World, component: Component) -> anyhow::Result<()> {
             "contexts": [{ "name": "x", "context": { "cluster": "c", "user": "u" } }],
             "current-context": "x",
         }))?;
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        config.read_timeout = Some(Duration::from_secs(30));
         let request = Request::get("/readyz").body(kube::client::Body::empty())?;
         // Whatever it answers, it was believed.
         Client::try_from(config)?

@@ -29,15 +29,18 @@ mod storage;
 mod usability;
 mod webhook;
 
+use anyhow::Context;
 use vmpool_e2e::cluster::Cluster;
 use vmpool_e2e::error::chain;
 use vmpool_e2e::harness;
+use vmpool_e2e::scenario::LIMIT;
 
 /// Runs a test that needs the shared control plane and no pool. A scenario proper uses `scenario`.
 #[expect(clippy::panic, reason = "this is how a test fails")]
 fn with_control_plane(test: impl AsyncFnOnce(&Cluster) -> anyhow::Result<()>) {
-    let outcome = harness::block_on(async { test(&*harness::cluster().await?).await });
-    if let Err(error) = outcome {
+    let test = async { test(&*harness::cluster().await?).await };
+    let outcome = harness::block_on(async { tokio::time::timeout(LIMIT, test).await });
+    if let Err(error) = outcome.context("it does not end").flatten() {
         panic!("{}", chain(error.as_ref()));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use vmpool_e2e::cluster::RequestCounts;
+use vmpool_e2e::cluster::{AuditEntry, RequestCounts};
 use vmpool_e2e::object::{GROUP, Kind};
 use vmpool_e2e::programs::Accounts;
 use vmpool_e2e::scenario::scenario;
@@ -15,17 +15,23 @@ const MACHINES: u64 = 20;
 /// How long a settled pool is watched.
 const QUIET: Duration = Duration::from_mins(1);
 
-/// Writes of the controller to one resource, as the audit log has them.
-fn writes_of_controller(
+/// What the controller asked of one resource, as the audit log has it.
+fn asked_by_controller(
     world: &World,
     since: usize,
     resource: &str,
-    subresource: &str,
+    what: impl Fn(&AuditEntry) -> bool,
 ) -> anyhow::Result<usize> {
     let user = Accounts::controller_user();
     let audit = world.audit()?;
-    let of_controller = audit[since..].iter().filter(|entry| entry.user == user && entry.is_write());
-    Ok(of_controller.filter(|entry| entry.resource == resource && entry.subresource == subresource).count())
+    let of_controller =
+        audit[since..].iter().filter(|entry| entry.user == user && entry.resource == resource);
+    Ok(of_controller.filter(|entry| what(entry)).count())
+}
+
+/// Writes of the controller to the objects of one resource.
+fn writes_of_controller(world: &World, since: usize, resource: &str) -> anyhow::Result<usize> {
+    asked_by_controller(world, since, resource, |entry| entry.is_write() && entry.subresource.is_empty())
 }
 
 fn ours(counts: &RequestCounts) -> RequestCounts {
@@ -49,7 +55,7 @@ fn a_new_machine_costs_one_write_and_one_per_disk_and_a_settled_pool_costs_nothi
         let made = world.cluster().metrics().await?.since(&before);
         assert_eq!(made.of("POST", "virtualmachines"), MACHINES, "{made}");
         assert_eq!(made.of("POST", "virtualdisks"), 2 * MACHINES, "{made}");
-        let by_us = |resource: &str| writes_of_controller(world, mark, resource, "");
+        let by_us = |resource: &str| writes_of_controller(world, mark, resource);
         assert_eq!(by_us("virtualmachines")?, usize::try_from(MACHINES)?, "only the creates");
         assert_eq!(by_us("virtualdisks")?, usize::try_from(2 * MACHINES)?, "only the creates");
         assert_eq!(by_us("virtualmachinepools")?, 1, "one block of machine numbers");
@@ -68,13 +74,18 @@ fn a_new_machine_costs_one_write_and_one_per_disk_and_a_settled_pool_costs_nothi
             .collect();
         assert!(others.is_empty(), "the controller asked for {others:?}");
 
-        // Scaling down costs one delete for each.
-        let mark = world.audit()?.len();
-        pool.scale_by_api(0).await?;
-        pool.until(ready_replicas(0)).await?;
-        world.settles().await?;
-        let deletes = writes_of_controller(world, mark, Kind::Machine.plural(), "")?;
-        assert_eq!(deletes, usize::try_from(MACHINES)?);
+        // Scaling down costs one delete for each, and one list that tells how many there are unless nobody stays.
+        for (left, lists) in [(MACHINES / 2, 1), (0, 0)] {
+            let mark = world.audit()?.len();
+            pool.scale_by_api(i64::try_from(left)?).await?;
+            pool.until(ready_replicas(i64::try_from(left)?)).await?;
+            world.settles().await?;
+            let machines = Kind::Machine.plural();
+            assert_eq!(writes_of_controller(world, mark, machines)?, usize::try_from(MACHINES / 2)?);
+            // Those with which a watch begins are watches.
+            let listed = asked_by_controller(world, mark, machines, |entry| entry.verb == "list")?;
+            assert_eq!(listed, lists);
+        }
         Ok::<_, anyhow::Error>(())
     });
 }

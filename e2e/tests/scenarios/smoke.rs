@@ -1,5 +1,7 @@
 //! The shortest story of all, and a template for the others.
 
+use std::time::Duration;
+
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{disks, ready_replicas};
 use vmpool_e2e::world::{Deletion, SETTLE};
@@ -19,4 +21,11 @@ fn a_pool_of_one_machine_comes_and_goes() {
         pool.leaves_nothing().await?;
         Ok(())
     });
+}
+
+#[test]
+#[should_panic(expected = "it has not ended after 1s")]
+fn a_scenario_that_waits_for_ever_fails() {
+    let endless = scenario("a scenario that waits for ever").controllers(0).within(Duration::from_secs(1));
+    endless.run(async |_world| std::future::pending().await);
 }

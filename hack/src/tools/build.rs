@@ -66,8 +66,10 @@ fn one(go: &Go, module: &Module, tool: &Tool, flags: &str, output: &Path) -> Res
     let total = stale_packages(go, module, &[tool], flags, output)?;
     // The program appears under its name only when it is whole; a running copy of the old one keeps its file.
     let unfinished = output.join(format!("{}.unfinished", tool.file));
+    // What is to be run Go keeps in its cache as a whole, what is built it links anew for every working tree. So it runs
+    // under `cp`, which leaves the program there.
     let mut build = go.command();
-    build.args(["build", "-v", "-ldflags", flags, "-o"]).arg(&unfinished).arg(tool.package);
+    build.args(["run", "-v", "-exec", "cp", "-ldflags", flags, tool.package]).arg(&unfinished);
     monitor::run(&mut build, tool.name, &output.join(format!("{}.log", tool.file)), |progress| {
         if progress.compiled < total {
             format!("compiling, {} of {total} packages", progress.compiled)

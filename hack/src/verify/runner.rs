@@ -1,29 +1,39 @@
-//! The test runner, what its failures said once more where whoever reads a long log looks first, and a second chance
-//! for few.
+//! The test runner, what its failures said once more where whoever reads a long log looks first, a second chance for few,
+//! and an end for those that never come to one.
 //!
 //! Hundreds of tests talk to real servers on machines that are busy with something else. One of them failing says
 //! either that it is broken or that it is flaky, and the quickest way to know is to run it again, alone. A flaky test is
 //! a flaw too, which is why it is named; but it is not the fault of the change at hand.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, ExitStatus};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
+use super::stall;
+
 /// With more failures than this nobody speaks of flaky tests.
 pub(super) const MOST_REPEATED: usize = 2;
+
+/// How long tests may say nothing. Every test of ours ends long before, one way or the other.
+pub(super) const PATIENCE: Duration = Duration::from_mins(10);
+
+/// After so many binaries that had to be killed the runner is, too.
+const MOST_STALLED: usize = 3;
 
 /// Tests that run one binary after another: what runs those that the arguments for the test binaries select.
 pub(super) type Track = Box<dyn Fn(&[&str]) -> Command + Sync>;
 
 /// Runs the tracks side by side, and few failed tests once more, alone. What the first says is repeated to `out` as it
-/// comes, and what the others say when it has ended.
+/// comes, and what the others say when it has ended. A binary that says nothing for longer than `patience` is killed.
 ///
 /// # Errors
 /// If the tests cannot be run, or fail for good.
-pub(super) fn run(tracks: &[Track], out: &mut dyn Write) -> Result<()> {
+pub(super) fn run(tracks: &[Track], patience: Duration, out: &mut dyn Write) -> Result<()> {
     let Some((first, others)) = tracks.split_first() else { return Ok(()) };
     let outcomes = thread::scope(|scope| {
         let beside: Vec<_> = others
@@ -31,11 +41,11 @@ pub(super) fn run(tracks: &[Track], out: &mut dyn Write) -> Result<()> {
             .map(|track| {
                 scope.spawn(move || {
                     let mut said = Vec::new();
-                    watch(track(&[]), true, &mut said).map(|outcome| (outcome, said))
+                    watch(track(&[]), true, patience, &mut said).map(|outcome| (outcome, said))
                 })
             })
             .collect();
-        let mut outcomes = vec![watch(first(&[]), false, out)?];
+        let mut outcomes = vec![watch(first(&[]), false, patience, out)?];
         for thread in beside {
             let (outcome, said) =
                 thread.join().map_err(|_| anyhow!("a thread that reads from a test runner died"))??;
@@ -44,11 +54,16 @@ pub(super) fn run(tracks: &[Track], out: &mut dyn Write) -> Result<()> {
         }
         anyhow::Ok(outcomes)
     })?;
-    judge(tracks, outcomes, out)
+    judge(tracks, outcomes, patience, out)
 }
 
 /// Whether all passed, at the first or at the second time.
-fn judge(tracks: &[Track], outcomes: Vec<(ExitStatus, Failures)>, out: &mut dyn Write) -> Result<()> {
+fn judge(
+    tracks: &[Track],
+    outcomes: Vec<(ExitStatus, Failures)>,
+    patience: Duration,
+    out: &mut dyn Write,
+) -> Result<()> {
     let failed: Vec<_> = tracks.iter().zip(outcomes).filter(|(_, (status, _))| !status.success()).collect();
     for (_, (_, failures)) in failed.iter().filter(|(_, (_, failures))| !failures.told.is_empty()) {
         writeln!(out, "\n==> What the failed tests said, once more:\n{}", failures.told)?;
@@ -57,12 +72,12 @@ fn judge(tracks: &[Track], outcomes: Vec<(ExitStatus, Failures)>, out: &mut dyn 
     for (track, (status, failures)) in failed {
         let names: Vec<&str> = failures.failed.iter().map(String::as_str).collect();
         // A binary that died has names that nobody knows.
-        if names.is_empty() || count > MOST_REPEATED || failures.unfinished != 0 {
+        if names.is_empty() || count > MOST_REPEATED || failures.has_unknown() {
             bail!("the test runner ended with {status}");
         }
         writeln!(out, "\n==> Flaky, or broken? Once more, alone: {}", names.join(", "))?;
         let again = track(&[&["--exact", "--test-threads=1"], names.as_slice()].concat());
-        let (status, second) = watch(again, false, out)?;
+        let (status, second) = watch(again, false, patience, out)?;
         if !status.success() || !failures.failed.is_subset(&second.passed) {
             bail!("failed twice: {}", names.join(", "));
         }
@@ -71,7 +86,12 @@ fn judge(tracks: &[Track], outcomes: Vec<(ExitStatus, Failures)>, out: &mut dyn 
 }
 
 /// Runs a command to its end. With `all`, what cargo says on the way is repeated, too: it tells which binary a line is of.
-fn watch(mut command: Command, all: bool, out: &mut dyn Write) -> Result<(ExitStatus, Failures)> {
+fn watch(
+    mut command: Command,
+    all: bool,
+    patience: Duration,
+    out: &mut dyn Write,
+) -> Result<(ExitStatus, Failures)> {
     let (output, input) = std::io::pipe().context("opening a pipe")?;
     if all {
         command.stderr(input.try_clone().context("opening a pipe")?);
@@ -79,16 +99,66 @@ fn watch(mut command: Command, all: bool, out: &mut dyn Write) -> Result<(ExitSt
     let mut child = command.stdout(input).spawn().context("starting the test runner")?;
     // It holds ends of the pipe, which would never end otherwise.
     drop(command);
+    let (sender, lines) = mpsc::channel();
+    // Not waited for: somebody who was left behind may hold an end of the pipe for ever.
+    thread::spawn(move || read_lines(output, &sender));
     let mut failures = Failures::default();
-    let mut lines = BufReader::new(output);
-    let mut line = Vec::new();
-    while lines.read_until(b'\n', &mut line).context("reading from the test runner")? > 0 {
-        out.write_all(&line).context("repeating the output")?;
-        failures.read(&String::from_utf8_lossy(&line));
-        line.clear();
+    let mut stalls = 0;
+    loop {
+        match lines.recv_timeout(patience) {
+            Ok(line) => {
+                let line = line.context("reading from the test runner")?;
+                out.write_all(&line).context("repeating the output")?;
+                failures.read(&String::from_utf8_lossy(&line));
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout)
+                if child.try_wait().context("looking at the test runner")?.is_some() =>
+            {
+                writeln!(out, "==> The test runner has ended, and something that it started has not")?;
+                break;
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                stalls += 1;
+                if stalls > MOST_STALLED {
+                    let _ = child.kill();
+                    bail!("the test runner does not end");
+                }
+                let doing = stall::end_children(child.id());
+                let names = failures.stall();
+                let names = if names.is_empty() { "nobody knows which".to_owned() } else { names.join(", ") };
+                writeln!(out, "\n==> No word in {patience:?}, killed. What did not end: {names}\n{doing}")?;
+            }
+        }
     }
     let status = child.wait().context("waiting for the test runner")?;
     Ok((status, failures))
+}
+
+fn read_lines(output: impl Read, lines: &mpsc::Sender<std::io::Result<Vec<u8>>>) {
+    let mut output = BufReader::new(output);
+    loop {
+        let mut line = Vec::new();
+        let read = output.read_until(b'\n', &mut line);
+        if matches!(read, Ok(0)) {
+            return;
+        }
+        let broken = read.is_err();
+        if lines.send(read.map(|_| line)).is_err() || broken {
+            return;
+        }
+    }
+}
+
+/// What is known of a binary whose tests run.
+#[derive(Debug, Default)]
+struct Binary {
+    /// How many tests it said that it has.
+    tests: usize,
+    /// How many of them have ended.
+    ended: usize,
+    /// Those that take long, as it says itself, and have not ended.
+    slow: BTreeSet<String>,
 }
 
 /// Picks what a test binary says of its failed tests out of everything else.
@@ -101,31 +171,66 @@ pub(super) struct Failures {
     pub(super) failed: BTreeSet<String>,
     /// The names of the others.
     pub(super) passed: BTreeSet<String>,
-    /// Binaries that began and have not ended.
-    pub(super) unfinished: usize,
+    /// The binary that runs.
+    running: Option<Binary>,
+    /// Binaries that ended without a result, and not all of whose tests are known.
+    lost: usize,
 }
 
 impl Failures {
     /// Reads one line, with its end.
     pub(super) fn read(&mut self, line: &str) {
-        if let Some((name, verdict)) =
-            line.trim_end().strip_prefix("test ").and_then(|rest| rest.split_once(" ... "))
+        let words = line.trim_end();
+        if let Some(name) = words
+            .strip_prefix("test ")
+            .and_then(|rest| rest.strip_suffix(" has been running for over 60 seconds"))
         {
+            self.running.iter_mut().for_each(|binary| _ = binary.slow.insert(name.to_owned()));
+        } else if let Some((name, verdict)) =
+            words.strip_prefix("test ").and_then(|rest| rest.split_once(" ... "))
+        {
+            let name = name.strip_suffix(" - should panic").unwrap_or(name);
+            if let Some(binary) = &mut self.running {
+                binary.ended += 1;
+                binary.slow.remove(name);
+            }
             match verdict {
                 "FAILED" => drop(self.failed.insert(name.to_owned())),
                 "ok" => drop(self.passed.insert(name.to_owned())),
                 _ => {}
             }
         }
-        let begins = line
-            .strip_prefix("running ")
-            .is_some_and(|rest| rest.trim_end().ends_with(" tests") || rest.trim_end() == "1 test");
-        self.unfinished += usize::from(begins);
-        self.unfinished = self.unfinished.saturating_sub(usize::from(line.starts_with("test result:")));
-        self.inside |= line.trim_end() == "failures:";
+        if let Some(tests) = begins(words) {
+            self.lost += usize::from(self.running.is_some());
+            self.running = Some(Binary { tests, ..Binary::default() });
+        }
+        if words.starts_with("test result:") {
+            self.running = None;
+        }
+        self.inside |= words == "failures:";
         if self.inside {
             self.told.push_str(line);
         }
-        self.inside &= !line.starts_with("test result:");
+        self.inside &= !words.starts_with("test result:");
     }
+
+    /// Whether a binary died with tests of which nobody knows how they would have ended.
+    pub(super) fn has_unknown(&self) -> bool {
+        self.lost > 0 || self.running.is_some()
+    }
+
+    /// The binary that runs was killed, since what is left of it does not end: that has failed. Returns the names.
+    pub(super) fn stall(&mut self) -> Vec<String> {
+        let Some(binary) = self.running.take() else { return Vec::new() };
+        // One that waited for its turn may be anything.
+        self.lost += usize::from(binary.ended + binary.slow.len() != binary.tests);
+        self.failed.extend(binary.slow.iter().cloned());
+        binary.slow.into_iter().collect()
+    }
+}
+
+/// How many tests a binary is about to run, if this is what its first line says.
+fn begins(line: &str) -> Option<usize> {
+    let (tests, what) = line.strip_prefix("running ")?.split_once(' ')?;
+    tests.parse().ok().filter(|_| ["test", "tests"].contains(&what))
 }

@@ -112,7 +112,7 @@ pub(super) const STEPS: &[Step] = &[
         command: "cargo test --workspace --no-fail-fast",
         needs: &["tools", "build"],
         run: |workspace| {
-            runner::run(&tracks(workspace)?, &mut std::io::stdout())?;
+            runner::run(&tracks(workspace)?, runner::PATIENCE, &mut std::io::stdout())?;
             Ok(Outcome::Passed)
         },
     },

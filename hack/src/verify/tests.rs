@@ -6,7 +6,7 @@ use rstest::rstest;
 
 use super::hygiene::{Module, declared, has_tests, ignored, modules, rust_files};
 use super::report::Report;
-use super::runner::{self, Failures};
+use super::runner::{self, Failures, PATIENCE};
 use super::steps::STEPS;
 use super::walls::breaches;
 
@@ -134,7 +134,7 @@ fn the_engine_depends_on_nothing_that_waits(
 fn what_failed_tests_said_is_picked_out() {
     let mut failures = Failures::default();
     let said = "running 2 tests\ntest a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\nwhy\n\nfailures:\n    b\n\n\
-                test result: FAILED. 1 passed; 1 failed\n\nrunning 1 test\ntest c ... ok\n\ntest result: ok. 1 passed\n";
+                test result: FAILED. 1 passed; 1 failed\n\nrunning 1 test\ntest c - should panic ... ok\n\ntest result: ok. 1 passed\n";
     for line in said.split_inclusive('\n') {
         failures.read(line);
     }
@@ -142,7 +142,9 @@ fn what_failed_tests_said_is_picked_out() {
     assert_eq!(failures.told, expected);
     assert_eq!(failures.failed.iter().collect::<Vec<_>>(), ["b"]);
     assert_eq!(failures.passed.iter().collect::<Vec<_>>(), ["a", "c"]);
-    assert_eq!(failures.unfinished, 0);
+    assert!(!failures.has_unknown());
+    failures.read("running 1 test\n");
+    assert!(failures.has_unknown(), "it has not ended");
 }
 
 /// A test run that says `first`, and when something is repeated, `second`; both end with the given code.
@@ -155,7 +157,7 @@ fn repeated(first: (&str, i32), second: (&str, i32)) -> anyhow::Result<()> {
         command
     };
     // Not to our own output: whoever reads that would take it for tests of ours.
-    runner::run(&[Box::new(command)], &mut Vec::new())
+    runner::run(&[Box::new(command)], PATIENCE, &mut Vec::new())
 }
 
 #[test]
@@ -186,7 +188,7 @@ fn tracks_beside_the_first_are_told_after_it_and_count_as_much() {
     };
     let passing = || track("running 1 test\ntest z ... ok\ntest result: ok.\n", "", 0);
     let mut said = Vec::new();
-    runner::run(&[passing(), failing("a", "noise")], &mut said).unwrap();
+    runner::run(&[passing(), failing("a", "noise")], PATIENCE, &mut said).unwrap();
     let said = String::from_utf8(said).unwrap();
     let position = |part: &str| said.find(part).unwrap_or_else(|| panic!("no {part:?} in {said}"));
     assert!(position("test z ... ok") < position("test a ... FAILED"), "{said}");
@@ -196,8 +198,8 @@ fn tracks_beside_the_first_are_told_after_it_and_count_as_much() {
     );
 
     let all = |names: &[&str]| -> Vec<_> { names.iter().map(|name| failing(name, "")).collect() };
-    runner::run(&all(&["a", "b"]), &mut Vec::new()).unwrap();
-    runner::run(&all(&["a", "b", "c"]), &mut Vec::new()).unwrap_err();
+    runner::run(&all(&["a", "b"]), PATIENCE, &mut Vec::new()).unwrap();
+    runner::run(&all(&["a", "b", "c"]), PATIENCE, &mut Vec::new()).unwrap_err();
 }
 
 #[rstest::rstest]
@@ -238,4 +240,65 @@ fn few_failed_tests_get_a_second_chance(
     #[case] passes: bool,
 ) {
     assert_eq!(repeated((first, 101), (second, code)).is_ok(), passes);
+}
+
+/// A test runner whose binary says `said` and never ends (a shell tells of killed children, which is hushed), and which passes when it is asked for one test alone.
+fn endless(said: &'static str) -> runner::Track {
+    Box::new(move |arguments| {
+        let mut command = Command::new("sh");
+        match arguments.last() {
+            None => command.args(["-c", r#"exec 2>/dev/null; printf '%b' "$0"; sleep 1000; exit 101"#, said]),
+            Some(name) => command.args(["-c", r#"echo "test $0 ... ok""#, name]),
+        };
+        command
+    })
+}
+
+#[cfg(target_os = "linux")]
+#[rstest::rstest]
+#[case::one(
+    "running 2 tests\ntest a ... ok\ntest b has been running for over 60 seconds\n",
+    "What did not end: b\n",
+    true
+)]
+#[case::nobody_knows_about_c(
+    "running 3 tests\ntest a ... ok\ntest b has been running for over 60 seconds\n",
+    "What did not end: b\n",
+    false
+)]
+#[case::nobody_knows_which(
+    "running 2 tests\ntest a ... ok\n",
+    "What did not end: nobody knows which\n",
+    false
+)]
+#[case::it_has_ended_late(
+    "running 1 test\ntest b has been running for over 60 seconds\ntest b ... ok\n",
+    "What did not end: nobody knows which\n",
+    false
+)]
+fn a_test_that_never_ends_is_killed_and_named(
+    #[case] said: &'static str,
+    #[case] told: &str,
+    #[case] passes: bool,
+) {
+    let mut out = Vec::new();
+    let outcome = runner::run(&[endless(said)], Duration::from_secs(2), &mut out);
+    let out = String::from_utf8(out).unwrap();
+    assert!(out.contains(told), "{out}");
+    assert!(out.contains("sleep 1000") && out.contains("thread sleep"), "{out}");
+    assert_eq!(outcome.is_ok(), passes, "{outcome:?}\n{out}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn nobody_waits_for_what_tests_have_left_behind() {
+    let track: runner::Track = Box::new(|_| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 8 & echo 'running 0 tests'; echo 'test result: ok.'"]);
+        command
+    });
+    let mut out = Vec::new();
+    runner::run(&[track], Duration::from_secs(1), &mut out).unwrap();
+    let out = String::from_utf8(out).unwrap();
+    assert!(out.contains("something that it started has not"), "{out}");
 }

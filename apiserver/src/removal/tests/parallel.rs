@@ -95,7 +95,7 @@ fn chances() -> impl Strategy<Value = Vec<Chance>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn parallel_callers_are_each_granted_in_full_or_not_at_all(

@@ -42,7 +42,6 @@ pub(super) fn plan(observed: &Observed<'_>, shelf: &mut Shelf<'_>, plan: &mut Pl
                 (Some(template), Some(disk)) if disk.owner.as_ref() == Some(&member.id) => {
                     growth.extend(grow::needed(template, disk));
                 }
-                (None, Some(_)) => {}
                 _ => odd.push(Odd { member, device, name, template, disk }),
             }
         }

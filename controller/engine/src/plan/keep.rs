@@ -163,9 +163,9 @@ fn collect(
     }
     // The newest are kept. Only the others are looked at one by one, so that the pass stays linear.
     let keep = template.keep.min(usable.len());
-    if keep > 0 && keep < usable.len() {
+    if keep < usable.len() {
         let newest_first = |free: &Free<'_>| (Reverse(free.since), free.disk.id.name.clone());
-        usable.select_nth_unstable_by_key(keep - 1, newest_first);
+        usable.select_nth_unstable_by_key(keep, newest_first);
     }
     for (position, free) in usable.iter().enumerate() {
         let end = template

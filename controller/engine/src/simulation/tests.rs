@@ -5,6 +5,7 @@ use super::shell::Fate;
 use super::step::Step;
 use super::world::World;
 use crate::model::Naming;
+use crate::testing::stories;
 
 mod kept;
 
@@ -26,10 +27,8 @@ fn run(
     }
 }
 
-/// More stories than there are cases of other laws: most of them are dull. `PROPTEST_CASES` scales both.
 fn config() -> ProptestConfig {
-    let usual = ProptestConfig::default();
-    ProptestConfig { cases: 4 * usual.cases, max_shrink_iters: 20_000, ..usual }
+    ProptestConfig { max_shrink_iters: 20_000, ..stories() }
 }
 
 proptest! {

@@ -60,6 +60,18 @@ fn available(#[case] world: World, #[case] expected: &str) {
           remove 2 by name, which lowers replicas, and then raise replicas to 1 again; or raise replicas to 3 to keep \
           all")
 )]
+#[case::whoever_was_named_leaves_whether_it_has_begun_to_or_not(
+    terminating(
+        World::desiring(5).members(5).named("r", &[&name(0), &name(1), &name(2)]).pool(|pool| {
+            pool.removal = Removal::Explicit;
+            pool.desired = 1;
+        }),
+        [1],
+    ),
+    Some("2 live replicas exceed replicas: 1, and in a pool with explicit removal none leaves by itself: \
+          remove 1 by name, which lowers replicas, and then raise replicas to 1 again; or raise replicas to 2 to keep \
+          all")
+)]
 #[case::an_explicit_pool_whose_surplus_leaves(
     terminating(World::desiring(1).members(2).pool(|pool| pool.removal = Removal::Explicit), [1]),
     Some("1 of 2 replicas are terminating, 1 desired")

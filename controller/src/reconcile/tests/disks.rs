@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{SECOND, count};
-use crate::testing::{Call, Fate, MERGE_PATCH, Refusal, Verb, World, machine_names, pool};
+use crate::testing::{Call, Fate, MERGE_PATCH, NAMESPACE, Refusal, Verb, World, machine_names, pool};
 
 const PREFIX: &str = "vmpool.virtualization.deckhouse.io";
 const MINUTE: Duration = Duration::from_mins(1);
@@ -203,6 +203,24 @@ async fn a_claim_that_nobody_needs_any_more_is_given_up_after_a_live_look() {
     let freed = log.iter().position(|call| call.is(MERGE_PATCH, "virtualdisks")).unwrap();
     let looked = log.iter().position(|call| call.is(Verb::Get, "virtualmachines") && call.name == claimed);
     assert!(looked.is_some_and(|looked| looked < freed));
+}
+
+#[tokio::test]
+async fn a_claim_of_a_machine_that_is_no_member_and_has_the_disk_all_the_same_stays() {
+    let (mut world, claimed) = claimed_by_the_dead().await;
+    let disk = world.disks()[0]["metadata"]["name"].clone();
+    world.server.behave();
+    world.scale(0);
+    world.lead();
+    world.advance(SECOND).await;
+    world.server.hold("virtualmachines");
+    let devices = json!([{ "kind": "VirtualDisk", "name": disk }]);
+    let machine = json!({
+        "metadata": { "name": claimed, "namespace": NAMESPACE }, "spec": { "blockDeviceRefs": devices } });
+    world.server.create("virtualmachines", machine);
+    world.advance(MINUTE * 3).await;
+    assert_eq!(mark(&world.disks()[0], "claimed-by"), Some(&*claimed), "a live look has found it");
+    assert_eq!(mark(&world.disks()[0], "free-since"), None);
 }
 
 #[tokio::test]

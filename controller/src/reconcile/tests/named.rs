@@ -467,3 +467,36 @@ async fn who_changed_unseen_and_is_still_too_many_leaves_at_its_new_version() {
     assert_eq!(world.machines().len(), 2);
     assert_eq!(count(&world.take_writes(), Verb::Delete, MACHINES), 2);
 }
+
+/// How often machines were listed, and how many were deleted.
+fn counted_and_deleted(world: &World) -> (usize, usize) {
+    let log = world.server.take_log();
+    (count(&log, Verb::List, MACHINES), count(&log, Verb::Delete, MACHINES))
+}
+
+#[tokio::test]
+async fn members_are_counted_again_unless_the_watch_has_just_told_of_those_that_left() {
+    const SOON: Duration = Duration::from_millis(300);
+    let world = World::with_pool(6).await;
+    for name in machine_names(&world.machines()) {
+        world
+            .server
+            .edit(MACHINES, &name, |machine| machine["metadata"]["finalizers"] = json!(["vm-cleanup"]));
+    }
+    world.calm().await;
+    let shrink = async |replicas| {
+        world.server.take_log();
+        world.scale(replicas);
+        world.advance(SOON).await;
+        counted_and_deleted(&world)
+    };
+    assert_eq!(shrink(5).await, (1, 1));
+    assert_eq!(shrink(4).await, (0, 1), "the watch has told of the first one");
+    world.advance(Duration::from_secs(2)).await;
+    assert_eq!(shrink(3).await, (1, 1), "that was long ago");
+    world.server.hold(MACHINES);
+    world.advance(Duration::from_secs(1)).await;
+    assert_eq!(shrink(2).await, (1, 1));
+    assert_eq!(shrink(1).await, (1, 1), "the watch has not told of the one before");
+    assert_eq!(shrink(0).await, (0, 1), "nobody stays");
+}

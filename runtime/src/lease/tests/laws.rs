@@ -127,7 +127,7 @@ async fn happen(world: &mut World, event: &Event) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
     fn at_most_one_fence_is_valid_through_faults_and_restarts(seed in 0_u64..1000, events in with_restarts()) {

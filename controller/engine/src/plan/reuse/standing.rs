@@ -65,18 +65,16 @@ impl<'a> Books<'a> {
         books
     }
 
-    /// Marks what is in use by whoever refers to it; returns the disks that several live members refer to.
+    /// Marks what is in use by whoever refers to it; returns the disks that several machines refer to.
     fn note_references(&mut self, observed: &'a Observed<'a>) -> BTreeMap<&'a str, &'a Arc<Disk>> {
-        let pool = Some(&observed.pool.id.uid);
         let mut held = vec![false; self.all.len()];
         let mut held_twice = BTreeMap::new();
         for machine in &observed.machines {
-            let live_member = !machine.terminating && machine.owner.as_ref() == pool;
             for device in &machine.disks {
                 let Some(&at) = self.index.get(&*device.disk) else { continue };
                 let book = &mut self.all[at];
                 book.standing = Standing::InUse;
-                if live_member && std::mem::replace(&mut held[at], true) {
+                if std::mem::replace(&mut held[at], true) {
                     held_twice.insert(&*book.disk.id.name, book.disk);
                 }
             }

@@ -369,6 +369,16 @@ fn who_was_promised_a_disk_and_refers_to_one_that_was_never_made_gets_the_promis
     assert_eq!(repointed(&world.disk("web-data-1", |_| None)), [(name(0), held("web-data-2"))]);
 }
 
+#[test]
+fn who_was_promised_a_disk_instead_of_a_broken_one_gets_that_one() {
+    let claimed_by = Some(name(0).into());
+    let world = disk(|disk| disk.marks = Marks { claimed_by, ..Marks::default() })
+        .free("web-data-3", 1)
+        .edit_disk("web-data-1", |disk| (disk.state, disk.mounted_by) = (DiskState::Lost, None))
+        .edit(&name(0), |member| member.activity = Activity::NotRunning);
+    assert_eq!(repointed(&world), [(name(0), held("web-data-2"))]);
+}
+
 /// What a member gets for the kept template.
 fn filled(world: &World, member: &str) -> Result<DiskDraft, Wait> {
     let observed = world.observed();
@@ -402,6 +412,10 @@ fn a_member_that_lacks_a_disk_gets_the_one_that_it_was_promised_or_a_free_one_or
             .count(),
         0
     );
+    let to_come =
+        lacking(disk(|disk| disk.marks = Marks { claimed_by: Some(name(7).into()), ..Marks::default() }));
+    let wait = Wait::Disk { machine: name(0).into(), disk: "web-data-2".into() };
+    assert_eq!(filled(&to_come, &first), Err(wait), "whom it was promised to may never come");
     let none = world.disk("web-data-2", |_| None);
     assert_eq!(filled(&none, &first), Ok(made(0, 0)));
     let own = none.pool(|pool| pool.disks[1].lifetime = Lifetime::Machine);

@@ -211,3 +211,25 @@ async fn a_disk_without_data_ends_although_its_template_has_no_ttl() {
     assert!(world.disks().is_empty());
     shows(&world, "vmpool_disk_collections_total{reason=\"broken\"} 1");
 }
+
+#[tokio::test]
+async fn a_disk_that_changed_under_its_deletion_is_looked_at_again() {
+    let world = world(1, &json!({ "ttl": "10m" })).await;
+    world.scale(0);
+    world.calm().await;
+    run(&world).await;
+    let (server, mut changes) = (world.server.clone(), 1);
+    world.server.intercept(move |call| {
+        if call.is(Verb::Delete, "virtualdisks") && changes > 0 {
+            changes -= 1;
+            server.edit("virtualdisks", &call.name, |disk| {
+                disk["metadata"]["annotations"]["team/note"] = json!("!");
+            });
+        }
+        Fate::Serve
+    });
+    world.server.hold("virtualdisks");
+    world.advance(MINUTE * 12).await;
+    assert!(world.disks().is_empty(), "nobody waits for the watch");
+    shows(&world, "vmpool_failures_total{reason=\"DiskFailure\"} 0");
+}

@@ -180,4 +180,5 @@ async fn a_machine_that_left_keeps_its_disk_although_the_first_attempt_to_hand_i
     let released = log.iter().position(|call| call.is(MERGE_PATCH, "virtualmachines")).unwrap();
     assert!(handed < released);
     assert_eq!(count(&log, MERGE_PATCH, "virtualmachines"), 1);
+    shows(&world, "vmpool_failures_total{reason=\"FailedRepair\"} 2");
 }

@@ -4,15 +4,10 @@ use proptest::prelude::*;
 
 use super::model::{Fate, Model, SAME, id};
 use crate::model::Activity;
-
-/// More stories than there are cases of other laws: most of them are dull. `PROPTEST_CASES` scales both.
-fn config() -> ProptestConfig {
-    let usual = ProptestConfig::default();
-    ProptestConfig { cases: 4 * usual.cases, ..usual }
-}
+use crate::testing::stories;
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(stories())]
 
     #[test]
     fn no_more_machines_are_taken_away_at_once_than_may_be_and_the_rollout_ends(
