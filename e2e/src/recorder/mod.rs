@@ -81,31 +81,63 @@ impl Recorder {
         self.changed.clone()
     }
 
+    /// Waits until the history is so, at most for `deadline`. Answers whether it is.
+    ///
+    /// # Errors
+    /// [`Error::TaskEnded`] if nothing is recorded any more.
+    pub async fn until(&self, deadline: Duration, holds: impl Fn(&History) -> bool) -> Result<bool> {
+        let begin = Instant::now();
+        let mut changes = self.changes();
+        loop {
+            changes.mark_unchanged();
+            if holds(&self.history.lock()) {
+                return Ok(true);
+            }
+            let left = deadline.saturating_sub(begin.elapsed());
+            match tokio::time::timeout(left, changes.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Err(Error::TaskEnded { task: "the recorder" }),
+                Err(_elapsed) => return Ok(false),
+            }
+        }
+    }
+
     /// Waits until everything that is stored at this moment has been recorded.
     ///
     /// # Errors
     /// [`Error::Api`] if a list fails, [`Error::Deadline`] if the watches lag too far behind.
     pub async fn catch_up(&self) -> Result<()> {
-        let mut changes = self.changes();
         for kind in [Kind::Pool, Kind::Machine, Kind::Disk] {
             let (revision, listed) = self.list(kind).await?;
-            let begin = Instant::now();
-            while !self.has_seen(kind, revision, &listed) {
-                let left = CATCH_UP_DEADLINE.saturating_sub(begin.elapsed());
-                match tokio::time::timeout(left, changes.changed()).await {
-                    Ok(Ok(())) => {}
-                    Ok(Err(_)) => return Err(Error::TaskEnded { task: "the recorder" }),
-                    Err(_elapsed) => {
-                        return Err(Error::Deadline {
-                            what: format!("the watch of {} shows what a list shows", kind.plural()),
-                            after: CATCH_UP_DEADLINE,
-                            last: format!("revision {revision}, {} objects", listed.len()),
-                        });
-                    }
-                }
+            if !self.until(CATCH_UP_DEADLINE, |history| shows(history, kind, revision, &listed)).await? {
+                return Err(Error::Deadline {
+                    what: format!("the watch of {} shows what a list shows", kind.plural()),
+                    after: CATCH_UP_DEADLINE,
+                    last: format!("revision {revision}, {} objects", listed.len()),
+                });
             }
         }
         Ok(())
+    }
+
+    /// Waits until an object that somebody has just written has been recorded as it is here, or as it was later. Who
+    /// writes and then waits for what follows would otherwise find it in the state before.
+    ///
+    /// # Errors
+    /// [`Error::Deadline`] if the watch lags too far behind.
+    pub async fn until_shown(&self, kind: Kind, object: &Object) -> Result<()> {
+        if !Kind::RECORDED.contains(&kind) {
+            return Ok(());
+        }
+        let shown = |history: &History| shows_object(history, kind, object.uid(), object.revision());
+        if self.until(CATCH_UP_DEADLINE, shown).await? {
+            return Ok(());
+        }
+        Err(Error::Deadline {
+            what: format!("the watch of {} shows what was written", kind.plural()),
+            after: CATCH_UP_DEADLINE,
+            last: format!("{} at revision {} is missing", object.name(), object.revision()),
+        })
     }
 
     /// The revision of a list, and the revision of each object by UID.
@@ -123,18 +155,21 @@ impl Recorder {
             .filter_map(|object| Some((object.metadata.uid?, parse(object.metadata.resource_version))));
         Ok((parse(list.metadata.resource_version), objects.collect()))
     }
+}
 
-    fn has_seen(&self, kind: Kind, revision: u64, listed: &BTreeMap<String, u64>) -> bool {
-        let history = self.history.lock();
-        let state = history.state();
-        let everything_listed_is_known = listed.iter().all(|(uid, &at)| {
-            // Gone again since the list, which shows only in the past.
-            state.get(kind, uid).map_or_else(|| history.was_removed(uid), |known| known.revision() >= at)
-        });
-        let everything_gone_is_known =
-            state.all(kind).all(|known| listed.contains_key(known.uid()) || known.revision() > revision);
-        everything_listed_is_known && everything_gone_is_known
-    }
+/// Whether all is recorded that a list of this revision shows: the revision of each object by UID.
+fn shows(history: &History, kind: Kind, revision: u64, listed: &BTreeMap<String, u64>) -> bool {
+    let everything_listed_is_known = listed.iter().all(|(uid, &at)| shows_object(history, kind, uid, at));
+    let everything_gone_is_known = history
+        .state()
+        .all(kind)
+        .all(|known| listed.contains_key(known.uid()) || known.revision() > revision);
+    everything_listed_is_known && everything_gone_is_known
+}
+
+/// Whether the object is recorded at this revision, at a later one, or as gone again, which shows only in the past.
+fn shows_object(history: &History, kind: Kind, uid: &str, at: u64) -> bool {
+    history.state().get(kind, uid).map_or_else(|| history.was_removed(uid), |known| known.revision() >= at)
 }
 
 /// Where one watch puts what it sees.

@@ -85,3 +85,18 @@ fn what_is_forgotten_is_all_but_the_last_change_of_what_is_stored() {
     // What comes then is remembered behind it.
     assert_eq!(told.sees(Event::Delete(machine("a", 6))).changes(), ["a@3", "c@4", "-a@6"]);
 }
+
+#[test]
+fn what_was_written_is_shown_as_written_or_later_or_as_gone() {
+    let shows =
+        |told: &Told, revision| shows_object(&told.sink.history.lock(), Kind::Machine, "uid-a", revision);
+    let told = Told::new().sees(Event::Init).sees(Event::InitDone);
+    assert!(!shows(&told, 1), "nothing was shown");
+    let told = told.sees(Event::Apply(machine("b", 7)));
+    assert!(!shows(&told, 1), "another one was shown");
+    let told = told.sees(Event::Apply(machine("a", 3)));
+    assert!(!shows(&told, 4), "the state before was shown");
+    assert!(shows(&told, 3) && shows(&told, 2));
+    let told = told.sees(Event::Delete(machine("a", 9)));
+    assert!(shows(&told, 4), "it is gone again");
+}

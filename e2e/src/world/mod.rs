@@ -288,7 +288,7 @@ impl World {
         let typed = serde_json::from_value(object.clone()).map_err(Error::json(doing.clone()))?;
         let created =
             self.api(kind).create(&PostParams::default(), &typed).await.map_err(Error::api(doing.clone()))?;
-        Object::try_from(created).map_err(Error::json(doing))
+        self.written(kind, created, doing).await
     }
 
     /// Changes an object by a merge patch, as a user does, and returns what is stored then.
@@ -300,7 +300,14 @@ impl World {
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         let patched = self.api(kind).patch(name, &params, &Patch::Merge(patch)).await;
         let patched = patched.map_err(Error::api(doing.clone()))?;
-        Object::try_from(patched).map_err(Error::json(doing))
+        self.written(kind, patched, doing).await
+    }
+
+    /// What a write was answered with, once everybody who asks this world sees it, too.
+    async fn written(&self, kind: Kind, answer: DynamicObject, doing: String) -> Result<Object> {
+        let object = Object::try_from(answer).map_err(Error::json(doing))?;
+        self.recorder.until_shown(kind, &object).await?;
+        Ok(object)
     }
 
     /// Deletes a machine or a disk by hand, and takes note that it was named.

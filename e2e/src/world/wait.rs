@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::condition::{Condition, View};
 use super::{World, report};
 use crate::error::{Error, Result};
-use crate::recorder::Change;
+use crate::recorder::{Change, History};
 
 impl World {
     /// Waits until a pool's condition holds.
@@ -16,26 +16,15 @@ impl World {
         condition: &Condition,
         deadline: Duration,
     ) -> Result<()> {
-        let begin = Instant::now();
-        let mut changes = self.recorder.changes();
-        loop {
-            changes.mark_unchanged();
-            if condition.holds(View { state: self.recorder.history().state(), uid }) {
-                return Ok(());
-            }
-            let left = deadline.saturating_sub(begin.elapsed());
-            match tokio::time::timeout(left, changes.changed()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(_)) => return Err(Error::TaskEnded { task: "the recorder" }),
-                Err(_elapsed) => {
-                    return Err(Error::Deadline {
-                        what: format!("pool {name}: expected {condition}"),
-                        after: deadline,
-                        last: report::summary(View { state: self.recorder.history().state(), uid }),
-                    });
-                }
-            }
+        let holds = |history: &History| condition.holds(View { state: history.state(), uid });
+        if self.recorder.until(deadline, holds).await? {
+            return Ok(());
         }
+        Err(Error::Deadline {
+            what: format!("pool {name}: expected {condition}"),
+            after: deadline,
+            last: report::summary(View { state: self.recorder.history().state(), uid }),
+        })
     }
 
     /// Watches that a pool's condition holds, from now on, after every change.
