@@ -117,9 +117,8 @@ test: xtask ## Run all that CI runs: format, lints, docs, generated files, chart
 verify: test ## The same as test
 
 .PHONY: lint
-lint: preflight ## Format and lints only
-	cargo fmt --all --check
-	cargo clippy --locked --workspace --all-targets -- -D warnings
+lint: xtask ## Format, hygiene, clippy and docs only
+	@$(XTASK) verify format hygiene clippy docs
 
 .PHONY: generate
 generate: xtask ## Write what is generated from the CRDs: types, definitions, reference pages

@@ -12,6 +12,7 @@ mod workspace;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand};
 
 use crate::tools::Selection;
@@ -46,7 +47,11 @@ enum Command {
     /// Remove the guards that hack/teeth.yaml lists, one at a time, and see whether `make faults` notices
     Teeth(teeth::Options),
     /// Run everything that CI runs, and report all failures at the end
-    Verify,
+    Verify {
+        /// Run only these steps, and those that they need
+        #[arg(value_name = "STEP", value_parser = PossibleValuesParser::new(verify::step_names()))]
+        steps: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -81,6 +86,6 @@ fn run(cli: &Cli) -> Result<()> {
         }
         Command::Hygiene => verify::hygiene(&workspace),
         Command::Teeth(options) => teeth::run(&workspace, options),
-        Command::Verify => verify::run(&workspace),
+        Command::Verify { steps } => verify::run(&workspace, steps),
     }
 }

@@ -31,13 +31,19 @@ pub(crate) fn hygiene(workspace: &Workspace) -> Result<()> {
     walls::check(workspace)
 }
 
-/// Runs all steps.
+/// The names of all steps, in their order.
+pub(crate) fn step_names() -> impl Iterator<Item = &'static str> {
+    STEPS.iter().map(|step| step.name)
+}
+
+/// Runs the steps of these names and those that they need, or all of them if there are no names.
 ///
 /// # Errors
 /// When a step failed; all of them were listed, each with the command that repeats it.
-pub(crate) fn run(workspace: &Workspace) -> Result<()> {
+pub(crate) fn run(workspace: &Workspace, names: &[String]) -> Result<()> {
+    let steps = steps::chosen(names);
     let mut report = Report::default();
-    for step in STEPS {
+    for step in &steps {
         if let Some(failed) = step.needs.iter().find(|name| !report.passed(name)) {
             report.skipped(step, &format!("needs {failed}"));
             continue;
@@ -58,5 +64,5 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     for line in &failures {
         eprintln!("  {line}");
     }
-    bail!("{} of {} steps failed", failures.len(), STEPS.len())
+    bail!("{} of {} steps failed", failures.len(), steps.len())
 }

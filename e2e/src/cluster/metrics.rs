@@ -147,7 +147,7 @@ impl Cluster {
     /// The API server's request counters as they are now. Asking is itself a request, for no resource.
     ///
     /// # Errors
-    /// [`Error::Api`].
+    /// [`Error::Api`](crate::error::Error::Api).
     pub async fn metrics(&self) -> Result<RequestCounts> {
         get_text(&self.admin, "/metrics").await.map(|text| RequestCounts::parse(&text))
     }

@@ -5,7 +5,8 @@ use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::{DEADLINE, MANAGER, World};
+use super::objects::MANAGER;
+use super::{DEADLINE, World};
 use crate::cluster::apply;
 use crate::error::{Error, Result};
 use crate::object::{API_VERSION, GROUP, Kind, Object};

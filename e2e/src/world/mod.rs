@@ -21,10 +21,12 @@ mod check;
 pub mod condition;
 mod end;
 mod faults;
+mod objects;
 mod others;
 mod pool;
 mod remove;
 mod report;
+mod staff;
 mod users;
 mod wait;
 
@@ -33,10 +35,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{DynamicObject, PostParams};
 use kube::{Api, Client};
 use parking_lot::{Mutex, MutexGuard};
-use serde_json::{Value, json};
+use serde_json::json;
 
 pub use builder::{Policy, PoolBuilder};
 pub use faults::{Quota, Refusal};
@@ -45,13 +47,12 @@ pub use remove::{Answer, Removal, SUBRESOURCES};
 
 use self::check::Audited;
 use crate::access::Access;
-use crate::choke::Choke;
 use crate::cluster::Cluster;
 use crate::error::{Error, Result};
 use crate::installation::Installation;
 use crate::invariants::Grounds;
-use crate::object::{Kind, Object};
-use crate::programs::{CONTROLLER_ACCOUNT, Controller, ControllerOptions, SYSTEM_NAMESPACE};
+use crate::object::Kind;
+use crate::programs::Controller;
 use crate::recorder::Recorder;
 
 /// How long a scenario waits for something before it fails. Far more than needed: it only bounds a failure.
@@ -59,9 +60,6 @@ pub const DEADLINE: Duration = Duration::from_mins(1);
 
 /// How long something must stay so to be believed.
 pub const SETTLE: Duration = Duration::from_secs(2);
-
-/// Field manager of what scenarios write.
-const MANAGER: &str = "vmpool-e2e-user";
 
 /// A scenario's own world.
 pub struct World {
@@ -204,128 +202,6 @@ impl World {
     /// [`Error::Api`], also if there is none.
     pub async fn existing(&self, name: &str) -> Result<Pool<'_>> {
         Ok(Pool::new(self, &self.get(Kind::Pool, name).await?))
-    }
-
-    /// Starts one more controller, which competes for the same lease, and waits until it is live.
-    ///
-    /// # Errors
-    /// As [`Controller::start`].
-    pub async fn add_controller(&self) -> Result<Arc<Controller>> {
-        let identity = format!("controller-{}", self.controllers.lock().len());
-        self.add_controller_with(ControllerOptions::new(&self.namespace, identity)).await
-    }
-
-    /// Starts one more controller with a short lease, so that its end is noticed soon.
-    ///
-    /// # Errors
-    /// As [`Controller::start`].
-    pub async fn add_short_leased(&self, identity: &str) -> Result<Arc<Controller>> {
-        self.add_controller_with(ControllerOptions::short_lease(&self.namespace, identity)).await
-    }
-
-    /// Starts one more controller with options of the scenario's own.
-    ///
-    /// # Errors
-    /// As [`Controller::start`].
-    pub async fn add_controller_with(&self, options: ControllerOptions) -> Result<Arc<Controller>> {
-        let controller = Arc::new(Controller::start(self.cluster(), options).await?);
-        self.controllers.lock().push(controller.clone());
-        Ok(controller)
-    }
-
-    /// Starts one more controller, between which and the API server the scenario can step in.
-    ///
-    /// # Errors
-    /// As [`Choke::open`] and [`Controller::start`].
-    pub async fn add_choked(&self, mut options: ControllerOptions) -> Result<(Arc<Controller>, Choke)> {
-        let choke = Choke::open(self.cluster(), SYSTEM_NAMESPACE, CONTROLLER_ACCOUNT).await?;
-        options.kubeconfig = Some(choke.kubeconfig(self.cluster())?);
-        Ok((self.add_controller_with(options).await?, choke))
-    }
-
-    /// The controllers in the order of their start.
-    pub fn controllers(&self) -> Vec<Arc<Controller>> {
-        self.controllers.lock().clone()
-    }
-
-    /// The first controller.
-    ///
-    /// # Errors
-    /// [`Error::Unexpected`] if the scenario has none.
-    pub fn controller(&self) -> Result<Arc<Controller>> {
-        self.controllers.lock().first().cloned().ok_or_else(|| Error::Unexpected {
-            what: "the scenario has a controller".to_owned(),
-            last: "it was started without".to_owned(),
-        })
-    }
-
-    /// Runs kubectl in the scenario's namespace and returns what it printed.
-    ///
-    /// # Errors
-    /// As [`Access::kubectl`].
-    pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        let namespace = format!("--namespace={}", self.namespace);
-        let all: Vec<&str> = std::iter::once(namespace.as_str()).chain(arguments.iter().copied()).collect();
-        self.access.kubectl(&all).await
-    }
-
-    /// An object as it is stored now.
-    ///
-    /// # Errors
-    /// [`Error::Api`], also if there is none.
-    pub async fn get(&self, kind: Kind, name: &str) -> Result<Object> {
-        let doing = format!("reading {} {name}", kind.name());
-        let object = self.api(kind).get(name).await.map_err(Error::api(doing.clone()))?;
-        Object::try_from(object).map_err(Error::json(doing))
-    }
-
-    /// Creates an object as it is told, as a user does, and returns what is stored then.
-    ///
-    /// # Errors
-    /// [`Error::Api`].
-    pub async fn post(&self, kind: Kind, object: &Value) -> Result<Object> {
-        let doing = format!("creating {} {}", kind.name(), object["metadata"]["name"]);
-        let typed = serde_json::from_value(object.clone()).map_err(Error::json(doing.clone()))?;
-        let created =
-            self.api(kind).create(&PostParams::default(), &typed).await.map_err(Error::api(doing.clone()))?;
-        self.written(kind, created, doing).await
-    }
-
-    /// Changes an object by a merge patch, as a user does, and returns what is stored then.
-    ///
-    /// # Errors
-    /// [`Error::Api`].
-    pub async fn patch(&self, kind: Kind, name: &str, patch: &Value) -> Result<Object> {
-        let doing = format!("patching {} {name}", kind.name());
-        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-        let patched = self.api(kind).patch(name, &params, &Patch::Merge(patch)).await;
-        let patched = patched.map_err(Error::api(doing.clone()))?;
-        self.written(kind, patched, doing).await
-    }
-
-    /// What a write was answered with, once everybody who asks this world sees it, too.
-    async fn written(&self, kind: Kind, answer: DynamicObject, doing: String) -> Result<Object> {
-        let object = Object::try_from(answer).map_err(Error::json(doing))?;
-        self.recorder.until_shown(kind, &object).await?;
-        Ok(object)
-    }
-
-    /// Deletes a machine or a disk by hand, and takes note that it was named.
-    ///
-    /// # Errors
-    /// [`Error::Api`], [`Error::Invariants`].
-    pub async fn delete(&self, object: &Object) -> Result<()> {
-        let kind = if object.text("/kind") == Kind::Disk.name() { Kind::Disk } else { Kind::Machine };
-        self.grounds().named.insert(object.uid().to_owned());
-        let uid = Some(object.uid().to_owned());
-        let params =
-            DeleteParams::background().preconditions(kube::api::Preconditions { uid, ..Default::default() });
-        self.api(kind).delete(object.name(), &params).await.map_err(Error::api(format!(
-            "deleting {} {}",
-            kind.name(),
-            object.name()
-        )))?;
-        self.check().await
     }
 }
 

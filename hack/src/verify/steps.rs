@@ -1,5 +1,6 @@
 //! The steps themselves.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -117,6 +118,18 @@ pub(super) const STEPS: &[Step] = &[
         },
     },
 ];
+
+/// The steps of these names with all that they need, or all if there are no names, in their order.
+pub(super) fn chosen(names: &[String]) -> Vec<&'static Step> {
+    let mut wanted: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+    // Whatever is needed comes earlier.
+    for step in STEPS.iter().rev() {
+        if wanted.contains(step.name) {
+            wanted.extend(step.needs);
+        }
+    }
+    STEPS.iter().filter(|step| names.is_empty() || wanted.contains(step.name)).collect()
+}
 
 /// Tests that mostly wait, for a kubelet, a lease or programs in the background: others run meanwhile.
 const WAITING: &[&str] = &["faults", "node", "node_cluster", "playground"];

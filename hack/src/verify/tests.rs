@@ -90,6 +90,17 @@ fn every_need_is_an_earlier_step_and_the_tests_come_last() {
 }
 
 #[test]
+fn a_step_is_chosen_with_all_that_it_needs() {
+    let names = |chosen: &[&str]| -> Vec<&str> {
+        let chosen: Vec<String> = chosen.iter().map(ToString::to_string).collect();
+        super::steps::chosen(&chosen).iter().map(|step| step.name).collect()
+    };
+    assert_eq!(names(&["docs", "format"]), ["format", "docs"]);
+    assert_eq!(names(&["chart"]), ["tools", "build", "chart"]);
+    assert_eq!(names(&[]).len(), STEPS.len());
+}
+
+#[test]
 fn all_failures_are_reported_and_what_could_not_run_is_one() {
     let mut report = Report::default();
     report.succeeded(&STEPS[0], Duration::ZERO);

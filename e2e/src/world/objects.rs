@@ -1,0 +1,81 @@
+//! What a scenario does to objects by hand, as a user does.
+
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
+use serde_json::Value;
+
+use super::World;
+use crate::error::{Error, Result};
+use crate::object::{Kind, Object};
+
+/// Field manager of what scenarios write.
+pub(super) const MANAGER: &str = "vmpool-e2e-user";
+
+impl World {
+    /// Runs kubectl in the scenario's namespace and returns what it printed.
+    ///
+    /// # Errors
+    /// As [`Access::kubectl`](crate::access::Access::kubectl).
+    pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        let namespace = format!("--namespace={}", self.namespace);
+        let all: Vec<&str> = std::iter::once(namespace.as_str()).chain(arguments.iter().copied()).collect();
+        self.access.kubectl(&all).await
+    }
+
+    /// An object as it is stored now.
+    ///
+    /// # Errors
+    /// [`Error::Api`], also if there is none.
+    pub async fn get(&self, kind: Kind, name: &str) -> Result<Object> {
+        let doing = format!("reading {} {name}", kind.name());
+        let object = self.api(kind).get(name).await.map_err(Error::api(doing.clone()))?;
+        Object::try_from(object).map_err(Error::json(doing))
+    }
+
+    /// Creates an object as it is told, as a user does, and returns what is stored then.
+    ///
+    /// # Errors
+    /// [`Error::Api`], and what [`Recorder::until_shown`](crate::recorder::Recorder::until_shown) says.
+    pub async fn post(&self, kind: Kind, object: &Value) -> Result<Object> {
+        let doing = format!("creating {} {}", kind.name(), object["metadata"]["name"]);
+        let typed = serde_json::from_value(object.clone()).map_err(Error::json(doing.clone()))?;
+        let created =
+            self.api(kind).create(&PostParams::default(), &typed).await.map_err(Error::api(doing.clone()))?;
+        self.written(kind, created, doing).await
+    }
+
+    /// Changes an object by a merge patch, as a user does, and returns what is stored then.
+    ///
+    /// # Errors
+    /// As [`World::post`].
+    pub async fn patch(&self, kind: Kind, name: &str, patch: &Value) -> Result<Object> {
+        let doing = format!("patching {} {name}", kind.name());
+        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        let patched = self.api(kind).patch(name, &params, &Patch::Merge(patch)).await;
+        let patched = patched.map_err(Error::api(doing.clone()))?;
+        self.written(kind, patched, doing).await
+    }
+
+    /// What a write was answered with, once everybody who asks this world sees it, too.
+    async fn written(&self, kind: Kind, answer: DynamicObject, doing: String) -> Result<Object> {
+        let object = Object::try_from(answer).map_err(Error::json(doing))?;
+        self.recorder.until_shown(kind, &object).await?;
+        Ok(object)
+    }
+
+    /// Deletes a machine or a disk by hand, and takes note that it was named.
+    ///
+    /// # Errors
+    /// [`Error::Api`], [`Error::Invariants`].
+    pub async fn delete(&self, object: &Object) -> Result<()> {
+        let kind = if object.text("/kind") == Kind::Disk.name() { Kind::Disk } else { Kind::Machine };
+        self.grounds().named.insert(object.uid().to_owned());
+        let uid = Some(object.uid().to_owned());
+        let params = DeleteParams::background().preconditions(Preconditions { uid, ..Default::default() });
+        self.api(kind).delete(object.name(), &params).await.map_err(Error::api(format!(
+            "deleting {} {}",
+            kind.name(),
+            object.name()
+        )))?;
+        self.check().await
+    }
+}

@@ -1,0 +1,63 @@
+//! The controllers of a scenario.
+
+use std::sync::Arc;
+
+use super::World;
+use crate::choke::Choke;
+use crate::error::{Error, Result};
+use crate::programs::{CONTROLLER_ACCOUNT, Controller, ControllerOptions, SYSTEM_NAMESPACE};
+
+impl World {
+    /// Starts one more controller, which competes for the same lease, and waits until it is live.
+    ///
+    /// # Errors
+    /// As [`Controller::start`].
+    pub async fn add_controller(&self) -> Result<Arc<Controller>> {
+        let identity = format!("controller-{}", self.controllers.lock().len());
+        self.add_controller_with(ControllerOptions::new(&self.namespace, identity)).await
+    }
+
+    /// Starts one more controller with a short lease, so that its end is noticed soon.
+    ///
+    /// # Errors
+    /// As [`Controller::start`].
+    pub async fn add_short_leased(&self, identity: &str) -> Result<Arc<Controller>> {
+        self.add_controller_with(ControllerOptions::short_lease(&self.namespace, identity)).await
+    }
+
+    /// Starts one more controller with options of the scenario's own.
+    ///
+    /// # Errors
+    /// As [`Controller::start`].
+    pub async fn add_controller_with(&self, options: ControllerOptions) -> Result<Arc<Controller>> {
+        let controller = Arc::new(Controller::start(self.cluster(), options).await?);
+        self.controllers.lock().push(controller.clone());
+        Ok(controller)
+    }
+
+    /// Starts one more controller, between which and the API server the scenario can step in.
+    ///
+    /// # Errors
+    /// As [`Choke::open`] and [`Controller::start`].
+    pub async fn add_choked(&self, mut options: ControllerOptions) -> Result<(Arc<Controller>, Choke)> {
+        let choke = Choke::open(self.cluster(), SYSTEM_NAMESPACE, CONTROLLER_ACCOUNT).await?;
+        options.kubeconfig = Some(choke.kubeconfig(self.cluster())?);
+        Ok((self.add_controller_with(options).await?, choke))
+    }
+
+    /// The controllers in the order of their start.
+    pub fn controllers(&self) -> Vec<Arc<Controller>> {
+        self.controllers.lock().clone()
+    }
+
+    /// The first controller.
+    ///
+    /// # Errors
+    /// [`Error::Unexpected`] if the scenario has none.
+    pub fn controller(&self) -> Result<Arc<Controller>> {
+        self.controllers.lock().first().cloned().ok_or_else(|| Error::Unexpected {
+            what: "the scenario has a controller".to_owned(),
+            last: "it was started without".to_owned(),
+        })
+    }
+}
