@@ -1,158 +1,24 @@
 //! Pools that another controller of the same API has served until now, on the real API server: taken over without a
 //! restart and without a write too many, served like any other, and handed back.
 
+mod fixture;
+mod traces;
+
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use jiff::Timestamp;
-use kube::api::{Patch, PatchParams};
-use serde_json::{Value, json};
+use serde_json::json;
 use vmpool_e2e::choke::{Asked, Choke, Moment};
-use vmpool_e2e::cluster::apply;
-use vmpool_e2e::object::{API_VERSION, Kind, Object, TEMPLATE_HASH_LABEL, uids};
-use vmpool_e2e::programs::{Accounts, CONTROLLER_ACCOUNT, ControllerOptions, SYSTEM_NAMESPACE};
+use vmpool_e2e::object::{Kind, Object, TEMPLATE_HASH_LABEL, uids};
+use vmpool_e2e::programs::{CONTROLLER_ACCOUNT, ControllerOptions, SYSTEM_NAMESPACE};
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{Condition, condition, members, ready_replicas, status};
-use vmpool_e2e::world::{Pool, SETTLE, World};
+use vmpool_e2e::world::{SETTLE, World};
+
+use self::fixture::{FREE, LATE, SETTLED, YOUNG, inherit, tell};
+use self::traces::{about, disturbed, machine_changes, markers, references, untouched, writes};
 
 const PREFIX: &str = "vmpool.virtualization.deckhouse.io";
-const POOL: &str = "lab";
-/// Machines that it had settled, and the disks that they keep.
-const SETTLED: [(&str, &str); 2] = [("lab-c5x2q", "lab-work-b2c3d4"), ("lab-k7w9z", "lab-work-f6g7h8")];
-/// One that it had not brought the last change to.
-const LATE: &str = "lab-m4n6p";
-/// One that it had only just made, with the names of the templates in place of disks.
-const YOUNG: &str = "lab-t8v2x";
-/// A kept disk that is free.
-const FREE: &str = "lab-work-z9y8x7";
-/// A disk of somebody else, with the name of a template.
-const STRANGER: &str = "work";
-
-/// What another controller has left behind, as one document per object; UIDs stand as `uid of NAME`.
-fn left_behind() -> anyhow::Result<Vec<Value>> {
-    let text = include_str!("../../../controller/src/reconcile/tests/adoption.yaml");
-    let mut documents: serde_yaml_ng::Value = serde_yaml_ng::from_str(text)?;
-    documents.apply_merge()?;
-    Ok(serde_yaml_ng::from_value(documents)?)
-}
-
-/// The class and the images that the fixture asks for.
-fn platform() -> [Value; 3] {
-    let image = |name: &str| {
-        json!({
-            "apiVersion": API_VERSION, "kind": "ClusterVirtualImage", "metadata": { "name": name },
-            "spec": { "dataSource": { "type": "HTTP", "http": { "url": "https://images.example/a.qcow2" } } },
-        })
-    };
-    let class = json!({
-        "apiVersion": API_VERSION, "kind": "VirtualMachineClass", "metadata": { "name": "medium" }, "spec": {} });
-    [image("debian"), image("extras"), class]
-}
-
-/// Puts the names and UIDs of this cluster into a document of the fixture.
-fn placed(document: &Value, world: &World, known: &[(String, String)]) -> anyhow::Result<Value> {
-    let mut text = document.to_string().replace("team-a", world.namespace());
-    text = text.replace("\"NOW\"", &json!(Timestamp::now().to_string()).to_string());
-    for (name, uid) in known {
-        // With its end, since one name may begin like another.
-        text = text.replace(&format!("uid of {name}\""), &format!("{uid}\""));
-    }
-    let mut object: Value = serde_json::from_str(&text)?;
-    object["apiVersion"] = json!(API_VERSION);
-    Ok(object)
-}
-
-/// Writes everything down that the other controller left, while nobody serves the pool, and waits until the platform
-/// runs what it can: all but the young machine.
-async fn inherit(world: &World) -> anyhow::Result<Pool<'_>> {
-    apply(&world.client(), &platform(), None).await?;
-    let mut known = Vec::new();
-    let mut told = Value::Null;
-    for document in left_behind()? {
-        let mut object = placed(&document, world, &known)?;
-        if let Some(status) = object.as_object_mut().and_then(|object| object.remove("status")) {
-            told = status;
-        }
-        let kind = match object["kind"].as_str() {
-            Some("VirtualMachinePool") => Kind::Pool,
-            Some("VirtualMachine") => Kind::Machine,
-            _ => Kind::Disk,
-        };
-        let created = world.post(kind, &object).await?;
-        if created.name() == STRANGER {
-            world.treat_as_foreign(&created);
-        }
-        known.push((created.name().to_owned(), created.uid().to_owned()));
-    }
-    let pool = world.existing(POOL).await?;
-    tell(world, &placed(&json!({ "status": told }), world, &known)?["status"]).await?;
-    let settled = [SETTLED[0].0, SETTLED[1].0, LATE];
-    let runs = Condition::new("machines that run before they are taken over", move |view| {
-        let running = view.live().filter(|machine| machine.is_running()).map(Object::name);
-        running.eq(settled)
-    });
-    pool.until(runs).await?;
-    Ok(pool)
-}
-
-/// Writes the status of the pool as the other controller does.
-async fn tell(world: &World, status: &Value) -> anyhow::Result<()> {
-    let patch = json!({ "status": status });
-    let params = PatchParams::default();
-    world.api(Kind::Pool).patch_status(POOL, &params, &Patch::Merge(&patch)).await.context("telling")?;
-    Ok(())
-}
-
-/// Label and annotation of a machine: the revision that is in effect, and the one that was written.
-fn markers(machine: &Object) -> (&str, &str) {
-    let written = machine.annotation("vmpool.virtualization.deckhouse.io/patched-template-hash");
-    (machine.label(TEMPLATE_HASH_LABEL).unwrap_or_default(), written.unwrap_or_default())
-}
-
-/// Writes of our controller since a mark that went through, apart from leases and events: `verb resource name`.
-fn writes(world: &World, since: usize) -> anyhow::Result<Vec<String>> {
-    let audit = world.audit()?;
-    let ours = audit[since..].iter().filter(|entry| entry.user == Accounts::controller_user());
-    let writes = ours.filter(|entry| entry.is_write() && entry.is_success() && !entry.dry_run);
-    let work = writes.filter(|entry| !["leases", "events"].contains(&entry.resource.as_str()));
-    Ok(work
-        .map(|entry| {
-            let slash = if entry.subresource.is_empty() { "" } else { "/" };
-            format!("{} {}{slash}{} {}", entry.verb, entry.resource, entry.subresource, entry.name)
-        })
-        .collect())
-}
-
-/// How many of these writes are about the object of this name.
-fn about(writes: &[String], name: &str) -> usize {
-    writes.iter().filter(|write| write.ends_with(&format!(" {name}"))).count()
-}
-
-/// Machines that ran at a mark of the history and did not run at some moment since.
-fn disturbed(world: &World, since: usize) -> Vec<String> {
-    let history = world.recorder().history();
-    let machines = history.changes().iter().filter(|change| change.kind == Kind::Machine);
-    let mut running = std::collections::BTreeSet::new();
-    let mut disturbed = Vec::new();
-    for (place, change) in machines.enumerate() {
-        let (uid, runs) = (change.object.uid().to_owned(), change.object.is_running() && !change.removed);
-        if place < since {
-            if runs {
-                running.insert(uid)
-            } else {
-                running.remove(&uid)
-            };
-        } else if running.contains(&uid) && (!runs || change.object.is_terminating()) {
-            disturbed.push(format!("{} at revision {}", change.object.name(), change.revision));
-        }
-    }
-    disturbed
-}
-
-/// A place in the history for [`disturbed`].
-fn machine_changes(world: &World) -> usize {
-    world.recorder().history().changes().iter().filter(|change| change.kind == Kind::Machine).count()
-}
 
 /// All of the pool run, and all but the late one, which waits for a restart, have the current template in effect.
 fn taken_over() -> Condition {
@@ -164,28 +30,6 @@ fn taken_over() -> Condition {
 
 fn synced(count: i64) -> Condition {
     ready_replicas(count).and(status("updatedReplicas", count)).and(condition("Synced", "True", "PoolSynced"))
-}
-
-fn references(machine: &Object) -> Vec<&str> {
-    machine.disk_references().collect()
-}
-
-/// What nobody may see of a change of controllers: that a machine stopped, came or went, or a disk changed hands.
-async fn untouched(world: &World, pool: &Pool<'_>, before: &[Object]) -> anyhow::Result<()> {
-    let now = pool.machines().await?;
-    ensure!(uids(&now) == uids(before), "machines came or went");
-    for (name, kept) in SETTLED {
-        let machine = world.get(Kind::Machine, name).await?;
-        let former =
-            before.iter().find(|former| former.name() == name).context("a machine of the fixture")?;
-        ensure!(machine.at("/spec") == former.at("/spec"), "the spec of {name} was touched");
-        ensure!(
-            machine.at("/metadata/generation") == former.at("/metadata/generation"),
-            "{name} was touched"
-        );
-        ensure!(references(&machine).contains(&kept), "{name} has lost {kept}");
-    }
-    Ok(())
 }
 
 #[test]

@@ -1,0 +1,99 @@
+//! What another controller has left behind: a pool of four machines, one of which waits for a restart and one of which is
+//! only just made, kept disks, and a disk of somebody else.
+
+use anyhow::Context;
+use jiff::Timestamp;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use vmpool_e2e::cluster::apply;
+use vmpool_e2e::object::{API_VERSION, Kind, Object};
+use vmpool_e2e::world::condition::Condition;
+use vmpool_e2e::world::{Pool, World};
+
+pub(super) const POOL: &str = "lab";
+/// Machines that it had settled, and the disks that they keep.
+pub(super) const SETTLED: [(&str, &str); 2] =
+    [("lab-c5x2q", "lab-work-b2c3d4"), ("lab-k7w9z", "lab-work-f6g7h8")];
+/// One that it had not brought the last change to.
+pub(super) const LATE: &str = "lab-m4n6p";
+/// One that it had only just made, with the names of the templates in place of disks.
+pub(super) const YOUNG: &str = "lab-t8v2x";
+/// A kept disk that is free.
+pub(super) const FREE: &str = "lab-work-z9y8x7";
+/// A disk of somebody else, with the name of a template.
+const STRANGER: &str = "work";
+
+/// What another controller has left behind, as one document per object; UIDs stand as `uid of NAME`.
+fn left_behind() -> anyhow::Result<Vec<Value>> {
+    let text = include_str!("../../../../controller/src/reconcile/tests/adoption.yaml");
+    let mut documents: serde_yaml_ng::Value = serde_yaml_ng::from_str(text)?;
+    documents.apply_merge()?;
+    Ok(serde_yaml_ng::from_value(documents)?)
+}
+
+/// The class and the images that the fixture asks for.
+fn platform() -> [Value; 3] {
+    let image = |name: &str| {
+        json!({
+            "apiVersion": API_VERSION, "kind": "ClusterVirtualImage", "metadata": { "name": name },
+            "spec": { "dataSource": { "type": "HTTP", "http": { "url": "https://images.example/a.qcow2" } } },
+        })
+    };
+    let class = json!({
+        "apiVersion": API_VERSION, "kind": "VirtualMachineClass", "metadata": { "name": "medium" }, "spec": {} });
+    [image("debian"), image("extras"), class]
+}
+
+/// Puts the names and UIDs of this cluster into a document of the fixture.
+fn placed(document: &Value, world: &World, known: &[(String, String)]) -> anyhow::Result<Value> {
+    let mut text = document.to_string().replace("team-a", world.namespace());
+    text = text.replace("\"NOW\"", &json!(Timestamp::now().to_string()).to_string());
+    for (name, uid) in known {
+        // With its end, since one name may begin like another.
+        text = text.replace(&format!("uid of {name}\""), &format!("{uid}\""));
+    }
+    let mut object: Value = serde_json::from_str(&text)?;
+    object["apiVersion"] = json!(API_VERSION);
+    Ok(object)
+}
+
+/// Writes everything down that the other controller left, while nobody serves the pool, and waits until the platform
+/// runs what it can: all but the young machine.
+pub(super) async fn inherit(world: &World) -> anyhow::Result<Pool<'_>> {
+    apply(&world.client(), &platform(), None).await?;
+    let mut known = Vec::new();
+    let mut told = Value::Null;
+    for document in left_behind()? {
+        let mut object = placed(&document, world, &known)?;
+        if let Some(status) = object.as_object_mut().and_then(|object| object.remove("status")) {
+            told = status;
+        }
+        let kind = match object["kind"].as_str() {
+            Some("VirtualMachinePool") => Kind::Pool,
+            Some("VirtualMachine") => Kind::Machine,
+            _ => Kind::Disk,
+        };
+        let created = world.post(kind, &object).await?;
+        if created.name() == STRANGER {
+            world.treat_as_foreign(&created);
+        }
+        known.push((created.name().to_owned(), created.uid().to_owned()));
+    }
+    let pool = world.existing(POOL).await?;
+    tell(world, &placed(&json!({ "status": told }), world, &known)?["status"]).await?;
+    let settled = [SETTLED[0].0, SETTLED[1].0, LATE];
+    let runs = Condition::new("machines that run before they are taken over", move |view| {
+        let running = view.live().filter(|machine| machine.is_running()).map(Object::name);
+        running.eq(settled)
+    });
+    pool.until(runs).await?;
+    Ok(pool)
+}
+
+/// Writes the status of the pool as the other controller does.
+pub(super) async fn tell(world: &World, status: &Value) -> anyhow::Result<()> {
+    let patch = json!({ "status": status });
+    let params = PatchParams::default();
+    world.api(Kind::Pool).patch_status(POOL, &params, &Patch::Merge(&patch)).await.context("telling")?;
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! What a change of controllers leaves to be seen: writes, markers, and machines that were disturbed.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, ensure};
+use vmpool_e2e::object::{Kind, Object, TEMPLATE_HASH_LABEL, uids};
+use vmpool_e2e::programs::Accounts;
+use vmpool_e2e::world::{Pool, World};
+
+use super::fixture::SETTLED;
+
+/// Label and annotation of a machine: the revision that is in effect, and the one that was written.
+pub(super) fn markers(machine: &Object) -> (&str, &str) {
+    let written = machine.annotation("vmpool.virtualization.deckhouse.io/patched-template-hash");
+    (machine.label(TEMPLATE_HASH_LABEL).unwrap_or_default(), written.unwrap_or_default())
+}
+
+/// Writes of our controller since a mark that went through, apart from leases and events: `verb resource name`.
+pub(super) fn writes(world: &World, since: usize) -> anyhow::Result<Vec<String>> {
+    let audit = world.audit()?;
+    let ours = audit[since..].iter().filter(|entry| entry.user == Accounts::controller_user());
+    let writes = ours.filter(|entry| entry.is_write() && entry.is_success() && !entry.dry_run);
+    let work = writes.filter(|entry| !["leases", "events"].contains(&entry.resource.as_str()));
+    Ok(work
+        .map(|entry| {
+            let slash = if entry.subresource.is_empty() { "" } else { "/" };
+            format!("{} {}{slash}{} {}", entry.verb, entry.resource, entry.subresource, entry.name)
+        })
+        .collect())
+}
+
+/// How many of these writes are about the object of this name.
+pub(super) fn about(writes: &[String], name: &str) -> usize {
+    writes.iter().filter(|write| write.ends_with(&format!(" {name}"))).count()
+}
+
+/// Machines that ran at a mark of the history and did not run at some moment since.
+pub(super) fn disturbed(world: &World, since: usize) -> Vec<String> {
+    let history = world.recorder().history();
+    let machines = history.changes().iter().filter(|change| change.kind == Kind::Machine);
+    let mut running = BTreeSet::new();
+    let mut disturbed = Vec::new();
+    for (place, change) in machines.enumerate() {
+        let (uid, runs) = (change.object.uid().to_owned(), change.object.is_running() && !change.removed);
+        if place < since {
+            if runs {
+                running.insert(uid)
+            } else {
+                running.remove(&uid)
+            };
+        } else if running.contains(&uid) && (!runs || change.object.is_terminating()) {
+            disturbed.push(format!("{} at revision {}", change.object.name(), change.revision));
+        }
+    }
+    disturbed
+}
+
+/// A place in the history for [`disturbed`].
+pub(super) fn machine_changes(world: &World) -> usize {
+    world.recorder().history().changes().iter().filter(|change| change.kind == Kind::Machine).count()
+}
+
+pub(super) fn references(machine: &Object) -> Vec<&str> {
+    machine.disk_references().collect()
+}
+
+/// What nobody may see of a change of controllers: that a machine stopped, came or went, or a disk changed hands.
+pub(super) async fn untouched(world: &World, pool: &Pool<'_>, before: &[Object]) -> anyhow::Result<()> {
+    let now = pool.machines().await?;
+    ensure!(uids(&now) == uids(before), "machines came or went");
+    for (name, kept) in SETTLED {
+        let machine = world.get(Kind::Machine, name).await?;
+        let former =
+            before.iter().find(|former| former.name() == name).context("a machine of the fixture")?;
+        ensure!(machine.at("/spec") == former.at("/spec"), "the spec of {name} was touched");
+        ensure!(
+            machine.at("/metadata/generation") == former.at("/metadata/generation"),
+            "{name} was touched"
+        );
+        ensure!(references(&machine).contains(&kept), "{name} has lost {kept}");
+    }
+    Ok(())
+}
