@@ -42,6 +42,8 @@ impl Progress {
 
     /// A list that began then has become the content.
     pub(super) fn listed(&mut self, began: Duration) {
+        // Versions may have begun again at a lower one, if somebody restored the storage: the watch from here on counts.
+        self.shown = 0;
         self.proven = self.proven.max(Some(began));
     }
 

@@ -266,3 +266,17 @@ fn a_list_shows_everything_up_to_when_it_began() {
     cache.applied(at(21, replica("a", None)));
     assert_eq!(cache.proven(), Some(seconds(4)));
 }
+
+#[test]
+fn versions_of_before_a_list_prove_nothing_after_it() {
+    let cache = Cache::<Replica>::default();
+    cache.applied(at(90, replica("a", None)));
+    // Somebody restores the storage as it was, and everything is listed again.
+    cache.begin_list(seconds(3));
+    cache.listed(at(20, replica("a", None)));
+    cache.end_list();
+    cache.wrote(22, seconds(5));
+    assert_eq!(cache.proven(), Some(seconds(3)), "nothing was shown since");
+    cache.applied(at(22, replica("b", None)));
+    assert_eq!(cache.proven(), Some(seconds(5)));
+}

@@ -5,7 +5,7 @@ use anyhow::{Context, ensure};
 use serde_json::json;
 use tokio::sync::{Mutex, RwLock};
 use vmpool_e2e::choke::{Asked, Moment};
-use vmpool_e2e::harness::SHORT_RESERVATION;
+use vmpool_e2e::harness::{self, SHORT_RESERVATION};
 use vmpool_e2e::object::{Kind, Object, REMOVAL_ANNOTATION};
 use vmpool_e2e::poll;
 use vmpool_e2e::programs::{Component, ControllerOptions};
@@ -16,6 +16,9 @@ use vmpool_e2e::world::{DEADLINE, Policy, Pool, World};
 use crate::story::{insist, unrecorded};
 
 /// Whoever wants to write pools without asking twice reads; whoever kills the webhook that judges them writes.
+///
+/// A scenario takes it before it begins: with all points the stories hold it for a quarter of an hour, which is no time
+/// of the scenario's own.
 pub(crate) static WEBHOOK: RwLock<()> = RwLock::const_new(());
 
 /// The aggregated API dies for one scenario at a time.
@@ -68,9 +71,9 @@ async fn reached(pool: &Pool<'_>, machine: &Object) -> anyhow::Result<()> {
 
 #[test]
 fn a_removal_survives_the_death_of_the_aggregated_api_at_every_request() {
+    let (_stays, _alone) = harness::block_on(async { (WEBHOOK.read().await, APISERVER.lock().await) });
     scenario("a removal survives the death of the aggregated API").choked().controllers(0).run(
         async |world| {
-            let (_stays, _alone) = (WEBHOOK.read().await, APISERVER.lock().await);
             impatient_controller(world).await?;
             let service = world.installation().guard()?.service(Component::Apiserver)?;
             let choke = world.installation().guard()?.choke(Component::Apiserver)?;
@@ -148,9 +151,9 @@ fn wants(replicas: i64) -> Condition {
 
 #[test]
 fn what_was_begun_by_a_dead_process_ends_without_help() {
+    let (_stays, _alone) = harness::block_on(async { (WEBHOOK.read().await, APISERVER.lock().await) });
     scenario("what was begun by a dead process ends without help").choked().controllers(0).run(
         async |world| {
-            let (_stays, _alone) = (WEBHOOK.read().await, APISERVER.lock().await);
             impatient_controller(world).await?;
             let service = world.installation().guard()?.service(Component::Apiserver)?;
             let namespace = world.namespace().to_owned();
@@ -277,8 +280,8 @@ async fn judge(
 
 #[test]
 fn writes_survive_the_death_of_the_webhook_at_every_request() {
+    let _alone = harness::block_on(WEBHOOK.write());
     scenario("writes survive the death of the webhook").choked().run(async |world| {
-        let _alone = WEBHOOK.write().await;
         let choke = world.installation().guard()?.choke(Component::Webhook)?;
         let mut points = 0;
         for judged in Judged::ALL {
