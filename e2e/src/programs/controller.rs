@@ -104,6 +104,12 @@ impl Controller {
         &self.options.identity
     }
 
+    /// Whether it leads, as its metrics say; `None` if they do not answer.
+    pub async fn leads(&self) -> Option<bool> {
+        let (_, page) = self.program.probe("/metrics").await;
+        page.lines().find_map(|line| line.strip_prefix("vmpool_leader ")).map(|value| value == "1")
+    }
+
     /// Starts it again under the same identity after it was stopped or killed. One that still runs is killed first.
     ///
     /// # Errors

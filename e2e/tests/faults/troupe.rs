@@ -135,20 +135,35 @@ impl Troupe {
         all.filter(work).collect()
     }
 
-    /// Waits until nobody writes any more.
+    /// Waits until somebody leads who has nothing more to write. While a successor waits for the lease, silence says
+    /// nothing: what the dead one left undone is still to come.
     pub(crate) async fn rests(&self) -> anyhow::Result<()> {
-        let mut before = self.writes().len();
+        let mut before = self.written().await;
         poll::until(
             || "the controllers have nothing more to write".to_owned(),
             DEADLINE,
             async || {
                 tokio::time::sleep(QUIET).await;
-                let (known, now) = (before, self.writes().len());
-                before = now;
-                Ok(if known == now { Ok(()) } else { Err(format!("{now} writes, {known} a moment ago")) })
+                let now = self.written().await;
+                let known = std::mem::replace(&mut before, now);
+                Ok(if now.is_some() && known == now {
+                    Ok(())
+                } else {
+                    Err(format!("writes under a leader: {now:?}, and {known:?} a moment ago"))
+                })
             },
         )
         .await?;
         Ok(())
+    }
+
+    /// How many writes there were, if somebody leads.
+    async fn written(&self) -> Option<usize> {
+        for Mortal { controller, .. } in &self.mortals {
+            if controller.leads().await == Some(true) {
+                return Some(self.writes().len());
+            }
+        }
+        None
     }
 }

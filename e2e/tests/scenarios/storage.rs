@@ -96,8 +96,7 @@ async fn until_nobody_leads(controllers: &[Arc<Controller>]) -> anyhow::Result<(
     let what = || "nobody leads who cannot renew the lease".to_owned();
     poll::until(what, DEADLINE, async || {
         for controller in controllers {
-            let (_, page) = controller.probe("/metrics").await;
-            if !page.lines().any(|line| line == "vmpool_leader 0") {
+            if controller.leads().await != Some(false) {
                 return Ok(Err(format!("{} leads", controller.identity())));
             }
         }
