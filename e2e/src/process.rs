@@ -112,6 +112,14 @@ impl Process {
         self.signal(Signal::TERM, "SIGTERM")
     }
 
+    /// Fails if it has ended.
+    ///
+    /// # Errors
+    /// [`Error::Exited`] with the end of its log.
+    pub fn check(&self) -> Result<()> {
+        self.exit_status().map_or(Ok(()), |status| Err(self.exited(status)))
+    }
+
     /// Ends it at once, without a chance to tidy up (SIGKILL), and waits until the kernel has done so.
     pub fn kill(&self) {
         let mut child = self.child.lock();

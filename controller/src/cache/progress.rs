@@ -11,7 +11,7 @@ const WAITING: usize = 1024;
 
 #[derive(Default)]
 pub(super) struct Progress {
-    /// The newest version that the watch or a list has brought.
+    /// The newest version that the watch has told of since the last list.
     shown: u64,
     /// Up to when everything is known to be there.
     proven: Option<Duration>,

@@ -81,10 +81,7 @@ impl Cluster {
 
 /// Fails if a part has ended by itself.
 pub(super) fn check_running(part: &Mutex<Option<Process>>) -> Result<()> {
-    match &*part.lock() {
-        Some(part) => part.exit_status().map_or(Ok(()), |status| Err(part.exited(status))),
-        None => Ok(()),
-    }
+    part.lock().as_ref().map_or(Ok(()), Process::check)
 }
 
 /// Fails if a part that was started at `begin` has ended, or takes too long; `last` is what was seen of it.

@@ -189,7 +189,7 @@ impl Namespaces {
     /// # Errors
     /// [`Error::Exited`] with what the holder said.
     pub fn check(&self) -> Result<()> {
-        self.holder.exit_status().map_or(Ok(()), |status| Err(self.holder.exited(status)))
+        self.holder.check()
     }
 
     /// Ends every process inside and waits until the kernel has done so. What [`Depth::Network`] has entered lives on.

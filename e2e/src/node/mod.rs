@@ -218,9 +218,8 @@ impl NodeCluster {
     /// [`Error::Exited`] with the end of the log of the first part that ended by itself.
     pub fn check(&self) -> Result<()> {
         self.cluster.check()?;
-        let judge = |part: &Process| part.exit_status().map_or(Ok(()), |status| Err(part.exited(status)));
-        [&self.containerd, &self.scheduler, &self.proxy].into_iter().try_for_each(judge)?;
-        self.kubelet.lock().as_ref().map_or(Ok(()), judge)
+        [&self.containerd, &self.scheduler, &self.proxy].into_iter().try_for_each(Process::check)?;
+        self.kubelet.lock().as_ref().map_or(Ok(()), Process::check)
     }
 
     /// Stops everything: the node with its Pods at once, the control plane in order. No trace stays, but for the

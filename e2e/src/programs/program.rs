@@ -104,9 +104,7 @@ impl Program {
                 // A trap of the scenario may be quicker than our question. Who takes a program away knows of it.
                 None => return Ok(()),
                 Some(running) => {
-                    if let Some(status) = running.process.exit_status() {
-                        return Err(running.process.exited(status));
-                    }
+                    running.process.check()?;
                     if begin.elapsed() > START_DEADLINE {
                         return Err(running.process.not_in_time(state.word(), START_DEADLINE, last));
                     }
@@ -174,12 +172,7 @@ impl Program {
     /// # Errors
     /// [`crate::Error::Exited`] with the end of its log.
     pub fn check(&self) -> Result<()> {
-        match &*self.running.lock() {
-            Some(running) => {
-                running.process.exit_status().map_or(Ok(()), |status| Err(running.process.exited(status)))
-            }
-            None => Ok(()),
-        }
+        self.running.lock().as_ref().map_or(Ok(()), |running| running.process.check())
     }
 
     /// Its process id, while it runs.

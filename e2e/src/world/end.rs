@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::invariants::{Violation, collection, leftovers, settled};
 use crate::object::{Kind, Object};
 use crate::programs::{Accounts, Controller};
+use crate::recorder::History;
 
 /// How often a world that is not settled yet is looked at again.
 const POLL: Duration = Duration::from_millis(100);
@@ -55,21 +56,11 @@ impl World {
 
     /// Waits until nothing is left of pools that are gone (I9).
     pub(super) async fn until_nothing_is_left(&self) -> Result<()> {
-        let begin = Instant::now();
-        let mut changes = self.recorder().changes();
-        loop {
-            changes.mark_unchanged();
-            let left = leftovers::violations(&self.recorder().history());
-            if left.is_empty() {
-                return self.check().await;
-            }
-            let remaining = DEADLINE.saturating_sub(begin.elapsed());
-            match tokio::time::timeout(remaining, changes.changed()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(_)) => return Err(Error::TaskEnded { task: "the recorder" }),
-                Err(_elapsed) => return fail_on(&left),
-            }
+        let nothing_left = |history: &History| leftovers::violations(history).is_empty();
+        if !self.recorder().until(DEADLINE, nothing_left).await? {
+            fail_on(&leftovers::violations(&self.recorder().history()))?;
         }
+        self.check().await
     }
 
     /// Deletes every pool that is left, and waits until nothing is left of it (I9).

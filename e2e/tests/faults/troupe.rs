@@ -56,8 +56,8 @@ impl Troupe {
         let count = if successor == Successor::Standby { 2 } else { 1 };
         for place in 0..count {
             let mut options = ControllerOptions::short_lease(world.namespace(), format!("mortal-{place}"));
-            options.extra.push("--request-deadline=1900ms".to_owned());
-            options.extra.push("--disk-collection-grace=1s".to_owned());
+            options.extra =
+                vec!["--request-deadline=1900ms".to_owned(), "--disk-collection-grace=1s".to_owned()];
             let (controller, choke) = world.add_choked(options).await?;
             mortals.push(Mortal { controller, choke });
         }

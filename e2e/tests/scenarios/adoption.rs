@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::json;
-use vmpool_e2e::choke::{Asked, Choke, Moment};
+use vmpool_e2e::choke::{Asked, Moment};
 use vmpool_e2e::object::{Kind, Object, TEMPLATE_HASH_LABEL, uids};
-use vmpool_e2e::programs::{CONTROLLER_ACCOUNT, ControllerOptions, SYSTEM_NAMESPACE};
+use vmpool_e2e::programs::ControllerOptions;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{Condition, condition, members, ready_replicas, status};
 use vmpool_e2e::world::{SETTLE, World};
@@ -196,16 +196,14 @@ fn a_controller_that_dies_in_the_middle_of_taking_over_leaves_nothing_half_done(
     /// Where it dies: behind so many writes, and whether the next one still arrives.
     const DEATHS: [(usize, Moment); 3] = [(0, Moment::After), (1, Moment::Before), (1, Moment::After)];
     scenario("a controller dies in the middle of taking over").controllers(0).run(async |world| {
-        let choke = Choke::open(world.cluster(), SYSTEM_NAMESPACE, CONTROLLER_ACCOUNT).await?;
         let options = ControllerOptions {
             lease_duration: Duration::from_secs(3),
             renew_interval: Duration::from_millis(500),
-            kubeconfig: Some(choke.kubeconfig(world.cluster())?),
             // One write at a time, so that each death is at another one.
             extra: vec!["--request-deadline=1500ms".to_owned(), "--max-in-flight-writes=1".to_owned()],
             ..ControllerOptions::new(world.namespace(), "mortal")
         };
-        let controller = world.add_controller_with(options).await?;
+        let (controller, choke) = world.add_choked(options).await?;
         controller.stop().await?;
         let pool = inherit(world).await?;
         let before = pool.machines().await?;

@@ -259,8 +259,7 @@ impl Outage {
 /// The controller that leads now, by its own word.
 pub(crate) async fn leader(world: &World) -> Option<Arc<Controller>> {
     for controller in world.controllers() {
-        let (_, page) = controller.probe("/metrics").await;
-        if page.lines().any(|line| line == "vmpool_leader 1") {
+        if controller.leads().await == Some(true) {
             return Some(controller);
         }
     }
