@@ -41,8 +41,8 @@ e2e: xtask ## Core scenarios on another cluster; E2E_CLUSTER=embedded (default),
 	@$(XTASK) tools helm
 	cargo build --locked --workspace --bins
 	@case "$${E2E_CLUSTER:-embedded}" in \
-	embedded) set -x; cargo test --locked --package vmpool-e2e --test scenarios ;; \
-	node) set -x; cargo test --locked --package vmpool-e2e --test node_cluster --test node ;; \
+	embedded) set -x; cargo test --locked --package vmpool-e2e --test scenarios --test timed ;; \
+	node) set -x; RUST_TEST_THREADS=1 cargo test --locked --package vmpool-e2e --test node_cluster --test node ;; \
 	*) set -x; $(TARGET_DIR)/debug/foreign ;; \
 	esac
 

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::time::Duration;
+
+use crate::deadline::Elapsed;
 
 /// A failure of the harness, or of an expectation that a scenario stated through it.
 #[derive(Debug, thiserror::Error)]
@@ -86,14 +87,14 @@ pub enum Error {
         log: Box<LogTail>,
     },
     /// A child did not become ready, or did not end, in time.
-    #[error("{name} was not {state} after {after:?}{}; {log}", because(last))]
+    #[error("{name} was not {state} after {after}{}; {log}", because(last))]
     NotInTime {
         /// The child's name.
         name: String,
         /// What was waited for: `ready`, `gone`.
         state: &'static str,
         /// How long.
-        after: Duration,
+        after: Elapsed,
         /// The last answer or error seen while waiting, may be empty.
         last: String,
         /// What it said last.
@@ -185,22 +186,22 @@ pub enum Error {
         reason: String,
     },
     /// Something expected did not happen before the deadline.
-    #[error("{what}: not so after {after:?}\nlast seen:\n{last}")]
+    #[error("{what}: not so after {after}\nlast seen:\n{last}")]
     Deadline {
         /// What was expected, of which object.
         what: String,
-        /// How long it was waited for.
-        after: Duration,
+        /// How long the harness waited for it.
+        after: Elapsed,
         /// The last object or answer seen.
         last: String,
     },
     /// Something that should have stayed so did not.
-    #[error("{what}: no longer so after {after:?}\nlast seen:\n{last}")]
+    #[error("{what}: no longer so after {after}\nlast seen:\n{last}")]
     DidNotHold {
         /// What was expected to hold, of which object.
         what: String,
         /// How long it had held.
-        after: Duration,
+        after: Elapsed,
         /// The object or answer that broke it.
         last: String,
     },

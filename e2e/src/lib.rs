@@ -17,6 +17,7 @@
 //! * [`namespaces`] are what a node has of its own: network, mounts, processes;
 //! * [`provider`] has clusters of other people, for `make e2e`;
 //! * [`process`] are child processes that cannot outlive the harness, and [`usage`] what they use;
+//! * [`deadline`] bounds waits, and counts little of the time in which the machine was busy with other work;
 //! * [`chance`] decides where a seed shall.
 //!
 //! Progress is told through `tracing`, at level info.
@@ -26,6 +27,7 @@ pub mod autoscaling;
 pub mod chance;
 pub mod choke;
 pub mod cluster;
+pub mod deadline;
 pub mod error;
 pub mod harness;
 pub mod installation;

@@ -1,7 +1,8 @@
 //! Asking again until an answer fits, for what nobody announces.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
 /// How often the question is asked.
@@ -16,12 +17,12 @@ pub async fn until<T>(
     deadline: Duration,
     mut ask: impl AsyncFnMut() -> Result<Result<T, String>>,
 ) -> Result<T> {
-    let begin = Instant::now();
+    let deadline = Deadline::after(deadline);
     loop {
         match ask().await? {
             Ok(answer) => return Ok(answer),
-            Err(last) if begin.elapsed() > deadline => {
-                return Err(Error::Deadline { what: what(), after: deadline, last });
+            Err(last) if deadline.is_over() => {
+                return Err(Error::Deadline { what: what(), after: deadline.elapsed(), last });
             }
             Err(_not_yet) => tokio::time::sleep(PAUSE).await,
         }

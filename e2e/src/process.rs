@@ -18,11 +18,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{OnceLock, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal};
 
+use crate::deadline::{Deadline, Elapsed};
 use crate::error::{Error, LogTail, Result};
 
 #[cfg(test)]
@@ -138,13 +139,13 @@ impl Process {
     /// # Errors
     /// [`Error::NotInTime`] after the deadline.
     pub async fn wait(&self, deadline: Duration) -> Result<ExitStatus> {
-        let begin = Instant::now();
+        let deadline = Deadline::after(deadline);
         loop {
             if let Some(status) = self.exit_status() {
                 return Ok(status);
             }
-            if begin.elapsed() > deadline {
-                return Err(self.not_in_time("gone", deadline, String::new()));
+            if deadline.is_over() {
+                return Err(self.not_in_time("gone", deadline.elapsed(), String::new()));
             }
             tokio::time::sleep(POLL).await;
         }
@@ -167,7 +168,7 @@ impl Process {
     }
 
     /// The error of a child that is too slow.
-    pub fn not_in_time(&self, state: &'static str, after: Duration, last: String) -> Error {
+    pub fn not_in_time(&self, state: &'static str, after: Elapsed, last: String) -> Error {
         Error::NotInTime { name: self.name.clone(), state, after, last, log: Box::new(self.last_words()) }
     }
 

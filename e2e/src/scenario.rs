@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use tokio::time::timeout;
 
 use crate::access::Access;
+use crate::deadline::Deadline;
 use crate::error::{Result, chain};
 use crate::harness;
 use crate::installation::{GuardOptions, Installation};
@@ -104,8 +104,8 @@ impl Scenario {
     #[expect(clippy::panic, reason = "this is how a test fails")]
     pub fn run(self, body: impl AsyncFnOnce(&World) -> anyhow::Result<()>) {
         let (name, limit) = (self.name, self.limit + MARGIN);
-        let outcome = harness::block_on(async { timeout(limit, self.play(body)).await });
-        let late = |_elapsed| Err(format!("scenario `{name}` has neither begun nor ended within {limit:?}"));
+        let outcome = harness::block_on(async { Deadline::after(limit).within(self.play(body)).await });
+        let late = |elapsed| Err(format!("scenario `{name}` has neither begun nor ended within {elapsed}"));
         if let Err(report) = outcome.unwrap_or_else(late) {
             panic!("{report}");
         }
@@ -171,8 +171,8 @@ async fn played(
             Err(_panic) => Err("it panicked, see above".to_owned()),
         }
     };
-    let outcome = timeout(limit, story).await;
-    let outcome = outcome.unwrap_or_else(|_elapsed| Err(format!("it has not ended after {limit:?}")));
+    let outcome = Deadline::after(limit).within(story).await;
+    let outcome = outcome.unwrap_or_else(|elapsed| Err(format!("it has not ended after {elapsed}")));
     let name = world.name();
     let seconds = world.age().as_secs_f32();
     tracing::info!(scenario = name, seconds, failed = outcome.is_err(), "ends");

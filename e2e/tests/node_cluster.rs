@@ -3,11 +3,12 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use vmpool_e2e::cluster::{AuditLog, apply, target_directory};
+use vmpool_e2e::deadline::Deadline;
 use vmpool_e2e::harness::block_on;
 use vmpool_e2e::node::{self, NodeCluster, NodeOptions, images};
 use vmpool_e2e::poll;
@@ -208,17 +209,18 @@ fn all_processes_die_with_a_harness_that_is_killed() -> anyhow::Result<()> {
         // It is a test runner, too: one that begins and never ends would look like a binary that died.
         .stdout(std::process::Stdio::null())
         .spawn()?;
-    let begin = Instant::now();
+    let deadline = Deadline::after(2 * DEADLINE);
     while !directory.path().join("up").exists() {
-        ensure!(harness.try_wait()?.is_none() && begin.elapsed() < 2 * DEADLINE, "it did not come up");
+        let is_waiting = harness.try_wait()?.is_none() && !deadline.is_over();
+        ensure!(is_waiting, "the cluster did not start within {}", deadline.elapsed());
         std::thread::sleep(Duration::from_millis(50));
     }
     ensure!(users_of(directory.path()) > 5, "etcd, kubelet, containerd and others are at work there");
     harness.kill()?;
     harness.wait()?;
-    let begin = Instant::now();
+    let deadline = Deadline::after(DEADLINE);
     while users_of(directory.path()) > 0 {
-        ensure!(begin.elapsed() < DEADLINE, "processes outlive the harness");
+        ensure!(!deadline.is_over(), "processes outlive the harness by {}", deadline.elapsed());
         std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())

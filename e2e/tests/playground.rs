@@ -5,11 +5,12 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getsid, kill_process};
 use tempfile::TempDir;
 use vmpool_e2e::cluster::{target_directory, workspace_root};
+use vmpool_e2e::deadline::Deadline;
 use vmpool_e2e::node;
 
 const PAGE: &str = "docs/playground.md";
@@ -135,9 +136,9 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begin = Instant::now();
+    let deadline = Deadline::after(DEADLINE);
     while !holds() {
-        assert!(begin.elapsed() < DEADLINE, "not so after {DEADLINE:?}: {what}");
+        assert!(!deadline.is_over(), "not so after {}: {what}", deadline.elapsed());
         std::thread::sleep(Duration::from_millis(50));
     }
 }

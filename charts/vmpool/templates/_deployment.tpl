@@ -110,6 +110,7 @@ spec:
               path: /livez
               port: health
             periodSeconds: 10
+            timeoutSeconds: {{ $root.Values.probes.timeoutSeconds }}
             failureThreshold: 3
           # A rollout goes on, and a drain may take the next pod, as soon as this passes.
           readinessProbe:
@@ -117,6 +118,7 @@ spec:
               path: /readyz
               port: health
             periodSeconds: 2
+            timeoutSeconds: {{ $root.Values.probes.timeoutSeconds }}
           {{- if $serves }}
           lifecycle:
             preStop:

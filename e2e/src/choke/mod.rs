@@ -30,6 +30,7 @@ pub use view::View;
 
 use self::view::Views;
 use crate::cluster::Cluster;
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::world::DEADLINE;
 
@@ -214,11 +215,11 @@ impl<T> Sprung<T> {
     /// # Errors
     /// [`Error::Deadline`] if its request does not come, [`Error::TaskEnded`] if it was taken away.
     pub async fn done(self) -> Result<T> {
-        match tokio::time::timeout(DEADLINE, self.0).await {
+        match Deadline::after(DEADLINE).within(self.0).await {
             Ok(done) => done.map_err(|_| Error::TaskEnded { task: "the trap" }),
-            Err(_elapsed) => {
+            Err(elapsed) => {
                 let what = "the request that a trap waits for comes".to_owned();
-                Err(Error::Deadline { what, after: DEADLINE, last: String::new() })
+                Err(Error::Deadline { what, after: elapsed, last: String::new() })
             }
         }
     }

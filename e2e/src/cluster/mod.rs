@@ -47,6 +47,7 @@ pub(crate) use pki::Pki;
 pub(crate) use tools::{helm, kubectl};
 
 use self::tools::Tools;
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::namespaces::{Forwarder, Namespaces};
 use crate::process::Process;
@@ -300,7 +301,7 @@ impl Cluster {
     /// The controller manager works once the namespace has what it puts there.
     pub(crate) async fn until_accounts_are_made(&self, namespace: &str) -> Result<()> {
         let accounts = Api::<ServiceAccount>::namespaced(self.admin(), namespace);
-        let begin = Instant::now();
+        let deadline = Deadline::after(READY_DEADLINE);
         loop {
             let found =
                 accounts.get_opt("default").await.map_err(Error::api("reading the default account"))?;
@@ -308,7 +309,7 @@ impl Cluster {
                 return Ok(());
             }
             let last = format!("no default account in {namespace}");
-            server::check_begun(&self.controller_manager, begin, last)?;
+            server::check_begun(&self.controller_manager, &deadline, last)?;
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

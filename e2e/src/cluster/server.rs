@@ -1,11 +1,12 @@
 //! Starting and restarting the API server.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::accounts::get_text;
 use super::{Cluster, READY_DEADLINE, STOP_DEADLINE, components};
+use crate::deadline::Deadline;
 use crate::error::{Error, Result, chain};
 use crate::process::Process;
 use crate::programs::probe;
@@ -52,20 +53,20 @@ impl Cluster {
         );
         let server = Process::spawn("kube-apiserver", command, self.directory.join("kube-apiserver.log"))?;
         *self.api_server.lock() = Some(server);
-        let begin = Instant::now();
+        let deadline = Deadline::after(READY_DEADLINE);
         loop {
             let last = match get_text(&self.admin, "/readyz").await {
                 Ok(_) => return Ok(()),
                 Err(error) => chain(&error),
             };
             check_running(&self.etcd)?;
-            check_begun(&self.api_server, begin, last)?;
+            check_begun(&self.api_server, &deadline, last)?;
             tokio::time::sleep(POLL).await;
         }
     }
 
     pub(super) async fn until_etcd_listens(&self) -> Result<()> {
-        let begin = Instant::now();
+        let deadline = Deadline::after(READY_DEADLINE);
         loop {
             // A connection alone proves nothing where a forwarder takes it.
             let last = match probe::get(self.ports.etcd, "/version").await {
@@ -73,7 +74,7 @@ impl Cluster {
                 Ok((code, body)) => format!("/version answered {code} {body}"),
                 Err(reason) => reason,
             };
-            check_begun(&self.etcd, begin, last)?;
+            check_begun(&self.etcd, &deadline, last)?;
             tokio::time::sleep(POLL).await;
         }
     }
@@ -84,18 +85,18 @@ pub(super) fn check_running(part: &Mutex<Option<Process>>) -> Result<()> {
     part.lock().as_ref().map_or(Ok(()), Process::check)
 }
 
-/// Fails if a part that was started at `begin` has ended, or takes too long; `last` is what was seen of it.
-pub(super) fn check_begun(part: &Mutex<Option<Process>>, begin: Instant, last: String) -> Result<()> {
+/// Fails if a part has ended before it was ready, or the deadline for its start is over; `last` is what was seen of it.
+pub(super) fn check_begun(part: &Mutex<Option<Process>>, deadline: &Deadline, last: String) -> Result<()> {
     check_running(part)?;
-    if begin.elapsed() <= READY_DEADLINE {
+    if !deadline.is_over() {
         return Ok(());
     }
     Err(match &*part.lock() {
-        Some(part) => part.not_in_time("ready", READY_DEADLINE, last),
-        // Somebody has taken it away meanwhile.
+        Some(part) => part.not_in_time("ready", deadline.elapsed(), last),
+        // The scenario has stopped it meanwhile.
         None => Error::Deadline {
             what: "a part of the control plane is ready".to_owned(),
-            after: READY_DEADLINE,
+            after: deadline.elapsed(),
             last,
         },
     })

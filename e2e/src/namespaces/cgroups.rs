@@ -10,8 +10,9 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
 /// Where control groups are mounted, on every distribution.
@@ -84,10 +85,10 @@ impl Cgroups {
 
 impl Drop for Cgroups {
     fn drop(&mut self) {
-        let begin = Instant::now();
+        let deadline = Deadline::after(EMPTY_DEADLINE);
         for folder in self.folders() {
             while let Err(error) = remove(&folder) {
-                if begin.elapsed() > EMPTY_DEADLINE {
+                if deadline.is_over() {
                     eprintln!("the control group {} stays: {error}", folder.display());
                     break;
                 }

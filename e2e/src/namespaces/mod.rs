@@ -22,12 +22,13 @@ use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub use forwarder::Forwarder;
 use rustix::process::Pid;
 
 use self::cgroups::Cgroups;
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::programs;
@@ -101,12 +102,12 @@ impl Namespaces {
         let command = unshare(&cgroups, &format!("{SET_UP}\n: >{READY}\nexec \"$0\""), &holder);
         let holder = Process::spawn("the namespaces' holder", command, directory.join("namespaces.log"))?;
         let namespaces = Self { holder, cgroups };
-        let begin = Instant::now();
+        let deadline = Deadline::after(READY_DEADLINE);
         // Before the namespaces are there the path leads to the host's own directory, which has no such file.
         while !namespaces.path(Path::new(READY)).exists() {
             namespaces.check()?;
-            if begin.elapsed() > READY_DEADLINE {
-                return Err(namespaces.holder.not_in_time("ready", READY_DEADLINE, String::new()));
+            if deadline.is_over() {
+                return Err(namespaces.holder.not_in_time("ready", deadline.elapsed(), String::new()));
             }
             tokio::time::sleep(POLL).await;
         }
@@ -197,8 +198,8 @@ impl Namespaces {
         // The parent reaps the first process when all others are gone, and then ends by itself.
         if let Some(first) = self.first_process() {
             let _ = rustix::process::kill_process(first, rustix::process::Signal::KILL);
-            let begin = Instant::now();
-            while self.holder.exit_status().is_none() && begin.elapsed() < KILL_DEADLINE {
+            let deadline = Deadline::after(KILL_DEADLINE);
+            while self.holder.exit_status().is_none() && !deadline.is_over() {
                 std::thread::sleep(POLL);
             }
         }

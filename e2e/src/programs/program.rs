@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::probe;
 use crate::cluster::{free_ports, port_was_taken};
+use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::process::Process;
 
@@ -93,7 +94,7 @@ impl Program {
     }
 
     async fn until(&self, state: State) -> Result<()> {
-        let begin = Instant::now();
+        let deadline = Deadline::after(START_DEADLINE);
         loop {
             let last = match self.probe(state.path()).await {
                 (200, _) => return Ok(()),
@@ -105,8 +106,8 @@ impl Program {
                 None => return Ok(()),
                 Some(running) => {
                     running.process.check()?;
-                    if begin.elapsed() > START_DEADLINE {
-                        return Err(running.process.not_in_time(state.word(), START_DEADLINE, last));
+                    if deadline.is_over() {
+                        return Err(running.process.not_in_time(state.word(), deadline.elapsed(), last));
                     }
                 }
             }
@@ -198,6 +199,7 @@ impl Program {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::deadline::Stopwatch;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn nobody_waits_for_one_that_is_killed_while_it_starts() {
@@ -211,14 +213,14 @@ mod tests {
             tokio::time::sleep(POLL * 5).await;
             killer.kill();
         });
-        let begin = Instant::now();
+        let watch = Stopwatch::start();
         let started = program.start(State::Live, |[_]: [u16; 1]| {
             let mut command = Command::new("sleep");
             command.arg("600");
             command
         });
         started.await.unwrap();
-        assert!(begin.elapsed() < START_DEADLINE, "{:?}", begin.elapsed());
+        assert!(watch.elapsed().time < START_DEADLINE, "{}", watch.elapsed());
         assert_eq!(program.pid(), None);
     }
 }

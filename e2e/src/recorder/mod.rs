@@ -10,7 +10,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
@@ -23,6 +23,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 pub use history::{Change, History, State};
 
+use crate::deadline::{Deadline, Elapsed};
 use crate::error::{Error, Result};
 use crate::object::{Kind, Object};
 
@@ -81,23 +82,26 @@ impl Recorder {
         self.changed.clone()
     }
 
-    /// Waits until the history is so, at most for `deadline`. Answers whether it is.
+    /// Waits until the history is so, at most for `deadline`. The inner error is how long the wait was in vain.
     ///
     /// # Errors
     /// [`Error::TaskEnded`] if nothing is recorded any more.
-    pub async fn until(&self, deadline: Duration, holds: impl Fn(&History) -> bool) -> Result<bool> {
-        let begin = Instant::now();
+    pub async fn until(
+        &self,
+        deadline: Duration,
+        holds: impl Fn(&History) -> bool,
+    ) -> Result<Result<(), Elapsed>> {
+        let deadline = Deadline::after(deadline);
         let mut changes = self.changes();
         loop {
             changes.mark_unchanged();
             if holds(&self.history.lock()) {
-                return Ok(true);
+                return Ok(Ok(()));
             }
-            let left = deadline.saturating_sub(begin.elapsed());
-            match tokio::time::timeout(left, changes.changed()).await {
+            match deadline.within(changes.changed()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return Err(Error::TaskEnded { task: "the recorder" }),
-                Err(_elapsed) => return Ok(false),
+                Err(elapsed) => return Ok(Err(elapsed)),
             }
         }
     }
@@ -109,10 +113,11 @@ impl Recorder {
     pub async fn catch_up(&self) -> Result<()> {
         for kind in [Kind::Pool, Kind::Machine, Kind::Disk] {
             let (revision, listed) = self.list(kind).await?;
-            if !self.until(CATCH_UP_DEADLINE, |history| shows(history, kind, revision, &listed)).await? {
+            let shown = |history: &History| shows(history, kind, revision, &listed);
+            if let Err(after) = self.until(CATCH_UP_DEADLINE, shown).await? {
                 return Err(Error::Deadline {
                     what: format!("the watch of {} shows what a list shows", kind.plural()),
-                    after: CATCH_UP_DEADLINE,
+                    after,
                     last: format!("revision {revision}, {} objects", listed.len()),
                 });
             }
@@ -130,12 +135,10 @@ impl Recorder {
             return Ok(());
         }
         let shown = |history: &History| shows_object(history, kind, object.uid(), object.revision());
-        if self.until(CATCH_UP_DEADLINE, shown).await? {
-            return Ok(());
-        }
-        Err(Error::Deadline {
+        let waited = self.until(CATCH_UP_DEADLINE, shown).await?;
+        waited.map_err(|after| Error::Deadline {
             what: format!("the watch of {} shows what was written", kind.plural()),
-            after: CATCH_UP_DEADLINE,
+            after,
             last: format!("{} at revision {} is missing", object.name(), object.revision()),
         })
     }

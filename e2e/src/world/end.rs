@@ -1,7 +1,7 @@
 //! How a scenario ends: the world settles, tells the truth, and leaves nothing behind.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
@@ -11,6 +11,7 @@ use kube::api::DeleteParams;
 use super::check::fail_on;
 use super::condition::View;
 use super::{DEADLINE, SETTLE, World};
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::invariants::{Violation, collection, leftovers, settled};
 use crate::object::{Kind, Object};
@@ -27,7 +28,7 @@ impl World {
     /// # Errors
     /// [`Error::Invariants`] if that does not happen before the deadline.
     pub async fn settles(&self) -> Result<()> {
-        let begin = Instant::now();
+        let deadline = Deadline::after(DEADLINE);
         loop {
             self.recorder().catch_up().await?;
             let written = self.audit()?.len();
@@ -38,7 +39,7 @@ impl World {
                 found = self.lies();
                 found.extend(settled::restless(&self.audit()?[written..], &Accounts::controller_user()));
             }
-            if found.is_empty() || begin.elapsed() > DEADLINE {
+            if found.is_empty() || deadline.is_over() {
                 return fail_on(&found);
             }
             tokio::time::sleep(POLL).await;
@@ -57,7 +58,7 @@ impl World {
     /// Waits until nothing is left of pools that are gone (I9).
     pub(super) async fn until_nothing_is_left(&self) -> Result<()> {
         let nothing_left = |history: &History| leftovers::violations(history).is_empty();
-        if !self.recorder().until(DEADLINE, nothing_left).await? {
+        if self.recorder().until(DEADLINE, nothing_left).await?.is_err() {
             fail_on(&leftovers::violations(&self.recorder().history()))?;
         }
         self.check().await

@@ -1,9 +1,10 @@
 //! Waiting without sleeping: conditions are looked at whenever something has changed.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::condition::{Condition, View};
 use super::{World, report};
+use crate::deadline::Stopwatch;
 use crate::error::{Error, Result};
 use crate::recorder::{Change, History};
 
@@ -17,12 +18,10 @@ impl World {
         deadline: Duration,
     ) -> Result<()> {
         let holds = |history: &History| condition.holds(View { state: history.state(), uid });
-        if self.recorder.until(deadline, holds).await? {
-            return Ok(());
-        }
-        Err(Error::Deadline {
+        let waited = self.recorder.until(deadline, holds).await?;
+        waited.map_err(|after| Error::Deadline {
             what: format!("pool {name}: expected {condition}"),
-            after: deadline,
+            after,
             last: report::summary(View { state: self.recorder.history().state(), uid }),
         })
     }
@@ -35,13 +34,13 @@ impl World {
         condition: &Condition,
         duration: Duration,
     ) -> Result<()> {
-        let begin = Instant::now();
+        let watch = Stopwatch::start();
         let mut notices = self.recorder.changes();
         let (mut state, mut seen) = {
             let history = self.recorder.history();
             (history.state().clone(), history.changes().len())
         };
-        check_held(name, condition, View { state: &state, uid }, begin)?;
+        check_held(name, condition, View { state: &state, uid }, watch)?;
         loop {
             notices.mark_unchanged();
             let new: Vec<Change> = self.recorder.history().changes()[seen..].to_vec();
@@ -49,9 +48,9 @@ impl World {
             for change in new {
                 state.apply(&change);
                 seen += 1;
-                check_held(name, condition, View { state: &state, uid }, begin)?;
+                check_held(name, condition, View { state: &state, uid }, watch)?;
             }
-            let left = duration.saturating_sub(begin.elapsed());
+            let left = duration.saturating_sub(watch.elapsed().time);
             match tokio::time::timeout(left, notices.changed()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return Err(Error::TaskEnded { task: "the recorder" }),
@@ -61,13 +60,13 @@ impl World {
     }
 }
 
-fn check_held(name: &str, condition: &Condition, view: View<'_>, begin: Instant) -> Result<()> {
+fn check_held(name: &str, condition: &Condition, view: View<'_>, watch: Stopwatch) -> Result<()> {
     if condition.holds(view) {
         return Ok(());
     }
     Err(Error::DidNotHold {
         what: format!("pool {name}: expected {condition}"),
-        after: begin.elapsed(),
+        after: watch.elapsed(),
         last: report::summary(view),
     })
 }

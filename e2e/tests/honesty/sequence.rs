@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
+use vmpool_e2e::deadline::Deadline;
 use vmpool_model::{Server, platform};
 use vmpool_runtime::testing::{ManualClock, env};
 
@@ -87,10 +88,10 @@ impl Real {
             anyhow::ensure!(made.is_success(), "making a sentinel: {}", made.body);
             paths.push(format!("{path}/{name}"));
         }
-        let begin = Instant::now();
+        let deadline = Deadline::after(PATIENCE);
         for path in paths {
             while side.send(Method::GET, &path, None).await?.code != 404 {
-                anyhow::ensure!(begin.elapsed() < PATIENCE, "the garbage collector does not take {path}");
+                anyhow::ensure!(!deadline.is_over(), "the garbage collector does not take {path}");
                 tokio::time::sleep(POLL).await;
             }
         }
@@ -216,13 +217,13 @@ async fn watched(
 /// Waits until the real server has come to the same state; the difference if it does not.
 async fn settle(modelled: &Side, side: &Side) -> Result<Option<String>> {
     let expected = modelled.state().await?;
-    let begin = Instant::now();
+    let deadline = Deadline::after(PATIENCE);
     loop {
         let found = side.state().await?;
         if found == expected {
             return Ok(None);
         }
-        if begin.elapsed() > PATIENCE {
+        if deadline.is_over() {
             return Ok(Some(format!("    what is left:{}", paths(&expected, &found, ""))));
         }
         tokio::time::sleep(POLL).await;

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use vmpool_e2e::deadline::Stopwatch;
 use vmpool_e2e::world::SETTLE;
 use vmpool_e2e::world::condition::{Condition, ready_replicas};
 
@@ -41,7 +42,7 @@ fn one_of_each_is_killed_and_the_pool_converges() {
                 let growing = Condition::new("more than one member", |view| view.members().len() > 1);
                 pool.until(growing).await?;
                 // when the leader, a webhook and an API server are killed,
-                let killed = Instant::now();
+                let (killed, watch) = (Instant::now(), Stopwatch::start());
                 pool.allow_in_flight(IN_FLIGHT);
                 kill_one_of_each(stage).await?;
                 // then it gets exactly the machines that it shall have,
@@ -57,7 +58,12 @@ fn one_of_each_is_killed_and_the_pool_converges() {
                     "the pool converged after {converged:.1?}; {} requests were refused within {window:.1?}",
                     failures.len()
                 );
-                ensure!(window < WINDOW, "refused until {window:?} after the kill: {}", listed(&failures));
+                ensure!(
+                    window < WINDOW,
+                    "refused until {window:?} after the kill, {} ago: {}",
+                    watch.elapsed(),
+                    listed(&failures)
+                );
                 let early = failures.iter().find(|failure| failure.answered < killed);
                 ensure!(early.is_none(), "refused before the kill: {}", listed(&failures));
                 let calm = stage.load().mark();

@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::task::JoinHandle;
 use vmpool_e2e::access::Access;
+use vmpool_e2e::deadline::Stopwatch;
 use vmpool_e2e::error::chain;
 use vmpool_e2e::object::{Kind, Object};
 use vmpool_e2e::world::{Policy, Pool, World};
@@ -68,12 +69,14 @@ impl Drop for Outage<'_> {
 pub(crate) struct Load {
     log: Arc<Log>,
     task: JoinHandle<()>,
+    begun: Stopwatch,
 }
 
 /// A moment of the load.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mark {
     at: Instant,
+    watch: Stopwatch,
     rounds: u64,
 }
 
@@ -81,9 +84,9 @@ impl Load {
     /// Gives the users a pool of their own, and lets them begin.
     pub(crate) async fn start(access: &Access) -> anyhow::Result<Self> {
         let world = World::visit("users that are always at it", access.clone()).await?;
-        let log = Arc::new(Log::default());
+        let (begun, log) = (Stopwatch::start(), Arc::new(Log::default()));
         let shared = log.clone();
-        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let (ready, is_ready) = tokio::sync::oneshot::channel();
         let task = tokio::spawn(async move {
             let prepared = async {
                 let pool = world.pool("web").policy(Policy::Explicit).replicas(1).ready().await?;
@@ -92,21 +95,25 @@ impl Load {
             };
             let (pool, machine) = match prepared.await {
                 Ok(prepared) => prepared,
-                Err(error) => return drop(begun.send(Err(format!("{:#}\n{}", error, world.report())))),
+                Err(error) => return drop(ready.send(Err(format!("{:#}\n{}", error, world.report())))),
             };
-            let _ = begun.send(Ok(()));
+            let _ = ready.send(Ok(()));
             loop {
                 round(&shared, &world, &pool, &machine).await;
                 tokio::time::sleep(PAUSE).await;
             }
         });
-        has_begun.await.context("the users went away")?.map_err(anyhow::Error::msg)?;
-        Ok(Self { log, task })
+        is_ready.await.context("the task of the users ended")?.map_err(anyhow::Error::msg)?;
+        Ok(Self { log, task, begun })
     }
 
     /// The moment that it is.
     pub(crate) fn mark(&self) -> Mark {
-        Mark { at: Instant::now(), rounds: self.log.rounds.load(Ordering::Relaxed) }
+        Mark {
+            at: Instant::now(),
+            watch: Stopwatch::start(),
+            rounds: self.log.rounds.load(Ordering::Relaxed),
+        }
     }
 
     /// What was not served of what was asked since then.
@@ -136,7 +143,7 @@ impl Load {
             };
             !outages.iter().any(excuses)
         });
-        ensure!(failures.is_empty(), "{}", listed(&failures));
+        ensure!(failures.is_empty(), "within {}: {}", self.begun.elapsed(), listed(&failures));
         Ok(())
     }
 
@@ -144,10 +151,10 @@ impl Load {
     pub(crate) fn ensure_served_since(&self, mark: Mark) -> anyhow::Result<()> {
         ensure!(!self.task.is_finished(), "the users went away");
         let (rounds, failures) = (self.rounds_since(mark), self.failures_since(mark));
-        ensure!(failures.is_empty(), "in {rounds} rounds: {}", listed(&failures));
+        let elapsed = mark.watch.elapsed();
+        ensure!(failures.is_empty(), "{rounds} rounds in {elapsed}: {}", listed(&failures));
         // A round takes a tenth of a second on a busy machine; one a second would prove little.
-        let seconds = mark.at.elapsed().as_secs();
-        ensure!(rounds >= seconds.max(1), "only {rounds} rounds in {seconds} s");
+        ensure!(rounds >= elapsed.time.as_secs().max(1), "only {rounds} rounds in {elapsed}");
         Ok(())
     }
 }

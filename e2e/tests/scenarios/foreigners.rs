@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use serde_json::json;
 use vmpool_api::{annotations, labels};
+use vmpool_e2e::deadline::Deadline;
 use vmpool_e2e::object::Kind;
 use vmpool_e2e::scenario::scenario;
-use vmpool_e2e::world::SETTLE;
 use vmpool_e2e::world::condition::{disks, machine_phase, members, ready_replicas};
+use vmpool_e2e::world::{DEADLINE, SETTLE};
 use vmpool_engine::Uid;
 use vmpool_engine::numbers::Namer;
 
@@ -75,9 +76,9 @@ fn a_foreign_disk_in_the_place_of_a_members_disk_is_left_alone() {
         controller.pause()?;
         let disk = world.get(Kind::Disk, &wanted).await?;
         world.delete(&disk).await?;
-        let begin = std::time::Instant::now();
+        let deadline = Deadline::after(DEADLINE);
         while world.api(Kind::Disk).get_opt(&wanted).await?.is_some() {
-            anyhow::ensure!(begin.elapsed() < vmpool_e2e::world::DEADLINE, "{wanted} does not go");
+            anyhow::ensure!(!deadline.is_over(), "{wanted} still exists after {}", deadline.elapsed());
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
         world.foreign_disk(&wanted, &json!({})).await?;

@@ -5,7 +5,6 @@
 mod adoption;
 mod agreement;
 mod autoscaling;
-mod certificates;
 mod control_plane;
 mod deletion;
 mod disks;
@@ -29,8 +28,8 @@ mod storage;
 mod usability;
 mod webhook;
 
-use anyhow::Context;
 use vmpool_e2e::cluster::Cluster;
+use vmpool_e2e::deadline::Deadline;
 use vmpool_e2e::error::chain;
 use vmpool_e2e::harness;
 use vmpool_e2e::scenario::LIMIT;
@@ -39,8 +38,9 @@ use vmpool_e2e::scenario::LIMIT;
 #[expect(clippy::panic, reason = "this is how a test fails")]
 fn with_control_plane(test: impl AsyncFnOnce(&Cluster) -> anyhow::Result<()>) {
     let test = async { test(&*harness::cluster().await?).await };
-    let outcome = harness::block_on(async { tokio::time::timeout(LIMIT, test).await });
-    if let Err(error) = outcome.context("it does not end").flatten() {
+    let outcome = harness::block_on(async { Deadline::after(LIMIT).within(test).await });
+    let late = |elapsed| Err(anyhow::anyhow!("it has not ended after {elapsed}"));
+    if let Err(error) = outcome.unwrap_or_else(late) {
         panic!("{}", chain(error.as_ref()));
     }
 }

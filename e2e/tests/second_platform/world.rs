@@ -1,6 +1,6 @@
 //! A real control plane with the toy kinds, a leader in this process, and somebody who starts machines.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use vmpool_controller::metrics::Metrics;
 use vmpool_controller::{Settings, Surroundings, Vitals, lead};
 use vmpool_e2e::cluster::{AuditEntry, AuditMark, Cluster, Options, workspace_root};
+use vmpool_e2e::deadline::Deadline;
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
 use vmpool_runtime::lease::{Candidate, LeaseConfig};
@@ -113,14 +114,14 @@ impl World {
 
     /// Waits until exactly these machines exist.
     pub(crate) async fn until_machines(&self, expected: &[&str]) -> Result<()> {
-        let begin = Instant::now();
+        let deadline = Deadline::after(DEADLINE);
         loop {
             let names = self.machine_names().await?;
             if names == expected {
                 return Ok(());
             }
-            if begin.elapsed() > DEADLINE {
-                bail!("there are {names:?} and not {expected:?} after {DEADLINE:?}");
+            if deadline.is_over() {
+                bail!("there are {names:?} and not {expected:?} after {}", deadline.elapsed());
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -133,14 +134,14 @@ impl World {
         what: &str,
         done: impl Fn(&Value) -> bool,
     ) -> Result<()> {
-        let begin = Instant::now();
+        let deadline = Deadline::after(DEADLINE);
         loop {
             let status = self.status(pool).await?;
             if done(&status) {
                 return Ok(());
             }
-            if begin.elapsed() > DEADLINE {
-                bail!("{what} does not hold after {DEADLINE:?}: {status}");
+            if deadline.is_over() {
+                bail!("{what} does not hold after {}: {status}", deadline.elapsed());
             }
             tokio::time::sleep(LOOK).await;
         }

@@ -1,9 +1,10 @@
-//! The test runner, what its failures said once more where whoever reads a long log looks first, a second chance for few,
-//! and an end for those that never come to one.
+//! The test runner: it runs the tests in phases, repeats the output of failed tests at the end of a long log, repeats a few
+//! failed tests alone, and kills tests that hang.
 //!
-//! Hundreds of tests talk to real servers on machines that are busy with something else. One of them failing says
-//! either that it is broken or that it is flaky, and the quickest way to know is to run it again, alone. A flaky test is
-//! a flaw too, which is why it is named; but it is not the fault of the change at hand.
+//! Hundreds of tests talk to real servers on machines that are busy with other work. If one of them fails, it is either
+//! broken or flaky, and the quickest way to know is to run it again, alone. A flaky test is a defect too, so the runner
+//! lists it, but it is not caused by the change at hand. A test that could not judge on a starved machine says so, and is
+//! repeated likewise.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,8 +17,14 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use super::stall;
 
-/// With more failures than this nobody speaks of flaky tests.
+/// With more failures than this the change is broken, and no test is repeated.
 pub(super) const MOST_REPEATED: usize = 2;
+
+/// The same for tests that could not judge because the processors were busy with other work.
+pub(super) const MOST_STARVED: usize = 8;
+
+/// What the harness reports of such a failure (`vmpool_e2e::deadline::STARVED`).
+const STARVED: &str = "the machine was starved";
 
 /// How long tests may say nothing. Every test of ours ends long before, one way or the other.
 pub(super) const PATIENCE: Duration = Duration::from_mins(10);
@@ -28,14 +35,28 @@ const MOST_STALLED: usize = 3;
 /// Tests that run one binary after another: what runs those that the arguments for the test binaries select.
 pub(super) type Track = Box<dyn Fn(&[&str]) -> Command + Sync>;
 
-/// Runs the tracks side by side, and few failed tests once more, alone. What the first says is repeated to `out` as it
-/// comes, and what the others say when it has ended. A binary that says nothing for longer than `patience` is killed.
+/// Runs the phases one after the other, the tracks of each side by side, and then few failed tests once more, alone. What the
+/// first track of a phase prints is repeated to `out` as it comes, and what the others print when they have ended. A binary
+/// that prints nothing for longer than `patience` is killed.
 ///
 /// # Errors
 /// If the tests cannot be run, or fail for good.
-pub(super) fn run(tracks: &[Track], patience: Duration, out: &mut dyn Write) -> Result<()> {
-    let Some((first, others)) = tracks.split_first() else { return Ok(()) };
-    let outcomes = thread::scope(|scope| {
+pub(super) fn run(phases: &[Vec<Track>], patience: Duration, out: &mut dyn Write) -> Result<()> {
+    let mut outcomes = Vec::new();
+    for tracks in phases {
+        outcomes.extend(run_phase(tracks, patience, out)?);
+    }
+    judge(&phases.iter().flatten().collect::<Vec<_>>(), outcomes, patience, out)
+}
+
+/// Runs tracks side by side.
+fn run_phase(
+    tracks: &[Track],
+    patience: Duration,
+    out: &mut dyn Write,
+) -> Result<Vec<(ExitStatus, Failures)>> {
+    let Some((first, others)) = tracks.split_first() else { return Ok(Vec::new()) };
+    thread::scope(|scope| {
         let beside: Vec<_> = others
             .iter()
             .map(|track| {
@@ -48,18 +69,17 @@ pub(super) fn run(tracks: &[Track], patience: Duration, out: &mut dyn Write) -> 
         let mut outcomes = vec![watch(first(&[]), false, patience, out)?];
         for thread in beside {
             let (outcome, said) =
-                thread.join().map_err(|_| anyhow!("a thread that reads from a test runner died"))??;
+                thread.join().map_err(|_| anyhow!("a thread that reads from a test runner panicked"))??;
             out.write_all(&said).context("repeating the output")?;
             outcomes.push(outcome);
         }
-        anyhow::Ok(outcomes)
-    })?;
-    judge(tracks, outcomes, patience, out)
+        Ok(outcomes)
+    })
 }
 
-/// Whether all passed, at the first or at the second time.
+/// Whether all passed, at the first or at the second time. The tests that were repeated are listed before the last output.
 fn judge(
-    tracks: &[Track],
+    tracks: &[&Track],
     outcomes: Vec<(ExitStatus, Failures)>,
     patience: Duration,
     out: &mut dyn Write,
@@ -68,19 +88,34 @@ fn judge(
     for (_, (_, failures)) in failed.iter().filter(|(_, (_, failures))| !failures.told.is_empty()) {
         writeln!(out, "\n==> What the failed tests said, once more:\n{}", failures.told)?;
     }
-    let count: usize = failed.iter().map(|(_, (_, failures))| failures.failed.len()).sum();
+    let starved: BTreeSet<String> = failed.iter().flat_map(|(_, (_, failures))| failures.starved()).collect();
+    let count = failed.iter().map(|(_, (_, failures))| failures.failed.len()).sum::<usize>() - starved.len();
+    let (mut repeated, mut last) = (Vec::new(), Vec::new());
     for (track, (status, failures)) in failed {
         let names: Vec<&str> = failures.failed.iter().map(String::as_str).collect();
-        // A binary that died has names that nobody knows.
-        if names.is_empty() || count > MOST_REPEATED || failures.has_unknown() {
+        // After a crash of a binary the names of its other tests are unknown.
+        if names.is_empty() || count > MOST_REPEATED || starved.len() > MOST_STARVED || failures.has_unknown()
+        {
             bail!("the test runner ended with {status}");
         }
-        writeln!(out, "\n==> Flaky, or broken? Once more, alone: {}", names.join(", "))?;
+        writeln!(out, "\n==> Repeated alone: {}", names.join(", "))?;
         let again = track(&[&["--exact", "--test-threads=1"], names.as_slice()].concat());
-        let (status, second) = watch(again, false, patience, out)?;
+        let mut said = Vec::new();
+        let (status, second) = watch(again, false, patience, &mut said)?;
         if !status.success() || !failures.failed.is_subset(&second.passed) {
+            out.write_all(&said).context("repeating the output")?;
             bail!("failed twice: {}", names.join(", "));
         }
+        repeated.extend(failures.failed);
+        last = said;
+    }
+    if !repeated.is_empty() {
+        writeln!(out, "\n==> Failed at first, and passed when they were repeated alone:")?;
+        for name in repeated {
+            let why = if starved.contains(&name) { "the machine was starved" } else { "flaky: mend it" };
+            writeln!(out, "  {name} ({why})")?;
+        }
+        out.write_all(&last).context("repeating the output")?;
     }
     Ok(())
 }
@@ -214,7 +249,22 @@ impl Failures {
         self.inside &= !words.starts_with("test result:");
     }
 
-    /// Whether a binary died with tests of which nobody knows how they would have ended.
+    /// The failed tests that report a starved machine.
+    pub(super) fn starved(&self) -> BTreeSet<String> {
+        let mut starved = BTreeSet::new();
+        let mut current = None;
+        for line in self.told.lines() {
+            if let Some(name) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"))
+            {
+                current = Some(name);
+            } else if line.contains(STARVED) {
+                starved.extend(current.filter(|name| self.failed.contains(*name)).map(str::to_owned));
+            }
+        }
+        starved
+    }
+
+    /// Whether a binary crashed with tests whose outcome is unknown.
     pub(super) fn has_unknown(&self) -> bool {
         self.lost > 0 || self.running.is_some()
     }

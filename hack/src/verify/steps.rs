@@ -113,7 +113,7 @@ pub(super) const STEPS: &[Step] = &[
         command: "cargo test --workspace --no-fail-fast",
         needs: &["tools", "build"],
         run: |workspace| {
-            runner::run(&tracks(workspace)?, runner::PATIENCE, &mut std::io::stdout())?;
+            runner::run(&phases(workspace)?, runner::PATIENCE, &mut std::io::stdout())?;
             Ok(Outcome::Passed)
         },
     },
@@ -131,33 +131,42 @@ pub(super) fn chosen(names: &[String]) -> Vec<&'static Step> {
     STEPS.iter().filter(|step| names.is_empty() || wanted.contains(step.name)).collect()
 }
 
-/// Tests that mostly wait, for a kubelet, a lease or programs in the background: others run meanwhile.
-const WAITING: &[&str] = &["faults", "node", "node_cluster", "playground"];
+/// Test targets that mostly wait, for a lease or programs in the background: others run meanwhile.
+const WAITING: &[&str] = &["faults", "node_cluster", "playground"];
 
-/// All tests, in groups that run side by side. Always the whole workspace and a selection of targets: a selection of
+/// Test targets that measure a promise in seconds, or that no request fails. Each of their tests runs alone: beside other
+/// tests they would measure the machine.
+const TIMED: &[&str] = &["node", "timed"];
+
+/// All tests, in phases of groups that run side by side. Always the whole workspace and a selection of targets: a selection of
 /// packages would choose other features, and build half of the world again.
-fn tracks(workspace: &Workspace) -> Result<Vec<runner::Track>> {
+fn phases(workspace: &Workspace) -> Result<Vec<Vec<runner::Track>>> {
     let metadata = packages::metadata(workspace)?;
-    let names = packages::tested(&metadata, "test");
-    if let Some(gone) = WAITING.iter().find(|name| !names.contains(**name)) {
-        bail!("there is no test target {gone} any more");
+    let mut busy = packages::tested(&metadata, "test");
+    for name in WAITING.iter().chain(TIMED) {
+        if !busy.remove(*name) {
+            bail!("the test target {name} does not exist");
+        }
     }
-    let (waiting, busy): (Vec<_>, Vec<_>) =
-        names.into_iter().partition(|name| WAITING.contains(&name.as_str()));
     let named = |flag: &str, names: Vec<String>| -> Vec<String> {
         names.into_iter().flat_map(|name| [flag.to_owned(), name]).collect()
     };
+    let listed = |names: &[&str]| names.iter().map(ToString::to_string).collect();
     // Not `--bins`, which would link those without tests as well.
     let programs = packages::tested(&metadata, "bin").into_iter().collect();
-    let busy = [vec!["--lib".to_owned()], named("--bin", programs), named("--test", busy)].concat();
-    let selections = [busy, named("--test", waiting), vec!["--doc".to_owned()]];
-    Ok(selections.into_iter().map(|selection| track(workspace.clone(), selection)).collect())
+    let busy =
+        [vec!["--lib".to_owned()], named("--bin", programs), named("--test", busy.into_iter().collect())];
+    let together = [busy.concat(), named("--test", listed(WAITING)), vec!["--doc".to_owned()]];
+    let together = together.into_iter().map(|selection| track(workspace.clone(), selection, None)).collect();
+    let alone = track(workspace.clone(), named("--test", listed(TIMED)), Some(1));
+    Ok(vec![together, vec![alone]])
 }
 
-fn track(workspace: Workspace, selection: Vec<String>) -> runner::Track {
+fn track(workspace: Workspace, selection: Vec<String>, threads: Option<usize>) -> runner::Track {
     Box::new(move |arguments| {
         let mut command = workspace.cargo();
         command.args(["test", "--workspace", "--no-fail-fast"]).args(&selection).arg("--").args(arguments);
+        command.envs(threads.map(|threads| ("RUST_TEST_THREADS", threads.to_string())));
         command
     })
 }

@@ -167,8 +167,8 @@ fn repeated(first: (&str, i32), second: (&str, i32)) -> anyhow::Result<()> {
         command.args(["-c", r#"printf '%b' "$0"; exit "$1""#, said, &code.to_string()]);
         command
     };
-    // Not to our own output: whoever reads that would take it for tests of ours.
-    runner::run(&[Box::new(command)], PATIENCE, &mut Vec::new())
+    // Not to our own output: its readers would take it for tests of ours.
+    runner::run(&[vec![Box::new(command)]], PATIENCE, &mut Vec::new())
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn tracks_beside_the_first_are_told_after_it_and_count_as_much() {
     };
     let passing = || track("running 1 test\ntest z ... ok\ntest result: ok.\n", "", 0);
     let mut said = Vec::new();
-    runner::run(&[passing(), failing("a", "noise")], PATIENCE, &mut said).unwrap();
+    runner::run(&[vec![passing(), failing("a", "noise")]], PATIENCE, &mut said).unwrap();
     let said = String::from_utf8(said).unwrap();
     let position = |part: &str| said.find(part).unwrap_or_else(|| panic!("no {part:?} in {said}"));
     assert!(position("test z ... ok") < position("test a ... FAILED"), "{said}");
@@ -208,9 +208,69 @@ fn tracks_beside_the_first_are_told_after_it_and_count_as_much() {
         "{said}"
     );
 
-    let all = |names: &[&str]| -> Vec<_> { names.iter().map(|name| failing(name, "")).collect() };
+    let all = |names: &[&str]| [names.iter().map(|name| failing(name, "")).collect()];
     runner::run(&all(&["a", "b"]), PATIENCE, &mut Vec::new()).unwrap();
     runner::run(&all(&["a", "b", "c"]), PATIENCE, &mut Vec::new()).unwrap_err();
+}
+
+#[test]
+fn a_phase_starts_after_the_tracks_before_it_have_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let logging = |name: &'static str, code: i32| -> runner::Track {
+        let path = path.clone();
+        Box::new(move |arguments| {
+            let mut command = Command::new("sh");
+            let script = r#"echo "$0 begins" >> "$1"; sleep 0.2; echo "$0 ends" >> "$1"
+                [ -z "$3" ] || { echo "test $0 ... ok"; exit 0; }
+                [ "$2" = 0 ] || { echo "running 1 test"; echo "test $0 ... FAILED"; echo "test result: FAILED."; }
+                exit "$2""#;
+            command.args(["-c", script, name]).arg(&path).arg(code.to_string()).arg(arguments.concat());
+            command
+        })
+    };
+    let mut out = Vec::new();
+    runner::run(&[vec![logging("a", 0), logging("b", 0)], vec![logging("c", 101)]], PATIENCE, &mut out)
+        .unwrap();
+    let log = fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = log.lines().collect();
+    assert!(lines[..2].iter().all(|line| line.ends_with("begins")), "side by side: {log}");
+    assert_eq!(lines[4..], ["c begins", "c ends", "c begins", "c ends"], "{log}");
+    let out = String::from_utf8(out).unwrap();
+    assert!(
+        out.contains("passed when they were repeated alone:\n  c (flaky: mend it)\ntest c ... ok\n"),
+        "{out}"
+    );
+}
+
+/// What a binary prints whose tests of these names failed, each with an output.
+fn failed_with(names: &[&str], output: &str) -> String {
+    let lines = |line: &dyn Fn(&str) -> String| names.iter().map(|name| line(name)).collect::<String>();
+    format!(
+        "running {} tests\n{}\nfailures:\n\n{}failures:\n{}\ntest result: FAILED.\n",
+        names.len(),
+        lines(&|name| format!("test {name} ... FAILED\n")),
+        lines(&|name| format!("---- {name} stdout ----\n{output}\n\n")),
+        lines(&|name| format!("    {name}\n")),
+    )
+}
+
+#[rstest::rstest]
+#[case::more_than_may_be_flaky(3, "not so after 60.0s (the machine was starved: tasks waited ...)", true)]
+#[case::more_than_a_busy_machine_explains(9, "the machine was starved", false)]
+#[case::failed_for_another_reason(3, "3 is not 4", false)]
+fn failures_on_a_starved_machine_are_repeated_alone(
+    #[case] count: usize,
+    #[case] output: &str,
+    #[case] passes: bool,
+) {
+    let names: Vec<String> = (0..count).map(|index| format!("t{index}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let first = failed_with(&names, output);
+    let second: String = names.iter().map(|name| format!("test {name} ... ok\n")).collect();
+    assert_eq!(repeated((&first, 101), (&second, 0)).is_ok(), passes);
+    // No second time.
+    assert!(repeated((&first, 101), (&first, 101)).is_err());
 }
 
 #[rstest::rstest]
@@ -293,7 +353,7 @@ fn a_test_that_never_ends_is_killed_and_named(
     #[case] passes: bool,
 ) {
     let mut out = Vec::new();
-    let outcome = runner::run(&[endless(said)], Duration::from_secs(2), &mut out);
+    let outcome = runner::run(&[vec![endless(said)]], Duration::from_secs(2), &mut out);
     let out = String::from_utf8(out).unwrap();
     assert!(out.contains(told), "{out}");
     assert!(out.contains("sleep 1000") && out.contains("thread sleep"), "{out}");
@@ -309,7 +369,7 @@ fn nobody_waits_for_what_tests_have_left_behind() {
         command
     });
     let mut out = Vec::new();
-    runner::run(&[track], Duration::from_secs(1), &mut out).unwrap();
+    runner::run(&[vec![track]], Duration::from_secs(1), &mut out).unwrap();
     let out = String::from_utf8(out).unwrap();
     assert!(out.contains("something that it started has not"), "{out}");
 }

@@ -1,11 +1,12 @@
 //! What becomes of an odd pool that was accepted.
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use kube::api::{DeleteParams, PatchParams};
 use serde_json::{Value, json};
+use vmpool_e2e::deadline::Deadline;
 use vmpool_e2e::object::{Kind, Object};
 use vmpool_e2e::world::World;
 
@@ -116,14 +117,14 @@ async fn delete(world: &World, name: &str) -> anyhow::Result<()> {
 }
 
 async fn until_settled(world: &World, name: &str, pointer: &str) -> anyhow::Result<End> {
-    let begun = Instant::now();
+    let deadline = Deadline::after(DEADLINE);
     loop {
         let pool = world.get(Kind::Pool, name).await?;
         if let Some(end) = end_of(&pool, pointer)? {
             return Ok(end);
         }
-        if begun.elapsed() > DEADLINE {
-            bail!("{name} has not come to an end:\n{}", pool.to_yaml());
+        if deadline.is_over() {
+            bail!("{name} has not settled after {}:\n{}", deadline.elapsed(), pool.to_yaml());
         }
         tokio::time::sleep(POLL).await;
     }

@@ -48,6 +48,13 @@ pub(super) fn deployment(deployment: &Value, objects: &[Value]) -> Vec<String> {
         must(at(container, "securityContext.capabilities.add").is_null(), "adds capabilities");
         must(text(container, "livenessProbe.httpGet.path") == "/livez", "has no liveness probe");
         must(text(container, "readinessProbe.httpGet.path") == "/readyz", "has no readiness probe");
+        for probe in ["livenessProbe", "readinessProbe"] {
+            let seconds = at(container, probe).get("timeoutSeconds").and_then(Value::as_u64);
+            must(
+                seconds.is_some_and(|seconds| seconds > 1),
+                &format!("has a {probe} that a busy node fails"),
+            );
+        }
         must(!at(container, "resources.requests").is_null(), "requests no resources");
         must(!at(container, "resources.limits.memory").is_null(), "has no limit of memory");
         must(at(container, "image").is_string(), "names no image");

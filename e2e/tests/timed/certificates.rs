@@ -9,6 +9,7 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
+use vmpool_e2e::deadline::Deadline;
 use vmpool_e2e::installation::GuardOptions;
 use vmpool_e2e::object::{Kind, Object};
 use vmpool_e2e::programs::{Component, SYSTEM_NAMESPACE};
@@ -142,6 +143,7 @@ fn certificates_and_their_authorities_are_replaced_under_load_and_no_request_fai
     const VALIDITY: Duration = Duration::from_secs(15);
     /// The machine may be busy.
     const DEADLINE: Duration = Duration::from_mins(4);
+    let after = |served: u32, deadline: &Deadline| format!("after {served} rounds in {}", deadline.elapsed());
     let mut guard = GuardOptions::default();
     guard.services.extra = vec![format!("--tls-validity={}s", VALIDITY.as_secs())];
     scenario("certificates and their authorities are replaced under load").guarded_by(guard).run(async |world| {
@@ -152,14 +154,14 @@ fn certificates_and_their_authorities_are_replaced_under_load_and_no_request_fai
         for component in Component::ALL {
             all.push(Progress::begin(world, component).await?);
         }
-        let (begun, mut served) = (Instant::now(), 0_u32);
+        let (deadline, mut served) = (Deadline::after(DEADLINE), 0_u32);
         // when each of them is replaced, and then the authorities that signed them,
         while !all.iter().all(Progress::is_done) {
             let steps: Vec<_> = all.iter().map(|one| [one.serving, one.authority, one.taken_over]).collect();
-            ensure!(begun.elapsed() < DEADLINE, "after {served} rounds it has come so far: {steps:?}");
+            ensure!(!deadline.is_over(), "{served} rounds in {}: {steps:?}", deadline.elapsed());
             for _ in 0..5 {
                 // then every request is served.
-                ask(world, &pool, &machine).await.with_context(|| format!("after {served} rounds"))?;
+                ask(world, &pool, &machine).await.with_context(|| after(served, &deadline))?;
                 served += 1;
             }
             for one in &mut all {
@@ -167,11 +169,11 @@ fn certificates_and_their_authorities_are_replaced_under_load_and_no_request_fai
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        let took = begun.elapsed().as_secs_f32();
+        let took = deadline.elapsed().time.as_secs_f32();
         // Also those that come after.
         let until = Instant::now() + SETTLE * 2;
         while Instant::now() < until {
-            ask(world, &pool, &machine).await.with_context(|| format!("after {served} rounds"))?;
+            ask(world, &pool, &machine).await.with_context(|| after(served, &deadline))?;
             served += 1;
         }
         println!("{served} rounds, none of them in vain; authorities and certificates were replaced within {took:.1} s");

@@ -1,0 +1,35 @@
+//! How soon a standby leads after its leader has exited.
+
+use std::time::Duration;
+
+use vmpool_e2e::scenario::scenario;
+use vmpool_e2e::world::SETTLE;
+use vmpool_e2e::world::condition::{members, ready_replicas};
+
+#[test]
+fn a_standby_takes_over_within_thirty_seconds_from_a_killed_leader() {
+    scenario("a standby takes over from a killed leader").controllers(0).run(async |world| {
+        let first = world.add_short_leased("a").await?;
+        let pool = world.pool("web").replicas(2).ready().await?;
+        let _second = world.add_short_leased("b").await?;
+        first.kill();
+        pool.scale(5).await?;
+        pool.until_within(ready_replicas(5), Duration::from_secs(30)).await?;
+        pool.holds(members(5), SETTLE).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn a_leader_that_is_asked_to_stop_hands_over_at_once() {
+    // The lease lasts 15 s: only one that is given back lets the successor act sooner.
+    scenario("a leader that is asked to stop hands over at once").controllers(2).run(async |world| {
+        let pool = world.pool("web").replicas(1).ready().await?;
+        let leader = world.controller()?;
+        let status = leader.stop().await?;
+        anyhow::ensure!(status.is_some_and(|status| status.success()), "{status:?}");
+        pool.scale(3).await?;
+        pool.until_within(ready_replicas(3), Duration::from_secs(10)).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
