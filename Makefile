@@ -25,6 +25,14 @@ demo: xtask ## Watch a pool live on a real control plane; ONCE=1 runs the story 
 	@echo "==> The demo"
 	@$(TARGET_DIR)/debug/demo
 
+.PHONY: scenario
+scenario: xtask ## Build what is needed and run the scenarios whose test has NAME in its name, with their logs
+	@[ -n "$(NAME)" ] || { echo "error: missing NAME, for example NAME=scaling::" >&2; exit 1; }
+	@$(XTASK) tools control-plane
+	@$(XTASK) tools helm
+	cargo build --locked --workspace --bins
+	cargo test --locked --package vmpool-e2e --test scenarios --test timed -- --nocapture $(NAME)
+
 .PHONY: bench
 bench: xtask ## Measure speed, cost and quiet; MEMBERS=10000, POOLS=100, FAILOVER=1, HELP=1 for all variables
 	@echo "==> The control plane: etcd, kube-apiserver, kube-controller-manager, helm (minutes the first time, kept in $(TARGET_DIR)/tools)"

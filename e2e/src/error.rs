@@ -27,6 +27,14 @@ pub enum Error {
         /// The environment variable that names another place.
         variable: &'static str,
     },
+    /// A source of one of our own programs changed after the program was built.
+    #[error("{program} is older than {}: run `cargo build --workspace --bins` first", source_file.display())]
+    StaleProgram {
+        /// Name of the program.
+        program: &'static str,
+        /// The source that changed.
+        source_file: PathBuf,
+    },
     /// A program that an image shall have was not built.
     #[error("{} is missing, which the image {name} is made of: run `cargo build --workspace --bins` first", program.display())]
     MissingImage {
