@@ -78,7 +78,8 @@ pub(super) fn keeps(member: &Replica, device: &DiskRef) -> bool {
     member.activity != Activity::Stopped && member.boot_disk.as_ref() == Some(&device.disk)
 }
 
-/// Whether a machine is unavailable, as far as the budget of a rollout goes. A stopped one is not: nobody misses it.
+/// Whether an existing machine is unavailable, as far as the disruption budget goes. A stopped one is not: a user stopped
+/// it on purpose.
 pub(super) fn is_unavailable(member: &Replica) -> bool {
     match member.activity {
         Activity::Stopped => false,
@@ -92,7 +93,7 @@ pub(super) fn is_unavailable(member: &Replica) -> bool {
 pub(crate) struct Progress {
     /// Machines that may be unavailable at once.
     pub(crate) budget: usize,
-    /// Machines that are unavailable, or that a write without an answer may make so.
+    /// Machines that are missing, terminating or unavailable, or that an unconfirmed update may make unavailable.
     pub(crate) unavailable: usize,
     /// Members that run and lack the revision.
     pub(crate) behind: usize,
@@ -101,20 +102,23 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Counts the live members.
+    /// Counts the machines. Unavailable is what is desired, less the available machines and those that were stopped on
+    /// purpose: a machine that is missing or terminating serves its users no more than one that restarts.
     pub(crate) fn of(observed: &Observed<'_>) -> Self {
         let (pool, trials) = (observed.pool, &observed.memory.trials);
         let mut progress = Self { budget: pool.rollout.budget.of(pool.desired), ..Self::default() };
+        let mut available_or_stopped = 0;
         for member in observed.members().filter(|member| !member.terminating) {
-            progress.unavailable += usize::from(progress.holds_place(observed, member));
+            available_or_stopped += usize::from(!progress.holds_place(observed, member));
             let runs = member.activity == Activity::Running;
             progress.behind += usize::from(runs && Standing::of(pool, member) == Standing::Behind);
             progress.refusing += usize::from(trials.refuses(&member.id.uid, &pool.revision));
         }
+        progress.unavailable = pool.desired.saturating_sub(available_or_stopped);
         progress
     }
 
-    /// Whether the member is counted in [`Progress::unavailable`].
+    /// Whether the machine uses disruption budget, so that updating it uses no more.
     #[expect(clippy::unused_self, reason = "the count and the question must not drift apart")]
     pub(super) fn holds_place(&self, observed: &Observed<'_>, member: &Replica) -> bool {
         is_unavailable(member) || observed.memory.trials.is_unsure_of(&member.id.uid, observed.uptime)

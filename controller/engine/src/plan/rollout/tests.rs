@@ -117,9 +117,19 @@ fn lose(world: World, number: u64) -> World {
 #[case::one_that_is_not_evaluated_takes_a_place(with(allowing(4, 2), 0, written), &[1])]
 #[case::one_that_waits_for_approval_takes_none(with(allowing(4, 1), 0, for_approval), &[1])]
 #[case::one_that_is_restarted_takes_a_place(with(allowing(4, 1), 0, restarting), &[])]
-#[case::one_that_leaves_takes_none(with(allowing(4, 1), 0, |m| { written(m); m.terminating = true; }), &[1])]
+#[case::a_terminating_machine_uses_the_budget(with(allowing(4, 1), 0, |m| m.terminating = true), &[])]
+#[case::a_missing_machine_uses_the_budget(allowing(4, 2).pool(|pool| pool.desired = 5), &[0])]
+#[case::two_terminating_machines_exceed_a_budget_of_one(
+    with(with(allowing(4, 1), 0, |m| m.terminating = true), 1, |m| m.terminating = true), &[]
+)]
+#[case::a_terminating_surplus_machine_uses_no_budget(
+    with(allowing(4, 1).pool(|pool| pool.desired = 3), 0, |m| { written(m); m.terminating = true; }), &[1]
+)]
+#[case::a_stopped_machine_leaves_the_budget_to_others(
+    with(with(allowing(4, 2), 0, stopped), 1, |m| m.terminating = true), &[0, 2]
+)]
 #[case::one_that_was_written_and_is_back_takes_none(with(allowing(4, 1), 0, arrived), &[1])]
-#[case::nobody_who_leaves_is_written_to(with(allowing(4, 1), 0, |m| m.terminating = true), &[1])]
+#[case::a_terminating_machine_is_not_updated(with(allowing(4, 2), 0, |m| m.terminating = true), &[1])]
 #[case::one_that_is_written_with_an_older_one_keeps_its_place(
     with(allowing(4, 1), 2, |m| (m.written, m.evaluated) = (Some("r1b".into()), false)), &[2]
 )]
