@@ -231,7 +231,7 @@ fn planned(after: Duration, result: PassResult) -> Option<Duration> {
 /// The watch may be stalled: whoever is surprised again and again asks less and less often.
 fn after_surprise(state: &mut PoolState) -> Duration {
     let pause = AFTER_SURPRISE.saturating_mul(1 << state.surprises.min(16)).min(AFTER_MANY_SURPRISES);
-    state.surprises += 1;
+    state.surprises = state.surprises.saturating_add(1);
     pause
 }
 

@@ -37,6 +37,9 @@ const ROUNDS: usize = 6;
 /// costs nothing.
 pub const MIN_BLOCK: u64 = 64;
 
+/// The largest end of a block. No pool creates so many machines, and sums of numbers stay in range.
+const LARGEST_END: u64 = u64::MAX / 2;
+
 /// A half-open range of machine numbers, recorded on the pool as `first-end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
@@ -52,7 +55,7 @@ impl fmt::Display for Block {
     }
 }
 
-/// The text is not `first-end` with `first <= end`.
+/// The text is not `first-end` with `first <= end`, or the end is out of range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a block of machine numbers such as \"64-128\"")]
 pub struct NotABlock(pub String);
@@ -64,7 +67,7 @@ impl FromStr for Block {
         let parse = || {
             let (first, end) = text.split_once('-')?;
             let (first, end) = (first.parse().ok()?, end.parse().ok()?);
-            (first <= end).then_some(Self { first, end })
+            (first <= end && end <= LARGEST_END).then_some(Self { first, end })
         };
         parse().ok_or_else(|| NotABlock(text.to_owned()))
     }
@@ -278,6 +281,9 @@ mod tests {
     #[case("0-64", Some((0, 64)))]
     #[case("64-64", Some((64, 64)))]
     #[case("65-64", None)]
+    #[case("0-9223372036854775807", Some((0, u64::MAX / 2)))]
+    #[case("0-9223372036854775808", None)]
+    #[case("18446744073709551615-18446744073709551615", None)]
     #[case("-1-64", None)]
     #[case("64", None)]
     #[case("", None)]

@@ -89,9 +89,9 @@ impl Pacing {
     pub fn failed(&mut self, cause: Failure, uptime: Duration, retry_after: Option<Duration>, jitter: f64) {
         let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE);
         let pause = pause.mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 10.0).max(retry_after.unwrap_or_default());
-        self.failures += 1;
+        self.failures = self.failures.saturating_add(1);
         self.width = Some(1);
-        self.until = uptime + pause.min(LONGEST_PAUSE);
+        self.until = uptime.saturating_add(pause.min(LONGEST_PAUSE));
         self.cause = Some(cause);
     }
 

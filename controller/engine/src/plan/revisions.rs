@@ -44,7 +44,7 @@ fn prune(observed: &Observed<'_>, plan: &mut Plan) {
     // A machine may still appear that was made from whatever was current then: a create without an answer, or the one that
     // a former leader has sent under the name that this pass creates.
     let creates = plan.actions.iter().any(|action| matches!(action, Action::Create { .. }));
-    if observed.stored.len() <= limit + current || creates || !observed.unanswered.is_empty() {
+    if observed.stored.len() <= limit.saturating_add(current) || creates || !observed.unanswered.is_empty() {
         return;
     }
     // And one may have been written to without an answer, and nobody has seen yet what it names now.

@@ -73,6 +73,7 @@ fn while_it_cannot_be_stored_no_machine_gets_it() {
 #[case::the_oldest_go(1, &["a", "b", "c", "r1"], &["a", "b"])]
 #[case::whatever_the_place_of_the_current_one(1, &["a", "r1", "b", "c"], &["a", "b"])]
 #[case::none_is_kept(0, &["a", "b", "r1"], &["a", "b"])]
+#[case::the_largest_limit_keeps_all(usize::MAX, &["a", "b", "r1"], &[])]
 fn of_those_that_nobody_needs(#[case] limit: usize, #[case] stored: &[&str], #[case] expected: &[&str]) {
     let mut world = World::desiring(2).members(2).pool(|pool| pool.rollout = history(limit));
     world.stored = stored.iter().map(|id| RevisionId::from(*id)).collect();
