@@ -89,6 +89,8 @@ pub(crate) struct PoolState {
     pub(crate) dispute: Dispute,
     /// What is stored of the pool's template; `None` before the first pass.
     pub(crate) revisions: Option<Revisions>,
+    /// What the last event about settings that cannot be read said.
+    pub(crate) warned: Option<String>,
 }
 
 /// A status that was written.

@@ -59,6 +59,8 @@ pub enum Reason {
     FailedTemplateUpdate,
     /// A removal by name was begun and not carried out.
     ReservationExpired,
+    /// A setting of the pool cannot be read.
+    InvalidSettings,
 }
 
 impl Reason {
@@ -79,6 +81,7 @@ impl Reason {
             Self::TemplateApplied => "TemplateApplied",
             Self::FailedTemplateUpdate => "FailedTemplateUpdate",
             Self::ReservationExpired => "ReservationExpired",
+            Self::InvalidSettings => "InvalidSettings",
         }
     }
 
@@ -95,6 +98,7 @@ impl Reason {
             Self::FailedRepair => "Repair",
             Self::TemplateApplied | Self::FailedTemplateUpdate => "Update",
             Self::ReservationExpired => "Remove",
+            Self::InvalidSettings => "Read",
         }
     }
 
@@ -108,6 +112,7 @@ impl Reason {
                 | Self::FailedRepair
                 | Self::FailedTemplateUpdate
                 | Self::ReservationExpired
+                | Self::InvalidSettings
         )
     }
 }

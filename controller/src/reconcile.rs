@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use kube::core::PartialObjectMeta;
 use tracing::Instrument;
+use vmpool_engine::condition::{Condition, INVALID_SETTINGS};
 use vmpool_engine::pacing::{Failure, FailureReason};
-use vmpool_engine::{Action, Plan, Pool, Replica, Uid, plan, status};
+use vmpool_engine::{Action, Plan, Pool, Replica, Status, Uid, plan, status};
 
 use crate::apply::{Applied, apply};
 use crate::context::{Context, Names, PoolEntry, PoolState, ReadError};
+use crate::events::{Happening, Reason};
 use crate::metrics::{Laps, PassResult, PoolFacts, Stage};
 use crate::observe::{Snapshot, settle_overdue};
 use crate::platform::{Platform, controller_of};
@@ -191,7 +193,7 @@ async fn tell<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     snapshot: Snapshot,
-    (applied, complaint): (Applied, Option<Failure>),
+    (mut applied, complaint): (Applied, Option<Failure>),
     state: &mut PoolState,
 ) -> Option<Duration> {
     let own = with_own_status(pool, state);
@@ -204,7 +206,26 @@ async fn tell<P: Platform>(
     let status = status(&snapshot.observed(&pool.facts, &state.memory, &names), failure);
     let facts = PoolFacts::served(&pool.facts, &status, terminating, disks, &state.memory);
     context.census.record(&pool.facts.id.uid, facts);
+    applied.happenings.extend(warning(&pool.facts, &status, &mut state.warned));
     report(context, pool, status, applied, state).await
+}
+
+/// The event about settings that cannot be read: one for each new message, also if the leader changes in between.
+fn warning(pool: &Pool, status: &Status, warned: &mut Option<String>) -> Option<Happening> {
+    let message = |conditions: &[Condition]| {
+        let wanted = conditions.iter().find(|condition| condition.kind == INVALID_SETTINGS)?;
+        Some(wanted.message.clone())
+    };
+    let Some(note) = message(&status.conditions) else {
+        *warned = None;
+        return None;
+    };
+    if warned.as_ref() == Some(&note) {
+        return None;
+    }
+    *warned = Some(note.clone());
+    let told = message(&pool.published.conditions).as_ref() == Some(&note);
+    (!told).then(|| Happening { reason: Reason::InvalidSettings, name: pool.id.name.to_string(), note })
 }
 
 /// The pool with the status that was written last, if it is from before that write: it would be written again.

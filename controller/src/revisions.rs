@@ -15,9 +15,14 @@ use vmpool_engine::revision::{Fingerprint, History, RevisionId};
 use vmpool_engine::{Action, ObjectId};
 
 use crate::context::{Context, PoolEntry, ReadError};
+use crate::events::shorten;
 use crate::platform::Platform;
 
 pub(crate) use stored::{Kept, RevisionObject, body};
+
+/// What a revision that cannot be used means for the pool.
+pub(crate) const HELD: &str =
+    "the rollout is held, and new machines are created from the revision that was in force last";
 
 /// What the writes of a pass did to the revisions.
 #[derive(Debug)]
@@ -96,6 +101,24 @@ impl Revisions {
         self.contents.insert(id.clone(), content.clone());
         Ok(Some(content))
     }
+
+    /// The stored revision that was in force last and its content; `None` if there is none that machines can be created
+    /// from.
+    async fn last_in_force<P: Platform>(
+        &mut self,
+        context: &Context<P>,
+        pool: &PoolEntry<P>,
+        shown: Option<&RevisionId>,
+    ) -> Result<Option<(RevisionId, Arc<Value>)>, ReadError> {
+        while let Some(id) = self.history.last_in_force(shown).cloned() {
+            if let Some(content) = self.content(context, pool, &id).await? {
+                let known = |name: &String| pool.facts.disks.iter().any(|disk| *disk.name == **name);
+                return Ok(P::disk_templates(&content).iter().all(known).then_some((id, content)));
+            }
+            self.learn(Change::Gone(id));
+        }
+        Ok(None)
+    }
 }
 
 /// Lists the revisions of a pool, consistently.
@@ -123,32 +146,45 @@ pub(crate) async fn list<P: Platform>(
     Ok(revisions)
 }
 
-/// The pool with the revision that its machines shall have: the pinned one, or that of the template in its spec. One
-/// that cannot be had is a flaw.
+/// The pool with the revision that its machines shall have: the pinned one, or that of the template in its spec. If the
+/// pinned one cannot be read or is not stored, the rollout is held, and the one that was in force last takes its place.
 pub(crate) async fn resolve<P: Platform>(
     context: &Context<P>,
     pool: Arc<PoolEntry<P>>,
     revisions: &mut Revisions,
 ) -> Result<Arc<PoolEntry<P>>, ReadError> {
     let (facts, template) = (&pool.facts, revisions.fingerprint(&pool));
-    let pinned = facts.rollout.pinned.clone();
-    let content = match &pinned {
-        Some(id) => revisions.content(context, &pool, id).await?,
-        None => None,
-    };
     let shown = facts.published.summary.as_ref().map(|summary| &summary.revision);
-    let resolved = revisions.history.wanted(pinned.as_ref(), &template, shown);
-    let (id, stored, unknown) = match resolved {
-        Ok(resolved) => (resolved.id, resolved.stored, None),
-        Err(unknown) => (unknown.0.clone(), false, Some(unknown.to_string())),
+    let (mut pinned, mut held, mut unknown) = (facts.rollout.pinned.clone(), facts.rollout.held, None);
+    let mut content = None;
+    if let Some(id) = &pinned {
+        content = revisions.content(context, &pool, id).await?;
+        if content.is_none() {
+            unknown = Some(shorten(format!(
+                "there is no stored revision {id}, so {HELD}; name one that is, or none"
+            )));
+            held = true;
+        }
+    }
+    if held {
+        (pinned, content) = revisions.last_in_force(context, &pool, shown).await?.unzip();
+    }
+    let (id, stored) = match &pinned {
+        Some(id) => (id.clone(), true),
+        None => {
+            let resolved = revisions.history.resolve(&template, shown);
+            (resolved.id, resolved.stored)
+        }
     };
-    if pinned.is_none() && id == facts.revision && stored == facts.revision_stored {
+    if pinned.is_none() && !held && id == facts.revision && stored == facts.revision_stored {
         return Ok(pool);
     }
     let mut facts = facts.clone();
     facts.revision = id;
     facts.revision_stored = stored;
-    let mut flaws: Vec<String> = unknown.into_iter().collect();
+    (facts.rollout.pinned, facts.rollout.held) = (pinned, held);
+    facts.unreadable.extend(unknown);
+    let mut flaws = Vec::new();
     if let Some(content) = content {
         let devices = P::disk_templates(&content);
         for template in &mut facts.disks {

@@ -11,8 +11,11 @@ pub const SYNCED: &str = "Synced";
 /// Present and True while the last attempt to write something failed.
 pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 
+/// Present and True while a setting of the pool cannot be read. Its safe value holds, and the pool is served.
+pub const INVALID_SETTINGS: &str = "InvalidSettings";
+
 /// The condition types that the engine publishes; every other one in a status belongs to somebody else.
-pub const OWN: [&str; 4] = [AVAILABLE, PROGRESSING, SYNCED, REPLICA_FAILURE];
+pub const OWN: [&str; 5] = [AVAILABLE, PROGRESSING, SYNCED, REPLICA_FAILURE, INVALID_SETTINGS];
 
 /// `Available` is True.
 pub const ALL_REPLICAS_READY: &str = "AllReplicasReady";
@@ -28,6 +31,8 @@ pub const ROLLOUT_IN_PROGRESS: &str = "RolloutInProgress";
 pub const RESTART_PENDING_APPROVAL: &str = "RestartPendingApproval";
 /// `Synced` is False: a live member keeps something of another template until it is stopped or recreated.
 pub const RECREATION_REQUIRED: &str = "RecreationRequired";
+/// `InvalidSettings` is True.
+pub const UNREADABLE_SETTINGS: &str = "UnreadableSettings";
 /// `Synced` is False: for long the platform has not looked at changes of members, so that nobody knows what is in
 /// effect.
 pub const CHANGES_NOT_EVALUATED: &str = "ChangesNotEvaluated";

@@ -138,11 +138,21 @@ pub struct Rollout {
     pub history: usize,
     /// The stored revision that machines shall have instead of the template in the spec.
     pub pinned: Option<RevisionId>,
+    /// Whether the revision cannot be read, or is not stored. No machine is updated then, and new machines are created
+    /// from the last stored revision, which is `pinned` once the stored revisions are known.
+    pub held: bool,
+}
+
+impl Rollout {
+    /// Whether no further machine is updated.
+    pub fn stands_still(&self) -> bool {
+        self.paused || self.held
+    }
 }
 
 impl Default for Rollout {
     fn default() -> Self {
-        Self { paused: false, budget: Budget::default(), history: 10, pinned: None }
+        Self { paused: false, budget: Budget::default(), history: 10, pinned: None, held: false }
     }
 }
 
@@ -205,8 +215,10 @@ pub struct Pool {
     pub record: Record,
     /// The status that was published last.
     pub published: Published,
-    /// What could not be read, in words for the owner.
+    /// What could not be read and without which no machine can be created, in words for the owner.
     pub flaws: Vec<String>,
+    /// Settings that could not be read, in words for the owner. Each has its safe value, and the pool is served.
+    pub unreadable: Vec<String>,
 }
 
 /// The status that the pool object shows now.

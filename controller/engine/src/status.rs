@@ -63,9 +63,27 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
             message: failure.message.clone(),
         });
     }
+    if !pool.unreadable.is_empty() {
+        wanted.push(Wanted {
+            kind: condition::INVALID_SETTINGS,
+            holds: true,
+            reason: condition::UNREADABLE_SETTINGS,
+            message: unreadable(&pool.unreadable),
+        });
+    }
     let conditions =
         condition::merge(wanted, &pool.published.conditions, observed.now, summary.observed_generation);
     Status { summary, conditions }
+}
+
+/// What cannot be read, in one message. The API server limits its length.
+fn unreadable(settings: &[String]) -> String {
+    const SHOWN: usize = 10;
+    let shown = settings.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join("; ");
+    match settings.len().checked_sub(SHOWN) {
+        Some(more @ 1..) => format!("{shown}; and {more} more"),
+        Some(0) | None => shown,
+    }
 }
 
 /// The members, counted in one walk.

@@ -75,6 +75,7 @@ impl World {
             record: Record::default(),
             published: Published::default(),
             flaws: Vec::new(),
+            unreadable: Vec::new(),
         };
         let mut memory = Memory::default();
         memory.meet(&pool, UPTIME);

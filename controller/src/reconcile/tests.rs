@@ -8,6 +8,7 @@ mod named;
 mod others;
 mod revisions;
 mod rollouts;
+mod settings;
 
 use std::sync::Arc;
 use std::time::Duration;

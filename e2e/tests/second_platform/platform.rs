@@ -167,6 +167,7 @@ impl Platform for Toy {
             record,
             published: published(&pool.status, &id),
             flaws,
+            unreadable: Vec::new(),
             id,
         }
     }

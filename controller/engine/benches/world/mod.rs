@@ -182,6 +182,7 @@ fn pool(desired: usize, block: Block) -> Pool {
         record: Record::default(),
         published: Published::default(),
         flaws: Vec::new(),
+        unreadable: Vec::new(),
     }
 }
 

@@ -93,7 +93,8 @@ fn update(observed: &Observed<'_>, shelf: &mut Shelf<'_>, behind: Vec<&Arc<Repli
     let progress = Progress::of(observed);
     let (behind, mut waiting): (Vec<_>, Vec<_>) = behind.into_iter().partition(|member| {
         devices::has_placeholder(observed, member)
-            || !(pool.rollout.paused || progress.stopped() && !trials.refuses(&member.id.uid, &pool.revision))
+            || !(pool.rollout.stands_still()
+                || progress.stopped() && !trials.refuses(&member.id.uid, &pool.revision))
     });
     waiting.retain(|member| takes_markers(observed, member));
     if behind.is_empty() && waiting.is_empty() {
@@ -145,7 +146,7 @@ fn update(observed: &Observed<'_>, shelf: &mut Shelf<'_>, behind: Vec<&Arc<Repli
 /// its disks are those of the revision, and nobody has seen yet that more differs. A pause holds these up as well.
 fn takes_markers(observed: &Observed<'_>, member: &Replica) -> bool {
     let pool = observed.pool;
-    !pool.rollout.paused
+    !pool.rollout.stands_still()
         && standing::is_anothers(observed, member)
         && !observed.memory.trials.differs(&member.id.uid, &pool.revision)
         && devices::are_complete(observed, member)

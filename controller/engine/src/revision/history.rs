@@ -98,6 +98,15 @@ impl History {
         Resolved { id: content.id(attempt), stored: false }
     }
 
+    /// The stored revision that was in force last: the one that the pool shows, or else the latest.
+    pub fn last_in_force(&self, shown: Option<&RevisionId>) -> Option<&RevisionId> {
+        let shown = shown.filter(|id| self.contains(id));
+        shown
+            .and_then(|id| self.stored.iter().find(|stored| stored.id == *id))
+            .or(self.stored.last())
+            .map(|stored| &stored.id)
+    }
+
     /// The revision that machines shall have: the pinned one, or else that of the template with this content.
     ///
     /// # Errors

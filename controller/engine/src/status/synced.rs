@@ -25,20 +25,27 @@ pub(super) fn synced(observed: &Observed<'_>, census: &Census) -> Wanted {
     let message = match (holds, &observed.pool.rollout.pinned) {
         (true, None) => String::new(),
         (true, Some(pinned)) => {
-            format!(
-                "all live replicas are at revision {pinned}, which the pool names instead of its template"
-            )
+            format!("all live replicas are at revision {pinned}, {}", because(observed))
         }
         (false, _) => message(observed, census, overdue, first),
     };
     Wanted { kind: condition::SYNCED, holds, reason, message }
 }
 
+/// Why the pool is at a stored revision instead of its template.
+fn because(observed: &Observed<'_>) -> &'static str {
+    if observed.pool.rollout.held {
+        "the last one in force, because the revision that the pool names cannot be used"
+    } else {
+        "which the pool names instead of its template"
+    }
+}
+
 /// The count, and then every cause that somebody can do something about.
 fn message(observed: &Observed<'_>, census: &Census, overdue: usize, first: Option<&Uid>) -> String {
     let (pool, live) = (observed.pool, census.live);
     let what = match &pool.rollout.pinned {
-        Some(pinned) => format!("revision {pinned}, which the pool names instead of its template"),
+        Some(pinned) => format!("revision {pinned}, {}", because(observed)),
         None => "the current template".to_owned(),
     };
     let mut message = format!("{} of {live} live replicas have {what}", census.updated);
@@ -64,6 +71,12 @@ fn message(observed: &Observed<'_>, census: &Census, overdue: usize, first: Opti
              or recreated",
             census.stranded
         ));
+    }
+    if pool.rollout.held {
+        add(format_args!(
+            "held: the revision that the pool names cannot be used, so no further replica is updated"
+        ));
+        return message;
     }
     if pool.rollout.paused {
         add(format_args!("paused: no further replica gets it"));

@@ -241,22 +241,23 @@ async fn a_pool_goes_back_to_a_revision_by_its_name_and_makes_its_machines_from_
 }
 
 #[tokio::test]
-async fn nothing_comes_or_goes_while_the_named_revision_is_unknown() {
+async fn an_unknown_revision_holds_the_rollout_and_the_count_is_kept() {
     let world = World::with_pool(3).await;
     edit(&world, |pool| pool["spec"]["rollout"] = json!({ "revision": "00000000deadbeef" }));
     resize(&world, "1Gi");
     world.scale(1);
     world.calm().await;
-    assert_eq!(world.machines().len(), 3);
+    world.server.collect_garbage();
+    assert_eq!(world.machines().len(), 1);
     world.scale(5);
     world.calm().await;
-    assert_eq!((world.machines().len(), with_size(&world, "1Gi")), (3, 0));
-    let failure = world.condition("ReplicaFailure").unwrap();
-    assert!(failure["message"].as_str().unwrap().contains("00000000deadbeef"), "{failure}");
+    assert_eq!((world.machines().len(), with_size(&world, "1Gi")), (5, 0));
+    let condition = world.condition("InvalidSettings").unwrap();
+    assert!(condition["message"].as_str().unwrap().contains("00000000deadbeef"), "{condition}");
+    world.run_machines();
     edit(&world, |pool| pool["spec"]["rollout"] = json!({}));
-    world.calm().await;
-    assert_eq!(world.machines().len(), 5);
-    assert_eq!(world.condition("ReplicaFailure"), None);
+    roll(&world, 1).await;
+    assert_eq!((world.condition("InvalidSettings"), with_size(&world, "1Gi")), (None, 5));
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use super::{annotation, rollout};
 use crate::events::shorten;
 
 pub(in super::super) fn pool(object: &PoolObject) -> Pool {
-    let mut flaws = Vec::new();
+    let (mut flaws, mut unreadable) = (Vec::new(), Vec::new());
     let id = super::id(&object.metadata);
     let spec = &object.spec;
     let removal = match spec.scale_down_policy.as_deref() {
@@ -26,11 +26,13 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
         Some("OldestFirst") => Removal::OldestFirst,
         Some("Explicit") => Removal::Explicit,
         Some(other) => {
-            flaws.push(format!("scaleDownPolicy {other:?} is unknown, so nothing is removed"));
+            unreadable.push(format!(
+                "scaleDownPolicy {other:?} is unknown, so no machine is removed for the count"
+            ));
             Removal::Explicit
         }
         None => {
-            flaws.push("scaleDownPolicy is missing, so nothing is removed".to_owned());
+            unreadable.push("scaleDownPolicy is missing, so no machine is removed for the count".to_owned());
             Removal::Explicit
         }
     };
@@ -52,9 +54,12 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
         Record::default()
     });
     flaws.extend(template_flaws(spec));
-    let rollout = rollout::read(object, &mut flaws);
+    let rollout = rollout::read(object, &mut unreadable);
+    let disks =
+        spec.virtual_disk_templates.iter().map(|template| disk_template(template, &mut unreadable)).collect();
     // They become a message of the status, and quote what may be of any length.
     let flaws: Vec<String> = flaws.into_iter().map(shorten).collect();
+    let unreadable: Vec<String> = unreadable.into_iter().map(shorten).collect();
     let block = annotation(&object.metadata, annotations::NAMES).and_then(|text| {
         text.parse().inspect_err(|error| tracing::warn!(%error, "ignoring the block of names")).ok()
     });
@@ -68,23 +73,40 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
         revision: RevisionId::of(&template::canonical(&template::of(&spec.virtual_machine_template))),
         revision_stored: true,
         rollout,
-        disks: spec.virtual_disk_templates.iter().map(disk_template).collect(),
+        disks,
         block,
         record,
         published: published(&object.status, &id),
         flaws,
+        unreadable,
         id,
     }
 }
 
-/// What cannot be read keeps disks rather than deleting them: no ttl, or all of them kept.
-fn disk_template(template: &objects::DiskTemplate) -> DiskTemplate {
+/// A setting that cannot be read keeps disks rather than deleting them: no ttl, or all of them kept.
+fn disk_template(template: &objects::DiskTemplate, unreadable: &mut Vec<String>) -> DiskTemplate {
     let keep = match &template.reclaim["keep"] {
         Value::Null => 0,
-        count => count.as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX),
+        count => count.as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_else(|| {
+            let name = &template.name;
+            unreadable.push(format!(
+                "reclaim.keep {count} of disk template {name} is not a count, so all are kept"
+            ));
+            usize::MAX
+        }),
     };
-    let ttl =
-        template.reclaim["ttl"].as_str().and_then(|text| GoDuration::parse_positive(text).ok()?.to_std());
+    let ttl = match &template.reclaim["ttl"] {
+        Value::Null => None,
+        text => {
+            let ttl = text.as_str().and_then(|text| GoDuration::parse_positive(text).ok()?.to_std());
+            if ttl.is_none() {
+                let name = &template.name;
+                let what = format!("reclaim.ttl {text} of disk template {name} is not a duration");
+                unreadable.push(format!("{what}, so none of its free disks is deleted"));
+            }
+            ttl
+        }
+    };
     let size = template.spec.pointer("/persistentVolumeClaim/size").and_then(|size| {
         let size: Quantity = serde_json::from_value(size.clone()).ok()?;
         size.bytes().ok()

@@ -8,20 +8,23 @@ use vmpool_engine::revision::RevisionId;
 
 use super::super::objects::PoolObject;
 use super::annotation;
+use crate::revisions::HELD;
 
-/// Reads the settings. For one that cannot be read the value that disturbs machines least stands in; as long as it
-/// matters for what happens to machines, it is a flaw, too.
-pub(super) fn read(pool: &PoolObject, flaws: &mut Vec<String>) -> Rollout {
+/// Reads the settings. One that cannot be read takes its safe value, by which no machine is disturbed, and `unreadable`
+/// says so.
+pub(super) fn read(pool: &PoolObject, unreadable: &mut Vec<String>) -> Rollout {
     let rollout = &pool.spec.rollout;
-    if !rollout.is_null() && !rollout.is_object() {
-        flaws.push(format!("rollout {rollout} is no object"));
+    let is_odd = !rollout.is_null() && !rollout.is_object();
+    if is_odd {
+        unreadable.push(format!("rollout {rollout} is not an object, so the rollout is paused"));
     }
     let twin = |key| annotation(&pool.metadata, key).map(|text| (key, text));
     let paused = match (&rollout["paused"], twin(annotations::ROLLOUT_PAUSED)) {
-        (Value::Null, None) => Ok(false),
-        (Value::Null, Some((key, text))) => {
-            text.parse().map_err(|_| format!("annotation {key}: {text:?} is neither true nor false"))
-        }
+        (Value::Null, None) => Ok(is_odd),
+        (Value::Null, Some((key, text))) => text
+            .parse()
+            .map(|paused: bool| paused || is_odd)
+            .map_err(|_| format!("annotation {key}: {text:?} is neither true nor false")),
         (Value::Bool(paused), _) => Ok(*paused),
         (other, _) => Err(format!("rollout.paused {other} is neither true nor false")),
     };
@@ -36,23 +39,46 @@ pub(super) fn read(pool: &PoolObject, flaws: &mut Vec<String>) -> Rollout {
     };
     let pinned = match (&rollout["revision"], twin(annotations::ROLLOUT_REVISION)) {
         (Value::Null, None) => Ok(None),
-        (Value::Null, Some((key, ""))) => Err(format!("annotation {key} is empty; remove it")),
+        (Value::Null, Some((key, ""))) => Err(format!("annotation {key} is empty")),
         (Value::Null, Some((_, id))) => Ok(Some(RevisionId::from(id))),
         (Value::String(id), _) if !id.is_empty() => Ok(Some(RevisionId::from(id.as_str()))),
-        (other, _) => Err(format!("rollout.revision {other} names no revision")),
+        (other, _) => Err(format!("rollout.revision {other} is not the name of a revision")),
     };
+    let count = |limit: u64| usize::try_from(limit).ok();
     let history = match (&pool.spec.revision_history_limit, twin(annotations::REVISION_HISTORY_LIMIT)) {
-        (Value::Null, None) => Some(Rollout::default().history),
-        (Value::Null, Some((_, text))) => text.parse().ok(),
-        (field, _) => field.as_u64().and_then(|limit| usize::try_from(limit).ok()),
+        (Value::Null, None) => Ok(Rollout::default().history),
+        (Value::Null, Some((key, text))) => text
+            .parse()
+            .ok()
+            .and_then(count)
+            .ok_or_else(|| format!("annotation {key}: {text:?} is not a count")),
+        (field, _) => field
+            .as_u64()
+            .and_then(count)
+            .ok_or_else(|| format!("revisionHistoryLimit {field} is not a count")),
     };
-    let mut or = |flaw: String| flaws.push(flaw);
+    let mut safe =
+        |what: String, instead: &str| unreadable.push(format!("{what}, so {instead}; correct or remove it"));
+    let held = pinned.is_err();
     Rollout {
-        paused: paused.map_err(&mut or).unwrap_or(true),
-        budget: budget.map_err(&mut or).unwrap_or(Budget::Machines(1)),
-        pinned: pinned.map_err(&mut or).unwrap_or_default(),
-        // Nothing is forgotten for a limit that nobody understands.
-        history: history.unwrap_or(usize::MAX),
+        paused: paused.unwrap_or_else(|what| {
+            safe(what, "the rollout is paused");
+            true
+        }),
+        budget: budget.unwrap_or_else(|what| {
+            safe(what, "one machine at a time is updated");
+            Budget::Machines(1)
+        }),
+        pinned: pinned.unwrap_or_else(|what| {
+            safe(what, HELD);
+            None
+        }),
+        held,
+        history: history.unwrap_or_else(|what| {
+            let limit = Rollout::default().history;
+            safe(what, &format!("{limit} earlier revisions are kept"));
+            limit
+        }),
     }
 }
 

@@ -25,7 +25,8 @@ fn pool(spec: &Value, annotations: &Value) -> Pool {
 
 fn rollout(spec: &Value, annotations: &Value) -> (Rollout, Vec<String>) {
     let pool = pool(spec, annotations);
-    (pool.rollout, pool.flaws)
+    assert!(pool.flaws.is_empty(), "{:?}", pool.flaws);
+    (pool.rollout, pool.unreadable)
 }
 
 /// An annotation by its last part.
@@ -71,6 +72,7 @@ fn a_field_wins_over_its_annotation_even_if_that_makes_no_sense() {
         budget: Budget::Machines(1),
         pinned: Some(RevisionId::from("r")),
         history: 4,
+        held: false,
     };
     assert_eq!(rollout(&spec, &annotations), (expected, Vec::new()));
 }
@@ -84,22 +86,26 @@ fn a_field_wins_over_its_annotation_even_if_that_makes_no_sense() {
 #[case::revision(json!({ "rollout": { "revision": 7 } }), json!({}), "rollout.revision")]
 #[case::revision_twin(json!({}), twin("rollout-revision", ""), "rollout-revision")]
 #[case::all_of_it(json!({ "rollout": "slow" }), json!({}), "slow")]
-fn a_setting_that_cannot_be_read_is_a_flaw(
+#[case::history(json!({ "revisionHistoryLimit": -1 }), json!({}), "revisionHistoryLimit")]
+#[case::history_twin(json!({}), twin("revision-history-limit", "ten"), "revision-history-limit")]
+#[case::policy(json!({ "scaleDownPolicy": "Random" }), json!({}), "scaleDownPolicy")]
+fn a_setting_that_cannot_be_read_is_named_and_blocks_nothing(
     #[case] spec: Value,
     #[case] annotations: Value,
     #[case] word: &str,
 ) {
-    let (_, flaws) = rollout(&spec, &annotations);
-    assert!(flaws.len() == 1 && flaws[0].contains(word), "{flaws:?}");
+    let (_, unreadable) = rollout(&spec, &annotations);
+    assert!(unreadable.len() == 1 && unreadable[0].contains(word), "{unreadable:?}");
 }
 
 #[test]
-fn what_cannot_be_read_disturbs_nobody_and_forgets_nothing() {
+fn each_setting_that_cannot_be_read_takes_its_safe_value() {
     let spec = json!({
         "rollout": { "paused": 1, "maxUnavailable": [], "revision": {} },
         "revisionHistoryLimit": -1,
     });
-    let expected = Rollout { paused: true, budget: Budget::Machines(1), pinned: None, history: usize::MAX };
+    let expected =
+        Rollout { paused: true, budget: Budget::Machines(1), pinned: None, history: 10, held: true };
     assert_eq!(rollout(&spec, &json!({})).0, expected);
 }
 
@@ -139,6 +145,11 @@ fn a_ttl_that_cannot_be_read_collects_nothing_and_is_no_flaw(#[case] ttl: &str) 
     let spec = json!({ "virtualMachineTemplate": { "spec": spec }, "virtualDiskTemplates": templates });
     let pool = pool(&spec, &json!({}));
     assert!(pool.flaws.is_empty(), "{:?}", pool.flaws);
+    assert!(
+        pool.unreadable.len() == 1 && pool.unreadable[0].contains("reclaim.ttl"),
+        "{:?}",
+        pool.unreadable
+    );
 }
 
 #[rstest]
