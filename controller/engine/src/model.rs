@@ -298,6 +298,8 @@ pub struct Replica {
 pub struct Disk {
     /// Name and UID.
     pub id: ObjectId,
+    /// `metadata.creationTimestamp`; whole seconds, as the API server keeps it.
+    pub created: Timestamp,
     /// Whether it has a deletionTimestamp.
     pub terminating: bool,
     /// Its controller owner.

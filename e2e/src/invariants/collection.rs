@@ -57,5 +57,8 @@ fn is_free_since(state: &State, disk: &Object, limit: Timestamp) -> bool {
         disk.at("/status/attachedToVirtualMachines").as_array().is_some_and(|users| !users.is_empty());
     let used =
         || state.all(Kind::Machine).any(|machine| machine.disk_references().any(|name| name == disk.name()));
+    // A stamp from before the disk existed cannot be true.
+    let created: Option<Timestamp> = disk.text("/metadata/creationTimestamp").parse().ok();
+    let since = since.filter(|since| created.is_none_or(|created| *since >= created));
     since.is_some_and(|since| since < limit) && !claimed && !attached && !disk.is_terminating() && !used()
 }

@@ -33,6 +33,7 @@ impl Disk {
     pub fn blank(id: ObjectId) -> Self {
         Self {
             id,
+            created: Timestamp::UNIX_EPOCH,
             terminating: false,
             owner: None,
             pool_uid_label: None,

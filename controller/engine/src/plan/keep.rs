@@ -22,8 +22,8 @@ use crate::ledger::REQUEST_TIMEOUT;
 use crate::model::{Disk, DiskTemplate, Lifetime, Mark, Marks};
 use crate::pacing::FailureReason;
 
-/// A stamp that is later than now by less counts as now; clocks of two leaders may differ so much. One that is later
-/// still is written anew, or it would not age for as long.
+/// A stamp that is later than now by less counts as now; clocks of two leaders may differ so much. The controller writes
+/// a later one anew, or the disk would not age for as long.
 const SKEW: Duration = Duration::from_mins(1);
 
 /// Age at which a free disk without data is deleted, where its template does not say.
@@ -46,7 +46,8 @@ pub(super) fn plan(observed: &Observed<'_>, shelf: &Shelf<'_>, plan: &mut Plan) 
             Standing::Free => match since(observed.now, disk) {
                 Some(since) => free.entry(template).or_default().push(Free { disk, since }),
                 None => {
-                    actions.push(mark(disk, Marks { free_since: Some(now(observed)), ..Marks::default() }));
+                    let free_since = Some(stamp(observed, disk));
+                    actions.push(mark(disk, Marks { free_since, ..Marks::default() }));
                 }
             },
         }
@@ -97,25 +98,33 @@ fn open(observed: &Observed<'_>, disk: &Disk, plan: &mut Plan) -> Option<Action>
         }
         _ => Some(Action::Mark {
             disk: disk.id.clone(),
-            marks: Marks { free_since: Some(now(observed)), ..Marks::default() },
+            marks: Marks { free_since: Some(stamp(observed, disk)), ..Marks::default() },
             absent: disk.marks.claimed_by.clone(),
         }),
     }
 }
 
-/// Since when nobody has the disk; `None` if it does not say so, or says what cannot be.
-fn since(now: Timestamp, disk: &Disk) -> Option<Timestamp> {
+/// Since when no machine has the disk; `None` if the disk does not say so, or if the stamp cannot be true.
+pub(super) fn since(now: Timestamp, disk: &Disk) -> Option<Timestamp> {
     if disk.marks.claimed_by.is_some() {
         return None;
     }
-    sound(now, disk.marks.free_since?)
+    sound(now, disk, disk.marks.free_since?)
 }
 
-fn sound(now: Timestamp, mark: Mark) -> Option<Timestamp> {
+/// The moment of a mark. A moment before the creation of the disk, or in the future, counts as unreadable: a person has
+/// edited the mark, and the controller must not delete a disk for it.
+fn sound(now: Timestamp, disk: &Disk, mark: Mark) -> Option<Timestamp> {
     match mark {
-        Mark::At(at) if elapsed(at, now) <= SKEW => Some(at),
+        Mark::At(at) if at >= disk.created && elapsed(at, latest(now, disk)) <= SKEW => Some(at),
         Mark::At(_) | Mark::Unreadable => None,
     }
+}
+
+/// Now. The creation time comes from the clock of the API server: if that clock is ahead, the creation time, so that a
+/// new mark is never older than its disk.
+fn latest(now: Timestamp, disk: &Disk) -> Timestamp {
+    now.max(disk.created)
 }
 
 /// From `earlier` to `later`; nothing if they are the other way round.
@@ -123,8 +132,9 @@ fn elapsed(later: Timestamp, earlier: Timestamp) -> Duration {
     Duration::try_from(later.duration_since(earlier)).unwrap_or_default()
 }
 
-fn now(observed: &Observed<'_>) -> Mark {
-    Mark::At(observed.now)
+/// The mark of this moment.
+fn stamp(observed: &Observed<'_>, disk: &Disk) -> Mark {
+    Mark::At(latest(observed.now, disk))
 }
 
 fn mark(disk: &Disk, marks: Marks) -> Action {
@@ -188,7 +198,7 @@ fn due(observed: &Observed<'_>, free: &Free<'_>, limit: Duration, plan: &mut Pla
 /// One step: a disk that ends is marked, and deleted after the grace; one that does not end loses its mark.
 fn step(observed: &Observed<'_>, free: &Free<'_>, end: Option<DiskEnd>, plan: &mut Plan) -> Option<Action> {
     let disk = free.disk;
-    let collecting = disk.marks.collecting_since.map(|mark| sound(observed.now, mark));
+    let collecting = disk.marks.collecting_since.map(|mark| sound(observed.now, disk, mark));
     let marked = |collecting_since| Some(mark(disk, Marks { collecting_since, ..disk.marks.clone() }));
     match (end, collecting) {
         (None, None) => None,
@@ -203,7 +213,7 @@ fn step(observed: &Observed<'_>, free: &Free<'_>, end: Option<DiskEnd>, plan: &m
         }
         (Some(_), None | Some(None)) => {
             plan.look_again(observed.collection_grace);
-            marked(Some(now(observed)))
+            marked(Some(stamp(observed, disk)))
         }
     }
 }

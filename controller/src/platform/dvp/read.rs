@@ -19,6 +19,11 @@ fn id(metadata: &ObjectMeta) -> ObjectId {
     ObjectId::new(metadata.name.as_deref().unwrap_or_default(), metadata.uid.as_deref().unwrap_or_default())
 }
 
+/// When the API server created an object; long ago if the object does not say so.
+fn created(metadata: &ObjectMeta) -> Timestamp {
+    metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
+}
+
 fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     metadata.labels.as_ref()?.get(key).map(String::as_str)
 }

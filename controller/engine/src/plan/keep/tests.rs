@@ -33,6 +33,11 @@ fn deleted(name: &str, reason: DiskEnd) -> Action {
     Action::DeleteDisk { disk: kept_disk(name).id, reason }
 }
 
+/// So many seconds before now.
+fn created(seconds: i64) -> Timestamp {
+    now() - jiff::SignedDuration::from_secs(seconds)
+}
+
 fn free_since(mark: Mark) -> Marks {
     Marks { free_since: Some(mark), ..Marks::default() }
 }
@@ -49,6 +54,18 @@ fn collecting(since: Mark) -> Marks {
 )]
 #[case::its_stamp_is_a_little_ahead(disk(|disk| disk.marks = free_since(ago(-60))), None)]
 #[case::its_stamp_is_from_the_future(disk(|disk| disk.marks = free_since(ago(-61))), Some(free_since(ago(0))))]
+#[case::its_stamp_is_from_year_one(
+    disk(|disk| disk.marks = free_since(Mark::At("0001-01-01T00:00:00Z".parse().unwrap()))),
+    Some(free_since(ago(0)))
+)]
+#[case::its_stamp_is_before_its_creation(disk(|disk| disk.created = created(59)), Some(free_since(ago(0))))]
+#[case::its_stamp_is_of_its_creation(disk(|disk| disk.created = created(60)), None)]
+#[case::the_clock_of_the_api_server_is_ahead(
+    disk(|disk| (disk.created, disk.marks) = (created(-90), Marks::default())), Some(free_since(ago(-90)))
+)]
+#[case::the_clock_of_the_api_server_is_ahead_and_the_stamp_is_of_the_creation(
+    disk(|disk| (disk.created, disk.marks) = (created(-90), free_since(ago(-90)))), None
+)]
 #[case::its_machine_is_gone(
     disk(|disk| disk.marks = Marks { claimed_by: Some("web-gone".into()), ..Marks::default() }),
     Some(free_since(ago(0)))
@@ -136,6 +153,17 @@ fn a_disk_that_somebody_has_is_neither_free_nor_collected(#[values(0, 1, 2, 3, 4
 #[case::marked_in_the_future(
     with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.marks = collecting(ago(-61))),
     Some(marked(collecting(ago(0)))), Some(30)
+)]
+#[case::free_since_before_its_creation(
+    with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.created = created(30)),
+    Some(marked(free_since(ago(0)))), None
+)]
+#[case::marked_before_its_creation(
+    with_ttl(0, 5).edit_disk("web-data-2", |disk| {
+        disk.created = created(31);
+        disk.marks = Marks { collecting_since: Some(ago(32)), ..free_since(ago(31)) };
+    }),
+    Some(marked(Marks { collecting_since: Some(ago(0)), ..free_since(ago(31)) })), Some(30)
 )]
 #[case::marked_and_now_it_may_stay(
     with_ttl(0, 90).edit_disk("web-data-2", |disk| disk.marks = collecting(ago(30))),

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::super::Observed;
+use super::super::{Observed, keep};
 use super::{Book, PATIENCE, Standing};
-use crate::model::{Disk, DiskState, Mark};
+use crate::model::{Disk, DiskState};
 use crate::numbers::DiskNamer;
 
 /// The disks of one template.
@@ -82,10 +82,7 @@ pub(in crate::plan) fn is_usable(disk: &Disk) -> bool {
 /// The least is handed out first: not one that is about to be deleted; one that is ready; the one that became free
 /// last, whose data is the warmest.
 fn preference(disk: &Disk, now: Timestamp) -> impl Ord + use<'_> {
-    let since = match disk.marks.free_since {
-        Some(Mark::At(since)) => since.min(now),
-        Some(Mark::Unreadable) | None => now,
-    };
+    let since = keep::since(now, disk).map_or(now, |since| since.min(now));
     let collecting = disk.marks.collecting_since.is_some();
     (collecting, disk.state == DiskState::Coming, std::cmp::Reverse(since), &disk.id.name)
 }

@@ -7,7 +7,7 @@ use vmpool_engine::model::{DiskState, Mark, Marks};
 use vmpool_engine::{Disk, ObjectId};
 
 use super::super::objects::{AttachmentObject, DiskObject, DiskStatus, PoolObject};
-use super::{annotation, id, label, moment, pool_uid};
+use super::{annotation, created, id, label, moment, pool_uid};
 use crate::platform::{Attachment, Stored, controller_reference, intern};
 
 pub(in super::super) fn disk(object: &DiskObject) -> Disk {
@@ -17,6 +17,7 @@ pub(in super::super) fn disk(object: &DiskObject) -> Disk {
     let mark = |key| annotation(metadata, key).map(|text| moment(text).map_or(Mark::Unreadable, Mark::At));
     Disk {
         id: id(metadata),
+        created: created(metadata),
         terminating: metadata.deletion_timestamp.is_some(),
         owner: controller_reference(metadata).map(|owner| {
             if owner.kind == kind::<PoolObject>() {

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use vmpool_api::{annotations, labels};
 use vmpool_engine::Replica;
@@ -11,7 +10,7 @@ use vmpool_engine::model::{Activity, DiskRef};
 use vmpool_engine::revision::RevisionId;
 
 use super::super::objects::{DeviceRef, MachineObject};
-use super::{annotation, id, label, pool_uid};
+use super::{annotation, created, id, label, pool_uid};
 use crate::platform::{controller_reference, intern};
 
 pub(in super::super) fn machine(object: &MachineObject) -> Replica {
@@ -22,7 +21,7 @@ pub(in super::super) fn machine(object: &MachineObject) -> Replica {
     let holds = |kind: &str| status.conditions.iter().any(|condition| condition.holds(kind));
     Replica {
         id: id(metadata),
-        created: metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+        created: created(metadata),
         terminating: metadata.deletion_timestamp.is_some(),
         owner: controller_reference(metadata).map(|owner| pool_uid(&owner.uid)),
         pool_uid_label: label(metadata, labels::POOL_UID).map(pool_uid),
