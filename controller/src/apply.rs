@@ -183,6 +183,9 @@ async fn perform<P: Platform>(
         Action::Repoint { member, position, from, to } => {
             repair::repoint(context, pool, basis, member, (*position, from), to).await
         }
+        Action::Detach { member, position, disk } => {
+            repair::detach(context, pool, member, *position, disk).await
+        }
         Action::Delete { member, reason: DeleteReason::Named } => delete::named(context, pool, member).await,
         Action::Delete { member, reason: DeleteReason::Surplus } => {
             delete::surplus(context, pool, member, basis.machine(member)).await

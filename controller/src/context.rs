@@ -1,6 +1,6 @@
 //! What all passes of one leadership share.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,6 +91,8 @@ pub(crate) struct PoolState {
     pub(crate) revisions: Option<Revisions>,
     /// What the last event about settings that cannot be read said.
     pub(crate) warned: Option<String>,
+    /// Disks that were detached by hand and that an event has reported, with their machines.
+    pub(crate) detached: BTreeSet<(Uid, Arc<str>)>,
 }
 
 /// A status that was written.

@@ -45,6 +45,8 @@ pub enum Reason {
     DiskReused,
     /// A disk was taken away from a machine.
     DiskDetached,
+    /// A person detached a disk from a machine by hand.
+    DiskDetachedByHand,
     /// A disk that no machine had was deleted.
     DiskDeleted,
     /// A disk was made larger.
@@ -74,6 +76,7 @@ impl Reason {
             Self::DiskCreated => "DiskCreated",
             Self::DiskReused => "DiskReused",
             Self::DiskDetached => "DiskDetached",
+            Self::DiskDetachedByHand => "DiskDetachedByHand",
             Self::DiskDeleted => "DiskDeleted",
             Self::DiskResized => "DiskResized",
             Self::FailedDisk => "FailedDisk",
@@ -92,6 +95,7 @@ impl Reason {
             Self::DiskCreated
             | Self::DiskReused
             | Self::DiskDetached
+            | Self::DiskDetachedByHand
             | Self::DiskDeleted
             | Self::DiskResized
             | Self::FailedDisk => "Disk",
@@ -109,6 +113,7 @@ impl Reason {
             Self::FailedCreate
                 | Self::FailedDelete
                 | Self::FailedDisk
+                | Self::DiskDetachedByHand
                 | Self::FailedRepair
                 | Self::FailedTemplateUpdate
                 | Self::ReservationExpired

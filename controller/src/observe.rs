@@ -40,11 +40,14 @@ impl Snapshot {
         memory.machines.overlay(&mut machines);
         let disks = machines
             .iter()
-            .flat_map(|machine| &machine.disks)
-            .filter_map(|device| {
-                let disk = memory.disks.get(&device.disk).cloned();
-                let disk = disk.or_else(|| Some(context.disks.get(namespace, &device.disk)?.facts))?;
-                Some((device.disk.clone(), disk))
+            .flat_map(|machine| {
+                let devices = machine.disks.iter().map(|device| &device.disk);
+                devices.chain(machine.detached.iter().map(|detached| &detached.disk))
+            })
+            .filter_map(|name| {
+                let disk = memory.disks.get(name).cloned();
+                let disk = disk.or_else(|| Some(context.disks.get(namespace, name)?.facts))?;
+                Some((name.clone(), disk))
             })
             .collect();
         let kept = if P::HAS_DISKS { kept(context, pool, memory) } else { Vec::new() };
@@ -72,12 +75,8 @@ impl Snapshot {
 
     /// What has become of the disks that the pool owns.
     pub(crate) fn census(&self, pool: &Pool) -> DiskCounts {
-        let used: HashSet<&Arc<str>> = self
-            .machines
-            .iter()
-            .flat_map(|machine| machine.disks.iter().map(|device| &device.disk).chain(&machine.lingering))
-            .chain(self.others.keys())
-            .collect();
+        let used: HashSet<&Arc<str>> =
+            self.machines.iter().flat_map(|machine| machine.held_disks()).chain(self.others.keys()).collect();
         let owned = |disk: &&Arc<Disk>| disk.owner.as_ref().is_some_and(|owner| owner.uid == pool.id.uid);
         DiskCounts::of(
             pool,

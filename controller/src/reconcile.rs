@@ -8,6 +8,7 @@ use kube::core::PartialObjectMeta;
 use tracing::Instrument;
 use vmpool_engine::condition::{Condition, INVALID_SETTINGS};
 use vmpool_engine::pacing::{Failure, FailureReason};
+use vmpool_engine::status::{Detached, detached};
 use vmpool_engine::{Action, Plan, Pool, Replica, Status, Uid, plan, status};
 
 use crate::apply::{Applied, apply};
@@ -203,7 +204,11 @@ async fn tell<P: Platform>(
     let names = Names { context, namespace: &pool.facts.namespace };
     let dispute = state.dispute.complaint();
     let failure = dispute.as_ref().or(state.memory.failure()).or(complaint.as_ref());
-    let status = status(&snapshot.observed(&pool.facts, &state.memory, &names), failure);
+    let (status, detached) = {
+        let observed = snapshot.observed(&pool.facts, &state.memory, &names);
+        (status(&observed, failure), detached(&observed))
+    };
+    applied.happenings.extend(detachments(&pool.facts, detached, &mut state.detached));
     let facts = PoolFacts::served(&pool.facts, &status, terminating, disks, &state.memory);
     context.census.record(&pool.facts.id.uid, facts);
     applied.happenings.extend(warning(&pool.facts, &status, &mut state.warned));
@@ -226,6 +231,27 @@ fn warning(pool: &Pool, status: &Status, warned: &mut Option<String>) -> Option<
     *warned = Some(note.clone());
     let told = message(&pool.published.conditions).as_ref() == Some(&note);
     (!told).then(|| Happening { reason: Reason::InvalidSettings, name: pool.id.name.to_string(), note })
+}
+
+/// Reports disks that a person detached by hand, each once: those that neither this leader nor an earlier one has
+/// reported.
+fn detachments(
+    pool: &Pool,
+    found: Vec<Detached>,
+    reported: &mut BTreeSet<(Uid, Arc<str>)>,
+) -> Vec<Happening> {
+    let key = |detached: &Detached| (detached.machine.uid.clone(), detached.disk.clone());
+    let present: BTreeSet<_> = found.iter().map(key).collect();
+    reported.retain(|key| present.contains(key));
+    let advices = found.into_iter().filter(|detached| reported.insert(key(detached))).map(|detached| {
+        let name = detached.machine.name.to_string();
+        Happening { reason: Reason::DiskDetachedByHand, name, note: detached.advice() }
+    });
+    let is_published = |note: &str| {
+        let mut conditions = pool.published.conditions.iter();
+        conditions.any(|condition| condition.message.contains(note))
+    };
+    advices.filter(|happening| !is_published(&happening.note)).collect()
 }
 
 /// The pool with the status that was written last, if it is from before that write: it would be written again.

@@ -2,6 +2,7 @@
 //!
 //! The harness reads plain JSON on purpose: a field that our types would drop or default shows here as it is.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -188,6 +189,13 @@ impl Object {
             .flatten()
             .filter(|reference| reference["kind"] == "VirtualDisk")
             .filter_map(|reference| reference["name"].as_str())
+    }
+
+    /// Names of the disks that the disk map of a machine names; none where it cannot be read.
+    pub fn mapped_disks(&self) -> BTreeSet<String> {
+        let map = self.annotation(vmpool_api::annotations::DISKS);
+        let map: Option<BTreeMap<String, String>> = map.and_then(|map| serde_json::from_str(map).ok());
+        map.unwrap_or_default().into_values().collect()
     }
 
     /// As YAML without managed fields, for people.

@@ -137,6 +137,8 @@ pub mod pool {
         pub const RESTART_PENDING_APPROVAL: &str = "RestartPendingApproval";
         /// Synced is False: machines differ in a part that only new machines get.
         pub const RECREATION_REQUIRED: &str = "RecreationRequired";
+        /// Synced is False: a disk was detached from a machine by hand.
+        pub const DISK_DETACHED_BY_HAND: &str = "DiskDetachedByHand";
         /// ReplicaFailure is True: machines could not be created.
         pub const FAILED_CREATE: &str = "FailedCreate";
         /// ReplicaFailure is True: machines could not be deleted.

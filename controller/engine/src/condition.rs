@@ -33,6 +33,8 @@ pub const RESTART_PENDING_APPROVAL: &str = "RestartPendingApproval";
 pub const RECREATION_REQUIRED: &str = "RecreationRequired";
 /// `InvalidSettings` is True.
 pub const UNREADABLE_SETTINGS: &str = "UnreadableSettings";
+/// `Synced` is False: a person detached a disk from a live member by hand. The controller does not attach it again.
+pub const DISK_DETACHED_BY_HAND: &str = "DiskDetachedByHand";
 /// `Synced` is False: for long the platform has not looked at changes of members, so that nobody knows what is in
 /// effect.
 pub const CHANGES_NOT_EVALUATED: &str = "ChangesNotEvaluated";

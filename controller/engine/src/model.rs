@@ -255,6 +255,15 @@ pub struct DiskRef {
     pub position: usize,
 }
 
+/// A disk that the disk map of a machine names, and that no device of the machine refers to: a person removed the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DetachedDisk {
+    /// The disk template that it fills.
+    pub template: Arc<str>,
+    /// Name of the disk.
+    pub disk: Arc<str>,
+}
+
 /// One machine of the namespace: a member, or one that might be taken for one.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts: any of them may come with any other")]
@@ -285,12 +294,23 @@ pub struct Replica {
     pub restarts_itself: bool,
     /// Its disks.
     pub disks: Vec<DiskRef>,
+    /// The disks of its disk map that are not among these.
+    pub detached: Vec<DetachedDisk>,
     /// The disk that it boots from, if it boots from one: the smallest boot order, or else the first device.
     pub boot_disk: Option<Arc<str>>,
     /// Disks that its status still shows and its spec does not: they may still be mounted.
     pub lingering: Vec<Arc<str>>,
     /// Whether all its devices are there, as the platform says.
     pub devices_ready: bool,
+}
+
+impl Replica {
+    /// The disks that are not free while the machine exists: those of its devices, those that only its disk map names,
+    /// and those that may still be mounted. A disk may come twice.
+    pub fn held_disks(&self) -> impl Iterator<Item = &Arc<str>> {
+        let devices = self.disks.iter().map(|device| &device.disk);
+        devices.chain(self.detached.iter().map(|detached| &detached.disk)).chain(&self.lingering)
+    }
 }
 
 /// One disk object of the namespace.

@@ -1,5 +1,6 @@
 //! The status of a pool: a function of what was observed and of the last failure.
 
+mod detached;
 mod synced;
 
 use std::collections::BTreeSet;
@@ -11,6 +12,8 @@ use crate::pacing::Failure;
 use crate::plan::rollout::Standing;
 use crate::plan::{Observed, blocker};
 use crate::revision::RevisionId;
+
+pub use detached::{Detached, detached};
 
 /// The counters and identities of a status.
 #[derive(Clone, Debug, PartialEq, Eq)]

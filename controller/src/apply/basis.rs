@@ -55,6 +55,7 @@ impl Basis {
                 Action::Relabel { .. }
                 | Action::Release { .. }
                 | Action::CreateDisk { .. }
+                | Action::Detach { .. }
                 | Action::Advance { .. }
                 | Action::Delete { reason: DeleteReason::Named, .. }
                 | Action::OpenBlock { .. }
@@ -121,8 +122,7 @@ impl Basis {
         let mut look = async || {
             let by_machine = |machine: &P::Machine| {
                 let machine = P::read_machine(machine);
-                let disks = machine.disks.iter().map(|device| &device.disk).chain(&machine.lingering);
-                for disk in disks.filter(|disk| doomed.contains(disk)) {
+                for disk in machine.held_disks().filter(|disk| doomed.contains(disk)) {
                     users.insert(disk.clone(), machine.id.name.clone());
                 }
             };

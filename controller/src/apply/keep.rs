@@ -108,8 +108,8 @@ pub(super) async fn mark<P: Platform>(
 
 /// Whether a machine of the name that a disk was promised to may have the disk: it is a member, or refers to it.
 fn is_claimant<P: Platform>(machine: &Replica, pool: &PoolEntry<P>, disk: &ObjectId) -> bool {
-    let mut disks = machine.disks.iter().map(|device| &device.disk).chain(&machine.lingering);
-    machine.owner.as_ref() == Some(&pool.facts.id.uid) || disks.any(|known| *known == disk.name)
+    machine.owner.as_ref() == Some(&pool.facts.id.uid)
+        || machine.held_disks().any(|known| *known == disk.name)
 }
 
 /// Makes a disk larger.
@@ -190,8 +190,7 @@ pub(super) async fn hand_over<P: Platform>(
     if !P::HAS_DISKS {
         return (handed, None);
     }
-    let disks = machine.disks.iter().map(|device| &device.disk).chain(&machine.lingering);
-    for name in disks.filter(|name| !shared.contains(name)) {
+    for name in machine.held_disks().filter(|name| !shared.contains(name)) {
         let doing = || format!("giving disk {name} to machine {}, which left the pool", machine.id);
         let live = match context.get_live::<P::Disk>(&pool.facts.namespace, name).await {
             Ok(None) => continue,

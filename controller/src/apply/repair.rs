@@ -66,6 +66,10 @@ pub(super) async fn repoint<P: Platform>(
     let outcome = match stop {
         Some(stop) => stop,
         None => match point(context, pool, machine, from, to).await {
+            // Only the disk map was wrong.
+            Outcome::Machine(changed, happenings) if from.1 == &*to.name => {
+                Outcome::Machine(changed, happenings)
+            }
             Outcome::Machine(changed, mut happenings) => {
                 let why = format!("disk {} takes its place", to.name);
                 happenings.push(keep::detached(from.1, machine, &why));
@@ -79,6 +83,24 @@ pub(super) async fn repoint<P: Platform>(
     outcome.after(claimed)
 }
 
+/// Takes a device away from a machine, because another machine keeps its disk.
+pub(super) async fn detach<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+    position: usize,
+    disk: &str,
+) -> Outcome {
+    let outcome = edit(context, pool, machine, |live| P::detach(live, position, disk)).await;
+    match outcome {
+        Outcome::Machine(changed, mut happenings) => {
+            happenings.push(keep::detached(disk, machine, "another machine keeps it"));
+            Outcome::Machine(changed, happenings)
+        }
+        outcome => outcome,
+    }
+}
+
 async fn point<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -86,11 +108,21 @@ async fn point<P: Platform>(
     (position, from): (usize, &str),
     to: &DiskDraft,
 ) -> Outcome {
+    edit(context, pool, machine, |live| P::repoint(live, position, from, to)).await
+}
+
+/// Sends the JSON patch that `operations` makes of a machine as it is now.
+async fn edit<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+    operations: impl Fn(&P::Machine) -> Value,
+) -> Outcome {
     let live = match live(context, pool, machine).await {
         Ok(live) => live,
         Err(outcome) => return outcome,
     };
-    let operations = P::repoint(&live, position, from, to);
+    let operations = operations(&live);
     match serde_json::from_value(operations) {
         Ok(operations) => {
             let patch = Patch::<()>::Json(operations);

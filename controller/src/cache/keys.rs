@@ -36,8 +36,7 @@ impl Cached for Replica {
     }
     fn keys(&self, namespace: &Arc<str>) -> Vec<Key> {
         let mut keys = pools([self.owner.as_ref(), self.pool_uid_label.as_ref()]);
-        let disks = self.disks.iter().map(|device| &device.disk).chain(&self.lingering);
-        keys.extend(disks.map(|disk| Key::Disk(namespace.clone(), disk.clone())));
+        keys.extend(self.held_disks().map(|disk| Key::Disk(namespace.clone(), disk.clone())));
         keys
     }
 }

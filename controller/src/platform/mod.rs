@@ -146,6 +146,10 @@ pub trait Platform: Send + Sync + 'static {
     /// devices; it fails if the machine changed there meanwhile.
     fn repoint(machine: &Self::Machine, position: usize, from: &str, to: &DiskDraft) -> Value;
 
+    /// The JSON patch that takes the device for disk `disk` away from a machine, at this position of its devices; it fails if
+    /// the machine changed there meanwhile. The disk map stays as it is.
+    fn detach(machine: &Self::Machine, position: usize, disk: &str) -> Value;
+
     /// The merge patch that records a block of machine numbers on the pool.
     fn record(block: Block) -> Value;
 

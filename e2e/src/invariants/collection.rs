@@ -55,8 +55,11 @@ fn is_free_since(state: &State, disk: &Object, limit: Timestamp) -> bool {
     let claimed = disk.annotation(annotations::CLAIMED_BY).is_some();
     let attached =
         disk.at("/status/attachedToVirtualMachines").as_array().is_some_and(|users| !users.is_empty());
-    let used =
-        || state.all(Kind::Machine).any(|machine| machine.disk_references().any(|name| name == disk.name()));
+    let has = |machine: &Object| {
+        machine.disk_references().any(|name| name == disk.name())
+            || machine.mapped_disks().contains(disk.name())
+    };
+    let used = || state.all(Kind::Machine).any(has);
     // A stamp from before the disk existed cannot be true.
     let created: Option<Timestamp> = disk.text("/metadata/creationTimestamp").parse().ok();
     let since = since.filter(|since| created.is_none_or(|created| *since >= created));

@@ -120,13 +120,16 @@ fn needed_disks(history: &History, audit: &[AuditEntry], controller_user: &str) 
         if was_going {
             return;
         }
+        // A disk that only the disk map of a machine names was detached by hand: its data is the machine's.
         let needs = |machine: &&Object| {
-            !machine.is_terminating() && machine.disk_references().any(|name| name == disk.name())
+            let mapped = machine.mapped_disks();
+            !machine.is_terminating()
+                && (machine.disk_references().any(|name| name == disk.name()) || mapped.contains(disk.name()))
         };
         let needing = before.all(Kind::Machine).find(needs);
         if let Some(machine) = needing.filter(|_| deleted_by(controller_user, audit, Kind::Disk, disk)) {
             let what = format!(
-                "the controller deleted disk {} at revision {}, which machine {} refers to",
+                "the controller deleted disk {} at revision {}, which machine {} has",
                 disk.name(),
                 change.revision,
                 machine.name()

@@ -5,6 +5,7 @@
 //! | I1 no machine leaves unless named or surplus | [`removal`] | history |
 //! | I2 members never exceed what any reader could still see as desired | [`growth`] | history |
 //! | I3 a disk is mounted by one machine at a time | the simulator records it; `World::check`  reads it | |
+//! | I3 no two machines refer to one disk for long | [`shared`] | state |
 //! | I4 foreign objects are left alone, referenced disks are not deleted | [`foreign`] | history, audit log |
 //! | I5 an Explicit pool loses only named machines | [`removal`] | history |
 //! | I6 a removal by name takes effect exactly once, and touches nobody else | [`addressed`], [`growth`], [`removal`] | history |
@@ -20,6 +21,7 @@ pub mod growth;
 pub mod leftovers;
 pub mod removal;
 pub mod settled;
+pub mod shared;
 pub mod writes;
 
 mod record;

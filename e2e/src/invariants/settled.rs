@@ -1,5 +1,7 @@
 //! I8: a settled world is told truthfully, and nobody writes to it any more.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::Violation;
@@ -38,7 +40,13 @@ pub fn lies(pool: &Object, members: &[&Object]) -> Vec<Violation> {
     let record = pool.annotation(REMOVAL_ANNOTATION).unwrap_or("none").to_owned();
     compare("the record of removals by name", &Value::from(record), "none".to_owned());
     compare("condition Available", status_of(pool, "Available"), truth(ready >= desired));
-    compare("condition Synced", status_of(pool, "Synced"), truth(updated == live().count()));
+    // A disk that a person detached from a machine is told as well.
+    let is_complete = |member: &&&Object| {
+        let attached: BTreeSet<String> = member.disk_references().map(str::to_owned).collect();
+        member.mapped_disks().is_subset(&attached)
+    };
+    let synced = updated == live().count() && live().all(|member| is_complete(&member));
+    compare("condition Synced", status_of(pool, "Synced"), truth(synced));
     // Never left at False: present while the count differs, else absent.
     let progressing = if members.len() == desired { "null".to_owned() } else { truth(true) };
     compare("condition Progressing", status_of(pool, "Progressing"), progressing);

@@ -512,3 +512,39 @@ fn a_disk_that_a_machine_refers_to_is_not_free() {
         kept(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({}))]).write(Kind::Machine, machine, false);
     assert_eq!(collection::violations(story.history.state(), now()), []);
 }
+
+/// A machine of the pool that refers to one disk, and whose disk map names another one.
+fn edited(name: &str, refers: &str, maps: &str) -> Value {
+    let map = json!({ "cache": maps }).to_string();
+    json!({
+        "metadata": {
+            "name": name,
+            "annotations": { "vmpool.virtualization.deckhouse.io/disks": map },
+            "ownerReferences": [{ "controller": true, "uid": "uid-pool" }],
+        },
+        "spec": { "blockDeviceRefs": [{ "kind": "VirtualDisk", "name": refers }] },
+    })
+}
+
+#[test]
+fn a_disk_that_a_disk_map_names_is_not_free_and_is_not_deleted() {
+    let machine = edited("vm", "other", "disk-0");
+    let story =
+        kept(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({}))]).write(Kind::Machine, machine, false);
+    assert_eq!(collection::violations(story.history.state(), now()), []);
+    let disk = story.history.state().named(Kind::Disk, "disk-0").unwrap().value().clone();
+    let deleted = [deletion(Kind::Disk, "disk-0", "uid-disk-0")];
+    assert_eq!(story.write(Kind::Disk, disk, true).found(&Grounds::default(), &deleted), ["I4"]);
+}
+
+#[test]
+fn two_machines_of_a_pool_that_refer_to_one_disk_are_told() {
+    let story = kept(3, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({}))])
+        .write(Kind::Machine, edited("a", "disk-0", "disk-0"), false)
+        .write(Kind::Machine, edited("b", "disk-1", "disk-1"), false);
+    assert_eq!(shared::violations(story.history.state()), []);
+    let story = story.write(Kind::Machine, edited("b", "disk-0", "disk-1"), false);
+    let found = shared::violations(story.history.state());
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].what.contains("a, b") && found[0].what.contains("disk-0"), "{found:?}");
+}

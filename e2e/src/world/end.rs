@@ -13,7 +13,7 @@ use super::condition::View;
 use super::{DEADLINE, SETTLE, World};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::invariants::{Violation, collection, leftovers, settled};
+use crate::invariants::{Violation, collection, leftovers, settled, shared};
 use crate::object::{Kind, Object};
 use crate::programs::{Accounts, Controller};
 use crate::recorder::History;
@@ -52,7 +52,8 @@ impl World {
         let state = history.state();
         let pools = state.all(Kind::Pool).filter(|pool| !pool.is_terminating());
         let lies = pools.flat_map(|pool| settled::lies(pool, &View { state, uid: pool.uid() }.members()));
-        lies.chain(collection::violations(state, Timestamp::now())).collect()
+        let shared = shared::violations(state);
+        lies.chain(collection::violations(state, Timestamp::now())).chain(shared).collect()
     }
 
     /// Waits until nothing is left of pools that are gone (I9).

@@ -9,6 +9,7 @@ mod control_plane;
 mod deletion;
 mod disks;
 mod documented;
+mod edits;
 mod explicit;
 mod failures;
 mod foreigners;

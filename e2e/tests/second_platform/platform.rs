@@ -309,6 +309,10 @@ impl Platform for Toy {
         } })
     }
 
+    fn detach(machine: &ToyMachine, _: usize, _: &str) -> Value {
+        json!([{ "op": "test", "path": "/metadata/uid", "value": machine.uid() }])
+    }
+
     fn repoint(machine: &ToyMachine, _: usize, _: &str, _: &DiskDraft) -> Value {
         // A machine without disk objects refers to none; what does nothing must at least meet the right machine.
         json!([{ "op": "test", "path": "/metadata/uid", "value": machine.uid() }])

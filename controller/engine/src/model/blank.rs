@@ -21,6 +21,7 @@ impl Replica {
             restart_pending: false,
             restarts_itself: false,
             disks: Vec::new(),
+            detached: Vec::new(),
             boot_disk: None,
             lingering: Vec::new(),
             devices_ready: false,

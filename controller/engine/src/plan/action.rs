@@ -29,7 +29,8 @@ pub enum Action {
         /// The disk.
         disk: DiskDraft,
     },
-    /// Make a member refer to a disk of another name, because a foreign disk has the wanted one.
+    /// Make a member refer to a disk of another name, because the member cannot keep the one that it refers to. If both are
+    /// the same disk, only the disk map of the member changes.
     Repoint {
         /// The member.
         member: ObjectId,
@@ -39,6 +40,15 @@ pub enum Action {
         from: Arc<str>,
         /// The disk that it shall refer to; the next pass creates it.
         to: DiskDraft,
+    },
+    /// Take a device away from a member: a person added it, and another member keeps the disk.
+    Detach {
+        /// The member.
+        member: ObjectId,
+        /// Position in its list of devices.
+        position: usize,
+        /// The disk.
+        disk: Arc<str>,
     },
     /// Write the current revision to a member: spec, labels, annotations and devices, each as far as the pool set it.
     Update {
@@ -198,9 +208,11 @@ impl Action {
     /// The stage that it belongs to.
     pub fn stage(&self) -> Stage {
         match self {
-            Self::Relabel { .. } | Self::Release { .. } | Self::CreateDisk { .. } | Self::Repoint { .. } => {
-                Stage::Repair
-            }
+            Self::Relabel { .. }
+            | Self::Release { .. }
+            | Self::CreateDisk { .. }
+            | Self::Repoint { .. }
+            | Self::Detach { .. } => Stage::Repair,
             Self::Delete { .. } => Stage::Remove,
             Self::OpenBlock { .. } | Self::StoreRevision { .. } => Stage::Prepare,
             Self::Create { .. } => Stage::Create,
@@ -218,6 +230,7 @@ impl Action {
         match self {
             Self::Relabel { member }
             | Self::Repoint { member, .. }
+            | Self::Detach { member, .. }
             | Self::Update { member, .. }
             | Self::Advance { member, .. }
             | Self::Delete { member, .. } => &member.name,
@@ -242,6 +255,7 @@ impl Action {
             | Self::Settle { .. } => FailureReason::FailedRepair,
             Self::CreateDisk { .. }
             | Self::Repoint { .. }
+            | Self::Detach { .. }
             | Self::Mark { .. }
             | Self::Grow { .. }
             | Self::DeleteDisk { .. } => FailureReason::DiskFailure,

@@ -1,8 +1,10 @@
 //! Disks that a member refers to and that do not exist, belong to somebody else, cannot be used, or are too small.
 //!
-//! The walk goes over the members' own disk maps, not over the disks: a disk that was never created leaves no object
-//! to find. A member that another controller made, and that has no map as long as nothing was written to it, counts with
+//! The walk goes over the members' own disk maps and devices, not over the disks: a disk that was never created leaves no
+//! object to find, and a person may have edited either of them ([`edited`]). A member that another controller made, and that has no map as long as nothing was written to it, counts with
 //! what its disks can be recognised by: it is repaired while rollouts are paused as well.
+
+mod edited;
 
 use std::sync::Arc;
 
@@ -31,11 +33,15 @@ struct Odd<'a> {
 
 /// Plans the repairs.
 pub(super) fn plan(observed: &Observed<'_>, shelf: &mut Shelf<'_>, plan: &mut Plan) -> Found {
-    let (mut growth, mut odd) = (Vec::new(), Vec::new());
+    let (mut growth, mut odd, mut strays) = (Vec::new(), Vec::new(), Vec::new());
     for member in observed.members().filter(|member| !member.terminating) {
         let mapped = member.disks.iter().filter_map(|device| Some((device, device.template.as_ref()?)));
         let recognised = rollout::recognised(observed, member);
-        for (device, name) in mapped.chain(recognised.map(|(device, template)| (device, &template.name))) {
+        let recognised: Vec<_> = recognised.map(|(device, template)| (device, &template.name)).collect();
+        let is_known = |device: &DiskRef| recognised.iter().any(|(known, _)| known.disk == device.disk);
+        let unknown = member.disks.iter().filter(|device| device.template.is_none() && !is_known(device));
+        strays.extend(unknown.map(|device| (&**member, device)));
+        for (device, name) in mapped.chain(recognised.iter().copied()) {
             let template = observed.pool.disks.iter().find(|known| known.name == *name);
             let disk = observed.disks.get(&device.disk).map(|disk| &**disk);
             match (template, disk) {
@@ -50,10 +56,10 @@ pub(super) fn plan(observed: &Observed<'_>, shelf: &mut Shelf<'_>, plan: &mut Pl
     // Who of them gets which disk does not depend on the order in which they were seen.
     odd.sort_unstable_by_key(|odd| (&odd.member.id.name, odd.device.position));
     let mut repairs = Vec::new();
-    for odd in odd {
-        match repair(observed, shelf, &odd) {
+    let mut note =
+        |shelf: &mut Shelf<'_>, member: &Replica, repair: Option<Result<Action, Wait>>| match repair {
             Some(Ok(action)) => {
-                shelf.repairs(&odd.member.id.name);
+                shelf.repairs(&member.id.name);
                 repairs.push(action);
             }
             Some(Err(wait)) => {
@@ -63,6 +69,24 @@ pub(super) fn plan(observed: &Observed<'_>, shelf: &mut Shelf<'_>, plan: &mut Pl
                 plan.waits.push(wait);
             }
             None => {}
+        };
+    for odd in odd {
+        let repair = repair(observed, shelf, &odd);
+        note(shelf, odd.member, repair);
+    }
+    strays.sort_unstable_by_key(|(member, device)| (&member.id.name, device.position));
+    let members = edited::Members::default();
+    for (member, device) in strays {
+        // One repair of a machine at a time: it may move the other devices.
+        if !shelf.is_repaired(&member.id.name) {
+            let repair = edited::device(observed, &members, shelf, (member, device));
+            note(shelf, member, repair);
+        }
+    }
+    for member in observed.members().filter(|member| !(member.terminating || member.detached.is_empty())) {
+        if !shelf.is_repaired(&member.id.name) {
+            let repair = edited::map(observed, shelf, member);
+            note(shelf, member, repair.map(Ok));
         }
     }
     Found { repairs: plan.repair(observed, repairs), growth }

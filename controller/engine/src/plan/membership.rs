@@ -44,8 +44,9 @@ fn shared(observed: &Observed<'_>, machine: &Replica) -> Vec<Arc<str>> {
         known.is_some_and(|known| known.mounted_by.as_ref() == Some(&machine.id.name))
     };
     let has = |member: &Replica, disk: &Arc<str>| member.disks.iter().any(|device| device.disk == *disk);
-    let disks = machine.disks.iter().map(|device| &device.disk).chain(&machine.lingering);
-    let shared = disks.filter(|disk| !mounts(disk) && observed.members().any(|member| has(member, disk)));
+    let shared = machine
+        .held_disks()
+        .filter(|disk| !mounts(disk) && observed.members().any(|member| has(member, disk)));
     shared.cloned().collect()
 }
 

@@ -223,6 +223,7 @@ impl Plan {
             | Action::Release { .. }
             | Action::CreateDisk { .. }
             | Action::Repoint { .. }
+            | Action::Detach { .. }
             | Action::Update { .. }
             | Action::Advance { .. }
             | Action::Mark { .. }

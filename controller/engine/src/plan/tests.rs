@@ -59,6 +59,7 @@ fn a_plan_knows_whether_it_rests_on_the_count(#[case] world: World, #[case] expe
 #[case(Action::Release { machine: id(), shared: Vec::new() }, Stage::Repair, "FailedRepair")]
 #[case(Action::CreateDisk { member: id(), disk: disk() }, Stage::Repair, "DiskFailure")]
 #[case(Action::Repoint { member: id(), position: 0, from: "a".into(), to: disk() }, Stage::Repair, "DiskFailure")]
+#[case(Action::Detach { member: id(), position: 0, disk: "a".into() }, Stage::Repair, "DiskFailure")]
 #[case(Action::Delete { member: id(), reason: DeleteReason::Surplus }, Stage::Remove, "FailedDelete")]
 #[case(Action::OpenBlock { block: Block { first: 0, end: 1 } }, Stage::Prepare, "FailedCreate")]
 #[case(Action::Mark { disk: id(), marks: Marks::default(), absent: None }, Stage::Keep, "DiskFailure")]

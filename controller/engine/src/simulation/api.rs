@@ -376,7 +376,24 @@ impl Api {
         let machine = self.machines.find(id)?;
         let index = machine.disks.iter().position(|disk| disk.position == position && *disk.disk == *from);
         let index = index.ok_or(Refusal::Conflict)?;
-        self.change(id, |machine| machine.disks[index].disk = to.name.clone())
+        self.change(id, |machine| {
+            machine.disks[index].disk = to.name.clone();
+            machine.disks[index].template = Some(to.template.clone());
+            machine.detached.retain(|detached| detached.template != to.template);
+        })
+    }
+
+    pub(super) fn detach(
+        &mut self,
+        id: &ObjectId,
+        position: usize,
+        disk: &str,
+    ) -> Result<Seen<Replica>, Refusal> {
+        let machine = self.machines.find(id)?;
+        let index =
+            machine.disks.iter().position(|device| device.position == position && *device.disk == *disk);
+        let index = index.ok_or(Refusal::Conflict)?;
+        self.change(id, |machine| drop(machine.disks.remove(index)))
     }
 }
 

@@ -80,6 +80,7 @@ pub(super) fn commit(
         Action::Relabel { member } => api.relabel(member).is_ok(),
         Action::Release { machine, shared } => api.release(machine, shared)?.is_ok(),
         Action::Repoint { member, position, from, to } => api.repoint(member, *position, from, to).is_ok(),
+        Action::Detach { member, position, disk } => api.detach(member, *position, disk).is_ok(),
         Action::CreateDisk { member, disk } => api.create_disk(member, disk, late)?.is_ok(),
         Action::Mark { disk, marks, .. } => api.mark(disk, version_of_disk, marks)?.is_ok(),
         Action::Grow { disk, to } => api.grow(disk, *to).is_ok(),

@@ -230,6 +230,9 @@ impl Shell {
             Action::Repoint { member, position, from, to } => {
                 api.repoint(member, *position, from, to).map(|seen| machines.written(seen, now))
             }
+            Action::Detach { member, position, disk } => {
+                api.detach(member, *position, disk).map(|seen| machines.written(seen, now))
+            }
             Action::CreateDisk { member, disk } => {
                 api.create_disk(member, disk, false)?.map(|seen| disks.written(seen, now))
             }

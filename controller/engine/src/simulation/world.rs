@@ -321,6 +321,7 @@ fn told(action: &Action) -> String {
         Action::Release { machine, .. } => format!("release {machine}"),
         Action::CreateDisk { disk, .. } => format!("create disk {}", disk.name),
         Action::Repoint { member, from, to, .. } => format!("let {member} use {} and not {from}", to.name),
+        Action::Detach { member, disk, .. } => format!("take {disk} away from {member}"),
         Action::Delete { member, .. } => format!("delete {member}"),
         Action::Update { member, to, .. } => format!("write {to} to {member}"),
         Action::Advance { member, to } => format!("{to} is in effect in {member}"),

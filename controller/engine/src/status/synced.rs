@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::Census;
+use super::detached::{Detached, detached, sentence};
 use crate::condition::{self, Wanted};
 use crate::model::Uid;
 use crate::plan::Observed;
@@ -10,13 +11,16 @@ use crate::plan::rollout::Progress;
 
 pub(super) fn synced(observed: &Observed<'_>, census: &Census) -> Wanted {
     let (overdue, first) = observed.memory.trials.overdue(observed.uptime);
-    let holds = census.updated == census.live && overdue == 0;
+    let detached = detached(observed);
+    let holds = census.updated == census.live && overdue == 0 && detached.is_empty();
     let reason = if holds {
         condition::POOL_SYNCED
     } else if overdue > 0 {
         condition::CHANGES_NOT_EVALUATED
     } else if census.for_approval > 0 {
         condition::RESTART_PENDING_APPROVAL
+    } else if census.updated == census.live {
+        condition::DISK_DETACHED_BY_HAND
     } else if census.updated + census.stranded == census.live {
         condition::RECREATION_REQUIRED
     } else {
@@ -27,7 +31,7 @@ pub(super) fn synced(observed: &Observed<'_>, census: &Census) -> Wanted {
         (true, Some(pinned)) => {
             format!("all live replicas are at revision {pinned}, {}", because(observed))
         }
-        (false, _) => message(observed, census, overdue, first),
+        (false, _) => message(observed, census, (overdue, first), &detached),
     };
     Wanted { kind: condition::SYNCED, holds, reason, message }
 }
@@ -42,7 +46,12 @@ fn because(observed: &Observed<'_>) -> &'static str {
 }
 
 /// The count, and then every cause that somebody can do something about.
-fn message(observed: &Observed<'_>, census: &Census, overdue: usize, first: Option<&Uid>) -> String {
+fn message(
+    observed: &Observed<'_>,
+    census: &Census,
+    (overdue, first): (usize, Option<&Uid>),
+    detached: &[Detached],
+) -> String {
     let (pool, live) = (observed.pool, census.live);
     let what = match &pool.rollout.pinned {
         Some(pinned) => format!("revision {pinned}, {}", because(observed)),
@@ -72,13 +81,16 @@ fn message(observed: &Observed<'_>, census: &Census, overdue: usize, first: Opti
             census.stranded
         ));
     }
+    if !detached.is_empty() {
+        add(format_args!("{}", sentence(detached)));
+    }
     if pool.rollout.held {
         add(format_args!(
             "held: the revision that the pool names cannot be used, so no further replica is updated"
         ));
         return message;
     }
-    if pool.rollout.paused {
+    if pool.rollout.paused && census.updated < live {
         add(format_args!("paused: no further replica gets it"));
         return message;
     }

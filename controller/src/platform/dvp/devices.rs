@@ -19,27 +19,36 @@ pub(super) struct Filling<'a> {
     wanted: Vec<(&'a str, String)>,
     /// Disks of templates that the revision does not have, and that the machine keeps all the same.
     kept: Vec<(&'a str, &'a str)>,
+    /// Templates whose disk a person detached from the machine, and that disk: it stays detached, and stays in the map.
+    detached: Vec<(&'a str, String)>,
     /// Templates of which the machine refers to no disk yet: a device that is called like one of them stands for it.
     unfilled: Vec<&'a str>,
 }
 
 impl<'a> Filling<'a> {
-    /// What `disks` does not fill stays as the machine has it.
+    /// What `disks` does not fill stays as the machine has it; a device that a person removed stays removed.
     pub(super) fn new(live: &Value, to: &'a Value, disks: &'a [DiskDraft]) -> Self {
         let before: BTreeMap<String, String> = live["metadata"]["annotations"][annotations::DISKS]
             .as_str()
             .and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default();
         let templates: Vec<&str> = templates(to).collect();
-        let wanted = templates.iter().filter_map(|template| {
+        let present = of(live);
+        let is_filled = |disk: &str| present.iter().any(|device| is_disk(device, disk));
+        let is_drafted = |template: &str| disks.iter().any(|disk| *disk.template == *template);
+        let detached = templates.iter().filter(|template| !is_drafted(template)).filter_map(|template| {
+            let disk = before.get(*template).filter(|disk| !is_filled(disk))?;
+            Some((*template, disk.clone()))
+        });
+        let detached: Vec<_> = detached.collect();
+        let is_detached = |template: &str| detached.iter().any(|(detached, _)| *detached == template);
+        let wanted = templates.iter().filter(|template| !is_detached(template)).filter_map(|template| {
             let drafted = disks.iter().find(|disk| *disk.template == **template);
             let disk =
                 drafted.map(|disk| disk.name.to_string()).or_else(|| before.get(*template).cloned())?;
             Some((*template, disk))
         });
         let wanted: Vec<_> = wanted.collect();
-        let present = of(live);
-        let is_filled = |disk: &str| present.iter().any(|device| is_disk(device, disk));
         let unfilled = wanted
             .iter()
             .filter(|(template, disk)| !before.contains_key(*template) && !is_filled(disk))
@@ -47,13 +56,14 @@ impl<'a> Filling<'a> {
             .collect();
         let kept = disks.iter().filter(|disk| !templates.contains(&&*disk.template));
         let kept = kept.map(|disk| (&*disk.template, &*disk.name)).collect();
-        Self { before, wanted, kept, unfilled }
+        Self { before, wanted, kept, detached, unfilled }
     }
 
     /// The disk map of the machine from now on.
     pub(super) fn map(&self) -> BTreeMap<&str, &str> {
         let wanted = self.wanted.iter().map(|(template, disk)| (*template, &**disk));
-        wanted.chain(self.kept.iter().copied()).collect()
+        let detached = self.detached.iter().map(|(template, disk)| (*template, &**disk));
+        wanted.chain(detached).chain(self.kept.iter().copied()).collect()
     }
 
     fn of(&self, template: &str) -> Option<&str> {

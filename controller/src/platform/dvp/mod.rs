@@ -96,6 +96,9 @@ impl Platform for Dvp {
     fn repoint(machine: &MachineObject, position: usize, from: &str, to: &DiskDraft) -> Value {
         write::repoint(machine, position, from, to)
     }
+    fn detach(machine: &MachineObject, position: usize, disk: &str) -> Value {
+        write::detach(machine, position, disk)
+    }
     fn record(block: Block) -> Value {
         write::record(block)
     }

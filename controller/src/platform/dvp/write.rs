@@ -165,6 +165,16 @@ pub(super) fn repoint(machine: &MachineObject, position: usize, from: &str, to: 
     ])
 }
 
+pub(super) fn detach(machine: &MachineObject, position: usize, disk: &str) -> Value {
+    let device = format!("/spec/blockDeviceRefs/{position}");
+    json!([
+        { "op": "test", "path": "/metadata/uid", "value": machine.uid() },
+        { "op": "test", "path": format!("{device}/kind"), "value": "VirtualDisk" },
+        { "op": "test", "path": format!("{device}/name"), "value": disk },
+        { "op": "remove", "path": device },
+    ])
+}
+
 pub(super) fn record(block: Block) -> Value {
     json!({ "metadata": { "annotations": { annotations::NAMES: block.to_string() } } })
 }

@@ -1,6 +1,7 @@
 //! Disks that outlive their machines: who gets which.
 
 mod collection;
+mod edits;
 mod upkeep;
 
 use std::time::Duration;

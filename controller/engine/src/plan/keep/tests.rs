@@ -104,12 +104,17 @@ fn in_use(how: usize) -> World {
         }
         5 => world.edit_disk("web-data-2", |disk| disk.used_otherwise = true),
         6 => world.edit_disk("web-data-2", |disk| disk.mounted_by = Some(name(0).into())),
-        _ => unreachable!("seven ways"),
+        // Its machine does not refer to it any more, and still names it in its disk map.
+        7 => world.edit(&machine, |machine| {
+            let disk = "web-data-2".into();
+            machine.detached.push(crate::model::DetachedDisk { template: KEPT.into(), disk });
+        }),
+        _ => unreachable!("eight ways"),
     }
 }
 
 #[rstest]
-fn a_disk_that_somebody_has_is_neither_free_nor_collected(#[values(0, 1, 2, 3, 4, 5, 6)] how: usize) {
+fn a_disk_that_somebody_has_is_neither_free_nor_collected(#[values(0, 1, 2, 3, 4, 5, 6, 7)] how: usize) {
     let old = in_use(how)
         .pool(|pool| pool.disks[1].ttl = Some(Duration::from_secs(1)))
         .edit_disk("web-data-2", |disk| disk.marks = collecting(ago(50)));

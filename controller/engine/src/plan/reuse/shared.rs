@@ -32,9 +32,13 @@ pub(super) fn losers<'a>(
     losers
 }
 
-/// The first keeps the disk: who has it mounted; or else who has all its devices; or else the oldest; among twins the
-/// smallest name, so that two passes never disagree.
+/// The first keeps the disk: the machine that has it mounted; or else one that runs; or else one that has all its devices;
+/// or else the one whose disk map names the disk, since the other one was edited by hand; or else the oldest; among twins
+/// the smallest name, so that two passes never disagree.
 fn keeping_order<'m>(disk: &Disk, member: &'m Replica) -> impl Ord + use<'m> {
     let mounts = disk.mounted_by.as_ref() == Some(&member.id.name);
-    (!mounts, !member.devices_ready, member.created, &member.id.name)
+    let runs = member.activity == Activity::Running;
+    let mut devices = member.disks.iter();
+    let is_mapped = devices.any(|device| device.disk == disk.id.name && device.template.is_some());
+    (!mounts, !runs, !member.devices_ready, !is_mapped, member.created, &member.id.name)
 }

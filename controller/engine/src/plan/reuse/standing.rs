@@ -20,7 +20,7 @@ pub(in crate::plan) struct Book<'a> {
 /// Who has a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::plan) enum Standing {
-    /// A machine that exists refers to it, or somebody outside the pool uses it.
+    /// A machine that exists refers to it or names it in its disk map, or somebody outside the pool uses it.
     InUse,
     /// It is claimed by a machine that exists and is about to refer to it, or that may exist.
     Promised,
@@ -78,7 +78,8 @@ impl<'a> Books<'a> {
                     held_twice.insert(&*book.disk.id.name, book.disk);
                 }
             }
-            for disk in &machine.lingering {
+            let detached = machine.detached.iter().map(|detached| &detached.disk);
+            for disk in detached.chain(&machine.lingering) {
                 if let Some(&at) = self.index.get(&**disk) {
                     self.all[at].standing = Standing::InUse;
                 }
@@ -151,9 +152,11 @@ impl<'a> Members<'a> {
         if let Some(machine) = self.machine(claimer) {
             // It is to get the disk, or to have it instead of one that it cannot keep.
             let lacks = |template: &Arc<str>| {
+                let detached = machine.detached.iter().any(|detached| detached.template == *template);
                 let mut filled =
                     machine.disks.iter().filter(|device| device.template.as_ref() == Some(template));
-                is_known(observed, template)
+                !detached
+                    && is_known(observed, template)
                     && filled.all(|device| {
                         losers.contains(&(claimer, &*device.disk))
                             || observed

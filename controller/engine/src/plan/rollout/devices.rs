@@ -8,7 +8,8 @@ use crate::model::{DiskDraft, DiskRef, DiskSource, DiskTemplate, Lifetime, Repli
 use crate::numbers::DISK_LENGTH;
 use crate::plan::Wait;
 
-/// The disks for every template of the revision, and those of earlier templates that the member has to keep.
+/// The disks for every template of the revision but those whose disk is detached, and those of earlier templates that the
+/// member has to keep.
 ///
 /// # Errors
 /// The member has to wait for a disk.
@@ -17,7 +18,8 @@ pub(super) fn drafts(
     shelf: &mut Shelf<'_>,
     member: &Replica,
 ) -> Result<Vec<DiskDraft>, Wait> {
-    let used = observed.pool.disks.iter().filter(|template| template.used);
+    // A device that a person removed is not attached again.
+    let used = observed.pool.disks.iter().filter(|template| template.used && !is_detached(member, template));
     let mut drafts = Vec::with_capacity(member.disks.len());
     for template in used {
         drafts.push(match unmapped(observed, member, template) {
@@ -40,6 +42,11 @@ pub(super) fn drafts(
         }
     }
     Ok(drafts)
+}
+
+/// Whether the disk map of the member names a disk for this template that no device refers to.
+fn is_detached(member: &Replica, template: &DiskTemplate) -> bool {
+    member.detached.iter().any(|detached| detached.template == template.name)
 }
 
 /// The device that fills `template` in a member whose disk map does not say so, because another controller made it: a
@@ -94,6 +101,9 @@ pub(in crate::plan) fn recognised<'a>(
 /// Whether the member has a disk for every template of the revision, and none of another: then no device changes.
 pub(super) fn are_complete(observed: &Observed<'_>, member: &Replica) -> bool {
     let filled = |template: &DiskTemplate| {
+        if is_detached(member, template) {
+            return true;
+        }
         let mapped = |device: &DiskRef| device.template.as_ref() == Some(&template.name);
         let device = member.disks.iter().find(|device| mapped(device));
         let device = device.or_else(|| unmapped(observed, member, template));

@@ -6,9 +6,9 @@ use rstest::rstest;
 
 use super::{condition, shown, terminating};
 use crate::condition::SYNCED;
-use crate::model::{Activity, Budget, DiskRef, DiskTemplate, Lifetime, Replica};
+use crate::model::{Activity, Budget, DetachedDisk, DiskRef, DiskTemplate, Lifetime, Replica};
 use crate::plan::{Answer, EVALUATION_AGE};
-use crate::testing::{World, member, name};
+use crate::testing::{KEPT, World, member, name};
 
 const UPTIME: Duration = Duration::from_secs(100);
 
@@ -202,4 +202,51 @@ fn a_template_that_no_revision_uses_strands_nobody_who_has_no_disk_of_it() {
         pool.disks.push(DiskTemplate { used: false, ..DiskTemplate::new("data", Lifetime::Pool) });
     });
     assert_eq!(condition(&shown(&world), SYNCED).as_deref(), Some("True PoolSynced: "));
+}
+
+/// A person detached the retained disk of each of these machines.
+fn detached(members: u64, of: &[u64]) -> World {
+    let world = World::desiring(2).members(members).keeping(|_| {});
+    let world =
+        (0..members).fold(world, |world, number| world.holding(&name(number), &format!("web-data-{number}")));
+    of.iter().fold(world, |world, number| {
+        world.edit(&name(*number), |member| {
+            let disk = member.disks.pop().expect("it has two").disk;
+            member.detached.push(DetachedDisk { template: KEPT.into(), disk });
+        })
+    })
+}
+
+fn told(world: &World) -> String {
+    condition(&shown(world), SYNCED).expect("it is always there")
+}
+
+#[test]
+fn a_disk_that_was_detached_by_hand_is_not_synced_and_the_message_says_what_to_do() {
+    let text = told(&detached(2, &[1]));
+    assert!(
+        text.starts_with("False DiskDetachedByHand: 2 of 2 live replicas have the current template; "),
+        "{text}"
+    );
+    let machine = name(1);
+    for part in [
+        format!("disk web-data-1 of disk template data was detached from machine {machine} by hand"),
+        "to give it back, add it to spec.blockDeviceRefs".to_owned(),
+        "to free it, remove data from annotation vmpool.virtualization.deckhouse.io/disks".to_owned(),
+    ] {
+        assert!(text.contains(&part), "{part} is not in {text}");
+    }
+    assert_eq!(told(&detached(2, &[])), "True PoolSynced: ");
+    assert!(told(&detached(5, &[0, 1, 2, 3, 4])).ends_with("and 2 more disks"));
+    let unused = detached(2, &[1]).pool(|pool| pool.disks[1].used = false);
+    assert!(!told(&unused).contains("by hand"));
+}
+
+#[test]
+fn a_detached_disk_that_another_machine_has_is_not_offered() {
+    let world = detached(2, &[1]).edit(&name(0), |member| {
+        member.disks.push(DiskRef { template: None, disk: "web-data-1".into(), position: 2 });
+    });
+    let text = told(&world);
+    assert!(text.contains(&format!("machine {} refers to it", name(0))), "{text}");
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use vmpool_api::{annotations, labels};
 use vmpool_engine::Replica;
-use vmpool_engine::model::{Activity, DiskRef};
+use vmpool_engine::model::{Activity, DetachedDisk, DiskRef};
 use vmpool_engine::revision::RevisionId;
 
 use super::super::objects::{DeviceRef, MachineObject};
@@ -17,7 +17,8 @@ pub(in super::super) fn machine(object: &MachineObject) -> Replica {
     let metadata = &object.metadata;
     let status = &object.status;
     let devices = &object.spec.block_device_refs;
-    let disks = disks(metadata, devices);
+    let map = disk_map(metadata);
+    let disks = disks(&map, devices);
     let holds = |kind: &str| status.conditions.iter().any(|condition| condition.holds(kind));
     Replica {
         id: id(metadata),
@@ -43,6 +44,7 @@ pub(in super::super) fn machine(object: &MachineObject) -> Replica {
         boot_disk: boot_disk(devices, &disks),
         lingering: lingering(&status.block_device_refs, &disks),
         devices_ready: holds("BlockDevicesReady"),
+        detached: detached(&map, &disks),
         disks,
     }
 }
@@ -51,16 +53,23 @@ fn revision(text: &str) -> RevisionId {
     intern(text).into()
 }
 
-fn disks(metadata: &ObjectMeta, devices: &[DeviceRef]) -> Vec<DiskRef> {
-    let filled = disk_map(metadata);
-    let template = |disk: &str| {
-        filled.iter().find(|(_, filling)| **filling == disk).map(|(template, _)| intern(template))
-    };
+fn disks(map: &BTreeMap<String, String>, devices: &[DeviceRef]) -> Vec<DiskRef> {
+    let template =
+        |disk: &str| map.iter().find(|(_, filling)| **filling == disk).map(|(template, _)| intern(template));
     let disks = devices.iter().enumerate().filter_map(|(position, device)| {
         let disk = device.disk()?;
         Some(DiskRef { template: template(disk), disk: disk.into(), position })
     });
     disks.collect()
+}
+
+/// What the map names and no device refers to.
+fn detached(map: &BTreeMap<String, String>, disks: &[DiskRef]) -> Vec<DetachedDisk> {
+    let attached = |disk: &str| disks.iter().any(|device| *device.disk == *disk);
+    let detached = map.iter().filter(|(_, disk)| !disk.is_empty() && !attached(disk));
+    let detached = detached
+        .map(|(template, disk)| DetachedDisk { template: intern(template), disk: disk.as_str().into() });
+    detached.collect()
 }
 
 /// Which disk fills which template, as the machine's own annotation says. One that cannot be read says nothing: then

@@ -2,7 +2,9 @@ use std::time::Duration;
 
 use rstest::rstest;
 use serde_json::{Value, json};
-use vmpool_engine::model::{Activity, Budget, DiskState, DiskTemplate, Lifetime, Mark, Marks, Rollout};
+use vmpool_engine::model::{
+    Activity, Budget, DetachedDisk, DiskState, DiskTemplate, Lifetime, Mark, Marks, Rollout,
+};
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Disk, ObjectId, Pool, Replica};
 
@@ -236,6 +238,18 @@ fn both_markers_of_a_machine_are_read() {
 fn a_machine_boots_from(#[case] devices: Value, #[case] boot: Option<&str>) {
     let machine = machine(&json!({ "spec": { "blockDeviceRefs": devices } }));
     assert_eq!(machine.boot_disk.as_deref(), boot);
+}
+
+#[test]
+fn what_only_the_disk_map_names_is_detached() {
+    let map = r#"{"root": "web-1-root", "data": "web-data-x", "logs": ""}"#;
+    let machine = machine(&json!({
+        "metadata": { "annotations": { format!("{PREFIX}/disks"): map } },
+        "spec": { "blockDeviceRefs": [disk_ref("web-1-root"), disk_ref("web-data-y")] },
+    }));
+    let detached = DetachedDisk { template: "data".into(), disk: "web-data-x".into() };
+    assert_eq!(machine.detached, [detached]);
+    assert!(machine.held_disks().any(|disk| **disk == *"web-data-x"));
 }
 
 #[test]

@@ -313,3 +313,17 @@ mod foreign {
         assert_eq!(result["spec"]["nodeSelector"], json!({ "zone": "a" }));
     }
 }
+
+#[test]
+fn a_device_that_a_person_removed_is_not_attached_again_and_stays_in_the_disk_map() {
+    let mut live = live();
+    live["spec"]["blockDeviceRefs"].as_array_mut().unwrap().remove(2);
+    let to = with(|template| template["spec"]["memory"]["size"] = json!("2Gi"));
+    let result = updated(&live, Some(&template()), &to, &[disk("root", "web-1-root")]);
+    assert_eq!(devices_of(&result), ["web-1-root", "tools", "attached-by-hand"]);
+    let map = result["metadata"]["annotations"][annotations::DISKS].as_str().unwrap();
+    assert_eq!(
+        serde_json::from_str::<Value>(map).unwrap(),
+        json!({ "root": "web-1-root", "data": "web-data-x" })
+    );
+}

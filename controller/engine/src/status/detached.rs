@@ -1,0 +1,92 @@
+//! Disks that a person detached from a machine by hand. The controller does not attach them again, and it does not free
+//! them while the machine exists.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use vmpool_api::annotations;
+
+use crate::model::ObjectId;
+use crate::plan::Observed;
+
+/// Most of them that the condition lists.
+const LISTED: usize = 3;
+
+/// A disk that the disk map of a live machine names, and that no device of the machine refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detached {
+    /// The machine.
+    pub machine: ObjectId,
+    /// The disk template that the disk fills.
+    pub template: Arc<str>,
+    /// Name of the disk.
+    pub disk: Arc<str>,
+    /// Another machine that refers to the disk.
+    pub user: Option<Arc<str>>,
+}
+
+impl Detached {
+    /// What happened and what to do about it, for the owner of the pool.
+    pub fn advice(&self) -> String {
+        let Self { machine, template, disk, user } = self;
+        let map = annotations::DISKS;
+        match user {
+            None => format!(
+                "disk {disk} of disk template {template} was detached from machine {machine} by hand: the controller \
+                 neither attaches it again nor frees it; to give it back, add it to spec.blockDeviceRefs of the machine; \
+                 to free it, remove {template} from annotation {map} of the machine"
+            ),
+            Some(user) => format!(
+                "disk {disk} of disk template {template} was detached from machine {machine} by hand, and machine {user} \
+                 refers to it: remove it from machine {user} and add it to spec.blockDeviceRefs of machine {machine}, or \
+                 remove {template} from annotation {map} of machine {machine}"
+            ),
+        }
+    }
+}
+
+/// All of them, in the order of their machines.
+pub fn detached(observed: &Observed<'_>) -> Vec<Detached> {
+    let members = observed.members().filter(|member| !(member.terminating || member.detached.is_empty()));
+    let mut detached: Vec<Detached> = members
+        .flat_map(|member| {
+            let vacant = member.detached.iter().filter(|vacant| {
+                observed.pool.disks.iter().any(|template| template.used && template.name == vacant.template)
+            });
+            vacant.map(|vacant| Detached {
+                machine: member.id.clone(),
+                template: vacant.template.clone(),
+                disk: vacant.disk.clone(),
+                user: user(observed, &vacant.disk),
+            })
+        })
+        .collect();
+    detached.sort_unstable_by(|a, b| (&a.machine, &a.template).cmp(&(&b.machine, &b.template)));
+    detached
+}
+
+fn user(observed: &Observed<'_>, disk: &Arc<str>) -> Option<Arc<str>> {
+    let refers =
+        observed.machines.iter().filter(|machine| machine.disks.iter().any(|device| device.disk == *disk));
+    let members = refers.map(|machine| &machine.id.name);
+    let others = observed.others.get(disk).into_iter().flatten();
+    let holds = |name: &&Arc<str>| {
+        // Who names the disk in its map alone is among the others, too.
+        let known = observed.machines.iter().find(|machine| machine.id.name == **name);
+        known.is_none_or(|machine| machine.disks.iter().any(|device| device.disk == *disk))
+    };
+    members.chain(others.filter(holds)).min().cloned()
+}
+
+/// A sentence about all of them.
+pub(super) fn sentence(detached: &[Detached]) -> String {
+    let mut text = String::new();
+    for (index, detached) in detached.iter().take(LISTED).enumerate() {
+        let separator = if index == 0 { "" } else { "; " };
+        write!(text, "{separator}{}", detached.advice()).expect("a string takes all");
+    }
+    if detached.len() > LISTED {
+        write!(text, "; and {} more disks", detached.len() - LISTED).expect("a string takes all");
+    }
+    text
+}

@@ -1,0 +1,115 @@
+//! What people edit by hand in machines: no data is lost by it.
+
+use serde_json::{Value, json};
+
+use super::super::SECOND;
+use super::{MINUTE, device, events, mark, names, run, work, world};
+use crate::testing::World;
+
+/// The two machines of a pool and their disks, which are retained.
+async fn pair() -> (World, [String; 2], [String; 2]) {
+    let world = world(2, &json!({ "ttl": "10m" })).await;
+    let machines = world.machines();
+    let disks = [0, 1].map(|index| device(&machines[index]).as_str().unwrap().to_owned());
+    let machines = <[String; 2]>::try_from(names(&machines)).unwrap();
+    (world, machines, disks)
+}
+
+/// A person edits the devices of a machine, and the platform evaluates that.
+fn refer(world: &World, machine: &str, devices: &Value) {
+    world.server.edit("virtualmachines", machine, |machine| {
+        machine["spec"]["blockDeviceRefs"] = devices.clone();
+    });
+    world.run_machines();
+}
+
+fn disk(name: &str) -> Value {
+    json!({ "kind": "VirtualDisk", "name": name })
+}
+
+#[tokio::test]
+async fn two_members_that_refer_to_one_disk_by_hand_have_two_again_and_the_running_one_is_not_touched() {
+    let (world, machines, disks) = pair().await;
+    refer(&world, &machines[1], &json!([disk(&disks[0])]));
+    world.calm().await;
+    let writes = work(&world);
+    assert!(writes.iter().all(|call| call.name != machines[0]), "{writes:?}");
+    let now = world.machines();
+    assert_eq!([device(&now[0]), device(&now[1])], [json!(disks[0]), json!(disks[1])]);
+    assert_eq!(events(&world, "DiskDetached"), 1);
+    assert_eq!(mark(&world.server.get("virtualdisks", &disks[1]).unwrap(), "free-since"), None);
+    run(&world).await;
+    world.advance(MINUTE * 15).await;
+    assert_eq!(names(&world.disks()).len(), 2);
+    assert_eq!(world.condition("Synced").unwrap()["status"], "True");
+}
+
+#[tokio::test]
+async fn a_device_that_was_added_by_hand_for_the_disk_of_another_member_is_taken_away() {
+    let (world, machines, disks) = pair().await;
+    refer(&world, &machines[1], &json!([disk(&disks[1]), disk(&disks[0])]));
+    world.calm().await;
+    let machine = world.server.get("virtualmachines", &machines[1]).unwrap();
+    assert_eq!(machine["spec"]["blockDeviceRefs"], json!([disk(&disks[1])]));
+    assert_eq!(work(&world).len(), 1);
+    assert_eq!(events(&world, "DiskDetached"), 1);
+}
+
+#[tokio::test]
+async fn a_disk_that_was_detached_by_hand_is_kept_until_its_machine_ends() {
+    let (mut world, machines, disks) = pair().await;
+    refer(&world, &machines[1], &json!([{ "kind": "ClusterVirtualImage", "name": "tools" }]));
+    let attached = |disk: &mut Value| disk["status"]["attachedToVirtualMachines"] = json!([]);
+    world.server.edit("virtualdisks", &disks[1], attached);
+    world.advance(MINUTE * 30).await;
+    assert!(
+        work(&world).is_empty(),
+        "the machine is left as it is, and the disk is neither marked nor deleted"
+    );
+    let synced = world.condition("Synced").unwrap();
+    assert_eq!(synced["reason"], "DiskDetachedByHand");
+    let message = synced["message"].as_str().unwrap();
+    assert!(message.contains(&disks[1]) && message.contains(&machines[1]), "{message}");
+    assert_eq!(events(&world, "DiskDetachedByHand"), 1);
+    // A new leader reports it no second time.
+    world.kill_leader().await;
+    world.lead();
+    world.advance(MINUTE).await;
+    assert_eq!(events(&world, "DiskDetachedByHand"), 1);
+    assert!(work(&world).is_empty());
+
+    // The user gives it back.
+    refer(&world, &machines[1], &json!([disk(&disks[1])]));
+    world.calm().await;
+    assert_eq!(world.condition("Synced").unwrap()["status"], "True");
+    refer(&world, &machines[1], &json!([{ "kind": "ClusterVirtualImage", "name": "tools" }]));
+    world.calm().await;
+    assert_eq!(events(&world, "DiskDetachedByHand"), 2);
+    // With the end of its machine it is free as usual.
+    world.server.edit("virtualmachinepools", "web", |pool| {
+        pool["spec"]["scaleDownPolicy"] = json!("Explicit");
+    });
+    world.scale(1);
+    world.server.delete("virtualmachines", &machines[1]);
+    world.calm().await;
+    let free = world.server.get("virtualdisks", &disks[1]).unwrap();
+    assert!(mark(&free, "free-since").is_some());
+    world.advance(MINUTE * 11).await;
+    assert_eq!(names(&world.disks()), [disks[0].clone()]);
+}
+
+#[tokio::test]
+async fn a_disk_that_was_detached_by_hand_is_free_once_the_disk_map_does_not_name_it() {
+    let (world, machines, disks) = pair().await;
+    refer(&world, &machines[1], &json!([{ "kind": "ClusterVirtualImage", "name": "tools" }]));
+    world.server.edit("virtualdisks", &disks[1], |disk| {
+        disk["status"]["attachedToVirtualMachines"] = json!([]);
+    });
+    world.calm().await;
+    world.server.edit("virtualmachines", &machines[1], |machine| {
+        machine["metadata"]["annotations"][format!("{}/disks", super::PREFIX)] = json!("{}");
+    });
+    world.advance(SECOND * 30).await;
+    assert!(mark(&world.server.get("virtualdisks", &disks[1]).unwrap(), "free-since").is_some());
+    assert_eq!(world.condition("Synced").unwrap()["status"], "True");
+}

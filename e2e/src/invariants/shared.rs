@@ -1,0 +1,31 @@
+//! I3 by references: no two live machines of a pool refer to one disk once the world is settled.
+//!
+//! People may write such a reference, and the controller repairs it in bounded time. Whether two machines ever had the disk
+//! mounted, the simulator records.
+
+use std::collections::BTreeMap;
+
+use super::Violation;
+use crate::object::{Kind, Object};
+use crate::recorder::State;
+
+/// Disks that several live machines of one pool refer to.
+pub fn violations(state: &State) -> Vec<Violation> {
+    let pools = state.all(Kind::Pool).filter(|pool| !pool.is_terminating());
+    pools.flat_map(|pool| of_pool(state, pool)).collect()
+}
+
+fn of_pool(state: &State, pool: &Object) -> Vec<Violation> {
+    let mut holders = BTreeMap::<&str, Vec<&str>>::new();
+    for machine in state.owned_by(Kind::Machine, pool.uid()).filter(|machine| !machine.is_terminating()) {
+        for disk in machine.disk_references() {
+            holders.entry(disk).or_default().push(machine.name());
+        }
+    }
+    let shared = holders.into_iter().filter(|(_, machines)| machines.len() > 1);
+    let violation = |(disk, machines): (&str, Vec<&str>)| Violation {
+        invariant: "I3",
+        what: format!("machines {} of pool {} refer to disk {disk}", machines.join(", "), pool.name()),
+    };
+    shared.map(violation).collect()
+}

@@ -1,0 +1,123 @@
+//! What people edit by hand in machines and disks: no data is lost by it.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use vmpool_e2e::object::{Kind, Object};
+use vmpool_e2e::scenario::scenario;
+use vmpool_e2e::world::condition::{Condition, condition, disks, event, members, ready_replicas};
+use vmpool_e2e::world::{Pool, SETTLE, World};
+
+const TEMPLATE: &str = "vmpool.virtualization.deckhouse.io/disk-template";
+const FREE_SINCE: &str = "vmpool.virtualization.deckhouse.io/free-since";
+
+/// Enough for the steps of a repair and for what the platform does about each of them.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The disk of template `cache` that a machine refers to.
+async fn cache_of(pool: &Pool<'_>, machine: &Object) -> anyhow::Result<Object> {
+    let disks = pool.disks().await?.into_iter();
+    let mut caches = disks.filter(|disk| disk.label(TEMPLATE) == Some("cache"));
+    let has = |disk: &Object| machine.disk_references().any(|name| name == disk.name());
+    Ok(caches.find(has).expect("each machine has one"))
+}
+
+/// Lets a person write the devices of a machine.
+async fn refer(world: &World, machine: &Object, edit: impl FnOnce(&mut Vec<Value>)) -> anyhow::Result<()> {
+    let mut devices = machine.at("/spec/blockDeviceRefs").as_array().cloned().unwrap_or_default();
+    edit(&mut devices);
+    let patch = json!({ "spec": { "blockDeviceRefs": devices } });
+    world.patch(Kind::Machine, machine.name(), &patch).await?;
+    Ok(())
+}
+
+/// A machine that runs refers to exactly these disks.
+fn on(machine: &Object, disks: Vec<String>) -> Condition {
+    let name = machine.name().to_owned();
+    Condition::new(format!("{name} on {disks:?}"), move |view| {
+        let refers = |machine: &&Object| machine.disk_references().eq(disks.iter().map(String::as_str));
+        view.live().any(|machine| machine.name() == name && machine.is_running() && refers(&machine))
+    })
+}
+
+fn references(machine: &Object) -> Vec<String> {
+    machine.disk_references().map(str::to_owned).collect()
+}
+
+#[test]
+fn two_machines_that_refer_to_one_disk_by_hand_have_two_again() {
+    scenario("two machines that refer to one disk by hand have two again").run(async |world| {
+        // Given two machines that run, each with a cache of its own,
+        let pool = world.pool("web").replicas(2).disk("root").retained("cache", 0, "10m").ready().await?;
+        let (first, second) = (pool.machine(0).await?, pool.machine(1).await?);
+        let shared = cache_of(&pool, &first).await?;
+        // when a person lets the second one refer to the cache of the first one,
+        refer(world, &second, |devices| devices[1]["name"] = json!(shared.name())).await?;
+        // then it gets its own cache back,
+        let own = on(&second, references(&second)).and(on(&first, references(&first)));
+        pool.until_within(event("DiskDetached").and(own.clone()), PATIENCE).await?;
+        // and when the disk is added to the devices that it has, the device is taken away.
+        let added = json!({ "kind": "VirtualDisk", "name": shared.name() });
+        refer(world, &second, |devices| devices.push(added)).await?;
+        pool.until_within(own.and(condition("Synced", "True", "PoolSynced")), PATIENCE).await?;
+        pool.holds(disks(4).and(ready_replicas(2)), SETTLE).await?;
+        let now = pool.machine(0).await?;
+        assert_eq!(now.at("/spec"), first.at("/spec"), "the machine that runs on the disk was not touched");
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn a_disk_that_was_detached_by_hand_outlives_its_ttl_until_its_machine_ends() {
+    scenario("a disk that was detached by hand outlives its ttl").run(async |world| {
+        let pool = world.pool("web").replicas(1).disk("root").retained("cache", 0, "1s").ready().await?;
+        let machine = pool.machine(0).await?;
+        let cache = cache_of(&pool, &machine).await?;
+        let root: Vec<String> =
+            references(&machine).into_iter().filter(|disk| disk != cache.name()).collect();
+        // When a person takes the cache away from a machine that runs,
+        refer(world, &machine, |devices| devices.retain(|device| device["name"] != cache.name())).await?;
+        // then the pool says so, does not attach it again, and keeps it.
+        let told = condition("Synced", "False", "DiskDetachedByHand").and(event("DiskDetachedByHand"));
+        pool.until(told.clone()).await?;
+        let synced = pool.get().await?.condition("Synced").cloned().unwrap_or_default();
+        let message = synced["message"].as_str().unwrap_or_default().to_owned();
+        assert!(message.contains(cache.name()) && message.contains(machine.name()), "{message}");
+        pool.holds(told.and(disks(2)).and(on(&machine, root)), Duration::from_secs(8)).await?;
+        // It may have it back,
+        let stripped = world.get(Kind::Machine, machine.name()).await?;
+        let device = json!({ "kind": "VirtualDisk", "name": cache.name() });
+        refer(world, &stripped, |devices| devices.push(device)).await?;
+        pool.until(condition("Synced", "True", "PoolSynced")).await?;
+        refer(world, &stripped, |_| {}).await?;
+        pool.until(condition("Synced", "False", "DiskDetachedByHand")).await?;
+        // and with the end of the machine the disk is free, and ends.
+        pool.scale(0).await?;
+        pool.until_within(members(0).and(disks(0)), Duration::from_secs(90)).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn a_stamp_that_cannot_be_true_deletes_no_disk() {
+    scenario("a stamp that cannot be true deletes no disk").run(async |world| {
+        let pool = world.pool("web").replicas(1).disk("root").retained("cache", 0, "10m").ready().await?;
+        pool.scale(0).await?;
+        let stamped = Condition::new("a free cache", |view| {
+            view.disks().iter().any(|disk| disk.annotation(FREE_SINCE).is_some())
+        });
+        pool.until(members(0).and(disks(1)).and(stamped)).await?;
+        for stamp in ["0001-01-01T00:00:00Z", "2001-01-01T00:00:00Z", "2999-01-01T00:00:00Z"] {
+            let disk = pool.disks().await?.remove(0);
+            let patch = json!({ "metadata": { "annotations": { FREE_SINCE: stamp } } });
+            world.patch(Kind::Disk, disk.name(), &patch).await?;
+            let corrected = Condition::new(format!("{stamp} is corrected"), move |view| {
+                let stamps = || view.disks().into_iter().filter_map(|disk| disk.annotation(FREE_SINCE));
+                stamps().count() == 1 && stamps().all(|now| now != stamp)
+            });
+            pool.until(corrected).await?;
+        }
+        pool.holds(disks(1), Duration::from_secs(4)).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
