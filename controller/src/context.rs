@@ -4,23 +4,27 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Resource;
-use kube::api::ListParams;
-use kube::core::{ApiResource, DynamicObject, ObjectList, PartialObjectMeta};
-use kube::{Api, Client};
+use futures::AsyncBufReadExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{GetParams, ListParams};
+use kube::core::Request;
+use kube::{Client, Resource};
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use vmpool_engine::model::Published;
 use vmpool_engine::plan::{COLLECTION_GRACE, Taken};
 use vmpool_engine::removal::RESERVATION_AGE;
 use vmpool_engine::{Disk, Memory, ObjectId, Pool, Replica, Status, Uid};
 use vmpool_runtime::Env;
 
+use crate::bodies::Body;
 use crate::cache::{Cache, Cached, Key};
 use crate::dispute::Dispute;
 use crate::events::{Events, Subject};
+use crate::list;
 use crate::metrics::{Census, Metrics};
-use crate::platform::{Attachment, Platform, Stored};
+use crate::platform::{Attachment, Platform, Stored, slim_metadata};
 use crate::queue::Queue;
 use crate::revisions::Revisions;
 use crate::write::Writer;
@@ -68,7 +72,7 @@ impl<P: Platform> Cached for PoolEntry<P> {
 }
 
 /// Objects of one page of a list.
-const PAGE: u32 = 500;
+pub(crate) const PAGE: u32 = 500;
 
 /// What a list is called where a read has a name.
 const ALL: &str = "(all)";
@@ -178,20 +182,41 @@ impl<P: Platform> Context<P> {
         namespace: &str,
         name: &str,
     ) -> Result<Option<K>, ReadError> {
-        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
-        self.in_time::<K, _>(name, api.get_opt(name)).await
+        let object = async {
+            let body = self.fetch::<K>(namespace, name).await?;
+            body.map(|body| serde_json::from_slice(body.bytes())).transpose().map_err(kube::Error::SerdeError)
+        };
+        self.in_time::<K, _>(name, object).await
     }
 
-    /// The same, with every field that the object has.
-    pub(crate) async fn get_raw<K: Stored>(
+    /// The same, as text: with every field that the object has.
+    pub(crate) async fn get_text<K: Stored>(
         &self,
         namespace: &str,
         name: &str,
-    ) -> Result<Option<Value>, ReadError> {
-        let resource = ApiResource::erase::<K>(&());
-        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), namespace, &resource);
-        let object = self.in_time::<K, _>(name, api.get_opt(name)).await?;
-        Ok(object.and_then(|object| serde_json::to_value(object).ok()))
+    ) -> Result<Option<Body>, ReadError> {
+        self.in_time::<K, _>(name, self.fetch::<K>(namespace, name)).await
+    }
+
+    async fn fetch<K: Stored>(&self, namespace: &str, name: &str) -> kube::Result<Option<Body>> {
+        let request = Request::new(collection::<K>(namespace)).get(name, &GetParams::default());
+        let mut request = request.map_err(kube::Error::BuildRequest)?;
+        request.extensions_mut().insert("get");
+        let answer = match self.client.request_stream(request).await {
+            Ok(answer) => answer,
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let (mut answer, mut body) = (std::pin::pin!(answer), self.writer.bodies().begin());
+        loop {
+            let chunk = answer.fill_buf().await.map_err(kube::Error::ReadEvents)?;
+            if chunk.is_empty() {
+                return Ok(Some(body));
+            }
+            body.push(chunk).await;
+            let read = chunk.len();
+            answer.consume_unpin(read);
+        }
     }
 
     /// Shows every `K` of `namespace` to `visit`, page by page, as all of them were at one moment that came after the
@@ -199,7 +224,7 @@ impl<P: Platform> Context<P> {
     pub(crate) async fn list_live<K: Stored>(
         &self,
         namespace: &str,
-        visit: impl FnMut(&K),
+        visit: impl FnMut(K),
     ) -> Result<(), ReadError> {
         self.list_live_where(namespace, ListParams::default(), visit).await
     }
@@ -209,32 +234,36 @@ impl<P: Platform> Context<P> {
         &self,
         namespace: &str,
         wanted: ListParams,
-        mut visit: impl FnMut(&K),
+        visit: impl FnMut(K),
     ) -> Result<(), ReadError> {
-        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
-        let mut next = Some(wanted.limit(PAGE));
-        while let Some(page) = next {
-            let list = self.in_time::<K, _>(ALL, api.list(&page)).await?;
-            list.items.iter().for_each(&mut visit);
-            next = following(page, &list);
-        }
-        Ok(())
+        self.pages::<K, K>(wanted, visit, |page| Request::new(collection::<K>(namespace)).list(page)).await
     }
 
     /// As [`Context::list_live`], of nothing but the metadata.
     pub(crate) async fn list_live_metadata<K: Stored>(
         &self,
         namespace: &str,
-        mut visit: impl FnMut(&PartialObjectMeta<K>),
+        visit: impl FnMut(Slim),
     ) -> Result<(), ReadError> {
-        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
-        let mut next = Some(ListParams::default().limit(PAGE));
-        while let Some(page) = next {
-            let list = self.in_time::<K, _>(ALL, api.list_metadata(&page)).await?;
-            list.items.iter().for_each(&mut visit);
-            next = following(page, &list);
+        let request = |page: &ListParams| Request::new(collection::<K>(namespace)).list_metadata(page);
+        self.pages::<K, Slim>(ListParams::default(), visit, request).await
+    }
+
+    async fn pages<K: Stored, T: DeserializeOwned>(
+        &self,
+        wanted: ListParams,
+        mut visit: impl FnMut(T),
+        request: impl Fn(&ListParams) -> Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<(), ReadError> {
+        let mut wanted = wanted.limit(PAGE);
+        loop {
+            let page = list::page(&self.client, request(&wanted), &mut visit);
+            let page = self.in_time::<K, _>(ALL, page).await?;
+            if page.next.is_empty() {
+                return Ok(());
+            }
+            wanted = wanted.continue_token(&page.next);
         }
-        Ok(())
     }
 
     /// The answer to a read, unless it takes too long.
@@ -262,10 +291,11 @@ impl<P: Platform> Context<P> {
     }
 }
 
-/// What to ask for after this page, if anything is left.
-fn following<T: Clone>(page: ListParams, list: &ObjectList<T>) -> Option<ListParams> {
-    let token = list.metadata.continue_.as_deref().filter(|token| !token.is_empty())?;
-    Some(page.continue_token(token))
+/// The metadata of an object, as far as it is read.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Slim {
+    #[serde(deserialize_with = "slim_metadata")]
+    pub(crate) metadata: ObjectMeta,
 }
 
 /// The collection of `K` in `namespace`, as a path of the API.

@@ -242,9 +242,9 @@ impl Sender {
             series.count += 1;
             series.last = uptime;
             let patch = json!({ "series": { "count": series.count, "lastObservedTime": time } });
-            let patch = Patch::Merge(&patch);
+            let patch = Patch::Merge(patch);
             let patched: Result<Value, _> =
-                self.writer.patch(WriteKind::Event, path.clone(), &series.event, None, &patch).await;
+                self.writer.patch(WriteKind::Event, path.clone(), &series.event, None, patch).await;
             match patched {
                 Err(error) if error.is_gone() => {}
                 other => return other.map(|_| ()),
@@ -270,7 +270,7 @@ impl Sender {
                 "uid": subject.id.uid.as_str(),
             },
         });
-        let _: Value = self.writer.create(WriteKind::Event, path, &event).await?;
+        let _: Value = self.writer.create(WriteKind::Event, path, event).await?;
         // What went well names its object and does not repeat.
         if reason.is_warning() {
             self.remember(key, Series { event: name, count: 1, last: uptime });

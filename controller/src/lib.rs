@@ -12,11 +12,13 @@
 //! this crate ban the ambient ones.
 
 mod apply;
+mod bodies;
 mod cache;
 mod context;
 mod dispute;
 mod events;
 mod lead;
+mod list;
 pub mod metrics;
 mod observe;
 pub mod options;

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::core::PartialObjectMeta;
 use tracing::Instrument;
 use vmpool_engine::condition::{Condition, INVALID_SETTINGS};
 use vmpool_engine::pacing::{Failure, FailureReason};
@@ -12,7 +11,7 @@ use vmpool_engine::status::{Detached, detached};
 use vmpool_engine::{Action, Plan, Pool, Replica, Status, Uid, plan, status};
 
 use crate::apply::{Applied, apply};
-use crate::context::{Context, Names, PoolEntry, PoolState, ReadError};
+use crate::context::{Context, Names, PoolEntry, PoolState, ReadError, Slim};
 use crate::events::{Happening, Reason};
 use crate::metrics::{Laps, PassResult, PoolFacts, Stage};
 use crate::observe::{Snapshot, settle_overdue};
@@ -376,7 +375,7 @@ fn must_count(pool: &Pool, proven: Option<Duration>, uptime: Duration) -> bool {
 /// The members of the pool that are not on their way out, as the API server has them now.
 async fn live_members<P: Platform>(context: &Context<P>, pool: &Pool) -> Result<BTreeSet<Uid>, Duration> {
     let mut staying = BTreeSet::new();
-    let visit = |machine: &PartialObjectMeta<P::Machine>| {
+    let visit = |machine: Slim| {
         let meta = &machine.metadata;
         let owned = controller_of(meta).is_some_and(|owner| owner.uid == pool.id.uid);
         if owned && meta.deletion_timestamp.is_none() {

@@ -74,5 +74,5 @@ async fn publish<P: Platform>(
     let path = collection::<P::Pool>(&pool.facts.namespace);
     let patch = Patch::<()>::Json(operations);
     let (writer, name) = (&context.writer, &pool.facts.id.name);
-    writer.patch(WriteKind::PatchStatus, path, name, Some("status"), &patch).await.map(PoolEntry::read)
+    writer.patch(WriteKind::PatchStatus, path, name, Some("status"), patch).await.map(PoolEntry::read)
 }

@@ -9,14 +9,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use kube::api::ListParams;
-use serde_json::Value;
 use vmpool_engine::model::Removal;
 use vmpool_engine::revision::{Fingerprint, History, RevisionId};
 use vmpool_engine::{Action, ObjectId};
 
 use crate::context::{Context, PoolEntry, ReadError};
 use crate::events::shorten;
-use crate::platform::Platform;
+use crate::platform::{Platform, Text};
 
 pub(crate) use stored::{Kept, RevisionObject, body};
 
@@ -39,7 +38,7 @@ pub(crate) struct Revisions {
     history: History,
     objects: HashMap<RevisionId, ObjectId>,
     /// Contents that are in use.
-    contents: HashMap<RevisionId, Arc<Value>>,
+    contents: HashMap<RevisionId, Text>,
     /// Fingerprint of the template in the spec, and the generation that it is of.
     template: Option<(i64, Fingerprint)>,
     /// What another controller called the template of this generation, as the status said when it was first seen.
@@ -85,7 +84,7 @@ impl Revisions {
         context: &Context<P>,
         pool: &PoolEntry<P>,
         id: &RevisionId,
-    ) -> Result<Option<Arc<Value>>, ReadError> {
+    ) -> Result<Option<Text>, ReadError> {
         if let Some(content) = self.contents.get(id) {
             return Ok(Some(content.clone()));
         }
@@ -97,7 +96,7 @@ impl Revisions {
             self.learn(Change::Gone(id.clone()));
             return Ok(None);
         };
-        let content = Arc::new(live.data);
+        let content = live.data;
         self.contents.insert(id.clone(), content.clone());
         Ok(Some(content))
     }
@@ -133,8 +132,8 @@ pub(crate) async fn list<P: Platform>(
     let selector: Vec<String> = of_the_pool.map(|(key, _)| format!("{key}={uid}")).collect();
     let mut revisions = Revisions::default();
     let wanted = ListParams::default().labels(&selector.join(","));
-    let visit = |object: &RevisionObject| {
-        if let Some(kept) = Kept::read::<P>(object, uid) {
+    let visit = |object: RevisionObject| {
+        if let Some(kept) = Kept::read::<P>(&object, uid) {
             revisions.learn(Change::Stored(kept));
         }
     };
@@ -186,7 +185,7 @@ pub(crate) async fn resolve<P: Platform>(
     facts.unreadable.extend(unknown);
     let mut flaws = Vec::new();
     if let Some(content) = content {
-        let devices = P::disk_templates(&content);
+        let devices = P::disk_templates(&content.value());
         for template in &mut facts.disks {
             template.used = devices.iter().any(|name| **name == *template.name);
         }
@@ -207,11 +206,11 @@ pub(crate) async fn resolve<P: Platform>(
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Templates {
     /// The template that machines are made from, and rolled to.
-    pub(crate) wanted: Arc<Value>,
+    pub(crate) wanted: Text,
     /// Fingerprint of it.
     pub(crate) fingerprint: Option<Fingerprint>,
     /// The templates of earlier revisions that machines are rolled from.
-    pub(crate) earlier: HashMap<RevisionId, Arc<Value>>,
+    pub(crate) earlier: HashMap<RevisionId, Text>,
     /// All stored revisions.
     pub(crate) stored: HashMap<RevisionId, ObjectId>,
     /// The number of the next one.
@@ -222,8 +221,8 @@ pub(crate) struct Templates {
 
 impl Templates {
     /// The template of a revision; `None` if it is not known any more.
-    pub(crate) fn of(&self, id: &RevisionId, current: &RevisionId) -> Option<&Value> {
-        if id == current { Some(&self.wanted) } else { self.earlier.get(id).map(|content| &**content) }
+    pub(crate) fn of(&self, id: &RevisionId, current: &RevisionId) -> Option<&Text> {
+        if id == current { Some(&self.wanted) } else { self.earlier.get(id) }
     }
 }
 
@@ -261,9 +260,9 @@ pub(crate) async fn templates<P: Platform>(
             let content = revisions.content(context, pool, id).await?;
             content.expect("what a pool is held at was read when that was resolved")
         }
-        None => Arc::new(P::template(&pool.object)),
+        None => Text::of(&P::template(&pool.object)),
     };
-    templates.fingerprint = Some(Fingerprint::of(&P::canonical(&templates.wanted)));
+    templates.fingerprint = Some(Fingerprint::of(&P::canonical(&templates.wanted.value())));
     for base in bases {
         if let Some(content) = revisions.content(context, pool, &base).await? {
             templates.earlier.insert(base, content);

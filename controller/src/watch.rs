@@ -5,20 +5,54 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use kube::Api;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::core::{Request, Status};
 use vmpool_engine::ledger::Seen;
 use vmpool_runtime::Env;
 use vmpool_runtime::telemetry::with_causes;
 
 use crate::cache::{Cache, Cached, Concerned, Located};
+use crate::context::PAGE;
+use crate::list;
 use crate::metrics::{Metrics, WatchResource};
 use crate::platform::{Stored, intern};
 
-/// How long one watch request lasts, in seconds. kube notices a silently dropped connection five seconds later.
+/// How long one watch request lasts, in seconds.
 const WATCH_SECONDS: u32 = 45;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// How long a watch may be silent: longer than it may last. Then its connection was dropped silently.
+const LONGEST_SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
+
+/// Why a list or a watch broke off.
+#[derive(Debug, thiserror::Error)]
+enum Broken {
+    #[error("listing")]
+    List(#[source] kube::Error),
+    #[error("the list has no resourceVersion")]
+    NoVersion,
+    #[error("beginning to watch")]
+    Begin(#[source] kube::Error),
+    #[error("reading an event")]
+    Read(#[source] kube::Error),
+    #[error("the API server: {}", .0.message)]
+    Told(Box<Status>),
+}
+
+impl Broken {
+    /// Whether the watch would begin before what the server remembers, so that only a list helps.
+    ///
+    /// The API server itself says so in an event. A proxy in front of it may say so in its answer.
+    fn is_too_old(&self) -> bool {
+        const GONE: u16 = 410;
+        match self {
+            Self::Begin(kube::Error::Api(status)) | Self::Told(status) => status.code == GONE,
+            _ => false,
+        }
+    }
+}
 
 /// Watches all `K` that `api` can see, for ever. `read` puts an object into facts; `wake` hears whom a change of facts
 /// concerns.
@@ -33,45 +67,96 @@ pub(crate) async fn watch<K: Stored, T: Cached>(
     wake: impl Fn(Concerned) + Send,
 ) {
     let what = K::plural(&()).into_owned();
-    let begin = || watcher(api.clone(), watcher::Config::default().timeout(WATCH_SECONDS)).boxed();
-    let mut events = begin();
     let mut pause = FIRST_PAUSE;
-    while let Some(event) = events.next().await {
-        let event = match event {
-            Ok(event) => event,
-            Err(error) => {
-                metrics.watch_broke_off(resource);
-                tracing::warn!(resource = what, error = with_causes(&error), ?pause, "the watch broke off");
-                // The watcher itself would go on asking for what is not remembered any more.
-                if is_too_old(&error) {
-                    events = begin();
-                }
-                env.sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
-                continue;
-            }
-        };
-        pause = FIRST_PAUSE;
-        match event {
-            Event::Init => {
+    // Where the next watch begins; `None` before a list.
+    let mut version = None;
+    loop {
+        let broken = match &mut version {
+            None => {
                 metrics.list_begins(resource);
                 cache.begin_list(env.uptime());
+                match list(&api, |object| cache.listed(locate(object, read))).await {
+                    Ok(listed) => {
+                        wake(cache.end_list());
+                        pause = FIRST_PAUSE;
+                        version = Some(listed);
+                        continue;
+                    }
+                    Err(broken) => broken,
+                }
             }
-            Event::InitApply(object) => cache.listed(locate(object, read)),
-            Event::InitDone => wake(cache.end_list()),
-            Event::Apply(object) => wake(cache.applied(locate(object, read))),
-            Event::Delete(object) => wake(cache.deleted(&locate(object, read), env.uptime())),
+            Some(version) => {
+                let show = |event| {
+                    pause = FIRST_PAUSE;
+                    match event {
+                        Change::Applied(object) => wake(cache.applied(locate(object, read))),
+                        Change::Deleted(object) => wake(cache.deleted(&locate(object, read), env.uptime())),
+                    }
+                };
+                match follow(&api, &env, version, show).await {
+                    Ok(()) => continue,
+                    Err(broken) => broken,
+                }
+            }
+        };
+        metrics.watch_broke_off(resource);
+        tracing::warn!(resource = what, error = with_causes(&broken), ?pause, "the watch broke off");
+        if broken.is_too_old() {
+            version = None;
         }
+        env.sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
-/// Whether a watch was refused because it would begin before what the server remembers.
-///
-/// The API server itself says so in an event, which the watcher understands. A proxy in front of it may say so in its
-/// answer.
-fn is_too_old(error: &watcher::Error) -> bool {
-    const GONE: u16 = 410;
-    matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if status.code == GONE)
+/// Lists everything, page by page. Returns the version of the list.
+async fn list<K: Stored>(api: &Api<K>, mut visit: impl FnMut(K)) -> Result<String, Broken> {
+    let mut wanted = ListParams::default().limit(PAGE);
+    let client = api.clone().into_client();
+    loop {
+        let request = Request::new(api.resource_url()).list(&wanted);
+        let page = list::page(&client, request, &mut visit).await.map_err(Broken::List)?;
+        if page.next.is_empty() {
+            return Some(page.resource_version)
+                .filter(|version| !version.is_empty())
+                .ok_or(Broken::NoVersion);
+        }
+        wanted = wanted.continue_token(&page.next);
+    }
+}
+
+/// What an event of a watch says.
+enum Change<K> {
+    Applied(K),
+    Deleted(K),
+}
+
+/// Shows what happens from `version` on until the watch ends, and moves `version` on.
+async fn follow<K: Stored>(
+    api: &Api<K>,
+    env: &Env,
+    version: &mut String,
+    mut show: impl FnMut(Change<K>),
+) -> Result<(), Broken> {
+    let wanted = WatchParams::default().timeout(WATCH_SECONDS);
+    let mut events = std::pin::pin!(api.watch(&wanted, version).await.map_err(Broken::Begin)?);
+    while let Ok(Some(event)) = env.timeout(LONGEST_SILENCE, events.next()).await {
+        let change = match event.map_err(Broken::Read)? {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => Change::Applied(object),
+            WatchEvent::Deleted(object) => Change::Deleted(object),
+            WatchEvent::Bookmark(bookmark) => {
+                *version = bookmark.metadata.resource_version;
+                continue;
+            }
+            WatchEvent::Error(status) => return Err(Broken::Told(status.boxed())),
+        };
+        let (Change::Applied(object) | Change::Deleted(object)) = &change;
+        if let Some(reached) = &object.meta().resource_version {
+            version.clone_from(reached);
+        }
+        show(change);
+    }
+    Ok(())
 }
 
 /// Facts and place of an object.

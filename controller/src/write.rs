@@ -20,6 +20,7 @@ use vmpool_engine::ObjectId;
 use vmpool_runtime::Env;
 use vmpool_runtime::lease::Fence;
 
+use crate::bodies::Bodies;
 use crate::metrics::{WriteKind, WriteMetrics};
 
 /// Why a write did not bring back what was asked for.
@@ -29,8 +30,8 @@ pub enum WriteError {
     #[error("not sent: the lease ends too soon")]
     Fenced,
     /// It could not be built. Nothing was sent.
-    #[error("not sent: the request cannot be built")]
-    Invalid(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("not sent: {0}")]
+    Invalid(Box<dyn std::error::Error + Send + Sync>),
     /// The API server refused it. It had no effect.
     #[error("{}", .status.message)]
     Refused {
@@ -84,6 +85,7 @@ pub struct Writer {
     deadline: Duration,
     field_manager: String,
     metrics: WriteMetrics,
+    bodies: Bodies,
 }
 
 impl Writer {
@@ -97,7 +99,14 @@ impl Writer {
         metrics: WriteMetrics,
     ) -> Self {
         let permits = Arc::new(Semaphore::new(in_flight));
-        Self { client, env, fence, permits, deadline, field_manager: "vmpool-controller".to_owned(), metrics }
+        let field_manager = "vmpool-controller".to_owned();
+        let bodies = Bodies::default();
+        Self { client, env, fence, permits, deadline, field_manager, metrics, bodies }
+    }
+
+    /// What the answers share; reads share it, too.
+    pub(crate) fn bodies(&self) -> &Bodies {
+        &self.bodies
     }
 
     /// Creates an object below `path`.
@@ -108,10 +117,12 @@ impl Writer {
         &self,
         kind: WriteKind,
         path: String,
-        object: &Value,
+        object: Value,
     ) -> Result<T, WriteError> {
         let params = PostParams { field_manager: Some(self.field_manager.clone()), ..PostParams::default() };
-        let body = serde_json::to_vec(object).map_err(|error| WriteError::Invalid(error.into()))?;
+        let body = serde_json::to_vec(&object).map_err(|error| WriteError::Invalid(error.into()))?;
+        // Many writes wait at a time. What they wait with is text: a tree of it may take fifty times as much memory.
+        drop(object);
         self.send(kind, Path::new(path).create(&params, body)).await
     }
 
@@ -125,15 +136,16 @@ impl Writer {
         path: String,
         name: &str,
         subresource: Option<&str>,
-        patch: &Patch<P>,
+        patch: Patch<P>,
     ) -> Result<T, WriteError> {
         let params =
             PatchParams { field_manager: Some(self.field_manager.clone()), ..PatchParams::default() };
         let path = Path::new(path);
         let request = match subresource {
-            Some(subresource) => path.patch_subresource(subresource, name, &params, patch),
-            None => path.patch(name, &params, patch),
+            Some(subresource) => path.patch_subresource(subresource, name, &params, &patch),
+            None => path.patch(name, &params, &patch),
         };
+        drop(patch);
         self.send(kind, request).await
     }
 
@@ -182,8 +194,14 @@ impl Writer {
         let exchange = async {
             let response = self.client.send(request.map(Into::into)).await.map_err(|error| lost(&error))?;
             let (parts, body) = response.into_parts();
-            let bytes = body.collect().await.map_err(|error| lost(&error))?.to_bytes();
-            answer(&parts, &bytes)
+            let mut body = std::pin::pin!(body);
+            let mut whole = self.bodies.begin();
+            while let Some(frame) = body.frame().await {
+                if let Some(data) = frame.map_err(|error| lost(&error))?.data_ref() {
+                    whole.push(data).await;
+                }
+            }
+            answer(&parts, whole.bytes())
         };
         match self.env.timeout(self.deadline, exchange).await {
             Ok(result) => result,

@@ -33,6 +33,7 @@
 pub mod admission;
 pub mod condition;
 pub mod ledger;
+pub mod limits;
 pub mod memory;
 pub mod model;
 pub mod numbers;

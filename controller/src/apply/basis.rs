@@ -120,16 +120,16 @@ impl Basis {
         let namespace = &*pool.facts.namespace;
         let mut users = HashMap::new();
         let mut look = async || {
-            let by_machine = |machine: &P::Machine| {
-                let machine = P::read_machine(machine);
+            let by_machine = |machine: P::Machine| {
+                let machine = P::read_machine(&machine);
                 for disk in machine.held_disks().filter(|disk| doomed.contains(disk)) {
                     users.insert(disk.clone(), machine.id.name.clone());
                 }
             };
             context.list_live::<P::Machine>(namespace, by_machine).await?;
             if P::HAS_ATTACHMENTS {
-                let by_attachment = |attachment: &P::Attachment| {
-                    let attachment = P::read_attachment(attachment);
+                let by_attachment = |attachment: P::Attachment| {
+                    let attachment = P::read_attachment(&attachment);
                     if let Some(disk) = attachment.disk.filter(|disk| doomed.contains(disk)) {
                         users.insert(disk, attachment.id.name);
                     }

@@ -95,9 +95,9 @@ async fn machine<P: Platform>(
     draft: &Draft,
 ) -> Machine {
     let namespace = &*pool.facts.namespace;
-    let body = P::machine(&pool.object, &basis.templates.wanted, draft);
+    let body = P::machine(&pool.object, &basis.templates.wanted.value(), draft);
     let path = collection::<P::Machine>(namespace);
-    match context.writer.create::<P::Machine>(WriteKind::CreateMachine, path, &body).await {
+    match context.writer.create::<P::Machine>(WriteKind::CreateMachine, path, body).await {
         Ok(machine) => Machine::Exists(seen(&machine, P::read_machine)),
         Err(error) if error.is_already_exists() => {
             match context.get_live::<P::Machine>(namespace, &draft.name).await {
@@ -130,7 +130,7 @@ pub(super) async fn disk<P: Platform>(
         return Err(WriteError::Invalid(format!("the pool has no disk template {}", draft.template).into()));
     };
     let path = collection::<P::Disk>(namespace);
-    match context.writer.create::<P::Disk>(WriteKind::CreateDisk, path, &body).await {
+    match context.writer.create::<P::Disk>(WriteKind::CreateDisk, path, body).await {
         Ok(disk) => Ok(seen(&disk, P::read_disk)),
         Err(error) if error.is_already_exists() => {
             match context.get_live::<P::Disk>(namespace, &draft.name).await {

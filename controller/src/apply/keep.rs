@@ -242,9 +242,9 @@ async fn patch_at<P: Platform>(
     patch["metadata"]["uid"] = json!(disk.uid.as_str());
     patch["metadata"]["resourceVersion"] = json!(version);
     let path = collection::<P::Disk>(&pool.facts.namespace);
-    let patch = Patch::Merge(&patch);
+    let patch = Patch::Merge(patch);
     let written =
-        context.writer.patch::<P::Disk, _>(WriteKind::PatchDisk, path, &disk.name, None, &patch).await?;
+        context.writer.patch::<P::Disk, _>(WriteKind::PatchDisk, path, &disk.name, None, patch).await?;
     Ok(seen(&written, P::read_disk))
 }
 

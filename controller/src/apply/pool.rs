@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use kube::Resource;
 use kube::api::Patch;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::numbers::Block;
@@ -142,8 +143,9 @@ async fn write<P: Platform>(
     let path = collection::<P::Pool>(&pool.facts.namespace);
     patch["metadata"]["uid"] = json!(pool.facts.id.uid.as_str());
     patch["metadata"]["resourceVersion"] = json!(pool.object.meta().resource_version);
-    let (writer, name, patch) = (&context.writer, &pool.facts.id.name, Patch::Merge(&patch));
-    writer.patch::<Value, _>(WriteKind::PatchPool, path, name, None, &patch).await.map(|_| ())
+    let (writer, name, patch) = (&context.writer, &pool.facts.id.name, Patch::Merge(patch));
+    // The answer may be large, and says nothing that is needed.
+    writer.patch::<IgnoredAny, _>(WriteKind::PatchPool, path, name, None, patch).await.map(|_| ())
 }
 
 impl Settled {

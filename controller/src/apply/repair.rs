@@ -29,7 +29,7 @@ pub(super) async fn patch<P: Platform>(
     };
     patch["metadata"]["uid"] = json!(machine.uid.as_str());
     patch["metadata"]["resourceVersion"] = json!(live.meta().resource_version);
-    send(context, pool, machine, &Patch::Merge(&patch), Reason::FailedRepair).await
+    send(context, pool, machine, Patch::Merge(patch), Reason::FailedRepair).await
 }
 
 /// Takes our markers off a machine that is no member any more, once the disks are its own that the pool had kept for
@@ -126,7 +126,7 @@ async fn edit<P: Platform>(
     match serde_json::from_value(operations) {
         Ok(operations) => {
             let patch = Patch::<()>::Json(operations);
-            match send(context, pool, machine, &patch, Reason::FailedDisk).await {
+            match send(context, pool, machine, patch, Reason::FailedDisk).await {
                 Outcome::Failed(_, error) if error.is_unprocessable() => {
                     refused(context, pool, machine, &live, error).await
                 }
@@ -201,7 +201,7 @@ async fn send<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     machine: &ObjectId,
-    patch: &Patch<impl serde::Serialize + std::fmt::Debug>,
+    patch: Patch<impl serde::Serialize + std::fmt::Debug>,
     reason: Reason,
 ) -> Outcome {
     let path = collection::<P::Machine>(&pool.facts.namespace);

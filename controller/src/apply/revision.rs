@@ -26,7 +26,7 @@ pub(super) async fn store<P: Platform>(
     for name in id.object_names(name, uid.as_str()) {
         let path = collection::<RevisionObject>(&pool.facts.namespace);
         let object = body(pool, &name, id, &basis.templates);
-        match context.writer.create::<RevisionObject>(WriteKind::CreateRevision, path, &object).await {
+        match context.writer.create::<RevisionObject>(WriteKind::CreateRevision, path, object).await {
             Ok(stored) => return kept(pool, basis, id, &stored).unwrap_or(Outcome::Outdated),
             Err(error) if error.is_already_exists() => {
                 match context.get_live::<RevisionObject>(&pool.facts.namespace, &name).await {

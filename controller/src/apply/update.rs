@@ -6,9 +6,9 @@
 use std::time::Duration;
 
 use kube::api::Patch;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use vmpool_engine::ledger::Seen;
+use vmpool_engine::limits;
 use vmpool_engine::model::{Activity, DiskDraft};
 use vmpool_engine::plan::{Answer, Terms};
 use vmpool_engine::revision::RevisionId;
@@ -19,7 +19,7 @@ use super::{Outcome, Step, keep, seen};
 use crate::context::{Context, PoolEntry, collection};
 use crate::events::{Happening, Reason};
 use crate::metrics::WriteKind;
-use crate::platform::Platform;
+use crate::platform::{Platform, Text};
 use crate::write::WriteError;
 
 /// How often a write is tried on a member that others write to all the time, before another pass tries again.
@@ -75,12 +75,14 @@ async fn write<P: Platform>(
         if changed || terms == Terms::Idle && machine.activity == Activity::Running {
             return Err(Unfit::Changed);
         }
-        let template = (to, &*basis.templates.wanted);
+        let wanted = basis.templates.wanted.value();
+        let template = (to, &wanted);
         let is_known_elsewhere = machine.revision.is_some() && machine.revision == basis.templates.elsewhere;
         let patch = if is_known_elsewhere {
             P::adopt(live, template, disks)
         } else {
-            P::update(live, from, template, disks)
+            let from = from.map(Text::value);
+            P::update(live, from.as_ref(), template, disks)
         };
         let Some(mut patch) = patch else { return Ok(None) };
         if terms == Terms::Markers && patch.get("spec").is_some() {
@@ -224,33 +226,19 @@ async fn patched<P: Platform>(
 ) -> Patched {
     let namespace = &*pool.facts.namespace;
     for _ in 0..ATTEMPTS {
-        let live = match context.get_raw::<P::Machine>(namespace, &member.name).await {
+        let live = match context.get_text::<P::Machine>(namespace, &member.name).await {
             Ok(Some(live)) => live,
             Ok(None) => return Patched::Outdated,
             Err(error) => return Patched::Unread(WriteError::Lost(error.to_string())),
         };
-        let machine = match P::Machine::deserialize(&live) {
-            Ok(machine) => machine,
-            Err(error) => return Patched::Unread(WriteError::Lost(error.to_string())),
+        let (machine, patch) = match prepare(pool, member, live.bytes(), &compute) {
+            Ok(prepared) => prepared,
+            Err(patched) => return patched,
         };
-        let machine = seen(&machine, P::read_machine);
-        let is_member = machine.facts.owner.as_ref() == Some(&pool.facts.id.uid);
-        if machine.facts.id != *member {
-            return Patched::Outdated;
-        }
-        if machine.facts.terminating || !is_member {
-            return Patched::Unfit(Unfit::Changed, machine);
-        }
-        let mut patch = match compute(&live, &machine.facts) {
-            Ok(Some(patch)) => patch,
-            Ok(None) => return Patched::Nothing(machine),
-            Err(unfit) => return Patched::Unfit(unfit, machine),
-        };
-        patch["metadata"]["uid"] = json!(member.uid.as_str());
-        patch["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
-        let (path, patch) = (collection::<P::Machine>(namespace), Patch::Merge(&patch));
+        drop(live);
+        let (path, patch) = (collection::<P::Machine>(namespace), Patch::Merge(patch));
         let kind = WriteKind::UpdateMachine;
-        match context.writer.patch::<P::Machine, _>(kind, path, &member.name, None, &patch).await {
+        match context.writer.patch::<P::Machine, _>(kind, path, &member.name, None, patch).await {
             Ok(after) => {
                 let before = Replica::clone(&machine.facts);
                 return Patched::Done { before, after: seen(&after, P::read_machine) };
@@ -261,4 +249,39 @@ async fn patched<P: Platform>(
         }
     }
     Patched::Outdated
+}
+
+/// The member as it is in `live`, and the patch for it. The tree of the member ends here, before anything is sent: that
+/// of a large one takes much memory, and many patches are under way at a time.
+fn prepare<P: Platform>(
+    pool: &PoolEntry<P>,
+    member: &ObjectId,
+    live: &[u8],
+    compute: impl Fn(&Value, &Replica) -> Result<Option<Value>, Unfit>,
+) -> Result<(Seen<Replica>, Value), Patched> {
+    let unreadable = |error: serde_json::Error| Patched::Unread(WriteError::Lost(error.to_string()));
+    let machine: P::Machine = serde_json::from_slice(live).map_err(unreadable)?;
+    let machine = seen(&machine, P::read_machine);
+    let is_member = machine.facts.owner.as_ref() == Some(&pool.facts.id.uid);
+    if machine.facts.id != *member {
+        return Err(Patched::Outdated);
+    }
+    if machine.facts.terminating || !is_member {
+        return Err(Patched::Unfit(Unfit::Changed, machine));
+    }
+    if live.len() > limits::MACHINE {
+        let size = live.len();
+        let error =
+            format!("the machine takes {size} bytes of JSON, more than the limit of {}", limits::MACHINE);
+        return Err(Patched::Unread(WriteError::Invalid(error.into())));
+    }
+    let live: Value = serde_json::from_slice(live).map_err(unreadable)?;
+    let mut patch = match compute(&live, &machine.facts) {
+        Ok(Some(patch)) => patch,
+        Ok(None) => return Err(Patched::Nothing(machine)),
+        Err(unfit) => return Err(Patched::Unfit(unfit, machine)),
+    };
+    patch["metadata"]["uid"] = json!(member.uid.as_str());
+    patch["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
+    Ok((machine, patch))
 }

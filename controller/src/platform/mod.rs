@@ -9,6 +9,7 @@ pub mod dvp;
 mod intern;
 pub mod merge;
 mod meta;
+mod text;
 
 use std::fmt::Debug;
 
@@ -26,6 +27,7 @@ pub use attachment::Attachment;
 pub use dvp::Dvp;
 pub(crate) use intern::intern;
 pub use meta::{controller_of, controller_reference, slim_metadata};
+pub(crate) use text::Text;
 
 /// What the cache and the client need of an object's type.
 pub trait Stored:

@@ -4,6 +4,7 @@ mod adoption;
 mod disks;
 mod failures;
 mod leaders;
+mod limits;
 mod named;
 mod others;
 mod revisions;

@@ -4,12 +4,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use vmpool_engine::limits;
 use vmpool_engine::revision::{Fingerprint, RevisionId, Stored};
 use vmpool_engine::{ObjectId, Uid};
 
 use super::Templates;
 use crate::context::PoolEntry;
-use crate::platform::{Platform, controller_of, slim_metadata};
+use crate::platform::{Platform, Text, controller_of, slim_metadata};
 
 /// A ControllerRevision, as far as it is read.
 #[derive(Clone, Debug, Deserialize)]
@@ -17,7 +18,7 @@ pub(crate) struct RevisionObject {
     #[serde(deserialize_with = "slim_metadata")]
     pub(super) metadata: ObjectMeta,
     #[serde(default)]
-    pub(super) data: Value,
+    pub(super) data: Text,
     #[serde(default)]
     revision: i64,
 }
@@ -36,9 +37,14 @@ impl Kept {
     pub(crate) fn read<P: Platform>(object: &RevisionObject, pool: &Uid) -> Option<Self> {
         let metadata = object.meta();
         let id = metadata.labels.as_ref()?.get(P::REVISION_LABEL)?;
-        controller_of(metadata).filter(|owner| owner.uid == *pool && object.data.is_object())?;
-        let content = Fingerprint::of(&P::canonical(&object.data));
-        let stored = Stored { id: id.as_str().into(), number: object.revision, content };
+        controller_of(metadata).filter(|owner| owner.uid == *pool)?;
+        // Nothing that a pool may have been made from: its tree could take the memory that all pools share.
+        if object.data.len() > limits::POOL_SPEC {
+            return None;
+        }
+        let data = object.data.value();
+        let content = data.is_object().then(|| Fingerprint::of(&P::canonical(&data)))?;
+        let stored = Stored { id: limits::clip(id).into(), number: object.revision, content };
         let name = metadata.name.as_deref().unwrap_or_default();
         Some(Self { stored, object: ObjectId::new(name, metadata.uid.as_deref().unwrap_or_default()) })
     }
@@ -69,7 +75,7 @@ pub(crate) fn body<P: Platform>(
                 "blockOwnerDeletion": true,
             }],
         },
-        "data": &*templates.wanted,
+        "data": templates.wanted.value(),
         "revision": templates.number,
     })
 }

@@ -36,7 +36,7 @@ impl World {
     }
 
     async fn create(&self) -> Result<Value, WriteError> {
-        self.writer(1).create(WriteKind::CreateMachine, MACHINES.to_owned(), &machine("web-1")).await
+        self.writer(1).create(WriteKind::CreateMachine, MACHINES.to_owned(), machine("web-1")).await
     }
 
     /// What the next create is answered.
@@ -132,7 +132,7 @@ async fn an_answer_that_cannot_be_read_is_a_lost_one() {
     world.server.intercept(|_| Fate::Answer(201, json!("what a proxy says")));
     let path = MACHINES.to_owned();
     let result: Result<std::collections::BTreeMap<String, Value>, _> =
-        world.writer(1).create(WriteKind::CreateMachine, path, &machine("web-1")).await;
+        world.writer(1).create(WriteKind::CreateMachine, path, machine("web-1")).await;
     assert!(matches!(result, Err(WriteError::Lost(_))), "{result:?}");
 }
 
@@ -191,8 +191,8 @@ async fn the_lease_is_asked_after_the_wait_for_a_place() {
     let writer = world.writer(1);
     let (first, second) = (machine("web-1"), machine("web-2"));
     let (first, second) = futures::join!(
-        writer.create::<Value>(WriteKind::CreateMachine, MACHINES.to_owned(), &first),
-        writer.create::<Value>(WriteKind::CreateMachine, MACHINES.to_owned(), &second),
+        writer.create::<Value>(WriteKind::CreateMachine, MACHINES.to_owned(), first),
+        writer.create::<Value>(WriteKind::CreateMachine, MACHINES.to_owned(), second),
     );
     assert!(first.is_ok());
     assert!(matches!(second, Err(WriteError::Fenced)), "{second:?}");
@@ -204,7 +204,7 @@ async fn writes_in_flight_are_bounded() {
     let writer = world.writer(3);
     let machines: Vec<Value> = (0..12).map(|number| machine(&format!("web-{number}"))).collect();
     let creates = machines
-        .iter()
+        .into_iter()
         .map(|machine| writer.create::<Value>(WriteKind::CreateMachine, MACHINES.to_owned(), machine));
     assert!(join_all(creates).await.iter().all(Result::is_ok));
     assert_eq!(world.server.most_in_flight(), 3);
@@ -217,7 +217,7 @@ async fn a_place_is_free_again_after_a_failure() {
     let writer = world.writer(1);
     for _ in 0..3 {
         let result =
-            writer.create::<Value>(WriteKind::CreateMachine, MACHINES.to_owned(), &machine("web-1")).await;
+            writer.create::<Value>(WriteKind::CreateMachine, MACHINES.to_owned(), machine("web-1")).await;
         assert!(matches!(result, Err(WriteError::Lost(_))));
     }
 }
@@ -258,10 +258,10 @@ async fn a_patch_reaches_the_subresource_that_is_named() {
     let both = |object: &Value| (object["spec"]["a"].clone(), object["status"]["b"].clone());
     let path = MACHINES.to_owned();
     let object: Value =
-        writer.patch(WriteKind::PatchMachine, path.clone(), "web-1", None, &patch).await.unwrap();
+        writer.patch(WriteKind::PatchMachine, path.clone(), "web-1", None, patch.clone()).await.unwrap();
     assert_eq!(both(&object), (json!(1), Value::Null));
     let object: Value =
-        writer.patch(WriteKind::PatchMachine, path, "web-1", Some("status"), &patch).await.unwrap();
+        writer.patch(WriteKind::PatchMachine, path, "web-1", Some("status"), patch).await.unwrap();
     assert_eq!(both(&object), (json!(1), json!(2)));
     let log = world.server.take_log();
     assert!(

@@ -50,7 +50,7 @@ impl Platform for Dvp {
         read::attachment(attachment)
     }
     fn template(pool: &PoolObject) -> Value {
-        template::of(&pool.spec.virtual_machine_template)
+        template::of(&pool.spec().virtual_machine_template)
     }
     fn canonical(template: &Value) -> Value {
         template::canonical(template)

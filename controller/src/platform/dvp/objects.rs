@@ -3,26 +3,79 @@
 //! Whatever a foreign schema lets through is decoded: one object that a list cannot be decoded with would hide all the
 //! others. What is missing or of another type takes its default here; [`super::read`] says what that means.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
-use vmpool_api::Quantity;
+use serde_json::value::RawValue;
+use vmpool_api::{Quantity, is_reserved};
+use vmpool_engine::limits;
 use vmpool_engine::model::Lifetime;
 
 use crate::platform::slim_metadata;
 
-/// A VirtualMachinePool: typed where we decide, raw where we copy.
+/// A VirtualMachinePool. Its spec stays text, which is what the cache keeps of a pool.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PoolObject {
     /// Object metadata.
-    #[serde(deserialize_with = "slim_metadata")]
+    #[serde(deserialize_with = "own_metadata")]
     pub metadata: ObjectMeta,
-    #[serde(default, deserialize_with = "lenient")]
-    pub(super) spec: PoolSpec,
-    #[serde(default, deserialize_with = "lenient")]
+    #[serde(default)]
+    spec: SpecText,
+    #[serde(default, deserialize_with = "short_status")]
     pub(super) status: PoolStatus,
+}
+
+impl PoolObject {
+    /// The spec, as far as it is read. Of one that is too long, nothing but the count and the policy.
+    pub(super) fn spec(&self) -> PoolSpec {
+        serde_json::from_str(&self.spec.text).unwrap_or_default()
+    }
+
+    /// Why the spec is not read.
+    pub(super) fn spec_error(&self) -> Option<String> {
+        limits::spec_error(self.spec.size)
+    }
+}
+
+/// The spec of a pool as JSON text. A tree of the same text may take fifty times as much memory, so there is one only
+/// while it is needed.
+#[derive(Clone, Debug)]
+struct SpecText {
+    text: Arc<str>,
+    /// Length of the text as it is stored, in bytes.
+    size: usize,
+}
+
+impl Default for SpecText {
+    fn default() -> Self {
+        Self { text: "null".into(), size: 0 }
+    }
+}
+
+impl<'de> Deserialize<'de> for SpecText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        /// What the status tells of a pool even if it is invalid.
+        #[derive(Default, Deserialize, Serialize)]
+        #[serde(rename_all = "camelCase", default)]
+        struct Brief {
+            #[serde(deserialize_with = "lenient")]
+            replicas: Option<u64>,
+            #[serde(deserialize_with = "short")]
+            scale_down_policy: Option<String>,
+        }
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        let (text, size) = (raw.get(), raw.get().len());
+        if limits::spec_error(size).is_none() {
+            return Ok(Self { text: text.into(), size });
+        }
+        let brief: Brief = serde_json::from_str(text).unwrap_or_default();
+        let text = serde_json::to_string(&brief).unwrap_or_default();
+        Ok(Self { text: text.into(), size })
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -112,7 +165,7 @@ pub(super) struct PoolCondition {
 #[derive(Clone, Debug, Deserialize)]
 pub struct MachineObject {
     /// Object metadata.
-    #[serde(deserialize_with = "slim_metadata")]
+    #[serde(deserialize_with = "own_metadata")]
     pub metadata: ObjectMeta,
     #[serde(default, deserialize_with = "lenient")]
     pub(super) spec: MachineSpec,
@@ -151,7 +204,8 @@ pub(super) struct DeviceRef {
 impl DeviceRef {
     /// The name of the disk, if it is one.
     pub(super) fn disk(&self) -> Option<&str> {
-        (self.kind == "VirtualDisk" && !self.name.is_empty()).then_some(&self.name)
+        let is_name = !self.name.is_empty() && self.name.len() <= limits::NAME;
+        (self.kind == "VirtualDisk" && is_name).then_some(&self.name)
     }
 }
 
@@ -191,7 +245,7 @@ impl PlatformCondition {
 #[derive(Clone, Debug, Deserialize)]
 pub struct DiskObject {
     /// Object metadata.
-    #[serde(deserialize_with = "slim_metadata")]
+    #[serde(deserialize_with = "own_metadata")]
     pub metadata: ObjectMeta,
     #[serde(default, deserialize_with = "lenient")]
     pub(super) spec: DiskSpec,
@@ -239,7 +293,7 @@ pub(super) struct Attached {
 #[derive(Clone, Debug, Deserialize)]
 pub struct AttachmentObject {
     /// Object metadata.
-    #[serde(deserialize_with = "slim_metadata")]
+    #[serde(deserialize_with = "own_metadata")]
     pub metadata: ObjectMeta,
     #[serde(default, deserialize_with = "lenient")]
     pub(super) spec: AttachmentSpec,
@@ -252,21 +306,60 @@ pub(super) struct AttachmentSpec {
     pub(super) block_device_ref: DeviceRef,
 }
 
-/// What is of another type is as good as missing.
-fn lenient<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
-    Value::deserialize(deserializer).map(or_default)
+/// The metadata that is read: of labels and annotations our own, and of owners no more than any object has.
+///
+/// A user can put a megabyte of other labels on an object, which the cache must not keep.
+fn own_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let mut metadata = slim_metadata(deserializer)?;
+    for map in [&mut metadata.labels, &mut metadata.annotations] {
+        *map = map.take().map(|map| map.into_iter().filter(|(key, _)| is_reserved(key)).collect());
+    }
+    if let Some(owners) = &mut metadata.owner_references {
+        // The controller is the one that counts, wherever it stands.
+        owners.sort_by_key(|owner| owner.controller != Some(true));
+        owners.truncate(limits::ENTRIES);
+        owners.shrink_to_fit();
+        for OwnerReference { name, uid, .. } in owners {
+            for text in [name, uid] {
+                if limits::clip(text).len() < text.len() {
+                    *text = limits::clip(text).to_owned();
+                }
+            }
+        }
+    }
+    Ok(metadata)
 }
 
-/// The same for every element on its own.
+/// What is of another type is as good as missing. No tree is built of what is skipped.
+fn lenient<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(|raw| or_default(&raw))
+}
+
+/// The same for every element on its own, of the first [`limits::ENTRIES`] of them.
 fn lenient_list<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
-    let list: Vec<Value> = lenient(deserializer)?;
-    Ok(list.into_iter().map(or_default).collect())
+    let raw = Box::<RawValue>::deserialize(deserializer)?;
+    let list: Vec<&RawValue> = serde_json::from_str(raw.get()).unwrap_or_default();
+    Ok(list.into_iter().take(limits::ENTRIES).map(or_default).collect())
 }
 
-fn or_default<T: DeserializeOwned + Default>(value: Value) -> T {
-    serde_json::from_value(value).unwrap_or_default()
+/// A text that is no longer than a name; a longer one is cut, so that it equals none.
+fn short<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text: Option<String> = lenient(deserializer)?;
+    Ok(text.map(|text| limits::clip(&text).to_owned()))
+}
+
+/// A status that is too long is as good as missing.
+fn short_status<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    let raw = Box::<RawValue>::deserialize(deserializer)?;
+    Ok(if raw.get().len() > limits::POOL_STATUS { T::default() } else { or_default(&raw) })
+}
+
+fn or_default<T: DeserializeOwned + Default>(raw: &RawValue) -> T {
+    serde_json::from_str(raw.get()).unwrap_or_default()
 }
 
 crate::stored!(

@@ -44,7 +44,8 @@ pub(super) fn machine(pool: &PoolObject, template: &Value, draft: &Draft) -> Val
 
 /// A disk that the pool hands from machine to machine is the pool's; any other leaves with its machine.
 pub(super) fn disk(pool: &PoolObject, member: &ObjectId, draft: &DiskDraft) -> Option<Value> {
-    let template = pool.spec.virtual_disk_templates.iter().find(|known| known.name == *draft.template)?;
+    let templates = pool.spec().virtual_disk_templates;
+    let template = templates.into_iter().find(|known| known.name == *draft.template)?;
     let mut labels = managed_labels(pool);
     labels.insert(labels::DISK_TEMPLATE.into(), (*draft.template).into());
     let owner = match template.lifetime() {

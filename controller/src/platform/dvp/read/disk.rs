@@ -1,8 +1,7 @@
 //! Disks, and what attaches them by hand.
 
-use std::sync::Arc;
-
 use vmpool_api::{Quantity, annotations, labels};
+use vmpool_engine::limits;
 use vmpool_engine::model::{DiskState, Mark, Marks};
 use vmpool_engine::{Disk, ObjectId};
 
@@ -31,12 +30,12 @@ pub(in super::super) fn disk(object: &DiskObject) -> Disk {
         state: state(status),
         size: bytes(object.spec.persistent_volume_claim.size.as_ref()),
         capacity: bytes(status.capacity.as_ref()),
-        mounted_by: mounted.map(|machine| machine.name.as_str().into()),
+        mounted_by: mounted.map(|machine| limits::clip(&machine.name).into()),
         used_otherwise: used_otherwise(status),
         marks: Marks {
             claimed_by: annotation(metadata, annotations::CLAIMED_BY)
                 .filter(|name| !name.is_empty())
-                .map(Arc::from),
+                .map(|name| limits::clip(name).into()),
             free_since: mark(annotations::FREE_SINCE),
             collecting_since: mark(annotations::COLLECTING_SINCE),
         },

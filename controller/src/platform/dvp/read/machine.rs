@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use vmpool_api::{annotations, labels};
 use vmpool_engine::Replica;
+use vmpool_engine::limits;
 use vmpool_engine::model::{Activity, DetachedDisk, DiskRef};
 use vmpool_engine::revision::RevisionId;
 
@@ -49,13 +50,15 @@ pub(in super::super) fn machine(object: &MachineObject) -> Replica {
     }
 }
 
+/// One that is longer than any revision equals none.
 fn revision(text: &str) -> RevisionId {
-    intern(text).into()
+    intern(limits::clip(text)).into()
 }
 
 fn disks(map: &BTreeMap<String, String>, devices: &[DeviceRef]) -> Vec<DiskRef> {
-    let template =
-        |disk: &str| map.iter().find(|(_, filling)| **filling == disk).map(|(template, _)| intern(template));
+    let template = |disk: &str| {
+        map.iter().find(|(_, filling)| **filling == disk).map(|(template, _)| intern(limits::clip(template)))
+    };
     let disks = devices.iter().enumerate().filter_map(|(position, device)| {
         let disk = device.disk()?;
         Some(DiskRef { template: template(disk), disk: disk.into(), position })

@@ -7,6 +7,7 @@ use serde_json::Value;
 use vmpool_api::{GoDuration, Quantity, annotations};
 use vmpool_engine::Pool;
 use vmpool_engine::condition::Condition;
+use vmpool_engine::limits;
 use vmpool_engine::model::{DiskTemplate, Naming, ObjectId, Published, Removal};
 use vmpool_engine::removal::Record;
 use vmpool_engine::revision::RevisionId;
@@ -20,14 +21,15 @@ use crate::events::shorten;
 pub(in super::super) fn pool(object: &PoolObject) -> Pool {
     let (mut flaws, mut unreadable) = (Vec::new(), Vec::new());
     let id = super::id(&object.metadata);
-    let spec = &object.spec;
+    let spec = &object.spec();
     let removal = match spec.scale_down_policy.as_deref() {
         Some("NewestFirst") => Removal::NewestFirst,
         Some("OldestFirst") => Removal::OldestFirst,
         Some("Explicit") => Removal::Explicit,
         Some(other) => {
             unreadable.push(format!(
-                "scaleDownPolicy {other:?} is unknown, so no machine is removed for the count"
+                "scaleDownPolicy {:?} is unknown, so no machine is removed for the count",
+                limits::clip(other)
             ));
             Removal::Explicit
         }
@@ -53,10 +55,16 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
         ));
         Record::default()
     });
-    flaws.extend(template_flaws(spec));
-    let rollout = rollout::read(object, &mut unreadable);
+    match object.spec_error() {
+        // It comes first: it is what the owner can put right.
+        Some(error) => flaws.insert(0, error),
+        None => flaws.extend(template_flaws(spec)),
+    }
+    let rollout = rollout::read(object, spec, &mut unreadable);
     let disks =
         spec.virtual_disk_templates.iter().map(|template| disk_template(template, &mut unreadable)).collect();
+    flaws.truncate(limits::FLAWS);
+    unreadable.truncate(limits::FLAWS);
     // They become a message of the status, and quote what may be of any length.
     let flaws: Vec<String> = flaws.into_iter().map(shorten).collect();
     let unreadable: Vec<String> = unreadable.into_iter().map(shorten).collect();

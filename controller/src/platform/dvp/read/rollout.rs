@@ -3,17 +3,18 @@
 
 use serde_json::Value;
 use vmpool_api::{Share, annotations};
+use vmpool_engine::limits;
 use vmpool_engine::model::{Budget, Rollout};
 use vmpool_engine::revision::RevisionId;
 
-use super::super::objects::PoolObject;
+use super::super::objects::{PoolObject, PoolSpec};
 use super::annotation;
 use crate::revisions::HELD;
 
 /// Reads the settings. One that cannot be read takes its safe value, by which no machine is disturbed, and `unreadable`
 /// says so.
-pub(super) fn read(pool: &PoolObject, unreadable: &mut Vec<String>) -> Rollout {
-    let rollout = &pool.spec.rollout;
+pub(super) fn read(pool: &PoolObject, spec: &PoolSpec, unreadable: &mut Vec<String>) -> Rollout {
+    let rollout = &spec.rollout;
     let is_odd = !rollout.is_null() && !rollout.is_object();
     if is_odd {
         unreadable.push(format!("rollout {rollout} is not an object, so the rollout is paused"));
@@ -40,12 +41,12 @@ pub(super) fn read(pool: &PoolObject, unreadable: &mut Vec<String>) -> Rollout {
     let pinned = match (&rollout["revision"], twin(annotations::ROLLOUT_REVISION)) {
         (Value::Null, None) => Ok(None),
         (Value::Null, Some((key, ""))) => Err(format!("annotation {key} is empty")),
-        (Value::Null, Some((_, id))) => Ok(Some(RevisionId::from(id))),
-        (Value::String(id), _) if !id.is_empty() => Ok(Some(RevisionId::from(id.as_str()))),
+        (Value::Null, Some((_, id))) => Ok(Some(RevisionId::from(limits::clip(id)))),
+        (Value::String(id), _) if !id.is_empty() => Ok(Some(RevisionId::from(limits::clip(id)))),
         (other, _) => Err(format!("rollout.revision {other} is not the name of a revision")),
     };
     let count = |limit: u64| usize::try_from(limit).ok();
-    let history = match (&pool.spec.revision_history_limit, twin(annotations::REVISION_HISTORY_LIMIT)) {
+    let history = match (&spec.revision_history_limit, twin(annotations::REVISION_HISTORY_LIMIT)) {
         (Value::Null, None) => Ok(Rollout::default().history),
         (Value::Null, Some((key, text))) => text
             .parse()

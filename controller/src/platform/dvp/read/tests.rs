@@ -411,3 +411,5 @@ fn objects_that_make_no_sense_are_read_all_the_same(#[case] body: Value) {
     json_patch::merge(&mut object, &body);
     assert_eq!(super::attachment(&serde_json::from_value::<AttachmentObject>(object).unwrap()).disk, None);
 }
+
+mod limits;

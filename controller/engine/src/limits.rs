@@ -1,0 +1,64 @@
+//! Limits on what a user can store, so that no object of one tenant costs the memory that all pools share.
+//!
+//! Each lies ten times above any real use. A cluster whose definitions of pools, machines and disks have no limits of
+//! their own stores larger objects; the controller then treats only that object as invalid.
+
+/// Longest `spec` of a pool, in bytes of JSON. A tree of such a text may take fifty times as much memory.
+pub const POOL_SPEC: usize = 128 * 1024;
+
+/// Longest `status` of a pool that the controller reads, in bytes of JSON. The controller replaces a longer one.
+pub const POOL_STATUS: usize = 128 * 1024;
+
+/// Largest machine that the controller patches, in bytes of JSON: everything that a pool can set, and four times as
+/// much that other writers and the platform may add.
+pub const MACHINE: usize = 512 * 1024;
+
+/// Most entries of a list in a machine, a disk or a pool that the controller reads. The platform attaches at most 16
+/// devices.
+pub const ENTRIES: usize = 256;
+
+/// Most validation errors of one pool that the controller keeps.
+pub const FLAWS: usize = 16;
+
+/// Longest name of an object, in bytes.
+pub const NAME: usize = 253;
+
+/// `text`, cut to one byte more than a name can have: enough to equal no name that exists.
+pub fn clip(text: &str) -> &str {
+    let mut end = text.len().min(NAME + 1);
+    while !text.is_char_boundary(end) {
+        end += 1;
+    }
+    &text[..end]
+}
+
+/// The validation error of a pool whose `spec` takes `size` bytes, if that is too much.
+pub fn spec_error(size: usize) -> Option<String> {
+    (size > POOL_SPEC).then(|| {
+        format!(
+            "spec takes {size} bytes of JSON, more than the limit of {POOL_SPEC}; shorten virtualMachineTemplate and \
+             virtualDiskTemplates"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clip_keeps_names_and_cuts_longer_texts_to_no_name() {
+        let name = "n".repeat(NAME);
+        assert_eq!(clip(&name), name);
+        assert_eq!(clip(&"n".repeat(1 << 20)).len(), NAME + 1);
+        let wide = "é".repeat(1 << 10);
+        assert!((NAME + 1..NAME + 4).contains(&clip(&wide).len()));
+    }
+
+    #[test]
+    fn a_spec_is_too_long_only_above_the_limit() {
+        assert_eq!(spec_error(POOL_SPEC), None);
+        let error = spec_error(POOL_SPEC + 1).unwrap();
+        assert!(error.contains("131073") && error.contains("131072"), "{error}");
+    }
+}

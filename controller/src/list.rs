@@ -1,0 +1,180 @@
+//! Lists that are read as a stream: of a page, one object is in memory at a time. A user can store objects of a megabyte
+//! and a half, and 500 of them are a page.
+
+use futures::AsyncBufReadExt;
+use http::Request;
+use kube::Client;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// What a page says of the list that it is a part of.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Page {
+    /// Where the next page begins; empty at the end.
+    #[serde(rename = "continue")]
+    pub(crate) next: String,
+    /// The version of the list.
+    pub(crate) resource_version: String,
+}
+
+/// Shows every object of the page that `request` asks for to `visit`, in order.
+pub(crate) async fn page<T: DeserializeOwned>(
+    client: &Client,
+    request: Result<Request<Vec<u8>>, kube::core::request::Error>,
+    mut visit: impl FnMut(T),
+) -> kube::Result<Page> {
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    let mut body = std::pin::pin!(client.request_stream(request).await?);
+    let mut splitter = Splitter::default();
+    loop {
+        let chunk = body.fill_buf().await.map_err(kube::Error::ReadEvents)?;
+        if chunk.is_empty() {
+            break;
+        }
+        splitter
+            .feed(chunk, |item| serde_json::from_slice(item).map(&mut visit))
+            .map_err(kube::Error::SerdeError)?;
+        let read = chunk.len();
+        body.consume_unpin(read);
+    }
+    splitter.end().map_err(kube::Error::SerdeError)
+}
+
+/// Cuts a list into its items, byte by byte.
+#[derive(Debug, Default)]
+struct Splitter {
+    /// Objects and arrays that are open.
+    depth: usize,
+    /// Whether the array at the top of the object is open, which is that of the items: no other field of a list is an
+    /// array.
+    in_items: bool,
+    in_string: bool,
+    escaped: bool,
+    /// The open item.
+    item: Vec<u8>,
+    /// All but the items.
+    envelope: Vec<u8>,
+}
+
+/// How deep an item of the list is.
+const ITEM: usize = 3;
+
+impl Splitter {
+    /// Reads on. `visit` gets every item that is complete; its error ends the list.
+    fn feed<E>(&mut self, bytes: &[u8], mut visit: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        for byte in bytes {
+            let mut ends = false;
+            if self.in_string {
+                match byte {
+                    _ if self.escaped => self.escaped = false,
+                    b'\\' => self.escaped = true,
+                    b'"' => self.in_string = false,
+                    _ => {}
+                }
+            } else {
+                match byte {
+                    b'"' => self.in_string = true,
+                    b'{' | b'[' => {
+                        self.in_items |= self.depth == 1 && *byte == b'[';
+                        self.depth += 1;
+                    }
+                    b'}' | b']' => {
+                        ends = self.in_items && self.depth == ITEM;
+                        self.in_items &= self.depth != ITEM - 1;
+                        self.depth = self.depth.saturating_sub(1);
+                    }
+                    _ => {}
+                }
+            }
+            if ends {
+                self.item.push(*byte);
+                visit(&self.item)?;
+                self.item.clear();
+            } else if self.in_items && self.depth >= ITEM {
+                self.item.push(*byte);
+            } else if !self.in_items || self.depth < ITEM - 1 || *byte == b'[' {
+                // Of the array, only its ends are kept.
+                self.envelope.push(*byte);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the list says besides its items. An incomplete one is an error.
+    fn end(&self) -> Result<Page, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct Envelope {
+            #[serde(default)]
+            metadata: Page,
+        }
+        serde_json::from_slice(&self.envelope).map(|Envelope { metadata }| metadata)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The items of `text`, which comes in chunks of `size` bytes, and the page.
+    fn split(text: &str, size: usize) -> (Vec<Value>, Result<Page, serde_json::Error>) {
+        let (mut splitter, mut items) = (Splitter::default(), Vec::new());
+        for chunk in text.as_bytes().chunks(size) {
+            let result = splitter.feed(chunk, |item| {
+                items.push(serde_json::from_slice(item).unwrap());
+                Ok::<(), Infallible>(())
+            });
+            result.unwrap();
+        }
+        (items, splitter.end())
+    }
+
+    #[rstest]
+    #[case::nothing(json!([]))]
+    #[case::one(json!([{ "metadata": { "name": "a" } }]))]
+    #[case::several(json!([{ "a": [{ "b": [1, 2] }, []] }, {}, { "c": { "d": {} } }]))]
+    #[case::brackets_in_texts(json!([{ "a": "]}{[\"\\" }, { "]": "\\\\" }, { "b": "ü\n" }]))]
+    fn a_list_is_cut_into_its_items_wherever_its_chunks_end(#[case] items: Value) {
+        let metadata = json!({ "continue": "next", "resourceVersion": "7", "remainingItemCount": 3 });
+        let list = json!({ "apiVersion": "v1", "items": items, "kind": "List]", "metadata": metadata });
+        for text in [list.to_string(), serde_json::to_string_pretty(&list).unwrap()] {
+            for size in [1, 2, 3, 7, 1 << 20] {
+                let (found, page) = split(&text, size);
+                assert_eq!(&found, items.as_array().unwrap());
+                let expected = Page { next: "next".to_owned(), resource_version: "7".to_owned() };
+                assert_eq!(page.unwrap(), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_list_that_breaks_off_is_an_error() {
+        let text = json!({ "items": [{ "a": 1 }, { "b": 2 }], "metadata": {} }).to_string();
+        for end in 0..text.len() {
+            assert!(split(&text[..end], 5).1.is_err(), "{}", &text[..end]);
+        }
+        assert!(split("no JSON", 5).1.is_err());
+        assert!(split("]]}}{", 5).1.is_err());
+    }
+
+    #[test]
+    fn a_list_without_items_has_none() {
+        assert_eq!(split(r#"{"items":null,"metadata":{}}"#, 4).0, Vec::<Value>::new());
+    }
+
+    #[test]
+    fn of_a_list_no_more_than_one_item_is_kept() {
+        let item = json!({ "a": "x".repeat(10_000) });
+        let list = json!({ "items": vec![item; 100], "metadata": {} }).to_string();
+        let mut splitter = Splitter::default();
+        for chunk in list.as_bytes().chunks(1000) {
+            splitter.feed(chunk, |_| Ok::<(), Infallible>(())).unwrap();
+            assert!(splitter.item.len() + splitter.envelope.len() < 11_000);
+        }
+    }
+}
