@@ -9,8 +9,15 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 XTASK := $(TARGET_DIR)/debug/xtask
 PLAYGROUND := $(TARGET_DIR)/debug/playground
 
-# The programs of demo and playground, and of nothing else: they should not have to compile the generators and all tests.
-DEMO_PACKAGES := --package vmpool-controller --package vmpool-simulator --package vmpool-e2e
+# The programs of the chart, the platform simulator, and those that start them. The programs are selected from the whole workspace,
+# because a selection of packages would select other features of their dependencies, and `make test` would compile those again.
+BUILD := cargo build --locked --workspace
+DEMO := --bin vmpool-controller --bin vmpool-simulator --bin demo
+CHART := --bin vmpool-controller --bin vmpool-webhook --bin vmpool-apiserver --bin vmpool-simulator --bin playground
+
+# Go programs and Rust programs are built side by side: either build has long phases that use one processor only. Without
+# MAKEFLAGS, cargo does not take the two jobs of make for the number of processors.
+BUILD_ASIDE := MAKEFLAGS= MFLAGS= $(BUILD)
 
 .PHONY: help
 help: ## List the targets
@@ -18,10 +25,9 @@ help: ## List the targets
 
 .PHONY: demo
 demo: xtask ## Watch a pool live on a real control plane; ONCE=1 runs the story once and ends
-	@echo "==> The control plane: etcd, kube-apiserver, kube-controller-manager, kubectl, helm (minutes the first time, kept in $(TARGET_DIR)/tools)"
-	@$(XTASK) tools
-	@echo "==> The controller, the platform simulator and the demo"
-	cargo build --locked $(DEMO_PACKAGES) --bins
+	@echo "==> etcd, kube-apiserver, kube-controller-manager, kubectl; the controller, the platform simulator, the demo"
+	@echo "    (minutes the first time; the Go programs are kept in $(TARGET_DIR)/tools)"
+	@$(MAKE) --no-print-directory --jobs=2 control-plane demo-programs
 	@echo "==> The demo"
 	@$(TARGET_DIR)/debug/demo
 
@@ -33,10 +39,18 @@ scenario: xtask ## Build what is needed and run the scenarios whose test has NAM
 	cargo build --locked --workspace --bins
 	cargo test --locked --package vmpool-e2e --test scenarios --test timed -- --nocapture $(NAME)
 
+.PHONY: control-plane
+control-plane:
+	@$(XTASK) tools control-plane
+
+.PHONY: demo-programs
+demo-programs:
+	$(BUILD_ASIDE) $(DEMO)
+
 .PHONY: bench
 bench: xtask ## Measure speed, cost and quiet; MEMBERS=10000, POOLS=100, FAILOVER=1, HELP=1 for all variables
-	@echo "==> The control plane: etcd, kube-apiserver, kube-controller-manager, helm (minutes the first time, kept in $(TARGET_DIR)/tools)"
-	@$(XTASK) tools
+	@echo "==> The control plane: etcd, kube-apiserver, kube-controller-manager, kubectl (minutes the first time, kept in $(TARGET_DIR)/tools)"
+	@$(XTASK) tools control-plane
 	@echo "==> The controller, the platform simulator and the benchmark, optimized"
 	cargo build --locked --release --package vmpool-controller --package vmpool-simulator
 	cargo build --locked --release --package vmpool-e2e --bin bench
@@ -75,7 +89,7 @@ crashes: xtask ## Kill every program at every request, and blur every watch, on 
 
 .PHONY: soak
 soak: xtask ## Minutes of random users and faults on a real control plane, and what our programs use; MINUTES=10, SEED=7
-	@echo "==> The control plane: etcd, kube-apiserver, kube-controller-manager, helm (minutes the first time, kept in $(TARGET_DIR)/tools)"
+	@echo "==> The control plane: etcd, kube-apiserver, kube-controller-manager, kubectl, helm (minutes the first time, kept in $(TARGET_DIR)/tools)"
 	@$(XTASK) tools control-plane
 	@$(XTASK) tools helm
 	@echo "==> Our programs, the platform simulator and the soak"
@@ -88,13 +102,16 @@ teeth: xtask ## Remove guards of ours one at a time, and see whether the faults 
 	@$(XTASK) teeth
 
 .PHONY: up
-up: xtask ## Leave the demo's programs running in the background, to play with; docs/playground.md is a tour
-	@echo "==> Control plane and helm (minutes the first time, kept in $(TARGET_DIR)/tools)"
-	@$(XTASK) tools
-	@echo "==> The controller, the platform simulator and the playground"
-	cargo build --locked $(DEMO_PACKAGES) --bins
+up: xtask ## Leave a control plane and all our programs running in the background, to play with; docs/playground.md is a tour
+	@echo "==> etcd, kube-apiserver, kube-controller-manager, kubectl; our programs, the platform simulator, the playground"
+	@echo "    (minutes the first time; the Go programs are kept in $(TARGET_DIR)/tools)"
+	@$(MAKE) --no-print-directory --jobs=2 control-plane playground-programs
 	@echo "==> The playground"
 	@$(PLAYGROUND) up
+
+.PHONY: playground-programs
+playground-programs:
+	$(BUILD_ASIDE) $(CHART)
 
 .PHONY: down
 down: ## Stop what make up started, and remove its directory
@@ -109,7 +126,7 @@ node-up: xtask ## Leave a cluster of one node running, with the chart installed;
 	@echo "==> Control plane, node, containerd and helm (minutes the first time, kept in $(TARGET_DIR)/tools)"
 	@$(XTASK) tools node
 	@echo "==> The programs of the chart, the platform simulator and the playground"
-	cargo build --locked --package vmpool-webhook --package vmpool-apiserver $(DEMO_PACKAGES) --bins
+	$(BUILD) $(CHART) --bin pause
 	@echo "==> The cluster"
 	@$(PLAYGROUND) --node up
 
@@ -148,7 +165,7 @@ clean: preflight ## Remove everything that was built, the tools too
 .PHONY: xtask
 xtask: preflight
 	@echo "==> The chores (cargo xtask)"
-	cargo build --locked --package xtask
+	$(BUILD) --bin xtask
 
 # One line for whatever is missing, instead of a failure in the middle of a build.
 .PHONY: preflight

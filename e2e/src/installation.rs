@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-pub use guard::{Guard, GuardOptions, UNGUARDED};
+pub use guard::{Guard, GuardOptions, UNGUARDED, connect};
 pub(crate) use guard::{until_available, until_judged};
 
 use crate::cluster::{Cluster, Options, apply, workspace_root};
@@ -55,8 +55,17 @@ impl Installation {
     /// [`crate::Error::MissingProgram`] and [`crate::Error::MissingTool`] for what was not built, and whatever the
     /// manifests meet.
     pub async fn onto(cluster: Arc<Cluster>) -> Result<Self> {
+        let chart = Chart::render(&[]).await.inspect_err(|_| cluster.keep_directory())?;
+        Self::of(&chart, cluster).await
+    }
+
+    /// As [`Installation::onto`], with the roles of a chart that was rendered before.
+    ///
+    /// # Errors
+    /// As [`Installation::onto`].
+    pub async fn of(chart: &Chart, cluster: Arc<Cluster>) -> Result<Self> {
         let installed: Result<_> = async {
-            let accounts = install_without_simulator(&cluster).await?;
+            let accounts = install_without_simulator(chart, &cluster).await?;
             let simulator = Simulator::start(&cluster).await?;
             Ok((accounts, simulator))
         }
@@ -75,8 +84,7 @@ impl Installation {
     pub async fn guarded(cluster: Arc<Cluster>, options: GuardOptions) -> Result<Self> {
         let installed: Result<_> = async {
             let chart = Chart::render(&options.values).await?;
-            let accounts = Accounts::of(&chart, &cluster).await?;
-            apply(&cluster.admin(), &platform_objects(), None).await?;
+            let accounts = install_without_simulator(&chart, &cluster).await?;
             let (simulator, guard) =
                 tokio::try_join!(Simulator::start(&cluster), Guard::start(&cluster, &chart, options))?;
             Ok((accounts, simulator, guard))
@@ -151,12 +159,12 @@ impl Installation {
     }
 }
 
-/// Installs roles, image and class, on a cluster whose machines stay as they were created: nobody plays the platform.
+/// Installs the roles of a chart, an image and a class. Machines stay as they were created until a simulator is started.
 ///
 /// # Errors
 /// As [`Installation::onto`].
-pub async fn install_without_simulator(cluster: &Cluster) -> Result<Accounts> {
-    let accounts = Accounts::install(cluster).await?;
+pub async fn install_without_simulator(chart: &Chart, cluster: &Cluster) -> Result<Accounts> {
+    let accounts = Accounts::of(chart, cluster).await?;
     apply(&cluster.admin(), &platform_objects(), None).await?;
     Ok(accounts)
 }

@@ -1,9 +1,10 @@
-//! The playground as somebody types it, in directories of its own, and the tour of its page, command by command.
+//! The playground and the demo as a user runs them, in directories of their own, and the tour of the playground's page,
+//! command by command.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that cannot go on fails its test")]
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
@@ -18,8 +19,9 @@ const PAGE: &str = "docs/playground.md";
 /// Far more than needed: it only bounds a failure.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// etcd, kube-apiserver, kube-controller-manager, the simulator, two controllers and the supervisor.
-const PROCESSES: usize = 7;
+/// etcd, kube-apiserver, kube-controller-manager, the simulator, the webhook, the aggregated API, two controllers and the
+/// supervisor.
+const PROCESSES: usize = 9;
 
 /// A place for a playground, which is taken down at the end of the test, however that comes.
 struct Playground {
@@ -47,6 +49,9 @@ impl Playground {
     fn command(&self, verb: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_playground"));
         command.args(self.flags).arg(verb).env(self.variable, self.directory()).stdin(Stdio::null());
+        if self.flags.is_empty() {
+            only_with_a_control_plane(&mut command, self.parent.path());
+        }
         command
     }
 
@@ -131,6 +136,12 @@ impl Drop for Bystander {
     }
 }
 
+/// Hides every Go program but those of the control plane: the others take minutes to build, and a new user waits for them.
+fn only_with_a_control_plane(command: &mut Command, target: &Path) {
+    command.env("VMPOOL_TOOLS", target_directory().join("tools/control-plane/bin"));
+    command.env("CARGO_TARGET_DIR", target);
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -189,7 +200,7 @@ fn it_stays_up_until_it_is_taken_down_and_the_tour_shows_what_it_promises() {
     assert!(toured.status.success(), "{}\n{}", text(&toured.stdout), text(&toured.stderr));
 
     // What ends by itself is started again.
-    for name in ["controller-0", "simulator"] {
+    for name in ["controller-0", "simulator", "webhook", "apiserver"] {
         let killed = playground.pid(name);
         kill_process(killed, Signal::KILL).unwrap();
         until(&format!("{name} runs again"), || {
@@ -201,6 +212,17 @@ fn it_stays_up_until_it_is_taken_down_and_the_tour_shows_what_it_promises() {
     assert!(said.contains("Everything is stopped and removed"), "{said}");
     playground.is_gone();
     assert_eq!(playground.succeeds("down"), "Nothing is up.\n");
+}
+
+#[test]
+fn the_demo_runs_once_and_ends_with_the_state_of_its_pool() {
+    let target = tempfile::tempdir().unwrap();
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_demo"));
+    only_with_a_control_plane(&mut demo, target.path());
+    let output = demo.env("ONCE", "1").stdin(Stdio::null()).output().unwrap();
+    let (said, errors) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{said}\n{errors}");
+    assert_eq!(said.lines().last(), Some("pool quickstart 3/3 ready"), "{said}");
 }
 
 #[test]
@@ -279,8 +301,12 @@ fn what_is_half_dead_is_noticed_and_made_anew() {
 fn a_program_that_is_missing_is_told_in_one_line() {
     let playground = Playground::new();
     let nowhere = playground.parent.path().join("nowhere");
-    for (variable, advice) in [("VMPOOL_TOOLS", "`cargo xtask tools`"), ("VMPOOL_SIMULATOR", "`cargo build")]
-    {
+    for (variable, advice) in [
+        ("VMPOOL_TOOLS", "`cargo xtask tools`"),
+        ("VMPOOL_SIMULATOR", "`cargo build"),
+        ("VMPOOL_WEBHOOK", "`cargo build"),
+        ("VMPOOL_APISERVER", "`cargo build"),
+    ] {
         let output = playground.command("up").env(variable, &nowhere).output().unwrap();
         assert!(!output.status.success());
         let said = text(&output.stderr);

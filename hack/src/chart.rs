@@ -4,6 +4,7 @@
 
 mod alerts;
 mod dashboard;
+mod manifest;
 mod objects;
 pub(crate) mod readme;
 mod rules;
@@ -97,6 +98,8 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
             found.push(format!("values.schema.json lets {value} pass"));
         }
     }
+    let stored = rendered_manifest(workspace).and_then(|rendered| manifest::check(workspace, &rendered));
+    found.extend(stored.err().map(|error| format!("{error:#}")));
     if found.is_empty() {
         return Ok(());
     }
@@ -104,6 +107,19 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
         eprintln!("  charts/vmpool: {line}");
     }
     bail!("the chart breaks {} rules", found.len())
+}
+
+/// Stores the manifest that the demo and the playground install. Needs helm, built.
+///
+/// # Errors
+/// When the chart does not render, or the file cannot be written.
+pub(crate) fn write_manifest(workspace: &Workspace) -> Result<()> {
+    manifest::write(workspace, &rendered_manifest(workspace)?)
+}
+
+/// The objects of the chart with the values of the demo and the playground.
+fn rendered_manifest(workspace: &Workspace) -> Result<Vec<Value>> {
+    render(workspace, &manifest::VALUES.map(str::to_owned))
 }
 
 /// What a program says of its flags.

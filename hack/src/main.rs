@@ -40,8 +40,12 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
-    /// Lint the Helm chart, render its variants and check what they grant
-    Chart,
+    /// Lint the Helm chart, render its variants, check what they grant, and compare it with e2e/manifests/chart.yaml
+    Chart {
+        /// Only write e2e/manifests/chart.yaml, which the demo and the playground install instead of the chart
+        #[arg(long)]
+        write: bool,
+    },
     /// Look for ignored tests, for files that no module declares, and for dependencies that cross a wall
     Hygiene,
     /// Remove the guards that hack/teeth.yaml lists, one at a time, and see whether `make faults` notices
@@ -69,7 +73,11 @@ fn run(cli: &Cli) -> Result<()> {
     match &cli.command {
         Command::Tools { which } => tools::ensure(&workspace, *which),
         Command::Generate { check } => generate::run(&workspace, *check),
-        Command::Chart => {
+        Command::Chart { write: true } => {
+            tools::ensure(&workspace, Selection::Helm)?;
+            chart::write_manifest(&workspace)
+        }
+        Command::Chart { write: false } => {
             tools::ensure(&workspace, Selection::Helm)?;
             workspace::succeed(workspace.cargo().args([
                 "build",

@@ -40,7 +40,7 @@ pub use metrics::{RequestCounts, RequestKey};
 pub use ports::{free as free_ports, was_taken as port_was_taken};
 pub use server::Restart;
 pub use site::Site;
-pub use tools::{check as check_tools, target_directory, workspace_root};
+pub use tools::{check as check_tools, check_helm, target_directory, workspace_root};
 
 pub(crate) use accounts::{client as client_of, get_text};
 pub(crate) use pki::Pki;

@@ -67,12 +67,20 @@ pub(crate) fn kubectl() -> Result<PathBuf> {
     Tools::find().map(|tools| tools.kubectl)
 }
 
-/// Whether everything that [`super::Cluster::start`] and the chart need was built.
+/// Whether everything that [`super::Cluster::start`] needs was built.
 ///
 /// # Errors
 /// [`Error::MissingTool`] for the first program that is not there.
 pub fn check() -> Result<()> {
-    Tools::find().and_then(|_tools| helm()).map(drop)
+    Tools::find().map(drop)
+}
+
+/// Whether helm was built, which installs the chart.
+///
+/// # Errors
+/// [`Error::MissingTool`] if it is not there.
+pub fn check_helm() -> Result<()> {
+    helm().map(drop)
 }
 
 /// The root of the workspace that this crate was built in.

@@ -90,19 +90,7 @@ impl Guard {
             }
             guard.services.push(Service::prepare(cluster, chart, component, service).await?);
         }
-        let ports: BTreeMap<&str, &[u16]> =
-            guard.services.iter().map(|service| (service.component().name(), service.ports())).collect();
-        let mut wiring = chart.wiring(&ports);
-        wiring.iter_mut().for_each(let_pass);
-        apply(&cluster.admin(), &wiring, None).await?;
-        futures::future::try_join_all(guard.services.iter().map(Service::start)).await?;
-        if wiring.iter().any(|object| object["kind"] == "ValidatingWebhookConfiguration") {
-            guard.until_webhook_answers(cluster).await?;
-        }
-        for service in wiring.iter().filter(|object| object["kind"] == "APIService") {
-            until_available(&cluster.admin(), service["metadata"]["name"].as_str().unwrap_or_default())
-                .await?;
-        }
+        connect(cluster, chart, &guard.services, let_pass).await?;
         Ok(guard)
     }
 
@@ -137,7 +125,7 @@ impl Guard {
     }
 
     pub(super) fn check(&self) -> Result<()> {
-        self.services.iter().try_for_each(Service::check)
+        check(&self.services)
     }
 
     pub(super) fn kill(&self) {
@@ -156,6 +144,37 @@ impl Guard {
     pub async fn until_webhook_answers(&self, cluster: &Cluster) -> Result<()> {
         until_judged(&cluster.admin(), || self.check()).await
     }
+}
+
+/// Starts these components and points the API server at them, until it gets answers. `adapt` may change the objects of the
+/// chart that register them.
+///
+/// # Errors
+/// As [`Service::start`], [`Error::Api`], [`Error::Deadline`].
+pub async fn connect(
+    cluster: &Cluster,
+    chart: &Chart,
+    services: &[Service],
+    adapt: impl Fn(&mut Value),
+) -> Result<()> {
+    let ports: BTreeMap<&str, &[u16]> =
+        services.iter().map(|service| (service.component().name(), service.ports())).collect();
+    let mut wiring = chart.wiring(&ports);
+    wiring.iter_mut().for_each(adapt);
+    apply(&cluster.admin(), &wiring, None).await?;
+    futures::future::try_join_all(services.iter().map(Service::start)).await?;
+    if wiring.iter().any(|object| object["kind"] == "ValidatingWebhookConfiguration") {
+        until_judged(&cluster.admin(), || check(services)).await?;
+    }
+    for service in wiring.iter().filter(|object| object["kind"] == "APIService") {
+        until_available(&cluster.admin(), service["metadata"]["name"].as_str().unwrap_or_default()).await?;
+    }
+    Ok(())
+}
+
+/// Whether no replica of these components ended by itself.
+fn check(services: &[Service]) -> Result<()> {
+    services.iter().try_for_each(Service::check)
 }
 
 /// Lets the webhooks of a configuration pass over namespaces with the label [`UNGUARDED`].

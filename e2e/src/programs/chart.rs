@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, apply, documents, helm, workspace_root};
+use crate::cluster::{Cluster, apply, documents, documents_in, helm, workspace_root};
 use crate::error::{Error, Result};
 use crate::process;
 
@@ -25,6 +25,10 @@ pub const CONTROLLER_ACCOUNT: &str = "vmpool-controller";
 
 /// Rendering takes a fraction of a second; the machine may be busy.
 const HELM_DEADLINE: Duration = Duration::from_mins(1);
+
+/// The part of the rendered chart that local processes need, in the working tree. `cargo xtask chart` keeps it equal to
+/// the chart.
+const STORED: &str = "e2e/manifests/chart.yaml";
 
 /// The kinds of the chart's documents that say who may do what.
 const KINDS: [&str; 5] = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
@@ -56,6 +60,15 @@ impl Chart {
             });
         }
         Ok(Self { documents: documents("charts/vmpool", &String::from_utf8_lossy(&output.stdout))? })
+    }
+
+    /// The chart with its default values and the platform's group, as it was rendered for the demo and the playground:
+    /// they do not need helm. Tests render the chart itself, so that they see a change of it at once.
+    ///
+    /// # Errors
+    /// [`Error::File`] if the working tree has no such file, [`Error::Manifest`] if it is not YAML.
+    pub fn stored() -> Result<Self> {
+        documents_in(&workspace_root().join(STORED)).map(|documents| Self { documents })
     }
 
     /// The documents of a kind.

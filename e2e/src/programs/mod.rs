@@ -23,9 +23,9 @@ use crate::error::{Error, Result};
 /// # Errors
 /// [`Error::MissingProgram`] for the first one that is not there.
 pub fn check() -> Result<()> {
-    find(controller::PROGRAM, controller::VARIABLE)
-        .and_then(|_controller| find(simulator::PROGRAM, simulator::VARIABLE))
-        .map(drop)
+    find(controller::PROGRAM, controller::VARIABLE)?;
+    find(simulator::PROGRAM, simulator::VARIABLE)?;
+    Component::ALL.into_iter().try_for_each(|component| component.find().map(drop))
 }
 
 /// Finds a program of ours: where `variable` says, else beside the running test's own directory.

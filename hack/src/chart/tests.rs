@@ -1,5 +1,6 @@
 use rstest::rstest;
 
+use super::manifest::manifest;
 use super::objects::parse;
 use super::rules::{unknown_flags, violations};
 use super::schema;
@@ -92,6 +93,17 @@ fn broken(text: &str) -> Vec<String> {
     let mut found = violations(&Variant::defaults(), &parse(text).unwrap());
     found.retain(|line| !line.ends_with(" is missing"));
     found
+}
+
+#[test]
+fn the_manifest_of_the_demo_changes_with_the_objects_that_local_processes_need_and_with_no_others() {
+    let of = |text: &str| manifest(&parse(text).unwrap()).unwrap();
+    assert_eq!(of(SOUND), of(&of(SOUND)), "it reads back as the objects it was made of");
+    assert_ne!(of(SOUND), of(&SOUND.replace("verbs: [create]", "verbs: [create, list]")), "a role");
+    assert_ne!(of(SOUND), of(&SOUND.replace("--feature-gates=A", "--feature-gates=B")), "an argument");
+    assert_ne!(of(SOUND), of(&SOUND.replace("timeoutSeconds: 10", "timeoutSeconds: 9")), "a webhook");
+    assert_eq!(of(SOUND), of(&SOUND.replace("targetPort: https", "targetPort: http")), "a Service");
+    assert_eq!(of(SOUND), of(&SOUND.replace("{port: health}", "{port: https}")), "a network policy");
 }
 
 #[test]

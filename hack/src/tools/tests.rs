@@ -1,4 +1,5 @@
 use std::path::Path;
+use std::process::Command;
 
 use rstest::rstest;
 
@@ -18,6 +19,24 @@ fn every_tool_of_a_go_mod_is_built_and_no_other() {
         built.sort_unstable();
         assert_eq!(pins.tools(), built, "{}", module.name);
     }
+}
+
+#[rstest]
+#[case::of_the_demo("demo")]
+#[case::of_the_playground("up")]
+#[case::of_the_benchmark("bench")]
+fn make_builds_the_control_plane_and_no_other_go_program(#[case] target: &str) {
+    let workspace = Workspace::locate().unwrap();
+    let mut make = Command::new("make");
+    make.args(["--dry-run", target]).current_dir(workspace.root()).env_remove("MAKEFLAGS");
+    let output = make.output().unwrap();
+    let plan = String::from_utf8(output.stdout).unwrap();
+    let selected: Vec<&str> = plan
+        .lines()
+        .filter_map(|line| line.split_once("xtask tools"))
+        .map(|(_, which)| which.trim())
+        .collect();
+    assert_eq!(selected, ["control-plane"], "make {target} runs\n{plan}");
 }
 
 #[test]

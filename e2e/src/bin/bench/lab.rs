@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use vmpool_e2e::cluster::{AuditLog, Cluster, Options as ClusterOptions, RequestCounts, RequestKey};
 use vmpool_e2e::installation::{CLASS, IMAGE, cluster_options, install_without_simulator};
 use vmpool_e2e::object::{API_VERSION, GROUP, Kind};
-use vmpool_e2e::programs::{Accounts, Controller, ControllerOptions};
+use vmpool_e2e::programs::{Accounts, Chart, Controller, ControllerOptions};
 
 use crate::options::Options;
 use crate::tally::Tally;
@@ -50,7 +50,7 @@ impl Lab {
         println!("[  0.0 s] starting the control plane");
         let cluster =
             Cluster::start(ClusterOptions { audit: AuditLog::Off, ..cluster_options("bench") }).await?;
-        let accounts = install_without_simulator(&cluster).await?;
+        let accounts = install_without_simulator(&Chart::stored()?, &cluster).await?;
         let controller_args = options.controller_args();
         Ok(Self { cluster, accounts, disks: options.disks, controller_args, begin })
     }

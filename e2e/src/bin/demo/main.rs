@@ -4,6 +4,7 @@
 mod table;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -12,10 +13,10 @@ use kube::Api;
 use kube::api::PostParams;
 use table::Table;
 use tracing_subscriber::EnvFilter;
-use vmpool_e2e::cluster::workspace_root;
-use vmpool_e2e::installation::Installation;
+use vmpool_e2e::cluster::{Cluster, workspace_root};
+use vmpool_e2e::installation::{Installation, cluster_options};
 use vmpool_e2e::object::Kind;
-use vmpool_e2e::programs::{Controller, ControllerOptions};
+use vmpool_e2e::programs::{Chart, Controller, ControllerOptions};
 use vmpool_e2e::recorder::Recorder;
 
 const NAMESPACE: &str = "demo";
@@ -48,7 +49,8 @@ async fn demo(once: bool) -> anyhow::Result<String> {
     println!(
         "vmpool demo: a real control plane, a simulated platform and our controller, all on this machine."
     );
-    let installation = Installation::start("demo", None).await?;
+    let cluster = Arc::new(Cluster::start(cluster_options("demo")).await?);
+    let installation = Installation::of(&Chart::stored()?, cluster).await?;
     let cluster = installation.cluster();
     let namespace = serde_json::from_value(serde_json::json!({ "metadata": { "name": NAMESPACE } }))?;
     Api::<Namespace>::all(cluster.admin()).create(&PostParams::default(), &namespace).await?;

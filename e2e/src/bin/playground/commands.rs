@@ -121,10 +121,11 @@ pub(crate) fn status(place: &Place) -> anyhow::Result<()> {
 
 /// Looks for what a start would miss.
 fn check(kind: Kind) -> anyhow::Result<()> {
-    if kind == Kind::Node
-        && let Some(missing) = node::missing()
-    {
-        bail!(missing);
+    if kind == Kind::Node {
+        if let Some(missing) = node::missing() {
+            bail!(missing);
+        }
+        cluster::check_helm()?;
     }
     cluster::check_tools()?;
     programs::check()?;

@@ -1,8 +1,10 @@
-//! The playground: the demo's programs, left running in the background until they are told to stop.
+//! The playground: a control plane, a simulated platform and all programs of vmpool, which run in the background until
+//! `make down` stops them.
 //!
 //! ```text
 //!  make up ──► playground up ──spawns──► playground run ──► etcd, kube-apiserver, kube-controller-manager
 //!                  │   waits until it is ready │ session and log of its own  ├► simulator
+//!                  │                           │                             ├► webhook, aggregated API
 //!                  ▼                           │                             └► two controllers
 //!            says what to try                  │ holds target/playground/supervisor.lock
 //!                                              ▼
@@ -26,7 +28,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use place::{Kind, Place};
 
-/// A control plane, a simulated platform and two controllers in the background, to play with.
+/// A control plane, a simulated platform, two controllers, webhook and aggregated API in the background, to play with.
 ///
 /// It lives in target/playground; VMPOOL_PLAYGROUND_DIR names another directory. With --node: target/node,
 /// VMPOOL_NODE_DIR.

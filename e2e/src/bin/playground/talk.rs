@@ -46,7 +46,15 @@ fn ideas(kind: Kind) -> &'static str {
   kubectl scale vmpool quickstart --replicas=10
   kubectl annotate vm --all simulator.vmpool.dev/flap-phase=2
 
-docs/playground.md has nastier things."
+The webhook refuses to lower the count of an Explicit pool; the aggregated API removes the machines that you name:
+
+  kubectl patch vmpool quickstart --type=merge --patch='{\"spec\":{\"scaleDownPolicy\":\"Explicit\"}}'
+  kubectl scale vmpool quickstart --replicas=1
+  VM=$(kubectl get vm -o jsonpath='{.items[0].metadata.name}')
+  echo '{\"targets\":[\"'$VM'\"]}' | kubectl create -f - --raw \\
+    /apis/subresources.vmpool.dev/v1alpha1/namespaces/default/virtualmachinepools/quickstart/scaledownwith
+
+docs/playground.md is a tour with more."
         }
         Kind::Node => {
             "  kubectl get pods --all-namespaces

@@ -1,4 +1,5 @@
 use super::*;
+use crate::programs::Component;
 
 fn chart() -> Chart {
     let text = r#"
@@ -43,4 +44,15 @@ fn references_lead_to_the_ports_of_processes() {
     assert_eq!(ports, [12345, 23456, 12345], "in turn");
     assert_eq!(reference(&webhooks[0])["path"], "/a");
     assert_eq!(wiring[2]["spec"]["service"]["port"], 443, "a service of somebody else");
+}
+
+#[test]
+fn the_stored_chart_has_the_arguments_of_both_components_and_registers_them() {
+    let chart = Chart::stored().unwrap();
+    for component in Component::ALL {
+        let arguments = chart.arguments(component.name()).unwrap();
+        assert!(arguments.iter().any(|argument| argument.starts_with("--ca-bundle-of=")), "{arguments:?}");
+    }
+    let kinds = ["ValidatingWebhookConfiguration", "APIService"].map(|kind| chart.all(kind).count());
+    assert_eq!(kinds, [1, 2]);
 }

@@ -1,0 +1,67 @@
+//! The part of the rendered chart that the demo and the playground install, so that they do not need helm.
+//!
+//! Their programs run as local processes. They need the accounts, roles and arguments of the chart, and the objects that
+//! register webhook and aggregated API; the other kinds are left out, so that a change of them does not change this file.
+
+use std::fs;
+
+use anyhow::{Context, Result, bail};
+use serde_yaml_ng::Value;
+
+use super::objects::text;
+use crate::workspace::Workspace;
+
+/// Where it is stored.
+const FILE: &str = "e2e/manifests/chart.yaml";
+
+/// The values it is rendered with: helm cannot see, while it only renders, that no API server of the platform holds its
+/// group.
+pub(super) const VALUES: [&str; 1] = ["apiserver.platformGroup=true"];
+
+/// What the file begins with.
+const HEADER: &str = "\
+# Rendered from charts/vmpool by `cargo xtask chart --write`; do not edit. `cargo xtask chart` compares the two.
+# The demo and the playground install it, so that they do not need helm.
+";
+
+/// The kinds that local processes need.
+const KINDS: [&str; 8] = [
+    "ServiceAccount",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
+    "Deployment",
+    "ValidatingWebhookConfiguration",
+    "APIService",
+];
+
+/// Stores the manifest of these rendered objects.
+///
+/// # Errors
+/// When the file cannot be written.
+pub(super) fn write(workspace: &Workspace, rendered: &[Value]) -> Result<()> {
+    fs::write(workspace.path(FILE), manifest(rendered)?).with_context(|| format!("writing {FILE}"))
+}
+
+/// Compares the stored manifest with these rendered objects.
+///
+/// # Errors
+/// When the file cannot be read, or is out of date.
+pub(super) fn check(workspace: &Workspace, rendered: &[Value]) -> Result<()> {
+    let stored = fs::read_to_string(workspace.path(FILE)).with_context(|| format!("reading {FILE}"))?;
+    if stored != manifest(rendered)? {
+        bail!("{FILE} is out of date: run `cargo xtask chart --write`");
+    }
+    Ok(())
+}
+
+/// The text of the manifest: the objects that local processes need, in the order of the chart.
+pub(super) fn manifest(rendered: &[Value]) -> Result<String> {
+    let mut manifest = HEADER.to_owned();
+    for object in rendered.iter().filter(|object| KINDS.contains(&text(object, "kind"))) {
+        manifest.push_str("---\n");
+        manifest.push_str(&serde_yaml_ng::to_string(object).with_context(|| format!("writing {FILE}"))?);
+    }
+    Ok(manifest)
+}
