@@ -1,4 +1,4 @@
-//! Somebody who wants machines to leave, and asks again until he knows whether they do.
+//! A client that requests a targeted removal and repeats the request until the outcome is known.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,59 +9,59 @@ use vmpool_runtime::Env;
 
 use crate::front::Front;
 
-/// How often one asks at most.
+/// Maximum number of attempts.
 const ATTEMPTS: usize = 4;
-/// How long one waits for an answer, at least.
+/// Minimum time that the client waits for a response.
 const LEAST_PATIENCE: Duration = Duration::from_secs(5);
-/// How much longer one may wait: as long as the API server would, with the rest.
+/// Maximum additional wait. Together with [`LEAST_PATIENCE`] it equals the API server's own limit.
 const MORE_PATIENCE: Duration = Duration::from_secs(55);
-/// The longest pause before one asks again.
+/// Longest pause before the next attempt.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// A machine that is to leave.
+/// A machine to remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its name.
+    /// The machine's name.
     pub name: String,
-    /// Its UID.
+    /// The machine's UID.
     pub uid: String,
 }
 
-/// What becomes of a request to remove machines by name.
+/// What happened to a request for a targeted removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// It is sent: from now on it may take effect.
+    /// The request was sent: it may take effect from now on.
     Sent(Vec<Target>),
-    /// It is refused: it has no effect.
+    /// The request was refused: it has no effect.
     Refused(Vec<Target>, String),
-    /// It is done.
+    /// The removal succeeded.
     Removed(Vec<Target>),
-    /// Nobody knows.
+    /// The outcome is unknown.
     Lost(String),
 }
 
-/// One request, repeated until it has an answer.
+/// One request, repeated until the client has a definite response.
 pub struct Caller {
-    /// The way to the aggregated API.
+    /// The client's connection to the aggregated API.
     pub front: Front,
-    /// Time.
+    /// Clock, tasks and randomness.
     pub env: Env,
-    /// Which replica is asked first; the next one is asked when it does not answer.
+    /// The replica that receives the first attempt. Each further attempt goes to the next replica.
     pub first: usize,
-    /// Where, with the query.
+    /// Path and query of the request.
     pub path: String,
-    /// Who shall leave.
+    /// The machines to remove.
     pub targets: Vec<Target>,
-    /// Whether the UIDs are named, too.
+    /// Whether the request also contains the UIDs.
     pub pinned: bool,
-    /// Whether nothing is to happen.
+    /// Whether the request is a dry run.
     pub dry_run: bool,
-    /// Who listens.
+    /// Collects the outcome of each attempt.
     pub told: Arc<Mutex<Vec<Asked>>>,
 }
 
 impl Caller {
-    /// Asks until there is an answer that leaves nothing open, or patience ends.
+    /// Sends the request until the response is definite or all attempts are used.
     pub async fn ask(self) {
         let Self { front, env, first, path, targets, pinned, dry_run, told } = self;
         let tell = |asked: Asked| told.lock().push(asked);
@@ -86,7 +86,7 @@ impl Caller {
                     }
                     return;
                 }
-                // A replica that has just started does not know yet whom to believe; nobody would send it requests.
+                // A replica that has just started does not know the front proxy's CA yet. A real load balancer would send it no requests.
                 Ok(Some(heard)) if heard.code.is_client_error() => {
                     let again = [401, 409, 429].contains(&heard.code.as_u16());
                     let text = format!("{} {}", heard.code, message(&heard.body));
@@ -100,7 +100,7 @@ impl Caller {
                     }
                 }
                 Ok(Some(heard)) => tell(Asked::Lost(format!("{} {}", heard.code, message(&heard.body)))),
-                Ok(None) => tell(Asked::Lost("the connection breaks".to_owned())),
+                Ok(None) => tell(Asked::Lost("the connection was closed".to_owned())),
                 Err(elapsed) => tell(Asked::Lost(elapsed.to_string())),
             }
             env.sleep(env.jitter(PAUSE)).await;

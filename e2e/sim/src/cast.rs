@@ -1,4 +1,4 @@
-//! Who acts in a world under our name.
+//! The simulated processes of this project, and their identities.
 
 use jiff::Timestamp;
 use vmpool_runtime::env::Task;
@@ -6,26 +6,26 @@ use vmpool_runtime::testing::ManualClock;
 
 use crate::process::Process;
 
-/// How the names of controllers begin, and who they are in the audit log.
+/// Name prefix of the controllers, and their user in the audit log.
 pub const CONTROLLER: &str = "controller";
-/// How the names of replicas of the aggregated API begin.
+/// Name prefix of the replicas of the aggregated API.
 pub const APISERVER: &str = "apiserver";
-/// The namespace in which our programs live.
+/// The namespace of the project's programs.
 pub const SYSTEM: &str = "vmpool-system";
 
-/// Whether a request comes from a process of ours, whose requests are disturbed.
+/// Whether the sender of a request is one of the project's processes. Faults are injected only into their requests.
 pub fn is_ours(who: &str) -> bool {
     who.starts_with(CONTROLLER) || who.starts_with(APISERVER)
 }
 
-/// The user that a sender is to the API server: all controllers are one, and so are all replicas of the aggregated API.
+/// The user name of a sender. All controllers share one user, and so do all replicas of the aggregated API.
 pub fn user(who: &str) -> String {
     let program = [CONTROLLER, APISERVER].into_iter().find(|program| who.starts_with(program));
     program
         .map_or_else(|| who.to_owned(), |program| format!("system:serviceaccount:{SYSTEM}:vmpool-{program}"))
 }
 
-/// What a process runs.
+/// The program that a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     /// The controller.
@@ -34,16 +34,16 @@ pub enum Program {
     Apiserver,
 }
 
-/// One process.
+/// One simulated process.
 pub(crate) struct Member {
     pub(crate) name: String,
     pub(crate) program: Program,
     pub(crate) process: Process,
     pub(crate) clock: ManualClock,
-    /// When it goes on by itself, if it stands still for a while.
+    /// When a paused process resumes without a `Resume` step.
     pub(crate) until: Option<Timestamp>,
-    /// Whether it led when it was stopped or cut off.
+    /// Whether the process was the leader when it was paused or cut off.
     pub(crate) led: bool,
-    /// Dropping it would end the process's tasks; killing is what ends them here.
+    /// Only [`Process::kill`] ends the tasks here. Outside the simulation, dropping this handle would end them.
     pub(crate) main: Task,
 }

@@ -1,3 +1,3 @@
-//! Decisions that a seed makes.
+//! Seeded random decisions.
 
 pub use vmpool_e2e::chance::Chance;

@@ -1,4 +1,4 @@
-//! Every single fault at every place of nine short stories.
+//! Every single fault at every position of nine short scenarios.
 
 use serde_json::{Value, json};
 
@@ -8,33 +8,33 @@ use crate::trouble::{Trouble, Unread};
 use crate::webhook::Service;
 use crate::world::Options;
 
-/// How long a prepared world is left alone before its story begins, in milliseconds.
+/// Pause between the prelude and the scenario's own step, in milliseconds.
 const PREPARED: u64 = 4000;
-/// When something happens beside a story, in milliseconds from its beginning: it is over after a second or two.
+/// Offsets from the start of a scenario at which another operation runs, in milliseconds. A scenario takes one or two seconds.
 const MOMENTS: [u64; 9] = [0, 15, 40, 90, 160, 280, 450, 800, 1600];
-/// The same beside a story that nobody sees.
+/// The same for scenarios in which the watches of machines and disks deliver no events.
 const UNSEEN_MOMENTS: [u64; 3] = [0, 90, 800];
-/// For how long a leader stands still, a webhook does not work, or watches tell nothing, in milliseconds.
+/// How long a leader is paused, the webhook is down, or watches deliver no events, in milliseconds.
 const LONG: u64 = 30_000;
-/// How long before a story something happens that nobody has seen when it begins, in milliseconds: longer than what was
-/// read before may still be acted on.
+/// How long before the scenario an unseen operation runs, in milliseconds. It is longer than the time for which the
+/// controller acts on an earlier read.
 const EARLIER: u64 = 6000;
-/// What leaves its sender without knowing what became of it.
+/// Faults after which the sender does not know whether the write took effect.
 const UNKNOWN: [Trouble; 4] =
     [Trouble::TimeoutAfterCommit, Trouble::AnswerLost, Trouble::Hang, Trouble::Late];
 
-/// A story: what happens if nothing breaks.
+/// A scenario: what happens if no fault is injected.
 #[derive(Clone, Debug)]
 pub struct Story {
-    /// What it is about.
+    /// The subject, as printed in reports.
     pub name: &'static str,
-    /// What was there before.
+    /// Steps that prepare the world.
     pub prelude: Vec<(u64, Op)>,
-    /// What happens. Before it, nothing breaks.
+    /// The step under test. No fault is injected before it.
     pub op: Op,
 }
 
-/// The stories.
+/// All scenarios.
 pub fn stories() -> Vec<Story> {
     let own = || vec![("root", Value::Null)];
     let kept = |ttl: &str| {
@@ -66,12 +66,12 @@ pub fn stories() -> Vec<Story> {
     ]
 }
 
-/// Schedules with names.
+/// Schedules with their names.
 type Named = Vec<(String, Schedule)>;
 
 impl Story {
     fn schedule(&self, steps: Vec<(u64, Op)>) -> Schedule {
-        // The story's own step counts even where it is left out: what comes before it is to be the same with and without.
+        // The scenario's own step counts even if `steps` leaves it out, so that the prelude is the same in both cases.
         let uses_api = steps.iter().map(|(_, op)| op).chain([&self.op]).any(Op::uses_api);
         let apiservers = if uses_api { 2 } else { 0 };
         let options = Options {
@@ -85,17 +85,17 @@ impl Story {
         Schedule { options, steps, ..Schedule::default() }
     }
 
-    /// The undisturbed story.
+    /// The scenario without faults.
     pub fn plain(&self) -> Schedule {
         self.told(Vec::new(), vec![(0, self.op.clone())])
     }
 
-    /// What comes before it.
+    /// Only the prelude.
     pub fn before(&self) -> Schedule {
         self.schedule(self.prelude.clone())
     }
 
-    /// The story itself and what is beside it, in a prepared world in which something is otherwise than usual.
+    /// The scenario after its prelude. `unusual` runs first, directly after the prelude.
     fn told(&self, unusual: Vec<(u64, Op)>, story: Vec<(u64, Op)>) -> Schedule {
         let mut steps = self.prelude.clone();
         let prepared = steps.len();
@@ -106,8 +106,8 @@ impl Story {
         self.schedule(steps)
     }
 
-    /// Every schedule that disturbs the story in one place. `before` and `plain` are what came of the schedules of these
-    /// names: they tell how many places there are.
+    /// Every schedule that injects one fault into the scenario. `before` and `plain` are the verdicts of the schedules with
+    /// these names. They contain the number of positions.
     pub fn disturbed(&self, before: &Verdict, plain: &Verdict) -> Named {
         let mut all = self.requests(before, plain);
         all.extend(self.watches(plain));
@@ -119,7 +119,7 @@ impl Story {
         all
     }
 
-    /// Each request answered in each way.
+    /// Each request with each fault.
     fn requests(&self, before: &Verdict, plain: &Verdict) -> Named {
         let mut all = Named::new();
         for at in before.writes..plain.writes {
@@ -140,7 +140,7 @@ impl Story {
         all
     }
 
-    /// Each watch, and all of them together, behind by each number of events.
+    /// Each watch, and all watches together, behind by each possible number of events.
     fn watches(&self, plain: &Verdict) -> Named {
         let late = |behind| self.told(behind, vec![(0, self.op.clone())]);
         let mut all = Named::new();
@@ -157,7 +157,7 @@ impl Story {
         all
     }
 
-    /// Each write without an answer, and each thing that users do, while no watch tells of machines and disks.
+    /// Each unconfirmed write and each operation of a user while the watches of machines and disks deliver no events.
     fn unseen(&self, before: &Verdict, plain: &Verdict) -> Named {
         let blind = |story: Vec<(u64, Op)>| {
             let until = [(LONG, Op::Release)];
@@ -182,7 +182,7 @@ impl Story {
         all
     }
 
-    /// Each other thing at each moment.
+    /// Each other operation at each offset.
     fn moments(&self) -> Named {
         let mut all = Named::new();
         for at in MOMENTS {
@@ -202,14 +202,14 @@ impl Story {
     }
 }
 
-/// What can happen beside a story.
+/// Operations that can run in parallel with a scenario.
 fn beside() -> Vec<Vec<(u64, Op)>> {
     let mut all = Vec::new();
     for resource in 0..WATCHED.len() {
         all.push(vec![(0, Op::Break(resource, false))]);
         all.push(vec![(0, Op::Break(resource, true))]);
         all.push(vec![(0, Op::Repeat(resource))]);
-        // What was not told when the connection breaks is not told at all.
+        // Events that were held when the connection breaks are never delivered.
         all.push(vec![(0, Op::Hold(resource)), (1500, Op::Coalesce(resource)), (0, Op::Release)]);
         all.push(vec![
             (0, Op::Hold(resource)),
@@ -227,7 +227,7 @@ fn beside() -> Vec<Vec<(u64, Op)>> {
         vec![(0, Op::Webhook(Service::Denies)), (LONG, Op::Webhook(Service::Works))],
         vec![(0, Op::KillApiserver(0))],
         vec![(0, Op::PauseApiserver(0)), (LONG, Op::Resume)],
-        // Who is in the middle of a removal by name is still in time when it goes on, and finds fewer machines.
+        // A paused replica resumes within its deadline in the middle of a targeted removal, and finds fewer machines.
         vec![
             (0, Op::PauseApiserver(0)),
             (300, Op::DeleteMachine(0)),
@@ -241,7 +241,7 @@ fn beside() -> Vec<Vec<(u64, Op)>> {
     all
 }
 
-/// What users can do beside a story.
+/// Operations of users that can run in parallel with a scenario.
 fn users() -> Vec<Op> {
     let named = |targets: Vec<usize>| Removal { targets, first: 0, pinned: false, dry_run: false };
     vec![

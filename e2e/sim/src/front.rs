@@ -1,4 +1,4 @@
-//! The aggregated API as users see it: behind the API server, served by whichever replica is there.
+//! The aggregated API as clients reach it: through the API server, served by any running replica.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -20,22 +20,22 @@ use vmpool_runtime::tls::PeerCertificate;
 
 use crate::process::Process;
 
-/// What the API server's own certificate says when it speaks for a user.
+/// Common name in the certificate that the API server uses as front proxy.
 const PROXY: &str = "front-proxy";
 
-/// What the model's answers consist of.
+/// The body type of the model's responses.
 type ServerBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// What a user hears of a request.
+/// The response that a client receives.
 #[derive(Clone, Debug)]
 pub struct Heard {
-    /// The code of the answer.
+    /// The status code.
     pub code: StatusCode,
-    /// Its text.
+    /// The body.
     pub body: String,
 }
 
-/// The replicas that there are. Clones know the same ones.
+/// The running replicas. Clones share the list.
 #[derive(Clone, Default)]
 pub struct Front(Arc<Mutex<Vec<Replica>>>);
 
@@ -47,17 +47,17 @@ struct Replica {
 }
 
 impl Front {
-    /// A replica is there.
+    /// Adds a replica.
     pub fn add(&self, name: &str, process: &Process, router: Router) {
         self.0.lock().push(Replica { name: name.to_owned(), process: process.clone(), router });
     }
 
-    /// It is there no more.
+    /// Removes a replica.
     pub fn remove(&self, name: &str) {
         self.0.lock().retain(|replica| replica.name != name);
     }
 
-    /// Sends a request on behalf of a user, to the `which`-th replica of those that there are. `None` if nobody answers.
+    /// Sends a request on behalf of a user to the `which`-th running replica. `None` if no replica responds.
     pub async fn post(&self, which: usize, path: &str, body: &Value) -> Option<Heard> {
         let replica = {
             let replicas = self.0.lock();
@@ -83,10 +83,10 @@ impl Front {
     }
 }
 
-/// The ConfigMap by which replicas recognise the API server.
+/// The ConfigMap that contains the front proxy's CA.
 ///
 /// # Errors
-/// If no certificate can be made.
+/// If the certificate cannot be generated.
 pub fn configuration() -> Result<Value, rcgen::Error> {
     let key = rcgen::KeyPair::generate()?;
     let mut authority = rcgen::CertificateParams::new(Vec::new())?;
@@ -103,7 +103,7 @@ pub fn configuration() -> Result<Value, rcgen::Error> {
     }))
 }
 
-/// Answers the question whether somebody may do something, which is not the model's business, with yes; all else goes on.
+/// Allows every SubjectAccessReview, because the model has no authorization. Passes all other requests on.
 pub fn allowing(way: Way) -> impl Asked {
     tower::service_fn(move |request: Request<ClientBody>| {
         let way = way.clone();
@@ -118,7 +118,7 @@ pub fn allowing(way: Way) -> impl Asked {
     })
 }
 
-/// What a client can be made of.
+/// The service type from which a client can be built.
 pub trait Asked:
     Service<
         Request<ClientBody>,

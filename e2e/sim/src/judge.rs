@@ -1,4 +1,4 @@
-//! What must hold: of every change, and in the end.
+//! The checks: after every change, and once the world has settled.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,25 +12,25 @@ use vmpool_model::{Call, PatchKind, Served, Verb};
 use crate::cast::{CONTROLLER, is_ours};
 use crate::world::World;
 
-/// How long nothing may change before a world counts as settled: longer than the longest pause after a failure.
+/// A world is settled if nothing changed for this long. It is longer than the longest backoff.
 pub const QUIET: Duration = Duration::from_secs(75);
-/// For how long nobody may write before the end: shorter than [`QUIET`], after whose beginning a write may come that turns
-/// out to change nothing.
+/// The processes must not write for this long before the end. It is shorter than [`QUIET`], because a write without effect
+/// may follow shortly after the last change.
 const RESTING: Duration = Duration::from_secs(10);
 
-/// What every change so far has broken.
+/// All violations so far.
 pub fn broken(world: &World) -> Vec<String> {
     let served = world.server.served_since(0);
     let audit: Vec<AuditEntry> = served.iter().filter(|served| is_told(&served.call)).map(entry).collect();
     let found = invariants::violations(world.history(), &grounds(world), &audit, CONTROLLER);
     let mounts = world.double_mounts().into_iter().map(|mount| format!("I3: {mount}"));
-    // What a cache has may be older than the last write of a predecessor.
+    // A list from the API server's cache may be older than the last write of a previous leader.
     let old = served.iter().map(|served| &served.call).filter(|call| is_ours(&call.who) && takes_any(call));
-    let old = old.map(|call| format!("{call}: takes a list of any time"));
+    let old = old.map(|call| format!("{call}: reads a list with resourceVersion=0"));
     found.iter().map(ToString::to_string).chain(mounts).chain(old).chain(usurped(world, &served)).collect()
 }
 
-/// Writes of a controller while another one led, but for those that were on their way for longer than it could know.
+/// Writes of a controller while another one led, except those that were delayed for longer than the sender could know.
 fn usurped(world: &World, served: &[Served]) -> Vec<String> {
     let (mut leader, mut found) = (None, Vec::new());
     for Served { call, code, .. } in served.iter().filter(|served| served.call.who.starts_with(CONTROLLER)) {
@@ -44,15 +44,15 @@ fn usurped(world: &World, served: &[Served]) -> Vec<String> {
             let sent = call.to_string();
             if !world.late.contains(&sent) {
                 let leader = leader.unwrap_or_default();
-                found.push(format!("a write of a leader that was replaced: {sent}, and {leader} leads"));
+                found.push(format!("a replaced leader wrote: {sent}, while {leader} leads"));
             }
         }
     }
     found
 }
 
-/// What users did. Whoever names no UID means whoever has the name: after a change of leaders that may be a new machine,
-/// since the new leader goes through the open block of names once more.
+/// What users did. A request without UIDs means any machine with that name. After a change of leaders it may be a new
+/// machine, because the new leader starts the open block of names again.
 fn grounds(world: &World) -> Grounds {
     let mut grounds = world.grounds.clone();
     let mut had: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -69,7 +69,7 @@ fn grounds(world: &World) -> Grounds {
     grounds
 }
 
-/// Whether the checks look at requests of this sort.
+/// Whether the checks consider this request.
 fn is_told(call: &Call) -> bool {
     call.is_write() && call.resource != "leases" && call.resource != "events"
 }
@@ -78,7 +78,7 @@ fn takes_any(call: &Call) -> bool {
     call.verb == Verb::List && call.parameter("resourceVersion") == Some("0")
 }
 
-/// Writes to a world in which nothing has changed for a while.
+/// Writes to a settled world.
 fn restless(world: &World) -> Vec<String> {
     let since = world.now() - RESTING;
     let served = world.server.served_since(0);
@@ -89,7 +89,7 @@ fn restless(world: &World) -> Vec<String> {
         .collect()
 }
 
-/// What is wrong with a world that has settled.
+/// All violations in a settled world.
 pub fn unsettled(world: &World) -> Vec<String> {
     let state = world.history().state();
     let mut wrong: Vec<String> =
@@ -104,7 +104,7 @@ pub fn unsettled(world: &World) -> Vec<String> {
     wrong
 }
 
-/// What a settled pool is short of.
+/// What a settled pool lacks.
 fn unfinished(pool: &Object, members: &[&Object], harmed: bool) -> Option<String> {
     let desired =
         pool.at("/spec/replicas").as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
@@ -112,7 +112,10 @@ fn unfinished(pool: &Object, members: &[&Object], harmed: bool) -> Option<String
     let right = if explicit { members.len() >= desired } else { members.len() == desired };
     let running = members.iter().filter(|member| member.is_running()).count();
     (!right || running < members.len() && !harmed).then(|| {
-        format!("the pool wants {desired} machines, and in the end {} exist and {running} run", members.len())
+        format!(
+            "the pool desires {desired} machines, but after settling {} exist and {running} run",
+            members.len()
+        )
     })
 }
 
@@ -129,7 +132,7 @@ fn entry(served: &Served) -> AuditEntry {
     };
     AuditEntry {
         at: served.at,
-        // One of several, and all of them are the controller.
+        // The checks treat all controllers as one user.
         user: if call.who.starts_with(CONTROLLER) { CONTROLLER.to_owned() } else { call.who.clone() },
         user_agent: call.who.clone(),
         verb: verb.to_owned(),

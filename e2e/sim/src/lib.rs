@@ -1,20 +1,20 @@
-//! Runs the real controller, shell included, against a model of the API server, and breaks everything around it.
+//! The fault explorer: runs the real controller, shell included, against the API server model, and injects faults.
 //!
-//! Nothing here waits for real time, and nothing happens that the seed does not decide: the same seed is the same run.
+//! Runs use simulated time only, and every decision derives from the seed: the same seed gives the same run.
 //!
 //! ```text
-//!  Chance(seed) ──▶ schedule: what users do, what breaks, and when
+//!  Chance(seed) ──▶ schedule: what users do, which faults occur, and when
 //!                        │
 //!  controllers ───────requests──▶ Referee ──▶ vmpool_model::Server ◀── Platform (the simulator's pure core)
-//!  aggregated API                 delays, loses,    │      │       ◀── garbage collector, users
+//!  aggregated API                 delays, drops,    │      │       ◀── garbage collector, users
 //!    ▲                            refuses, kills    │      └── Webhook (the real one, asked about pools)
-//!    └── Front ◀── Caller: removes machines by name ▼
+//!    └── Front ◀── Caller: requests targeted removals ▼
 //!                                                history ──▶ the invariants of vmpool_e2e, over every single change
 //! ```
 //!
-//! Ours are the programs behind their transport: the controller with its lease, the router of the aggregated API, the
-//! router of the webhook. Each process has a wall clock and randomness of its own, and can die, stand still or be cut off
-//! between any two of its steps.
+//! The project's programs run without their transport: the controller with its lease, the router of the aggregated API,
+//! and the router of the webhook. Each process has its own wall clock and randomness. It can be killed, paused or cut off
+//! between any two steps.
 
 pub mod caller;
 pub mod cast;

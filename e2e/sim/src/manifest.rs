@@ -1,8 +1,8 @@
-//! What users write into pools.
+//! The pool manifests of the simulated user.
 
 use serde_json::{Value, json};
 
-/// The pool that everything is about.
+/// Name of the only pool.
 pub const POOL: &str = "web";
 
 /// A disk template.
@@ -20,7 +20,7 @@ pub fn disk(name: &str, reclaim: &Value) -> Value {
     disk
 }
 
-/// A pool of so many machines, with this policy and these disk templates.
+/// A pool with this number of replicas, this scale-down policy and these disk templates.
 pub fn pool(replicas: i64, policy: &str, disks: &[(&'static str, Value)]) -> Value {
     let devices: Vec<Value> =
         disks.iter().map(|(name, _)| json!({ "kind": "VirtualDisk", "name": name })).collect();
@@ -41,7 +41,7 @@ pub fn pool(replicas: i64, policy: &str, disks: &[(&'static str, Value)]) -> Val
     })
 }
 
-/// The part of a spec that says which devices machines have, and what their disks are.
+/// The part of a spec that contains the block devices and the disk templates.
 pub fn templates(devices: &[Value], disks: &[Value]) -> Value {
     json!({ "virtualMachineTemplate": { "spec": { "blockDeviceRefs": devices } }, "virtualDiskTemplates": disks })
 }

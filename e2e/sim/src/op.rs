@@ -1,4 +1,4 @@
-//! What users and operators do, and what breaks apart from requests.
+//! Operations of users and operators, and faults that do not belong to a single request.
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -13,93 +13,93 @@ use crate::world::{NAMESPACE, World};
 const MACHINES: &str = "virtualmachines.virtualization.deckhouse.io";
 const DISKS: &str = "virtualdisks.virtualization.deckhouse.io";
 const POOLS: &str = "virtualmachinepools.virtualization.deckhouse.io";
-/// What controllers watch.
+/// Resources that the controllers watch.
 pub const WATCHED: [&str; 4] =
     [POOLS, MACHINES, DISKS, "virtualmachineblockdeviceattachments.virtualization.deckhouse.io"];
 
-/// One thing that happens. Objects and controllers are chosen by a number, of those that there are then.
+/// One step. Numbers select an object or a process among those that exist at that moment.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
-    /// A pool is made: so many machines, this policy, and these disk templates.
+    /// Creates the pool: number of replicas, scale-down policy, disk templates.
     Make(i64, &'static str, Vec<(&'static str, Value)>),
     /// `kubectl scale`.
     Scale(i64),
-    /// Machines get so many cores.
+    /// Changes the number of cores in the template.
     Cores(i64),
-    /// The policy changes.
+    /// Changes the scale-down policy.
     Policy(&'static str),
-    /// A disk template is added.
+    /// Adds a disk template.
     AddDisk(&'static str, Value),
-    /// A disk template is taken away.
+    /// Removes a disk template.
     RemoveDisk(&'static str),
-    /// Somebody deletes a machine.
+    /// A user deletes a machine.
     DeleteMachine(usize),
-    /// Somebody deletes a disk.
+    /// A user deletes a disk.
     DeleteDisk(usize),
-    /// Somebody takes our labels off a machine.
+    /// A user removes the controller's labels from a machine.
     Relabel(usize),
-    /// Somebody takes a machine out of the pool.
+    /// A user removes a machine's owner reference.
     Disown(usize),
-    /// Somebody removes machines by name: these of the pool's, at this replica of the aggregated API.
+    /// A client requests a targeted removal.
     Remove(Removal),
-    /// The pool is deleted.
+    /// Deletes the pool with this propagation policy.
     DeletePool(&'static str),
-    /// A controller dies.
+    /// Kills a controller.
     Kill(usize),
-    /// A replica of the aggregated API dies.
+    /// Kills a replica of the aggregated API.
     KillApiserver(usize),
-    /// A controller stands still.
+    /// Pauses a controller.
     Pause(usize),
-    /// The controller that leads stands still.
+    /// Pauses the leader.
     PauseLeader,
-    /// A replica of the aggregated API stands still.
+    /// Pauses a replica of the aggregated API.
     PauseApiserver(usize),
-    /// A controller is cut off from the server.
+    /// Cuts a controller off from the API server.
     Cut(usize),
-    /// All processes go on, and are reached.
+    /// Resumes all processes and reconnects them.
     Resume,
-    /// How the webhook does from now on.
+    /// Sets the behavior of the webhook.
     Webhook(Service),
-    /// The wall clock of a controller jumps by so many seconds.
+    /// Moves the wall clock of a controller by this number of seconds.
     Jump(usize, i64),
-    /// Watches of all controllers on a resource are so many events behind.
+    /// Delays the watches of all controllers on a resource by this number of events.
     Behind(usize, usize),
-    /// They hear nothing.
+    /// Watches on the resource deliver no events.
     Hold(usize),
     /// All watches catch up.
     Release,
-    /// They hear of several changes as of one.
+    /// Watches on the resource deliver several changes as one event.
     Coalesce(usize),
-    /// They hear once more what they heard last.
+    /// Watches on the resource repeat the last event.
     Repeat(usize),
-    /// Connections of watches close, or are told that they are too old.
+    /// Closes the watch connections of the resource; with `true`, their resource version has expired.
     Break(usize, bool),
-    /// The server forgets its history.
+    /// The API server model drops its history.
     Compact,
-    /// The server tells all watches how far they are.
+    /// The API server model sends a bookmark to all watches.
     Bookmark,
 }
 
-/// A removal by name.
+/// A targeted removal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Removal {
-    /// Which of the pool's machines.
+    /// Indexes of the machines.
     pub targets: Vec<usize>,
-    /// The replica that is asked.
+    /// The replica that receives the first attempt.
     pub first: usize,
-    /// Whether their UIDs are named, too.
+    /// Whether the request also contains the UIDs.
     pub pinned: bool,
-    /// Whether nothing is to happen.
+    /// Whether the request is a dry run.
     pub dry_run: bool,
 }
 
 impl Op {
-    /// Whether it is about the aggregated API, whose replicas have to be there.
+    /// Whether the operation needs replicas of the aggregated API.
     pub fn uses_api(&self) -> bool {
         matches!(self, Self::Remove(_) | Self::KillApiserver(_) | Self::PauseApiserver(_))
     }
 
-    /// Does it.
+    /// Performs the operation.
     pub async fn perform(&self, world: &mut World) {
         match self {
             Self::Make(replicas, policy, disks) => {
@@ -214,7 +214,7 @@ async fn delete(world: &mut World, resource: &str, which: usize) {
     _ = world.do_as_user(&call).await;
 }
 
-/// Name and UID of an object.
+/// Name and UID of the selected object.
 fn choose(world: &World, resource: &str, which: usize) -> Option<(String, String)> {
     let all = world.server.all(resource);
     let object = all.get(which.checked_rem(all.len())?)?;
@@ -222,7 +222,7 @@ fn choose(world: &World, resource: &str, which: usize) -> Option<(String, String
     text("name").zip(text("uid"))
 }
 
-/// Asks for the removal of some members of the pool, if there are any.
+/// Requests the removal of the selected machines of the pool, if it has any.
 fn remove(world: &mut World, removal: &Removal) {
     let Some(pool) = world.server.get(POOLS, NAMESPACE, POOL) else { return };
     let machines = world.server.all(MACHINES);
@@ -244,7 +244,7 @@ fn remove(world: &mut World, removal: &Removal) {
     }
 }
 
-/// Does something to the watches of each controller on a resource.
+/// Applies `act` to the watches of each controller on a resource.
 fn each(world: &World, which: usize, act: impl Fn(&World, &str, &str)) {
     for who in world.controllers() {
         act(world, &who, WATCHED[which % WATCHED.len()]);

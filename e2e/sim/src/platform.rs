@@ -1,4 +1,4 @@
-//! The platform's controllers, played: the simulator's pure core, driven by the model's own history.
+//! The platform simulator: the simulator's pure core, driven by the model's history.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use vmpool_simulator::objects::{
 };
 use vmpool_simulator::world::{Action, Event, Object, Outcome, Settings, Violation, World, Write};
 
-/// Who it is to the server.
+/// The simulator's user name.
 pub const NAME: &str = "platform";
 
-/// The kinds that it plays, and their resources. Pods are left out: nothing here reads them.
+/// The simulated kinds and their resources. Pods are left out, because no component here reads them.
 const KINDS: [(Kind, &str); 5] = [
     (Kind::Machine, "virtualmachines"),
     (Kind::Disk, "virtualdisks"),
@@ -25,7 +25,7 @@ const KINDS: [(Kind, &str); 5] = [
     (Kind::Attachment, "virtualmachineblockdeviceattachments"),
 ];
 
-/// The played platform.
+/// The simulated platform.
 pub struct Platform {
     server: Server,
     world: World,
@@ -34,7 +34,7 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// A platform that takes at most these times, in milliseconds, for everything it does.
+    /// A platform whose delays are at most these, in milliseconds.
     pub fn new(server: &Server, seed: u64, start: u64, evaluation: u64) -> Self {
         let delay = |milliseconds| Delay::After(Duration::from_millis(milliseconds));
         let settings = Settings {
@@ -52,7 +52,7 @@ impl Platform {
         Self { server: server.clone(), world, seen: 0, violations: Vec::new() }
     }
 
-    /// Sees what changed, and does what is due. Says whether it did anything.
+    /// Reads the new changes and performs the due actions. Returns whether it did anything.
     pub async fn step(&mut self) -> bool {
         let mut acted = false;
         loop {
@@ -81,12 +81,12 @@ impl Platform {
         }
     }
 
-    /// When it has something to do again.
+    /// When the next action is due.
     pub fn next_due(&self) -> Option<Timestamp> {
         self.world.next_due()
     }
 
-    /// The moments in which two machines mounted one disk.
+    /// The moments at which two machines had mounted the same disk.
     pub fn violations(&self) -> &[Violation] {
         &self.violations
     }
@@ -122,7 +122,7 @@ impl Platform {
     }
 }
 
-/// What a change means to the platform, if anything.
+/// The platform's event for a change, if there is one.
 fn event(change: &Change) -> Option<Event> {
     let (kind, _) = KINDS.iter().find(|(_, plural)| {
         change.key.resource.strip_prefix(plural).is_some_and(|rest| rest.starts_with('.'))
@@ -158,7 +158,7 @@ fn read(kind: Kind, object: &Value) -> Option<Object> {
     }
 }
 
-/// A cluster image that machines can boot from.
+/// A cluster image from which machines can boot.
 pub fn image() -> Value {
     json!({
         "apiVersion": "virtualization.deckhouse.io/v1alpha2", "kind": "ClusterVirtualImage",

@@ -1,4 +1,4 @@
-//! Processes that can be killed and paused between any two of their steps.
+//! Simulated processes that can be killed and paused between any two steps.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -14,20 +14,20 @@ use parking_lot::Mutex;
 use vmpool_runtime::Env;
 use vmpool_runtime::env::{Clock, Entropy, Spawner, TokioSpawner};
 
-/// How often a process may ask for the time before that has to pass: a pass over a pool asks a few dozen times.
+/// How often a process may read the clock while time stands still. One pass over a pool reads it a few dozen times.
 const MOST_ASKED: u64 = 100_000;
 
-/// What keeps the tasks of one process from running.
+/// Why the tasks of a process do not run.
 #[derive(Debug, Default)]
 struct State {
     paused: bool,
     killed: bool,
-    /// How often it has asked what time it is since time passed, and when that was.
+    /// How often the process has read the clock since time last advanced, and that time.
     asked: (u64, Duration),
-    /// Whether it was killed since it went on and on while no time passed.
+    /// Whether the process was killed because it ran in a loop while time stood still.
     looping: bool,
     spawned: u64,
-    /// Who wakes which task; also those that can run, since whoever kills the process must reach every one.
+    /// The waker of each task, runnable tasks included: `kill` must wake every task.
     wakers: BTreeMap<u64, Waker>,
 }
 
@@ -37,33 +37,33 @@ impl State {
     }
 }
 
-/// One process: a group of tasks with an environment of its own.
+/// One process: a group of tasks with its own environment.
 #[derive(Clone, Debug, Default)]
 pub struct Process(Arc<Mutex<State>>);
 
 impl Process {
-    /// A process that runs.
+    /// A running process.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Its environment, of these parts.
+    /// The environment of the process, with this clock and this source of randomness.
     pub fn env(&self, clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Env {
         let clock = Watched { clock, process: self.clone() };
         Env::new(Arc::new(clock), entropy, Arc::new(self.clone()))
     }
 
-    /// Whether it died since it went on and on while no time passed.
+    /// Whether the process was killed because it ran in a loop while time stood still.
     pub fn has_looped(&self) -> bool {
         self.0.lock().looping
     }
 
-    /// Nothing of it runs until [`Process::resume`]; the world goes on.
+    /// Stops all tasks of the process until [`Process::resume`]. The rest of the world continues.
     pub fn pause(&self) {
         self.0.lock().paused = true;
     }
 
-    /// Goes on where it was.
+    /// Resumes all tasks.
     pub fn resume(&self) {
         let wakers = {
             let mut state = self.0.lock();
@@ -73,7 +73,7 @@ impl Process {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Ends it, and drops all that it had in memory. What it has sent is under way.
+    /// Ends the process and drops its memory. Requests that it has sent continue.
     pub fn kill(&self) {
         let wakers = {
             let mut state = self.0.lock();
@@ -84,21 +84,21 @@ impl Process {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether it stands still.
+    /// Whether the process is paused.
     pub fn is_paused(&self) -> bool {
         self.0.lock().paused
     }
 }
 
 impl Process {
-    /// What `future` comes to if the process runs it; `None` if that dies before.
+    /// Runs `future` in the process. The result is `None` if the process is killed before the future completes.
     pub fn run<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
     ) -> impl Future<Output = Option<T>> + Send + 'static {
         let (sender, receiver) = oneshot::channel();
         let told = async move {
-            // Whoever asked may have gone.
+            // The receiver may be gone.
             _ = sender.send(future.await);
         };
         self.spawn("call", told.boxed());
@@ -106,7 +106,7 @@ impl Process {
     }
 }
 
-/// A clock that notices a process which does without time. That would go on for ever, since time passes when everybody waits.
+/// A clock that detects a busy loop. Time advances only when every process waits, so such a loop would never end.
 struct Watched {
     clock: Arc<dyn Clock>,
     process: Process,
@@ -128,7 +128,7 @@ impl Clock for Watched {
             looping
         };
         if looping {
-            // Whoever does not wait can be stopped by nothing else.
+            // A task that never yields can be stopped only by a panic.
             std::panic::resume_unwind(Box::new("a loop in which no time passes"));
         }
         uptime

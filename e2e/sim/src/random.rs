@@ -1,4 +1,4 @@
-//! Schedules that a seed makes up.
+//! Random schedules.
 
 use serde_json::{Value, json};
 
@@ -8,18 +8,18 @@ use crate::schedule::Schedule;
 use crate::webhook::Service;
 use crate::world::Options;
 
-/// How many of a thousand schedules have a leader that goes on after it was replaced, whatever else they have.
+/// Of 1000 schedules, this many pause the leader until another one has replaced it, in addition to their other faults.
 const RIVALS: u64 = 300;
-/// For how long it stands still, in milliseconds: longer than a lease and the time that others need to take it.
+/// Length of that pause in milliseconds. It is longer than a lease plus the time until another replica takes the lease.
 const STILL: (u64, u64) = (19_000, 40_000);
 
-/// How many of a thousand schedules have a while in which no watch tells of machines, or of disks, or both.
+/// Of 1000 schedules, this many have a period in which the watches of machines, disks or both deliver no events.
 const BLIND: u64 = 250;
 
 const POLICIES: [&str; 3] = ["NewestFirst", "OldestFirst", "Explicit"];
 
 impl Schedule {
-    /// A schedule that the seed makes up.
+    /// The schedule of a seed.
     pub fn random(seed: u64) -> Self {
         let chance = Chance::new(seed ^ 0x0dd5);
         let rivals = chance.per_mille(RIVALS);
@@ -49,7 +49,7 @@ impl Schedule {
     }
 }
 
-/// Somewhere on the way the leader stands still for so long that another one leads, and then it goes on.
+/// Pauses the leader at a random step until another one has replaced it, then resumes it.
 fn replace_leader(chance: &Chance, options: &Options, steps: &mut Vec<(u64, Op)>) {
     let all = u64::try_from(steps.len()).unwrap_or_default();
     let at = usize::try_from(chance.number(1..=all)).unwrap_or(1);
@@ -63,7 +63,7 @@ fn replace_leader(chance: &Chance, options: &Options, steps: &mut Vec<(u64, Op)>
     steps.splice(at..at, meanwhile);
 }
 
-/// From somewhere on the way, watches tell nothing for a while: until one of the next steps is done.
+/// From a random step on, watches deliver no events until a random later step.
 fn blind(chance: &Chance, steps: &mut Vec<(u64, Op)>) {
     let last = u64::try_from(steps.len()).unwrap_or_default();
     let from = chance.number(0..=last);

@@ -1,4 +1,4 @@
-//! What becomes of requests: how long they are under way, and what goes wrong.
+//! Decides for each request how long it takes and which fault it meets.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -11,55 +11,55 @@ use crate::cast::is_ours;
 use crate::chance::Chance;
 use crate::trouble::{Happened, LATE, Trouble, Unread};
 
-/// What the world and its referee tell each other.
+/// State that the world and its referee share.
 #[derive(Debug, Default)]
 pub struct Notes {
-    /// Writes of ours on pools, machines, disks and revisions so far, leases and events apart.
+    /// Number of writes of the project's processes so far, without leases and events.
     pub writes: usize,
-    /// What shall happen to which of these writes, in their order.
+    /// Planned faults: number of the write and fault, in this order.
     pub troubles: VecDeque<(usize, Trouble)>,
-    /// Troubles that come by chance: to how many of a thousand writes.
+    /// Random faults: this many of 1000 writes.
     pub per_mille: u64,
-    /// Reads of ours so far, those of leases apart.
+    /// Number of reads of the project's processes so far, without leases.
     pub reads: usize,
-    /// What shall happen to which of these reads, in their order.
+    /// Planned faults of reads: number of the read and fault, in this order.
     pub unread: VecDeque<(usize, Unread)>,
-    /// The same by chance: to how many of a thousand reads.
+    /// Random faults: this many of 1000 reads.
     pub unread_per_mille: u64,
-    /// What has happened to writes and to reads so far.
+    /// The faults that were injected so far.
     pub happened: Happened,
-    /// Whose requests do not arrive, whatever they are.
+    /// Senders that are cut off: none of their requests arrives.
     pub cut: BTreeSet<String>,
-    /// Processes that shall die now.
+    /// Processes to kill now.
     pub dying: Vec<String>,
-    /// Processes that shall stand still now, for a while.
+    /// Processes to pause now, for a while.
     pub stalling: Vec<String>,
-    /// Writes that come long after their sender has given them up. What they do may be against what is wanted by then,
-    /// and is nobody's fault.
+    /// Writes that arrive long after their sender has given up. Their effect may contradict the spec at that moment, which is
+    /// no violation.
     pub late: Vec<Call>,
-    /// What happened, for the transcript.
+    /// Lines for the transcript.
     pub told: Vec<String>,
 }
 
 /// The referee of a simulated world.
 pub struct Referee {
     notes: Arc<Mutex<Notes>>,
-    /// How long requests and answers take. Apart from the troubles, so that a schedule in which the same ones are planned
-    /// that came by chance before is the same run.
+    /// Decides how long requests and responses take. It is separate from `troubles`, so that a schedule whose random faults
+    /// are replaced by the same planned faults gives the same run.
     ways: Chance,
-    /// What comes by chance.
+    /// Decides about random faults.
     troubles: Chance,
-    /// Longest time that a request or an answer is under way, in milliseconds.
+    /// Longest time that a request or a response takes, in milliseconds.
     latency: u64,
 }
 
 impl Referee {
-    /// A referee whose decisions hang on the seed.
+    /// A referee whose decisions derive from the seed.
     pub fn new(notes: Arc<Mutex<Notes>>, seed: u64, latency: u64) -> Self {
         Self { notes, ways: Chance::new(seed ^ 0xfa17), troubles: Chance::new(seed ^ 0x0bad), latency }
     }
 
-    /// What happens to a write, if anything.
+    /// The fault of a write, if any.
     fn trouble(&self, notes: &mut Notes, call: &Call) -> Option<Trouble> {
         let number = notes.writes;
         notes.writes += 1;
@@ -83,7 +83,7 @@ impl Referee {
         Some(trouble)
     }
 
-    /// What happens to a read, if anything.
+    /// The fault of a read, if any.
     fn unread(&self, notes: &mut Notes, call: &Call) -> Option<Unread> {
         let number = notes.reads;
         notes.reads += 1;
@@ -107,7 +107,7 @@ impl vmpool_model::Referee for Referee {
         let (before, after) = (self.ways.delay(self.latency), self.ways.delay(self.latency));
         let notes = &mut *self.notes.lock();
         if notes.cut.contains(&call.who) {
-            // A write is given up by its sender; what a read waits for ends with the connection.
+            // The sender of a write gives up. A read ends with its connection.
             return if call.is_write() {
                 Conduct { before, fate: Fate::Hang, after }
             } else {

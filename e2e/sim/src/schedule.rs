@@ -1,4 +1,4 @@
-//! A run: what happens when, and what came of it.
+//! A fault schedule and its verdict.
 
 use std::time::Duration;
 
@@ -12,61 +12,61 @@ use crate::trouble::{Happened, Trouble, Unread};
 use crate::webhook::Service;
 use crate::world::{Options, World};
 
-/// The longest that a world may take to settle once nothing breaks any more.
+/// Longest time until a world must have settled after the last fault.
 const PATIENCE: Duration = Duration::from_mins(20);
 
-/// What happens, and when: milliseconds since the step before.
+/// The steps of a run. Each time is in milliseconds after the previous step.
 #[derive(Clone, Debug, Default)]
 pub struct Schedule {
-    /// How the world is made.
+    /// How the world is created.
     pub options: Options,
     /// The steps.
     pub steps: Vec<(u64, Op)>,
-    /// What happens to which write of ours.
+    /// Planned faults of writes.
     pub troubles: Vec<(usize, Trouble)>,
-    /// What happens to which read of ours.
+    /// Planned faults of reads.
     pub unread: Vec<(usize, Unread)>,
 }
 
-/// What came of a schedule.
+/// The result of a schedule.
 #[derive(Debug)]
 pub struct Verdict {
-    /// What is wrong; empty if all is well.
+    /// The violations; empty if there are none.
     pub wrong: Vec<String>,
-    /// What happened, if it was to be told.
+    /// The transcript, if it was requested.
     pub transcript: Vec<String>,
-    /// Writes of ours, leases and events apart.
+    /// Number of writes of the project's processes, without leases and events.
     pub writes: usize,
-    /// Reads of ours, leases apart.
+    /// Number of reads of the project's processes, without leases.
     pub reads: usize,
-    /// How many changes there were of each of [`crate::op::WATCHED`].
+    /// Number of changes of each resource in [`crate::op::WATCHED`].
     pub events: [usize; WATCHED.len()],
-    /// Whether a leader went on after it was replaced.
+    /// Whether a replaced leader resumed.
     pub rivals: bool,
-    /// What has happened to which writes and reads, planned or by chance.
+    /// The injected faults, planned and random.
     pub happened: Happened,
 }
 
 impl Schedule {
-    /// Runs it on a runtime of its own.
+    /// Runs the schedule on its own runtime.
     ///
     /// # Panics
-    /// If the system has nothing left for a runtime.
+    /// If the runtime cannot be created.
     pub fn run(&self) -> Verdict {
         self.run_and(false)
     }
 
-    /// The same, with a transcript.
+    /// Runs the schedule and records a transcript.
     ///
     /// # Panics
-    /// If the system has nothing left for a runtime.
+    /// If the runtime cannot be created.
     pub fn told(&self) -> Verdict {
         self.run_and(true)
     }
 
     fn run_and(&self, tell: bool) -> Verdict {
         let (runtime, idle) =
-            Idle::runtime().expect("a runtime without threads and sockets needs nothing of the system");
+            Idle::runtime().expect("a runtime without threads and sockets uses no system resources");
         runtime.block_on(self.play(idle, tell))
     }
 
@@ -96,20 +96,20 @@ impl Schedule {
     }
 }
 
-/// Everything that is broken is mended, and the world gets the time that it needs.
+/// Ends all faults and lets time pass until the world has settled.
 async fn settle(world: &mut World) -> Vec<String> {
-    world.tell(|| "── nothing breaks any more".to_owned());
+    world.tell(|| "── all faults end".to_owned());
     world.resume();
     world.server.release();
     *world.webhook.lock() = Service::Works;
     let hanging = {
         let notes = &mut *world.notes.lock();
-        // What was planned for a certain request still happens to it: once.
+        // Faults that were planned for a certain request still occur, once.
         (notes.per_mille, notes.unread_per_mille) = (0, 0);
         notes.happened.unread.iter().any(|(_, unread)| *unread == Unread::Hang)
     };
     let begun = world.now();
-    // Whoever waits for an answer that does not come waits for so long.
+    // The sender of a request without response waits for this long.
     let patient = begun + if hanging { READ_TIMEOUT } else { Duration::ZERO };
     loop {
         world.advance(Duration::from_secs(5)).await;

@@ -1,4 +1,4 @@
-//! The least that is needed for something to go wrong.
+//! Shrinks a failing schedule.
 
 use crate::op::Op;
 use crate::schedule::Schedule;
@@ -6,8 +6,8 @@ use crate::trouble::Happened;
 use crate::world::Options;
 
 impl Schedule {
-    /// A schedule that is wrong like this one, with as little in it as can be: troubles that came by chance are planned
-    /// ones there, and only those that are needed.
+    /// A schedule that also fails, with as few steps and faults as possible. Random faults become planned ones, and only the
+    /// necessary ones remain.
     #[must_use]
     pub fn shrunk(&self) -> Self {
         let mut least = self.clone();
@@ -30,13 +30,13 @@ impl Schedule {
         ] {
             least.try_instead(|schedule| simpler(&mut schedule.options));
         }
-        // Numbers of writes mean others by now.
+        // The numbers of writes have changed after steps were removed.
         least.leave_out(|schedule| &mut schedule.troubles);
         least.leave_out_steps();
         least
     }
 
-    /// Becomes what `change` makes of it, if that is wrong, too.
+    /// Applies `change` if the result still fails.
     fn try_instead(&mut self, change: impl FnOnce(&mut Self)) -> bool {
         let mut other = self.clone();
         change(&mut other);
@@ -47,7 +47,7 @@ impl Schedule {
         wrong
     }
 
-    /// Leaves out what is not needed of a list: large parts first.
+    /// Removes the unnecessary entries of a list, large parts first.
     fn leave_out<T>(&mut self, list: fn(&mut Self) -> &mut Vec<T>) {
         let mut part = list(self).len();
         while part > 0 {
@@ -61,7 +61,7 @@ impl Schedule {
         }
     }
 
-    /// Leaves out steps; later ones first, since what an earlier one prepares can go only when nobody needs it.
+    /// Removes unnecessary steps, the last ones first, because later steps may depend on earlier ones.
     fn leave_out_steps(&mut self) {
         for index in (0..self.steps.len()).rev() {
             let without = |steps: &mut Vec<(u64, Op)>| {

@@ -1,21 +1,21 @@
-//! What happened, for people.
+//! Formats changes for the transcript.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 use vmpool_model::{Change, ChangeKind};
 
-/// Characters of a value that are told.
+/// Maximum length of a printed value in characters.
 const MOST: usize = 160;
-/// What changes with everything else, and says nothing.
+/// Fields that change with every write and carry no information.
 const BORING: [&str; 3] = ["resourceVersion", "lastTransitionTime", "conditions"];
 
-/// A change as the transcript has it.
+/// One change as a line of the transcript.
 pub(crate) fn told(change: &Change) -> String {
     let resource = change.key.resource.split('.').next().unwrap_or_default();
     let what = match (change.kind, &change.before) {
         (ChangeKind::Added, _) => short(&change.object["spec"]),
-        (ChangeKind::Deleted, _) => "gone".to_owned(),
+        (ChangeKind::Deleted, _) => "deleted".to_owned(),
         (ChangeKind::Modified, before) => {
             difference(before.as_deref().unwrap_or(&Value::Null), &change.object, "")
         }
@@ -23,10 +23,10 @@ pub(crate) fn told(change: &Change) -> String {
     format!("  {} {resource} {}: {what}", change.version, change.key.name)
 }
 
-/// A value, without its end if that is far.
+/// A value, truncated to [`MOST`] characters.
 pub(crate) fn short(value: &Value) -> String {
     let mut text = value.to_string();
-    // Every process makes a certificate of its own, and tells of the same run in the same words.
+    // Certificates differ between processes. They are cut, so that the same run gives the same transcript in each process.
     let certificate = text.find("-----BEGIN");
     let far = text.char_indices().nth(MOST).map(|(end, _)| end);
     if let Some(end) = certificate.into_iter().chain(far).min() {
@@ -36,7 +36,7 @@ pub(crate) fn short(value: &Value) -> String {
     text
 }
 
-/// What differs between two values, by path.
+/// The differences between two values, by path.
 fn difference(old: &Value, new: &Value, path: &str) -> String {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {

@@ -1,62 +1,62 @@
-//! What can happen to one request.
+//! The faults of a single request.
 
 use std::time::Duration;
 
 use vmpool_model::{Fate, Refusal, Verb};
 
-/// How much later than all others a late write arrives: its sender has given it up, and another one may lead by then.
+/// Additional delay of a late write. Its sender has given up by then, and another controller may lead.
 pub const LATE: Duration = Duration::from_secs(25);
-/// How long a process stands still that a trouble stops: longer than its lease.
+/// How long a fault pauses a process: longer than the lease duration.
 pub const STALL: Duration = Duration::from_secs(30);
 
-/// What happens, or has happened, to which write and to which read, in their order.
+/// Which faults occurred, with the number of the write or read, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Happened {
-    /// To writes.
+    /// Faults of writes.
     pub troubles: Vec<(usize, Trouble)>,
-    /// To reads.
+    /// Faults of reads.
     pub unread: Vec<(usize, Unread)>,
 }
 
-/// Something that happens to one write of ours.
+/// A fault of one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// Its sender dies before it arrives.
+    /// The sender exits before the request arrives.
     CrashBefore,
-    /// Its sender dies before the answer arrives.
+    /// The sender exits before the response arrives.
     CrashAfter,
-    /// 409, somebody else was faster.
+    /// 409: another client has changed the object.
     Conflict,
-    /// 429 with a time to wait.
+    /// 429 with `Retry-After`.
     TooMany,
     /// 500.
     Internal,
     /// 503.
     Unavailable,
-    /// It is done, and the answer is 504.
+    /// The write takes effect, and the response is 504.
     TimeoutAfterCommit,
-    /// 403, the quota is used up.
+    /// 403: the quota is exceeded.
     Quota,
-    /// 403, a webhook does not want it.
+    /// 403: a webhook denies the request.
     Denied,
-    /// 500, a webhook that has to be asked cannot be.
+    /// 500: a required webhook cannot be called.
     NoWebhook,
-    /// It is done, and the connection breaks.
+    /// The write takes effect, and the connection breaks before the response arrives.
     AnswerLost,
-    /// The connection breaks before it arrives.
+    /// The connection breaks before the request arrives.
     Unreachable,
-    /// It is never answered, and never done.
+    /// There is no response, and the write does not take effect.
     Hang,
-    /// It is done long after its sender has given up.
+    /// The write takes effect long after its sender has given up.
     Late,
-    /// It is done, and its sender stands still for longer than its lease before it can hear so.
+    /// The write takes effect, and its sender is paused for longer than its lease before the response arrives.
     Stall,
-    /// Its sender stands still for longer than its lease, and it is done when somebody else leads.
+    /// The sender is paused for longer than its lease, and the write takes effect after another controller became leader.
     StallLate,
 }
 
 impl Trouble {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Self; 16] = [
         Self::CrashBefore,
         Self::CrashAfter,
@@ -76,15 +76,15 @@ impl Trouble {
         Self::StallLate,
     ];
 
-    /// What the server makes of the request.
+    /// How the API server model treats the request.
     pub fn fate(self) -> Fate {
         match self {
             Self::CrashBefore | Self::Hang => Fate::Hang,
             Self::CrashAfter => Fate::ServeAndHang,
             Self::Conflict => refuse(409, "Conflict", "the object has been modified"),
             Self::TooMany => Fate::Refuse(Refusal::new(429, "TooManyRequests", "too many requests").after(2)),
-            Self::Internal => refuse(500, "InternalError", "the simulation says so"),
-            Self::Unavailable => refuse(503, "ServiceUnavailable", "the simulation says so"),
+            Self::Internal => refuse(500, "InternalError", "an injected fault"),
+            Self::Unavailable => refuse(503, "ServiceUnavailable", "an injected fault"),
             Self::TimeoutAfterCommit => {
                 Fate::ServeAndAnswer(Refusal::new(504, "Timeout", "the request timed out"))
             }
@@ -99,26 +99,26 @@ impl Trouble {
         }
     }
 
-    /// Whether it costs a process its life.
+    /// Whether the fault kills the sender.
     pub fn kills(self) -> bool {
         matches!(self, Self::CrashBefore | Self::CrashAfter)
     }
 
-    /// Whether it stops a process for a while.
+    /// Whether the fault pauses the sender.
     pub fn stalls(self) -> bool {
         matches!(self, Self::Stall | Self::StallLate)
     }
 
-    /// Whether the write arrives when nobody expects it any more.
+    /// Whether the write arrives after its sender has given up.
     pub fn is_late(self) -> bool {
         matches!(self, Self::Late | Self::StallLate)
     }
 }
 
-/// Something that happens to one read of ours: a single object, a list, or the beginning of a watch.
+/// A fault of one read: a single object, a list, or the start of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unread {
-    /// 429 with a time to wait.
+    /// 429 with `Retry-After`.
     TooMany,
     /// 500.
     Internal,
@@ -128,14 +128,14 @@ pub enum Unread {
     Gone,
     /// The connection breaks.
     Unreachable,
-    /// It is never answered.
+    /// There is no response.
     Hang,
-    /// Its sender dies before the answer arrives.
+    /// The sender exits before the response arrives.
     Crash,
 }
 
 impl Unread {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Self; 7] = [
         Self::TooMany,
         Self::Internal,
@@ -146,12 +146,12 @@ impl Unread {
         Self::Crash,
     ];
 
-    /// What the server makes of the request.
+    /// How the API server model treats the request.
     pub fn fate(self, verb: Verb) -> Fate {
         match self {
             Self::TooMany => Fate::Refuse(Refusal::new(429, "TooManyRequests", "too many requests").after(2)),
-            Self::Internal => refuse(500, "InternalError", "the simulation says so"),
-            Self::Unavailable => refuse(503, "ServiceUnavailable", "the simulation says so"),
+            Self::Internal => refuse(500, "InternalError", "an injected fault"),
+            Self::Unavailable => refuse(503, "ServiceUnavailable", "an injected fault"),
             Self::Gone if verb == Verb::Get => refuse(504, "Timeout", "the request timed out"),
             Self::Gone => refuse(410, "Expired", "too old resource version"),
             Self::Unreachable | Self::Hang => Fate::Unreachable,

@@ -1,4 +1,4 @@
-//! Admission by the real webhook, as its ValidatingWebhookConfiguration would have it asked.
+//! The real webhook, called as its ValidatingWebhookConfiguration specifies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,28 +20,28 @@ use vmpool_webhook::{POOL_PATH, SCALE_PATH, State};
 
 use crate::cast::{APISERVER, CONTROLLER, SYSTEM, user};
 
-/// Who the webhook is to the server.
+/// The webhook's user name.
 pub const NAME: &str = "webhook";
-/// How long the API server waits for its answer.
+/// How long the API server waits for the webhook's response.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The record of machines that are removed by name.
+/// JSON pointer to the removal record.
 const RECORD: &str = "/metadata/annotations/vmpool.virtualization.deckhouse.io~1scale-down-targets";
 
-/// How the webhook does.
+/// The behavior of the webhook.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Service {
-    /// It answers.
+    /// It responds normally.
     #[default]
     Works,
-    /// Nobody is there.
+    /// The connection is refused.
     Down,
-    /// It never answers.
+    /// It never responds.
     Hangs,
-    /// It answers no, whatever it is asked.
+    /// It denies every request.
     Denies,
 }
 
-/// The webhook as the server knows it.
+/// The webhook as the API server model calls it.
 pub struct Webhook {
     env: Env,
     router: Router,
@@ -49,7 +49,7 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// A webhook that is to do as `service` says.
+    /// A webhook that behaves as `service` says.
     pub fn new(server: &Server, env: &Env, service: Arc<Mutex<Service>>) -> Self {
         let settings = Settings {
             removal_handler: Some(user(APISERVER)),
@@ -98,7 +98,7 @@ impl Admission for Webhook {
     }
 }
 
-/// Which of the webhooks is asked about a request, where, and as what: rules and match conditions of the chart.
+/// The webhook, path and operation for a request, according to the rules and match conditions of the chart.
 fn concerns(review: &Review) -> Option<(&'static str, &'static str, &'static str)> {
     let Review { call, old, new } = review;
     if call.resource != "virtualmachinepools" {

@@ -1,5 +1,5 @@
-//! A cluster in memory: the model of the API server, the played platform, a garbage collector, and processes of ours, all
-//! on one clock that moves from one event to the next.
+//! A cluster in memory: the API server model, the platform simulator, a garbage collector, and the project's processes.
+//! All share one clock that advances from event to event.
 
 mod hear;
 mod processes;
@@ -28,57 +28,57 @@ use crate::platform::{Platform, image};
 use crate::referee::{Notes, Referee};
 use crate::webhook::{Service, Webhook};
 
-/// The namespace in which everything happens.
+/// The namespace of the pool.
 pub const NAMESPACE: &str = "team";
 
-/// How replicas of the aggregated API recognise the API server; made once, since nothing hangs on which certificate it is.
+/// The front proxy's CA. It is generated once, because no check depends on its content.
 static FRONT: LazyLock<Value> =
-    LazyLock::new(|| front::configuration().expect("the key of a certificate can be made from nothing"));
+    LazyLock::new(|| front::configuration().expect("a certificate can be generated"));
 
-/// How a world is made.
+/// How a world is created.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Decides everything that is not decided otherwise.
+    /// Seed of all random decisions.
     pub seed: u64,
-    /// How many controllers compete for the lease.
+    /// Number of controllers that compete for the lease.
     pub controllers: usize,
-    /// How many replicas of the aggregated API there are.
+    /// Number of replicas of the aggregated API.
     pub apiservers: usize,
-    /// Whether the webhook is asked.
+    /// Whether the webhook is called.
     pub webhook: bool,
-    /// Longest time that a request or an answer is under way, in milliseconds.
+    /// Longest time that a request or a response takes, in milliseconds.
     pub latency: u64,
-    /// Troubles that come by chance: to how many of a thousand writes of ours.
+    /// Random faults: this many of 1000 writes of the project's processes.
     pub trouble: u64,
-    /// The same for reads.
+    /// Random faults: this many of 1000 reads.
     pub unread: u64,
-    /// Most objects in a page of a list; 0 is as many as were asked for.
+    /// Maximum number of objects in a page of a list; 0 means as many as the client requests.
     pub page: usize,
-    /// By how many changes a list is behind whose sender takes one of any time.
+    /// By how many changes a list with `resourceVersion=0` is behind.
     pub old: usize,
 }
 
 /// A cluster in memory.
 pub struct World {
-    /// Time.
+    /// The shared clock.
     pub clock: ManualClock,
-    /// The API server.
+    /// The API server model.
     pub server: Server,
-    /// What the scenario did.
+    /// What users did, as the checks need it.
     pub grounds: Grounds,
-    /// Whether somebody did what leaves a machine without a disk that it needs: then not all need to run in the end.
+    /// Whether a user deleted something that a machine needs. In that case not all machines need to run after settling.
     pub harmed: bool,
-    /// Whether a leader ever went on after it was replaced.
+    /// Whether a replaced leader has resumed.
     pub rivals: bool,
-    /// Names of the machines whose removal somebody asked for without their UIDs.
+    /// Names of the machines whose targeted removal was requested without UIDs.
     pub unpinned: BTreeSet<String>,
-    /// Writes that arrive long after their sender has given them up.
+    /// Writes that arrive long after their sender has given up.
     pub late: BTreeSet<String>,
-    /// Processes that went on and on while no time passed.
+    /// Processes that ran in a loop while time stood still.
     pub loops: Vec<String>,
-    /// What happened, a line each; nothing if nobody wants to know.
+    /// One line per event; `None` if no transcript was requested.
     pub transcript: Option<Vec<String>>,
-    /// How the webhook does.
+    /// The behavior of the webhook.
     pub webhook: Arc<Mutex<Service>>,
     pub(crate) chance: Chance,
     pub(crate) notes: Arc<Mutex<Notes>>,
@@ -88,20 +88,20 @@ pub struct World {
     front: Front,
     cast: Vec<Member>,
     started: u64,
-    /// When a process starts, since one died.
+    /// When killed processes start again.
     restarts: Vec<(Timestamp, Program)>,
     asked: Arc<Mutex<Vec<Asked>>>,
     callers: Vec<Task>,
     history: History,
     changes: usize,
-    /// When something other than a lease changed last.
+    /// When an object other than a lease last changed.
     changed: Timestamp,
-    /// When the garbage collector looks again; it does not as long as nothing changes that it has seen.
+    /// When the garbage collector runs next; `None` while it has processed all changes.
     next_garbage: Option<Timestamp>,
 }
 
 impl World {
-    /// A cluster with processes that wait for something to do. `idle` belongs to the runtime in which it lives.
+    /// A cluster whose processes have started. `idle` belongs to the runtime of the world.
     pub async fn new(options: Options, idle: Idle, telling: bool) -> Self {
         let clock = ManualClock::of(idle);
         let env = env(&clock, options.seed ^ 0x5eed);
@@ -159,7 +159,7 @@ impl World {
         world
     }
 
-    /// What was there before us.
+    /// Creates the objects that exist before the scenario.
     async fn furnish(&mut self) {
         let class = json!({
             "apiVersion": "virtualization.deckhouse.io/v1alpha2", "kind": "VirtualMachineClass",
@@ -184,28 +184,28 @@ impl World {
         _ = self.do_as_user(&call).await;
     }
 
-    /// The time.
+    /// The current time.
     pub fn now(&self) -> Timestamp {
         self.server.now()
     }
 
-    /// Everything that happened to pools, machines and disks.
+    /// All changes of pools, machines and disks.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// How many changes there were so far of each kind that controllers watch.
+    /// Number of changes so far of each watched resource.
     pub fn events(&self) -> [usize; WATCHED.len()] {
         let history = self.server.history();
         WATCHED.map(|resource| history.iter().filter(|change| &*change.key.resource == resource).count())
     }
 
-    /// The moments in which two machines mounted one disk.
+    /// The moments at which two machines had mounted the same disk.
     pub fn double_mounts(&self) -> Vec<String> {
         self.platform.violations().iter().map(|violation| format!("{violation:?}")).collect()
     }
 
-    /// A line for whoever reads what happened, if somebody does.
+    /// Adds a line to the transcript, if one is recorded.
     pub fn tell(&mut self, line: impl FnOnce() -> String) {
         let since = self.now().duration_since(ManualClock::START);
         if let Some(transcript) = &mut self.transcript {
@@ -213,7 +213,7 @@ impl World {
         }
     }
 
-    /// Lets the next thing happen, and time pass until then, but not beyond `until`.
+    /// Runs the next event and advances time up to it, but not beyond `until`.
     pub async fn step(&mut self, until: Timestamp) {
         let now = self.now();
         let left = |time: Timestamp| Duration::try_from(time.duration_since(now)).unwrap_or_default();
@@ -233,7 +233,7 @@ impl World {
         self.record();
     }
 
-    /// Lets time pass.
+    /// Advances time.
     pub async fn advance(&mut self, time: Duration) {
         let end = self.now() + time;
         while self.now() < end {
@@ -241,7 +241,7 @@ impl World {
         }
     }
 
-    /// Since when nothing has changed, leases apart; now if somebody still waits for an answer.
+    /// When the last change happened, leases apart. It is now if a client still waits for a response.
     pub fn quiet_since(&self) -> Timestamp {
         if self.callers.is_empty() { self.changed } else { self.now() }
     }

@@ -1,4 +1,4 @@
-//! Some schedules of each sort; `make faults` runs as many as anybody likes.
+//! Some schedules of each kind. `make faults` runs as many as you want.
 
 use std::ops::Range;
 use std::process::Command;
@@ -9,7 +9,7 @@ use vmpool_sim::exhaustive::{Story, stories};
 use vmpool_sim::schedule::{Schedule, Verdict};
 use vmpool_sim::trouble::{Trouble, Unread};
 
-/// A story, and what comes of its beginning and of all of it if nothing breaks.
+/// A scenario with the fault-free verdicts of its prelude and of all of it.
 struct Told {
     story: Story,
     before: Verdict,
@@ -27,24 +27,24 @@ static STORIES: LazyLock<Vec<Told>> = LazyLock::new(|| {
 
 fn by_name() -> &'static Told {
     let told = STORIES.iter().find(|told| told.story.name == "removal by name");
-    told.expect("there is a story of this name")
+    told.expect("there is a scenario with this name")
 }
 
-/// What came of a schedule in which nothing may break.
+/// Asserts that the run has no violation.
 fn well(name: &str, verdict: Verdict) -> Verdict {
     assert!(verdict.wrong.is_empty(), "{name}: {:?}\n{}", verdict.wrong, verdict.transcript.join("\n"));
     verdict
 }
 
 #[test]
-fn the_same_seed_is_the_same_run() {
+fn the_same_seed_gives_the_same_run() {
     let run = || Schedule::random(7).told().transcript;
     assert_eq!(run(), run());
 }
 
 #[test]
-fn another_process_tells_the_same_of_the_same_seed() {
-    // One in which machines are removed by name, for which there are certificates.
+fn the_same_seed_gives_the_same_transcript_in_another_process() {
+    // The schedule must contain a targeted removal, because only those need certificates.
     let seed = (0..1000).find(|seed| Schedule::random(*seed).options.apiservers > 0).unwrap();
     let run = || {
         let output = Command::new(env!("CARGO_BIN_EXE_faults")).env("SEED", seed.to_string()).output();
@@ -56,34 +56,38 @@ fn another_process_tells_the_same_of_the_same_seed() {
 }
 
 #[test]
-fn troubles_that_are_planned_are_the_run_in_which_they_came_by_chance() {
+fn planned_faults_give_the_same_run_as_the_same_random_faults() {
     let schedules = (0..1000).map(Schedule::random).filter(|schedule| schedule.options.trouble > 50);
     let mut told = schedules.map(|schedule| (schedule.told(), schedule));
     let unlucky = told.find(|(chance, _)| !chance.happened.troubles.is_empty());
-    let (chance, mut planned) = unlucky.expect("something goes wrong by chance");
+    let (chance, mut planned) = unlucky.expect("one of the schedules has a random fault");
     (planned.troubles, planned.unread) = (chance.happened.troubles.clone(), chance.happened.unread.clone());
     (planned.options.trouble, planned.options.unread) = (0, 0);
     assert_eq!(planned.told().transcript, chance.transcript);
 }
 
-/// In parts that run side by side.
+/// In parts that run in parallel.
 #[rstest]
-fn whatever_happens_nothing_is_broken(#[values(0..250, 250..500, 500..750, 750..1000)] seeds: Range<u64>) {
+fn random_schedules_break_no_invariant(#[values(0..250, 250..500, 500..750, 750..1000)] seeds: Range<u64>) {
     let mut rivals = 0;
     for seed in seeds {
         let verdict = Schedule::random(seed).run();
-        assert!(verdict.wrong.is_empty(), "make faults SEED={seed} tells more: {:?}", verdict.wrong);
+        assert!(
+            verdict.wrong.is_empty(),
+            "make faults SEED={seed} prints the transcript: {:?}",
+            verdict.wrong
+        );
         rivals += u64::from(verdict.rivals);
     }
-    assert!(rivals > 25, "{rivals} times a leader was replaced and went on");
+    assert!(rivals > 25, "only {rivals} schedules in which a replaced leader resumed");
 }
 
 #[rstest]
-#[case::a_death(Trouble::CrashAfter, "dies")]
-#[case::a_leader_that_is_replaced(Trouble::StallLate, "goes on")]
-fn a_story_survives_its_worst_moment(#[case] trouble: Trouble, #[case] said: &str) {
+#[case::a_crash(Trouble::CrashAfter, "is killed")]
+#[case::a_replaced_leader(Trouble::StallLate, "resumes")]
+fn a_scenario_survives_a_fault_in_its_middle(#[case] trouble: Trouble, #[case] said: &str) {
     for Told { story, before, plain } in &*STORIES {
-        // Nobody has anything to do where the garbage collector does it all.
+        // The controller writes nothing if the garbage collector does all the work.
         if plain.writes == before.writes {
             assert_eq!(story.name, "the pool deleted");
             continue;
@@ -92,27 +96,27 @@ fn a_story_survives_its_worst_moment(#[case] trouble: Trouble, #[case] said: &st
         let mut schedule = Schedule { troubles: vec![(at, trouble)], ..story.plain() };
         schedule.options.controllers = 2;
         let told = well(story.name, schedule.told()).transcript.join("\n");
-        assert!(told.contains(said), "{}: nobody {said}\n{told}", story.name);
+        assert!(told.contains(said), "{}: the transcript lacks {said:?}\n{told}", story.name);
     }
 }
 
 #[test]
-fn machines_leave_by_name_and_nobody_else_does() {
+fn a_targeted_removal_removes_only_its_targets() {
     let transcript = by_name().plain.transcript.join("\n");
-    assert!(transcript.contains("removal by name: Removed"), "{transcript}");
+    assert!(transcript.contains("targeted removal: Removed"), "{transcript}");
     assert!(transcript.contains("/spec/replicas=1"), "{transcript}");
 }
 
-/// Whoever asked hears nothing, and asks again.
+/// The client receives no response and repeats the request.
 #[test]
-fn a_removal_by_name_survives_the_death_of_whoever_does_it() {
+fn a_targeted_removal_survives_a_crash_of_the_replica_that_handles_it() {
     let Told { story, before, plain } = by_name();
     for at in before.reads..plain.reads {
         let schedule = Schedule { unread: vec![(at, Unread::Crash)], ..story.plain() };
         let transcript = well(&format!("read {at}"), schedule.told()).transcript.join("\n");
         assert!(
-            transcript.contains("removal by name: Removed"),
-            "read {at}: it was never done\n{transcript}"
+            transcript.contains("targeted removal: Removed"),
+            "read {at}: the removal never succeeded\n{transcript}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! `make faults`: random schedules against our programs on the model.
+//! `make faults`: random fault schedules for the project's programs on the API server model.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -8,32 +8,32 @@ use parking_lot::Mutex;
 use vmpool_sim::exhaustive::stories;
 use vmpool_sim::schedule::Schedule;
 
-/// Breaks everything around our programs, on a model of the API server, and tells what that broke.
+/// Runs the project's programs on a model of the API server with injected faults, and checks the invariants.
 #[derive(Debug, Parser)]
 struct Options {
-    /// How many random schedules.
+    /// Number of random schedules.
     #[arg(long, env = "SEEDS", default_value_t = 1000)]
     seeds: u64,
     /// The first seed.
     #[arg(long, env = "FIRST", default_value_t = 0)]
     first: u64,
-    /// Side by side; 0 is one for each processor.
+    /// Schedules to run in parallel; 0 means one per CPU.
     #[arg(long, env = "JOBS", default_value_t = 0)]
     jobs: usize,
-    /// Runs this one seed and prints all that happened.
+    /// Runs only this seed and prints the transcript.
     #[arg(long, env = "SEED")]
     seed: Option<u64>,
-    /// Every single fault at every place of nine short stories, in place of random schedules.
+    /// Runs every single fault at every position of nine short scenarios, instead of random schedules.
     #[arg(long, env = "EXHAUSTIVE")]
     exhaustive: bool,
-    /// Of those, only schedules whose name contains this.
+    /// With `--exhaustive`: runs only schedules whose name contains this text.
     #[arg(long, env = "ONLY", default_value = "")]
     only: String,
 }
 
-/// After how many schedules it shows that it goes on.
+/// Prints the progress after this number of schedules.
 const PROGRESS: u64 = 1000;
-/// How many violations are shrunk and told in full.
+/// Maximum number of violations that are shrunk and printed in full.
 const TOLD: usize = 3;
 
 fn main() -> anyhow::Result<()> {
@@ -83,13 +83,13 @@ fn main() -> anyhow::Result<()> {
         print(&least);
     }
     let (count, rivals, violations) = (count.into_inner(), rivals.into_inner(), found.len());
-    println!("{rivals} of them with a leader that went on after it was replaced");
+    println!("{rivals} of them with a replaced leader that resumed");
     println!("faults: {count} schedules, {violations} violations, in {:.1?}", begun.elapsed());
     anyhow::ensure!(violations == 0, "run one of them again with SEED=<seed>");
     Ok(())
 }
 
-/// A schedule, all that happened, and what is wrong with it.
+/// Prints a schedule, its transcript and its violations.
 fn print(schedule: &Schedule) -> bool {
     println!("{schedule:?}");
     let verdict = schedule.told();
@@ -98,18 +98,18 @@ fn print(schedule: &Schedule) -> bool {
     verdict.wrong.is_empty()
 }
 
-/// One seed, and all that happened.
+/// Runs one seed and prints the transcript.
 fn alone(seed: u64) -> anyhow::Result<()> {
-    anyhow::ensure!(print(&Schedule::random(seed)), "seed {seed} broke something");
+    anyhow::ensure!(print(&Schedule::random(seed)), "seed {seed} violates an invariant");
     Ok(())
 }
 
-/// All stories with all single faults.
+/// Every scenario with every single fault.
 fn disturbed() -> anyhow::Result<Vec<(String, Schedule)>> {
     let mut all = Vec::new();
     for story in stories() {
         let (before, plain) = (story.before().run(), story.plain().run());
-        anyhow::ensure!(plain.wrong.is_empty(), "{}, undisturbed: {:?}", story.name, plain.wrong);
+        anyhow::ensure!(plain.wrong.is_empty(), "{}, without faults: {:?}", story.name, plain.wrong);
         let disturbed = story.disturbed(&before, &plain);
         let (writes, reads) = (plain.writes - before.writes, plain.reads - before.reads);
         println!("{}: {writes} writes, {reads} reads, {} schedules", story.name, disturbed.len());

@@ -1,4 +1,4 @@
-//! What comes to be known of a world: by its history, its referee, its callers, and its garbage collector.
+//! Collects what the history, the referee, the clients and the garbage collector report.
 
 use jiff::{SignedDuration, Timestamp};
 use vmpool_e2e::object::{Kind, Object};
@@ -10,7 +10,7 @@ use crate::caller::{Asked, Target};
 use crate::transcript::told;
 
 impl World {
-    /// Takes what the referee noted, and what callers heard.
+    /// Collects the notes of the referee and the outcomes of the clients.
     pub(super) fn listen(&mut self) {
         let (told, late) = {
             let notes = &mut *self.notes.lock();
@@ -32,7 +32,7 @@ impl World {
         }
         let asked = std::mem::take(&mut *self.asked.lock());
         for asked in asked {
-            self.tell(|| format!("removal by name: {asked:?}"));
+            self.tell(|| format!("targeted removal: {asked:?}"));
             let uids =
                 |targets: &[Target]| targets.iter().map(|target| target.uid.clone()).collect::<Vec<_>>();
             match asked {
@@ -60,7 +60,7 @@ impl World {
         SignedDuration::from_millis(self.chance.number(5..=400).cast_signed())
     }
 
-    /// Takes what happened into the history and the transcript.
+    /// Adds the new changes to the history and the transcript.
     pub(super) fn record(&mut self) {
         let news = self.server.changes_since(self.changes);
         self.changes += news.len();

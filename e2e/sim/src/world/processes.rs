@@ -1,4 +1,4 @@
-//! Processes of ours: they start, die, stand still and are cut off.
+//! The project's processes: start, kill, pause and cut off.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,19 +78,19 @@ impl World {
         (name, main)
     }
 
-    /// The places of the processes of a program.
+    /// The indexes of the processes of a program.
     fn places(&self, program: Program) -> Vec<usize> {
         let of = |place: &usize| self.cast[*place].program == program;
         (0..self.cast.len()).filter(of).collect()
     }
 
-    /// The `which`-th of a program's processes.
+    /// The index of a program's `which`-th process.
     fn place(&self, program: Program, which: usize) -> Option<usize> {
         let places = self.places(program);
         places.get(which.checked_rem(places.len())?).copied()
     }
 
-    /// Kills a process, and starts another one after a while.
+    /// Kills a process, and starts a replacement after a while.
     pub fn kill(&mut self, program: Program, which: usize) {
         if let Some(place) = self.place(program, which) {
             self.kill_at(place);
@@ -103,20 +103,20 @@ impl World {
         self.front.remove(&member.name);
         self.server.hang_up(&member.name);
         self.notes.lock().cut.remove(&member.name);
-        self.tell(|| format!("{} dies", member.name));
+        self.tell(|| format!("{} is killed", member.name));
         drop(member.main);
         let pause = SignedDuration::from_millis(self.chance.number(10..=8_000).cast_signed());
         self.restarts.push((self.now() + pause, member.program));
     }
 
-    /// Lets a process stand still.
+    /// Pauses a process.
     pub fn pause(&mut self, program: Program, which: usize) {
         if let Some(place) = self.place(program, which) {
             self.pause_at(place, None);
         }
     }
 
-    /// Lets the controller that leads stand still; any if none does.
+    /// Pauses the leader, or any controller if there is no leader.
     pub fn pause_leader(&mut self) {
         let leader = self.leader();
         let place = self.cast.iter().position(|member| Some(&member.name) == leader.as_ref());
@@ -134,11 +134,11 @@ impl World {
         member.process.pause();
         member.until = until;
         member.led |= leader.as_deref() == Some(&*member.name);
-        let line = format!("{} stands still", member.name);
+        let line = format!("{} is paused", member.name);
         self.tell(|| line);
     }
 
-    /// Cuts a controller off: what it sends does not arrive, and it hears nothing.
+    /// Cuts a controller off: its requests do not arrive, and its watches deliver no events.
     pub fn cut(&mut self, which: usize) {
         let Some(place) = self.place(Program::Controller, which) else { return };
         let name = self.cast[place].name.clone();
@@ -149,7 +149,7 @@ impl World {
         self.tell(|| format!("{name} is cut off"));
     }
 
-    /// Lets all processes go on, and what they send arrive.
+    /// Resumes all processes and reconnects them.
     pub fn resume(&mut self) {
         for place in 0..self.cast.len() {
             self.resume_at(place);
@@ -159,25 +159,25 @@ impl World {
             for resource in crate::op::WATCHED {
                 self.server.set_pace(&name, resource, Pace::Prompt);
             }
-            self.tell(|| format!("{name} is reached again"));
+            self.tell(|| format!("{name} is reconnected"));
         }
     }
 
     fn resume_at(&mut self, place: usize) {
         let leader = self.leader();
         let member = &mut self.cast[place];
-        // It goes on in the belief that it leads.
+        // The process resumes and still considers itself the leader.
         self.rivals |= std::mem::take(&mut member.led) && leader.is_some_and(|leader| leader != member.name);
         if !member.process.is_paused() {
             return;
         }
         member.process.resume();
         member.until = None;
-        let line = format!("{} goes on", member.name);
+        let line = format!("{} resumes", member.name);
         self.tell(|| line);
     }
 
-    /// Sets the wall clock of a controller's machine.
+    /// Moves the wall clock of a controller's host.
     pub fn jump(&mut self, which: usize, by: SignedDuration) {
         if let Some(place) = self.place(Program::Controller, which) {
             let member = &self.cast[place];
@@ -187,18 +187,18 @@ impl World {
         }
     }
 
-    /// The names of the controllers that live.
+    /// The names of the running controllers.
     pub fn controllers(&self) -> Vec<String> {
         self.places(Program::Controller).into_iter().map(|place| self.cast[place].name.clone()).collect()
     }
 
-    /// Who holds the lease.
+    /// The holder of the lease.
     fn leader(&self) -> Option<String> {
         let lease = self.server.get("leases.coordination.k8s.io", SYSTEM, LEASE)?;
         lease["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty()).map(str::to_owned)
     }
 
-    /// Kills and stops whom a trouble wants dead or still, wakes whose time has come, and starts successors.
+    /// Kills and pauses the processes that faults selected, resumes those whose pause is over, and starts replacements.
     pub(super) fn keep_cast(&mut self) {
         let now = self.now();
         let (dying, stalling) = {
@@ -206,7 +206,7 @@ impl World {
             (std::mem::take(&mut notes.dying), std::mem::take(&mut notes.stalling))
         };
         while let Some(place) = self.cast.iter().position(|member| member.process.has_looped()) {
-            self.loops.push(format!("{} went on and on while no time passed", self.cast[place].name));
+            self.loops.push(format!("{} ran in a loop while time stood still", self.cast[place].name));
             self.kill_at(place);
         }
         for name in dying {

@@ -1,4 +1,4 @@
-//! What users ask for.
+//! Requests of users.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use super::{NAMESPACE, World};
 use crate::caller::{Caller, Target};
 use crate::transcript::short;
 
-/// Who users are, whoever they are.
+/// The user name of all users.
 const USER: &str = "user";
-/// How long a user waits for an answer.
+/// How long a user waits for a response.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 impl World {
@@ -23,10 +23,10 @@ impl World {
         _ = self.do_as_user(&call).await;
     }
 
-    /// Sends a request as a user, and lets time pass until there is an answer.
+    /// Sends a request as a user, and advances time until there is a response.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// The refusal of the API server model.
     pub async fn do_as_user(&mut self, call: &Call) -> Result<Value, Refusal> {
         let (server, asked) = (self.server.clone(), call.clone());
         let answer = Arc::new(Mutex::new(None));
@@ -52,7 +52,7 @@ impl World {
         answer.map(|(_, object)| object)
     }
 
-    /// A request of a user about something in the namespace.
+    /// A user's request for an object in the namespace.
     pub fn call(&self, verb: Verb, resource: &str, name: &str, subresource: &str, body: Value) -> Call {
         Call {
             who: USER.to_owned(),
@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    /// Somebody asks the aggregated API to remove machines, and asks again until there is an answer.
+    /// Starts a client that requests a targeted removal and repeats the request until the outcome is known.
     pub fn ask_removal(
         &mut self,
         targets: Vec<Target>,
