@@ -1,29 +1,29 @@
-//! What the API server says when it refuses.
+//! The API server's error responses.
 
 use http::StatusCode;
 use serde_json::{Value, json};
 
-/// An answer other than success.
+/// An error response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
-    /// The HTTP code.
+    /// The HTTP status code.
     pub code: StatusCode,
-    /// Empty, or one word of [`k8s_openapi`'s `Status`](https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/).
+    /// The `reason` of the [`Status`](https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/); may be empty.
     pub reason: String,
-    /// A sentence.
+    /// The message.
     pub message: String,
-    /// What the server asks to wait, in seconds.
+    /// The value of `Retry-After`, in seconds.
     pub retry_after: Option<u32>,
 }
 
 impl Refusal {
-    /// A refusal of any kind.
+    /// A refusal without `Retry-After`.
     pub fn new(code: u16, reason: &str, message: impl Into<String>) -> Self {
         let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Self { code, reason: reason.to_owned(), message: message.into(), retry_after: None }
     }
 
-    /// With a time to wait, in seconds.
+    /// Adds `Retry-After`, in seconds.
     #[must_use]
     pub fn after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);

@@ -1,4 +1,4 @@
-//! What a request asks for.
+//! A parsed request.
 
 use std::fmt;
 
@@ -8,26 +8,26 @@ use serde_json::Value;
 
 use crate::answer::Refusal;
 
-/// What is done to an object.
+/// The verb of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Verb {
-    /// Read one.
+    /// Reads one object.
     Get,
-    /// Read all.
+    /// Reads all objects.
     List,
-    /// Hear of changes.
+    /// Watches changes.
     Watch,
-    /// Make one.
+    /// Creates an object.
     Create,
-    /// Replace one.
+    /// Replaces an object.
     Update,
-    /// Change one.
+    /// Changes an object.
     Patch(PatchKind),
-    /// Delete one.
+    /// Deletes an object.
     Delete,
 }
 
-/// The language of a patch.
+/// The format of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PatchKind {
     /// RFC 7386.
@@ -36,26 +36,26 @@ pub enum PatchKind {
     Json,
 }
 
-/// One request, understood.
+/// A parsed request.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Who sent it: the name given to [`crate::Server::client`].
+    /// The sender: the name given to [`crate::Server::client`].
     pub who: String,
-    /// What it does.
+    /// The verb.
     pub verb: Verb,
     /// API group; empty for the core.
     pub group: String,
     /// API version.
     pub version: String,
-    /// The resource, in the plural.
+    /// The plural name of the resource.
     pub resource: String,
-    /// Empty for all namespaces, and for objects without one.
+    /// Empty for requests across all namespaces, and for cluster-scoped objects.
     pub namespace: String,
-    /// Name of the object; empty for lists, and for creates whose server chooses it.
+    /// Name of the object; empty for lists, and for creates whose name the server generates.
     pub name: String,
     /// Empty for the object itself.
     pub subresource: String,
-    /// The query, undone of its encoding.
+    /// The decoded query parameters.
     pub query: Vec<(String, String)>,
     /// The body; null if there is none.
     pub body: Value,
@@ -79,7 +79,7 @@ impl Call {
         let mut namespace = String::new();
         let mut name = next();
         let mut subresource = next();
-        // /namespaces/<name> and its two subresources are about the namespace itself.
+        // `status` and `finalize` under /namespaces/<name> are subresources of the namespace itself.
         if resource == "namespaces"
             && !subresource.is_empty()
             && !["status", "finalize"].contains(&subresource.as_str())
@@ -125,12 +125,12 @@ impl Call {
         self.query.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// Whether it asks for a change that shall last.
+    /// Whether the request may change stored objects: a write without `dryRun`.
     pub fn is_write(&self) -> bool {
         !matches!(self.verb, Verb::Get | Verb::List | Verb::Watch) && !self.is_dry()
     }
 
-    /// Whether it only asks what would become of it.
+    /// Whether the request is a dry run.
     pub fn is_dry(&self) -> bool {
         match self.verb {
             Verb::Delete => self.deletes_how("dryRun").is_some(),
@@ -138,7 +138,7 @@ impl Call {
         }
     }
 
-    /// An option of a deletion: from the query only if there is no body.
+    /// A deletion option. It is read from the query only if the request has no body.
     pub(crate) fn deletes_how(&self, option: &str) -> Option<&str> {
         match &self.body[option] {
             _ if self.body.is_null() => self.parameter(option),
@@ -147,13 +147,13 @@ impl Call {
         }
     }
 
-    /// Whether it is this verb on this resource, not on a subresource.
+    /// Whether the request has this verb and resource, and no subresource.
     pub fn is(&self, verb: Verb, resource: &str) -> bool {
         self.verb == verb && self.resource == resource && self.subresource.is_empty()
     }
 }
 
-/// As a transcript has it.
+/// The form used in transcripts.
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { who, verb, resource, namespace, name, subresource, .. } = self;

@@ -1,4 +1,4 @@
-//! What a write may not do.
+//! Validation of writes.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use crate::call::{Call, Verb};
 use crate::resource::Resource;
 use crate::store::Key;
 
-/// Whether the object is what the path says.
+/// Checks that API version and kind match the path.
 pub(crate) fn is_of(resource: &Resource, object: &Value) -> Result<(), Refusal> {
     let (version, kind) = (&object["apiVersion"], &object["kind"]);
     if *version != resource.api_version().as_str() || *kind != resource.kind.as_str() {
@@ -19,7 +19,7 @@ pub(crate) fn is_of(resource: &Resource, object: &Value) -> Result<(), Refusal> 
     Ok(())
 }
 
-/// Whether a new object is where the path says; puts it there if it does not say.
+/// Checks the namespace of a new object against the path, and fills it in if it is missing.
 pub(crate) fn is_in(
     resource: &Resource,
     call: &Call,
@@ -39,7 +39,7 @@ pub(crate) fn is_in(
     Ok(())
 }
 
-/// Whether an update is about the object that the path names.
+/// Checks that the name in an update matches the path.
 pub(crate) fn is_named(call: &Call, object: &Value) -> Result<(), Refusal> {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
     if !name.is_empty() && name != call.name {
@@ -51,8 +51,8 @@ pub(crate) fn is_named(call: &Call, object: &Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The locks that a request names. An update must name a version of most resources; a patch may. The metadata of a patch
-/// of the status are not looked at, but for the version.
+/// Checks UID and resource version of a write. For most resources an update must contain a resource version; a patch may.
+/// Of the metadata in a status patch, only the resource version is checked.
 pub(crate) fn locks(
     resource: &Resource,
     call: &Call,
@@ -90,7 +90,7 @@ pub(crate) fn locks(
     Ok(())
 }
 
-/// Whether an update means no object in particular, so that it may make one that there is not.
+/// Refuses an update with a UID, because an update without an existing object creates one.
 pub(crate) fn is_nobody(key: &Key, new: &Value) -> Result<(), Refusal> {
     match new["metadata"]["uid"].as_str().unwrap_or_default() {
         "" => Ok(()),
@@ -100,7 +100,7 @@ pub(crate) fn is_nobody(key: &Key, new: &Value) -> Result<(), Refusal> {
     }
 }
 
-/// Whether an object stays where it is.
+/// Refuses a change of the namespace.
 pub(crate) fn stays(key: &Key, new: &Value) -> Result<(), Refusal> {
     let namespace = new["metadata"]["namespace"].as_str().unwrap_or_default();
     if !namespace.is_empty() && namespace != &*key.namespace {
@@ -111,7 +111,7 @@ pub(crate) fn stays(key: &Key, new: &Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether the metadata that nobody changes are what they were. Those that are left out are; the rest is set back.
+/// Refuses changes of immutable metadata. Missing fields keep their value; all other immutable fields are reset later.
 pub(crate) fn is_unchanged(key: &Key, old: &Value, new: &Value) -> Result<(), Refusal> {
     let dying = !old["metadata"]["deletionTimestamp"].is_null();
     let deletion = ["deletionTimestamp", "deletionGracePeriodSeconds"].into_iter().filter(|_| !dying);
@@ -128,7 +128,7 @@ pub(crate) fn is_unchanged(key: &Key, old: &Value, new: &Value) -> Result<(), Re
     }
 }
 
-/// Whether no finalizer is new on an object that is being deleted.
+/// Refuses new finalizers on an object that is being deleted.
 pub(crate) fn finalizers(key: &Key, old: &Value, new: &Value) -> Result<(), Refusal> {
     if old["metadata"]["deletionTimestamp"].is_null() {
         return Ok(());
@@ -144,7 +144,7 @@ pub(crate) fn finalizers(key: &Key, old: &Value, new: &Value) -> Result<(), Refu
     }
 }
 
-/// Whether at most one owner is the controller.
+/// Refuses more than one controlling owner.
 pub(crate) fn owners(key: &Key, new: &Value) -> Result<(), Refusal> {
     let owners = new["metadata"]["ownerReferences"].as_array().into_iter().flatten();
     if owners.filter(|owner| owner["controller"] == true).count() > 1 {

@@ -1,4 +1,4 @@
-//! What tests decide about a request: what becomes of it on its way, and whether it may be.
+//! Hooks for tests: how each request is treated, and whether admission allows it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,39 +10,39 @@ use serde_json::Value;
 use crate::answer::Refusal;
 use crate::call::Call;
 
-/// Decides what becomes of each request, in the order in which they arrive.
+/// Decides how each request is treated, in the order of arrival.
 pub trait Referee: Send {
-    /// What becomes of `call`. Nothing of the server is locked meanwhile: what is done to it here is done before
-    /// the request is served.
+    /// Decides about `call`. The server holds no lock during this call. Changes that the referee makes to the server take
+    /// effect before the request is served.
     fn judge(&mut self, call: &Call) -> Conduct;
 }
 
-/// What becomes of one request.
+/// How one request is treated.
 #[derive(Debug, Default)]
 pub struct Conduct {
-    /// How long it is under way.
+    /// How long the request takes to arrive.
     pub before: Duration,
-    /// What the server makes of it.
+    /// What the server does with it.
     pub fate: Fate,
-    /// How long the answer is under way.
+    /// How long the response takes to arrive.
     pub after: Duration,
 }
 
 impl Conduct {
-    /// It is served at once, and the answer takes this long.
+    /// Serves the request at once; the response takes this long.
     pub fn slow(after: Duration) -> Self {
         Self { after, ..Self::default() }
     }
 }
 
-/// At once.
+/// Without delays.
 impl From<Fate> for Conduct {
     fn from(fate: Fate) -> Self {
         Self { fate, ..Self::default() }
     }
 }
 
-/// What the server makes of a request.
+/// What the server does with a request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Fate {
     /// It is served.
@@ -50,44 +50,44 @@ pub enum Fate {
     Serve,
     /// It is refused, without an effect.
     Refuse(Refusal),
-    /// It never arrives, and something on the way answers it, a code and a body, as a proxy may.
+    /// It does not arrive: a proxy on the way responds with this status code and body.
     Answer(u16, Value),
-    /// It is served, and this is what its sender hears instead of the answer.
+    /// It is served, but the sender receives this refusal instead of the response.
     ServeAndAnswer(Refusal),
-    /// It is served, and the connection breaks before the answer arrives.
+    /// It is served, and the connection breaks before the response arrives.
     AnswerLost,
     /// The connection breaks before it arrives.
     Unreachable,
-    /// It is served, and the answer never comes.
+    /// It is served, but no response is sent.
     ServeAndHang,
-    /// It never arrives, and nobody is told.
+    /// It does not arrive, and no response is sent.
     Hang,
 }
 
-/// Says whether an object may be stored.
+/// Decides whether an object may be stored.
 pub trait Admission: Send + Sync {
-    /// Whether it may. Reads of its own go through a client, as those of a webhook do.
+    /// Decides about a review. An implementation reads other objects through a client, as a webhook does.
     fn admit(&self, review: Review) -> BoxFuture<'static, Result<(), Refusal>>;
 }
 
-/// What admission is asked about.
+/// The input of an admission decision.
 #[derive(Clone, Debug)]
 pub struct Review {
     /// The request.
     pub call: Call,
-    /// The object before it; null for a create.
+    /// The object before the request; null for a create.
     pub old: Value,
-    /// The object that would be stored, or the one that would be deleted as null.
+    /// The object that would be stored; null for a deletion.
     pub new: Value,
 }
 
-/// A request that the server has dealt with, whether or not anybody heard the answer.
+/// A request that the server has handled, even if its response was lost.
 #[derive(Clone, Debug)]
 pub struct Served {
-    /// When.
+    /// When it was handled.
     pub at: Timestamp,
     /// The request.
     pub call: Arc<Call>,
-    /// The HTTP code of the answer.
+    /// The HTTP status code of the response.
     pub code: u16,
 }

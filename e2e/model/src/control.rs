@@ -1,4 +1,4 @@
-//! What tests do to a server behind the backs of its clients, and what they see of it.
+//! Test controls: change the server's behavior, and read its state and history.
 
 use std::sync::Arc;
 
@@ -13,36 +13,36 @@ use crate::store::{Change, Key};
 use crate::watch::{Break, Pace, Watch};
 
 impl Server {
-    /// Asks `referee` about every request from now on.
+    /// Calls `referee` for every request from now on.
     pub fn set_referee(&self, referee: impl Referee + 'static) {
         self.state.lock().referee = Some(Arc::new(Mutex::new(referee)));
     }
 
-    /// Serves every request at once from now on.
+    /// Serves every request without a referee from now on.
     pub fn dismiss_referee(&self) {
         self.state.lock().referee = None;
     }
 
-    /// Asks `admission` about everything that is to be stored, scaled or deleted from now on.
+    /// Calls `admission` before every create, update, scale and delete from now on.
     pub fn set_admission(&self, admission: impl Admission + 'static) {
         self.state.lock().admission = Some(Arc::new(admission));
     }
 
-    /// Sets how far the watches of `who` on `resource` (with its group) may follow.
+    /// Sets the delay of the watches of `who` on `resource` (with its group).
     pub fn set_pace(&self, who: &str, resource: &str, pace: Pace) {
         let state = &mut *self.state.lock();
         state.paces.insert((who.to_owned(), resource.to_owned()), pace);
         state.publish();
     }
 
-    /// Lets all watches follow again.
+    /// Removes the delays of all watches.
     pub fn release(&self) {
         let state = &mut *self.state.lock();
         state.paces.clear();
         state.publish();
     }
 
-    /// Ends the watches of `who` on `resource`; of all if that is empty.
+    /// Ends the watches of `who` on `resource`, or all its watches if `resource` is empty.
     pub fn break_watches(&self, who: &str, resource: &str, how: Break) {
         let state = &mut *self.state.lock();
         let concerned =
@@ -55,31 +55,31 @@ impl Server {
         }
     }
 
-    /// Tells the watches of `who` on `resource` of several changes of an object as one.
+    /// Delivers several pending changes of an object as one event to the watches of `who` on `resource`.
     pub fn coalesce(&self, who: &str, resource: &str) {
         let State { store, watches, .. } = &mut *self.state.lock();
         let concerned = watches.iter_mut().filter(|watch| watch.who() == who && watch.resource() == resource);
         concerned.for_each(|watch| watch.coalesce(store.history()));
     }
 
-    /// Tells the watches of `who` on `resource` once more what they heard last.
+    /// Repeats the last event to the watches of `who` on `resource`.
     pub fn repeat(&self, who: &str, resource: &str) {
         let State { store, watches, .. } = &*self.state.lock();
         let concerned = watches.iter().filter(|watch| watch.who() == who && watch.resource() == resource);
         concerned.for_each(|watch| watch.repeat(store.history()));
     }
 
-    /// Lists come in pages of at most so many objects from now on, whatever is asked for.
+    /// Limits pages of lists to `most` objects, regardless of the requested limit.
     pub fn limit_pages(&self, most: usize) {
         self.state.lock().pages.most = Some(most);
     }
 
-    /// Lists that may be of any time are `behind` changes old from now on.
+    /// Lists with `resourceVersion=0` are `behind` changes behind from now on.
     pub fn age_lists(&self, behind: usize) {
         self.state.lock().pages.behind = behind;
     }
 
-    /// Sends every watch that asked for bookmarks one.
+    /// Sends a bookmark to every watch that requested bookmarks.
     pub fn bookmark(&self) {
         let State { store, watches, .. } = &mut *self.state.lock();
         for watch in watches {
@@ -87,15 +87,15 @@ impl Server {
         }
     }
 
-    /// Forgets the history: watches that want to go on from earlier have to list, and lists in progress to begin again.
+    /// Drops the history: watches cannot resume from earlier versions, and lists in progress must start again.
     pub fn compact(&self) {
         let state = &mut *self.state.lock();
         state.store.compact();
         state.pages.expire();
     }
 
-    /// Does one thing that the garbage collector would do now, the `choice`-th of those that there are; says to which
-    /// object, or `None` if there is nothing to do.
+    /// Performs one of the currently possible actions of the garbage collector, selected by `choice`. Returns the object, or
+    /// `None` if there is nothing to collect.
     pub fn collect_garbage(&self, choice: u64) -> Option<Key> {
         let now = self.env.now();
         let state = &mut *self.state.lock();
@@ -104,7 +104,7 @@ impl Server {
         key
     }
 
-    /// Drops every request and watch that has not ended. Those that hang would keep the server for ever.
+    /// Drops all open requests and watches. Otherwise hanging requests would keep the server in memory.
     pub fn shut_down(&self) {
         let under_way = {
             let state = &mut *self.state.lock();
@@ -114,7 +114,7 @@ impl Server {
         drop(under_way);
     }
 
-    /// The most requests that were under way at a time. A watch is one until it is open.
+    /// The maximum number of concurrent requests so far. A watch counts until it is open.
     pub fn most_under_way(&self) -> usize {
         self.state.lock().most_under_way
     }
@@ -124,17 +124,17 @@ impl Server {
         self.state.lock().store.history().to_vec()
     }
 
-    /// The changes after the first `seen` ones.
+    /// All changes after the first `seen` ones.
     pub fn changes_since(&self, seen: usize) -> Vec<Change> {
         self.state.lock().store.history().get(seen..).map(<[Change]>::to_vec).unwrap_or_default()
     }
 
-    /// The requests that came from clients and were dealt with, after the first `seen` ones.
+    /// The handled requests of clients, after the first `seen` ones.
     pub fn served_since(&self, seen: usize) -> Vec<Served> {
         self.state.lock().log.get(seen..).map(<[Served]>::to_vec).unwrap_or_default()
     }
 
-    /// All objects of a resource (with its group), in the order of their names.
+    /// All objects of a resource (with its group), ordered by name.
     pub fn all(&self, resource: &str) -> Vec<Arc<Value>> {
         self.state.lock().store.of(resource, "").map(|(_, object)| object.clone()).collect()
     }
@@ -145,7 +145,7 @@ impl Server {
         self.state.lock().store.get(&key).cloned()
     }
 
-    /// The time, as objects have it.
+    /// The current time.
     pub fn now(&self) -> Timestamp {
         self.env.now()
     }

@@ -1,4 +1,4 @@
-//! Deletions, and what keeps an object from going.
+//! Deletions and finalizers.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use crate::resource::Resource;
 use crate::store::{Key, Store};
 use crate::write::{has_finalizers, key, remove, seconds};
 
-/// The finalizer under which dependents go first.
+/// The finalizer of foreground deletion.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
-/// The finalizer under which dependents are let go.
+/// The finalizer of orphaning deletion.
 pub(crate) const ORPHAN: &str = "orphan";
 
-/// What became of a deletion.
+/// The result of a deletion.
 pub(crate) enum Deleted {
-    /// It is gone; this was the last of it.
+    /// The object was removed; this is its last state.
     Gone(Arc<Value>),
-    /// It goes when its finalizers do.
+    /// The object is terminating until its finalizers are removed.
     Going(Arc<Value>),
 }
 
-/// Checks a deletion and finds the object that it is about.
+/// Validates a deletion and returns the object.
 pub(crate) fn find(store: &Store, resource: &Resource, call: &Call) -> Result<(Key, Arc<Value>), Refusal> {
     let key = key(resource, &call.namespace, &call.name);
     let Some(object) = store.get(&key).cloned() else { return Err(Refusal::not_found(&key.to_string())) };
@@ -41,7 +41,7 @@ pub(crate) fn find(store: &Store, resource: &Resource, call: &Call) -> Result<(K
     Ok((key, object))
 }
 
-/// Deletes an object, or marks it; only says what would become of it if that is what is asked for.
+/// Deletes an object or sets its deletion timestamp. A dry run changes nothing.
 pub(crate) fn delete(
     store: &mut Store,
     resource: &Resource,
@@ -59,7 +59,7 @@ pub(crate) fn delete(
     Some(Deleted::Going(object))
 }
 
-/// The object as its deletion leaves it.
+/// The object after the deletion request.
 fn marked(old: &Value, policy: Option<&str>, now: Timestamp) -> Value {
     let mut object = old.clone();
     let wanted = match policy {
@@ -68,7 +68,7 @@ fn marked(old: &Value, policy: Option<&str>, now: Timestamp) -> Value {
         _ => None,
     };
     if policy.is_some() {
-        // The last word counts, until the collector has acted on an earlier one.
+        // The latest propagation policy applies, unless the garbage collector has already acted on an earlier one.
         let before = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
         let mut finalizers = before.clone();
         finalizers.retain(|finalizer| finalizer != FOREGROUND && finalizer != ORPHAN);

@@ -1,10 +1,10 @@
-//! The garbage collector: one decision at a time, so that whoever drives it decides when.
+//! The garbage collector. It takes one step per call, so that the caller controls the timing.
 //!
 //! ```text
-//!  owner is dying "orphan"          its dependents lose the reference, then it loses the finalizer
-//!  owner is dying "foreground"      its dependents go, then it loses the finalizer; those that block it are waited for
-//!  dependent with a living owner    loses its references to owners that are gone, or wait for it to go
-//!  dependent without one            goes: in the foreground if it has dependents and an owner waits for it
+//!  owner terminating, "orphan"       removes the reference from its dependents, then its finalizer
+//!  owner terminating, "foreground"   deletes its dependents, waits for the blocking ones, then removes its finalizer
+//!  dependent with a living owner     loses references to owners that are gone or in foreground deletion
+//!  dependent without living owner    is deleted: in the foreground if it has dependents and an owner waits for it
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ use crate::resource::Resource;
 use crate::store::{Key, Store};
 use crate::write::{Wanted, commit};
 
-/// Does one thing that a garbage collector would do now, the `choice`-th of those that there are; says to which object.
+/// Performs one of the currently possible actions, selected by `choice`. Returns the object that it changed.
 pub(crate) fn collect(
     store: &mut Store,
     resources: &BTreeMap<String, Resource>,
@@ -61,16 +61,16 @@ enum Work {
     Disown(BTreeSet<String>),
 }
 
-/// How an owner stands to its dependents.
+/// The state of an owner, as it concerns a dependent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {
     Solid,
-    /// It waits for them to go.
+    /// In foreground deletion.
     Waiting,
-    /// It lets them go.
+    /// In orphaning deletion.
     Orphaning,
     Gone,
-    /// Nobody knows its kind, so nobody can look: its dependents are left alone.
+    /// Its kind is unknown, so its existence cannot be checked. The dependent is left alone.
     Unknown,
 }
 
@@ -127,7 +127,7 @@ fn candidates(store: &Store, resources: &BTreeMap<String, Resource>) -> Vec<(Key
     work
 }
 
-/// How a dependent goes that nobody holds: as its own finalizers say, if nobody waits for all that is below it.
+/// The propagation policy for a dependent without owners. Its own finalizers decide, unless an owner waits for it.
 fn policy(object: &Value, awaited: bool) -> &'static str {
     if awaited || has(object, FOREGROUND) {
         "Foreground"
@@ -148,7 +148,7 @@ fn standing(
         reference["kind"] == resource.kind.as_str()
             && reference["apiVersion"] == resource.api_version().as_str()
     };
-    // The collector looks where the reference says, and then compares the UID.
+    // The collector looks the owner up by name and kind, then compares the UID.
     let there = |(key, owner): &(&Key, &Arc<Value>)| {
         reference["name"] == *key.name
             && (key.namespace.is_empty() || key.namespace == dependent.namespace)

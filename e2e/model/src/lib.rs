@@ -1,20 +1,19 @@
-//! A model of the Kubernetes API server.
+//! An in-memory model of the Kubernetes API server.
 //!
-//! It keeps the rules that a controller can come to rely on: resource versions and optimistic locking, UIDs,
-//! generations, finalizers, owner references and garbage collection, preconditions, the subresources of custom
-//! resources, defaults, merge and JSON patches, consistent lists in pages, and watches that resume, expire and
-//! bookmark. What happens is decided by the rules alone: there is no time but that of the [`vmpool_runtime::Env`], and
-//! no order but that of the requests.
+//! It implements the rules that a controller relies on: resource versions and optimistic locking, UIDs, generations,
+//! finalizers, owner references and garbage collection, preconditions, the subresources of custom resources, defaults,
+//! merge and JSON patches, consistent paginated lists, and watches that resume, expire and send bookmarks. It is
+//! deterministic: time comes from [`vmpool_runtime::Env`], and only the order of requests matters.
 //!
 //! ```text
 //!  client(who) ──request──▶ Referee ──▶ admission ──▶ Store ──change──▶ history ──▶ watches
-//!                          delays, refuses,                                held back, broken,
-//!                          loses answers                                   expired, as told
+//!                          delays, refuses,                                delayed, broken,
+//!                          drops responses                                 expired on demand
 //! ```
 //!
-//! Left out: schemas beyond defaults, authentication and authorization, managed fields and server-side apply, strategic
-//! merge patches, deletion of collections, table output. What hangs on those is tested on a real API server; that the
-//! rest is as it is there, too (`e2e/tests/honesty`).
+//! Not implemented: schemas beyond defaults, authentication and authorization, managed fields and server-side apply,
+//! strategic merge patches, deletion of collections, and table output. Tests on a real API server cover those.
+//! `e2e/tests/honesty` compares everything else with a real API server.
 
 mod answer;
 mod call;

@@ -1,4 +1,4 @@
-//! Lists, whole and in pages.
+//! Lists and pagination.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,24 +12,24 @@ use crate::selector::Selector;
 use crate::store::Store;
 use crate::write::remove;
 
-/// Lists in pages: what was listed for the first page.
+/// The state of paginated lists.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     open: BTreeMap<String, (u64, Vec<Arc<Value>>)>,
     tokens: u64,
-    /// Most objects of a page, whatever was asked for.
+    /// Maximum number of objects per page, regardless of the requested limit.
     pub(crate) most: Option<usize>,
-    /// By how many changes a list is behind whose sender takes any.
+    /// By how many changes a list with `resourceVersion=0` is behind.
     pub(crate) behind: usize,
 }
 
 impl Pages {
-    /// One page, consistent with the first.
+    /// One page, from the same state as the first page.
     pub(crate) fn list(&mut self, store: &Store, resource: &Resource, call: &Call) -> Result<Value, Refusal> {
         let selector = Selector::of(call)?;
         let token = call.parameter("continue").filter(|token| !token.is_empty());
         let (version, objects) = if let Some(token) = token {
-            // A token is good for as long as the history is, however often it was used.
+            // A token stays valid until the history is compacted, even if it was used before.
             self.open.get(token).cloned().ok_or_else(|| {
                 Refusal::new(
                     410,
@@ -38,7 +38,7 @@ impl Pages {
                 )
             })?
         } else {
-            // Without a version a list is as of now; with version 0 it is what some cache happens to have.
+            // Without a version a list is current. With version 0 it comes from a cache, which may be behind.
             let behind = if call.parameter("resourceVersion") == Some("0") { self.behind } else { 0 };
             store.as_of(&resource.full_name(), &call.namespace, behind)
         };
@@ -46,7 +46,7 @@ impl Pages {
         let limit = limit.into_iter().chain(self.most).min().unwrap_or(usize::MAX);
         let mut objects = objects.into_iter();
         let items: Vec<_> = objects.by_ref().filter(|object| selector.matches(object)).take(limit).collect();
-        // A page that is full does not know whether the selector lets anything through of what is left.
+        // A full page is followed by a token even if the selector matches none of the remaining objects.
         let rest: Vec<_> = objects.collect();
         let mut metadata = json!({ "resourceVersion": version.to_string() });
         if !rest.is_empty() {
@@ -75,7 +75,7 @@ impl Pages {
         )
     }
 
-    /// Whoever is in the middle of a list has to begin again.
+    /// Expires all tokens: clients must start their lists again.
     pub(crate) fn expire(&mut self) {
         self.open.clear();
     }

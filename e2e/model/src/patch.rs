@@ -1,4 +1,4 @@
-//! The languages of patches.
+//! JSON merge patch and JSON patch.
 
 use json_patch::{AddOperation, PatchOperation};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::answer::Refusal;
 use crate::call::PatchKind;
 
-/// `old` after the patch.
+/// `old` with the patch applied.
 pub(crate) fn patched(old: &Value, kind: PatchKind, patch: &Value) -> Result<Value, Refusal> {
     let mut new = old.clone();
     match kind {
@@ -27,8 +27,8 @@ pub(crate) fn patched(old: &Value, kind: PatchKind, patch: &Value) -> Result<Val
     Ok(new)
 }
 
-/// One operation, as the server's library understands it: it replaces members that are not there, and finds that they
-/// are null.
+/// Applies one operation with the semantics of the library that the API server uses. `replace` adds missing members, and
+/// `test` treats missing members as null.
 fn apply(object: &mut Value, operation: PatchOperation) -> Result<(), json_patch::PatchError> {
     let operation = match operation {
         PatchOperation::Replace(replace) if is_free(object, replace.path.as_str()) => {
@@ -42,7 +42,7 @@ fn apply(object: &mut Value, operation: PatchOperation) -> Result<(), json_patch
     json_patch::patch(object, &[operation])
 }
 
-/// Whether there is no such member of an object that is there.
+/// Whether the parent object exists but lacks this member.
 fn is_free(object: &Value, pointer: &str) -> bool {
     let Some((parent, _)) = pointer.rsplit_once('/') else { return false };
     object.pointer(parent).is_some_and(Value::is_object) && object.pointer(pointer).is_none()

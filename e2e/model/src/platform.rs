@@ -1,4 +1,4 @@
-//! What a cluster with the platform on it has.
+//! The resources of a cluster with the platform installed.
 
 use std::sync::LazyLock;
 
@@ -8,8 +8,8 @@ use crate::resource::Resource;
 
 static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
     let custom = ALL_CRDS.iter().map(|crd| {
-        let definition = serde_yaml_ng::from_str(crd.yaml).expect("our own definitions are YAML");
-        Resource::custom(&definition).expect("our own definitions are complete")
+        let definition = serde_yaml_ng::from_str(crd.yaml).expect("the project's CRDs are valid YAML");
+        Resource::custom(&definition).expect("the project's CRDs are complete")
     });
     let builtin = [
         Resource::builtin("coordination.k8s.io", "v1", "leases", "Lease"),
@@ -20,7 +20,7 @@ static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
     custom.chain(builtin).collect()
 });
 
-/// The definitions of the platform, and what our programs use of Kubernetes' own.
+/// The platform's CRDs, and the Kubernetes resources that the project's programs use.
 pub fn platform() -> impl Iterator<Item = Resource> {
     RESOURCES.iter().cloned()
 }

@@ -1,4 +1,4 @@
-//! The resources that a server has.
+//! The resources that a server provides.
 
 use std::sync::Arc;
 
@@ -6,35 +6,35 @@ use serde_json::{Map, Value, json};
 
 /// One resource in one version.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "independent properties, as a definition has them")]
+#[expect(clippy::struct_excessive_bools, reason = "independent properties of a resource")]
 pub struct Resource {
     pub(crate) group: String,
     pub(crate) version: String,
     pub(crate) plural: String,
     pub(crate) kind: String,
     pub(crate) namespaced: bool,
-    /// Whether `/status` is a place of its own.
+    /// Whether the resource has a status subresource.
     pub(crate) status: bool,
-    /// Where `/scale` finds the wish, the fact and the selector, as JSON pointers.
+    /// JSON pointers for the scale subresource: desired replicas, current replicas, selector.
     pub(crate) scale: Option<[String; 3]>,
-    /// Whether the server counts generations: for everything but metadata and status.
+    /// Whether the server increments the generation for changes outside metadata and status.
     pub(crate) generations: bool,
-    /// Whether an update without a version is refused.
+    /// Whether an update must contain a resource version.
     pub(crate) demands_version: bool,
-    /// Whether an update of what there is not makes it.
+    /// Whether an update of a missing object creates it.
     pub(crate) creates_on_update: bool,
-    /// Whether the garbage collector looks after it, and deletions have a policy.
+    /// Whether the garbage collector handles the resource, and deletions have a propagation policy.
     pub(crate) collected: bool,
-    /// Whether items of a list say what they are: those of Kubernetes' own kinds do not.
+    /// Whether items of a list contain API version and kind. Those of built-in kinds do not.
     pub(crate) typed_items: bool,
-    /// The parts of the schema that have defaults.
+    /// The parts of the schema that contain defaults.
     pub(crate) defaults: Arc<Value>,
 }
 
 impl Resource {
-    /// A resource that Kubernetes has by itself: no defaults, no status of its own.
+    /// A built-in resource: no defaults, no status subresource.
     pub fn builtin(group: &str, version: &str, plural: &str, kind: &str) -> Self {
-        // Each kind decides for itself; these decide otherwise than most.
+        // Leases and events differ from the other built-in kinds.
         let leases = (group, plural) == ("coordination.k8s.io", "leases");
         let events = plural == "events";
         Self {
@@ -54,7 +54,7 @@ impl Resource {
         }
     }
 
-    /// The same, but with a status and generations.
+    /// Adds a status subresource and generations.
     #[must_use]
     pub fn with_status(mut self) -> Self {
         self.status = true;
@@ -62,15 +62,14 @@ impl Resource {
         self
     }
 
-    /// The same, but outside of namespaces.
+    /// Makes the resource cluster-scoped.
     #[must_use]
     pub fn of_cluster(mut self) -> Self {
         self.namespaced = false;
         self
     }
 
-    /// The resource that a CustomResourceDefinition defines, in the version that it stores; `None` if that says too
-    /// little.
+    /// The resource of a CustomResourceDefinition in its storage version; `None` if the definition is incomplete.
     pub fn custom(definition: &Value) -> Option<Self> {
         let spec = &definition["spec"];
         let version = spec["versions"].as_array()?.iter().find(|version| version["storage"] == true)?;
@@ -105,18 +104,18 @@ impl Resource {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// The name of the resource with its group, as messages have it.
+    /// The name of the resource with its group, as in messages.
     pub(crate) fn full_name(&self) -> String {
         if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
     }
 
-    /// Fills in what the schema has defaults for.
+    /// Fills in the defaults of the schema.
     pub(crate) fn fill(&self, object: &mut Value) {
         fill(&self.defaults, object);
     }
 }
 
-/// The parts of a schema that have defaults: every write goes through them, and most of a schema has none.
+/// The parts of a schema that contain defaults. Every write traverses them, and most of a schema has none.
 fn with_defaults(schema: &Value) -> Value {
     let mut kept = Map::new();
     for key in ["default", "nullable"] {
@@ -141,7 +140,7 @@ fn with_defaults(schema: &Value) -> Value {
     Value::Object(kept)
 }
 
-/// A default applies where the object around it is there.
+/// Fills in defaults wherever the surrounding object exists.
 fn fill(schema: &Value, value: &mut Value) {
     match value {
         Value::Object(map) => {

@@ -31,7 +31,7 @@ pub(crate) fn of(resource: &Resource, object: &Value) -> Result<Value, Refusal> 
         "spec": {},
         "status": { "replicas": object.pointer(fact).and_then(Value::as_i64).unwrap_or_default() },
     });
-    // As Go writes it: none at all is not written down.
+    // Go's encoder omits zero.
     if replicas != 0 {
         scale["spec"]["replicas"] = json!(replicas);
     }
@@ -41,7 +41,7 @@ pub(crate) fn of(resource: &Resource, object: &Value) -> Result<Value, Refusal> 
     Ok(scale)
 }
 
-/// The update of the object that a write of its scale means, and the scale before and after.
+/// Translates a write of the scale into a patch of the object. Also returns the scale before and after.
 pub(crate) fn update(
     resource: &Resource,
     object: &Value,
@@ -60,7 +60,7 @@ pub(crate) fn update(
     let mut patch = json!({});
     let wish = resource.scale.as_ref().map(|[wish, ..]| wish.as_str()).unwrap_or_default();
     wish.split('/').skip(1).fold(&mut patch, |at, part| &mut at[part]).clone_from(&replicas);
-    // The UID in a patch is not looked at: it is that of the old scale by then.
+    // The UID in a patch is not checked, because the patch is applied to the old scale.
     let uid = (call.verb == Verb::Update).then_some("uid");
     for field in uid.into_iter().chain(["resourceVersion"]) {
         let value = &new["metadata"][field];

@@ -1,4 +1,4 @@
-//! Which objects a list or a watch is about.
+//! Label and field selectors.
 
 use serde_json::Value;
 
@@ -8,14 +8,14 @@ use crate::call::Call;
 #[cfg(test)]
 mod tests;
 
-/// Label and field selectors of a request.
+/// The label and field selectors of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Selector {
     labels: Vec<Label>,
     fields: Vec<Field>,
 }
 
-/// What one label must be.
+/// The requirement for one label.
 #[derive(Debug)]
 struct Label {
     key: String,
@@ -27,11 +27,11 @@ enum Rule {
     Exists,
     Absent,
     In(Vec<String>),
-    /// Absence is as good.
+    /// Also matches if the label is missing.
     NotIn(Vec<String>),
 }
 
-/// What one of the two fields that all custom resources can be selected by must be.
+/// The requirement for `metadata.name` or `metadata.namespace`, the only selectable fields of custom resources.
 #[derive(Debug)]
 struct Field {
     name: &'static str,
@@ -43,7 +43,7 @@ impl Selector {
     /// The selectors of a list or a watch.
     ///
     /// # Errors
-    /// What the server says of those that it cannot read.
+    /// A refusal if a selector cannot be parsed.
     pub(crate) fn of(call: &Call) -> Result<Self, Refusal> {
         let labels = requirements(call.parameter("labelSelector").unwrap_or_default());
         let fields = requirements(call.parameter("fieldSelector").unwrap_or_default());
@@ -53,7 +53,7 @@ impl Selector {
         })
     }
 
-    /// Whether it lets everything through.
+    /// Whether the selector matches every object.
     pub(crate) fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
@@ -74,7 +74,7 @@ impl Selector {
     }
 }
 
-/// The parts between those commas that are not inside of parentheses.
+/// Splits at commas outside parentheses.
 fn requirements(text: &str) -> Vec<&str> {
     let mut depth = 0_u32;
     let parts = text.split(|letter: char| {

@@ -1,4 +1,4 @@
-//! The server: requests in, answers out.
+//! The server: handles requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::store::Store;
 use crate::watch::{Pace, Watch};
 use crate::write;
 
-/// Often enough for a patch to be tried again when the object changed under it, as the real server does.
+/// How often a patch is retried if the object changed meanwhile, as in the real API server.
 const ATTEMPTS: usize = 5;
 
-/// An API server in memory. Clones are the same server.
+/// An API server in memory. Clones share the state.
 #[derive(Clone)]
 pub struct Server {
     pub(crate) env: Env,
@@ -58,10 +58,10 @@ impl Server {
         Self { env: env.clone(), resources: Arc::new(resources), state: Arc::default() }
     }
 
-    /// Serves a request that nobody delays or refuses.
+    /// Serves a request without the referee.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// The refusal of the server.
     pub async fn handle(&self, call: &Call) -> Result<(u16, Value), Refusal> {
         let resource = self.resource(call)?;
         match call.verb {
@@ -80,7 +80,7 @@ impl Server {
             }
             Verb::Create | Verb::Update | Verb::Patch(_) => self.write(resource, call).await,
             Verb::Delete => self.delete(resource, call).await,
-            Verb::Watch => Err(Refusal::bad_request("a watch is no single answer")),
+            Verb::Watch => Err(Refusal::bad_request("a watch has no single response")),
         }
     }
 
@@ -104,7 +104,7 @@ impl Server {
             let objects = || (wanted.old.as_deref().cloned().unwrap_or_default(), wanted.new.clone());
             self.admit(call, || scales.unwrap_or_else(objects)).await?;
             let state = &mut *self.state.lock();
-            // It may have changed while admission thought.
+            // Another request may have changed the object while admission was running.
             let unchanged = match (&wanted.old, state.store.get(&wanted.key)) {
                 (Some(old), Some(now)) => Arc::ptr_eq(old, now),
                 (None, None) => true,
@@ -147,7 +147,7 @@ impl Server {
         }
     }
 
-    /// Asks admission, if there is one, about what is there and what shall be there in its place.
+    /// Calls admission, if it is set, with the old and the new object.
     async fn admit(&self, call: &Call, objects: impl FnOnce() -> (Value, Value)) -> Result<(), Refusal> {
         let admission = self.state.lock().admission.clone();
         let Some(admission) = admission.filter(|_| call.subresource != "status") else { return Ok(()) };
@@ -184,7 +184,7 @@ impl Server {
 }
 
 impl State {
-    /// Tells the watches what changed.
+    /// Delivers new changes to the watches.
     pub(crate) fn publish(&mut self) {
         let Self { store, watches, paces, .. } = self;
         watches.retain_mut(|watch| {

@@ -1,4 +1,4 @@
-//! What somebody else does, at once and without asking the referee. Resources are named with their groups.
+//! Direct writes of another client, without delay and without the referee. Resource names include the group.
 
 use futures::FutureExt;
 use serde_json::{Value, json};
@@ -9,15 +9,15 @@ use crate::resource::Resource;
 use crate::server::Server;
 use crate::write::remove;
 
-/// Who sends these requests.
+/// The sender of these requests.
 const SOMEBODY: &str = "somebody";
 
 impl Server {
-    /// Creates an object, and then writes its status, if it comes with one. It need not say of what kind it is, and
-    /// may be a copy of another.
+    /// Creates an object, then writes its status if `object` has one. API version and kind are filled in, so `object` may be
+    /// a copy of another object.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// The refusal of the server.
     pub fn create_now(&self, resource: &str, mut object: Value) -> Result<Value, Refusal> {
         let known = self.known(resource)?;
         object["apiVersion"] = json!(known.api_version());
@@ -32,10 +32,10 @@ impl Server {
         Ok(created)
     }
 
-    /// Changes an object: what is not its status, and then its status, if `change` does.
+    /// Changes an object, then its status if `change` modifies it.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// The refusal of the server.
     pub fn edit_now(
         &self,
         resource: &str,
@@ -59,10 +59,10 @@ impl Server {
         Ok(new)
     }
 
-    /// Deletes an object, with these options or with none.
+    /// Deletes an object with these options.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// The refusal of the server.
     pub fn delete_now(
         &self,
         resource: &str,
@@ -74,7 +74,7 @@ impl Server {
         self.send_now(known, Verb::Delete, "", (namespace, name), options)
     }
 
-    /// Sends an object where it says that it belongs.
+    /// Sends a request for the namespace and name in the object.
     fn do_now(
         &self,
         resource: &Resource,
@@ -85,7 +85,7 @@ impl Server {
         let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
         let (namespace, name) = (text("namespace"), text("name"));
         if resource.namespaced && namespace.is_empty() {
-            return Err(Refusal::bad_request("the object does not say in which namespace it is"));
+            return Err(Refusal::bad_request("the object has no namespace"));
         }
         self.send_now(resource, verb, subresource, (&namespace, &name), object)
     }
@@ -111,7 +111,8 @@ impl Server {
             body,
         };
         let answer = self.handle(&call).now_or_never();
-        let answer = answer.unwrap_or_else(|| Err(Refusal::new(504, "Timeout", "admission takes its time")));
+        let answer =
+            answer.unwrap_or_else(|| Err(Refusal::new(504, "Timeout", "admission did not respond at once")));
         answer.map(|(_, object)| object)
     }
 

@@ -1,4 +1,4 @@
-//! Objects, and the history of their changes.
+//! Stored objects and the history of their changes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-/// Where an object is.
+/// Identifies an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     /// The resource with its group.
     pub resource: Arc<str>,
-    /// The namespace; empty outside of them.
+    /// The namespace; empty for cluster-scoped objects.
     pub namespace: Arc<str>,
     /// The name.
     pub name: Arc<str>,
@@ -23,14 +23,14 @@ impl fmt::Display for Key {
     }
 }
 
-/// What happened to an object.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChangeKind {
-    /// It is new.
+    /// The object was created.
     Added,
-    /// It is another.
+    /// The object was modified.
     Modified,
-    /// It is gone.
+    /// The object was deleted.
     Deleted,
 }
 
@@ -47,15 +47,15 @@ impl ChangeKind {
 /// One change of one object.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// What happened.
+    /// The kind of change.
     pub kind: ChangeKind,
-    /// To which object.
+    /// The changed object.
     pub key: Key,
-    /// The object after it; when it is gone, the last that there was of it.
+    /// The object after the change; after a deletion, its last state.
     pub object: Arc<Value>,
-    /// The object before it.
+    /// The object before the change.
     pub before: Option<Arc<Value>>,
-    /// The resource version that the change has.
+    /// The resource version of the change.
     pub version: u64,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Store {
     objects: BTreeMap<Key, Arc<Value>>,
     version: u64,
     history: Vec<Change>,
-    /// Watches cannot begin at or before this version any more.
+    /// Watches cannot start at or before this version.
     compacted: u64,
     uids: u64,
 }
@@ -90,7 +90,7 @@ impl Store {
         self.objects.iter()
     }
 
-    /// The objects of a resource, of one namespace or of all.
+    /// The objects of a resource in one namespace, or in all if `namespace` is empty.
     pub(crate) fn of<'a>(
         &'a self,
         resource: &'a str,
@@ -101,7 +101,7 @@ impl Store {
         })
     }
 
-    /// The objects of a resource as they were `behind` changes ago, in the order of their names, and the version then.
+    /// The objects of a resource `behind` changes ago, ordered by name, and the resource version of that state.
     pub(crate) fn as_of(&self, resource: &str, namespace: &str, behind: usize) -> (u64, Vec<Arc<Value>>) {
         if behind == 0 {
             return (self.version, self.of(resource, namespace).map(|(_, object)| object.clone()).collect());
@@ -120,17 +120,17 @@ impl Store {
                 };
             }
         }
-        // Version 0 would be no version at all.
+        // Version 0 would mean that no version is set.
         (seen.max(1) as u64, then.into_values().collect())
     }
 
-    /// A UID that no object had.
+    /// A new unique UID.
     pub(crate) fn new_uid(&mut self) -> String {
         self.uids += 1;
         format!("00000000-0000-4000-8000-{:012x}", self.uids)
     }
 
-    /// Stores an object under the next version.
+    /// Stores an object with the next resource version.
     pub(crate) fn put(&mut self, key: Key, mut object: Value) -> Arc<Value> {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
@@ -141,7 +141,7 @@ impl Store {
         object
     }
 
-    /// Takes an object away. What watches are told of it is `last`, or else what there was.
+    /// Removes an object. Watches receive `last`, or the stored object if `last` is `None`.
     pub(crate) fn remove(&mut self, key: &Key, last: Option<Value>) -> Option<Arc<Value>> {
         let before = self.objects.remove(key)?;
         self.version += 1;
@@ -159,7 +159,7 @@ impl Store {
         Some(object)
     }
 
-    /// Forgets what happened so far: watches that begin earlier have to list anew.
+    /// Drops the history: watches that start earlier must list again.
     pub(crate) fn compact(&mut self) {
         self.compacted = self.version;
     }

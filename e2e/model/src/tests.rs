@@ -1,4 +1,4 @@
-//! The rules, one by one, through a client.
+//! The rules of the API server, each through a client.
 
 mod referees;
 mod somebody;
@@ -81,7 +81,7 @@ fn merge(patch: &Value) -> Patch<&Value> {
 }
 
 #[tokio::test]
-async fn a_new_object_has_what_the_server_gives_it_and_not_what_it_claims() {
+async fn a_create_ignores_metadata_that_only_the_server_sets() {
     let world = world();
     let forged = json!({ "uid": "mine", "generation": 7, "creationTimestamp": "2001-01-01T00:00:00Z" });
     let object = world.machine("a", forged).await;
@@ -89,8 +89,11 @@ async fn a_new_object_has_what_the_server_gives_it_and_not_what_it_claims() {
     assert_ne!(meta.uid.as_deref(), Some("mine"));
     assert_eq!((meta.generation, meta.resource_version.as_deref()), (Some(1), Some("1")));
     assert_eq!(meta.creation_timestamp.as_ref().unwrap().0, ManualClock::START);
-    assert_eq!(object.data.get("status"), None, "the status has a place of its own");
-    assert_eq!(object.data["spec"]["runPolicy"], "AlwaysOnUnlessStoppedManually", "defaults are filled in");
+    assert_eq!(object.data.get("status"), None, "a create ignores the status");
+    assert_eq!(
+        object.data["spec"]["runPolicy"], "AlwaysOnUnlessStoppedManually",
+        "the server fills in defaults"
+    );
     assert_eq!(
         reason(world.machines().create(&PostParams::default(), &machine("a", &json!({}))).await),
         (409, "AlreadyExists".into())
@@ -98,7 +101,7 @@ async fn a_new_object_has_what_the_server_gives_it_and_not_what_it_claims() {
 }
 
 #[tokio::test]
-async fn generations_count_changes_of_substance_and_versions_count_all() {
+async fn only_spec_changes_increment_the_generation() {
     let world = world();
     world.machine("a", json!({})).await;
     let machines = world.machines();
@@ -134,7 +137,10 @@ async fn generations_count_changes_of_substance_and_versions_count_all() {
 #[case::an_old_version(json!({"metadata": {"resourceVersion": "999"}}), (409, "Conflict"))]
 #[case::another_uid(json!({"metadata": {"uid": "other"}}), (422, "Invalid"))]
 #[tokio::test]
-async fn a_merge_patch_can_name_locks(#[case] patch: Value, #[case] expected: (u16, &str)) {
+async fn a_merge_patch_with_a_stale_version_or_uid_is_refused(
+    #[case] patch: Value,
+    #[case] expected: (u16, &str),
+) {
     let world = world();
     world.machine("a", json!({})).await;
     let (code, word) = reason(world.machines().patch("a", &PatchParams::default(), &merge(&patch)).await);
@@ -142,7 +148,7 @@ async fn a_merge_patch_can_name_locks(#[case] patch: Value, #[case] expected: (u
 }
 
 #[tokio::test]
-async fn a_json_patch_whose_test_fails_changes_nothing() {
+async fn a_json_patch_with_a_failed_test_changes_nothing() {
     let world = world();
     let before = world.machine("a", json!({})).await;
     let patch: json_patch::Patch =
@@ -158,7 +164,7 @@ async fn a_json_patch_whose_test_fails_changes_nothing() {
 }
 
 #[tokio::test]
-async fn finalizers_hold_an_object_until_the_last_is_gone() {
+async fn an_object_with_finalizers_stays_until_the_last_is_removed() {
     let world = world();
     world.machine("a", json!({"finalizers": ["x/y"]})).await;
     let machines = world.machines();
@@ -180,7 +186,7 @@ async fn finalizers_hold_an_object_until_the_last_is_gone() {
 #[case::uid(Preconditions { uid: Some("other".into()), resource_version: None })]
 #[case::version(Preconditions { uid: None, resource_version: Some("99".into()) })]
 #[tokio::test]
-async fn a_deletion_keeps_its_preconditions(#[case] preconditions: Preconditions) {
+async fn a_deletion_with_a_failed_precondition_is_refused(#[case] preconditions: Preconditions) {
     let world = world();
     world.machine("a", json!({})).await;
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
@@ -201,11 +207,11 @@ async fn family(world: &World) {
 }
 
 #[rstest]
-#[case::in_the_background(PropagationPolicy::Background, 0, 0)]
-#[case::dependents_first(PropagationPolicy::Foreground, 1, 0)]
-#[case::dependents_stay(PropagationPolicy::Orphan, 1, 1)]
+#[case::background(PropagationPolicy::Background, 0, 0)]
+#[case::foreground(PropagationPolicy::Foreground, 1, 0)]
+#[case::orphan(PropagationPolicy::Orphan, 1, 1)]
 #[tokio::test]
-async fn the_garbage_collector_takes_what_has_no_owner(
+async fn the_garbage_collector_follows_the_propagation_policy(
     #[case] policy: PropagationPolicy,
     #[case] pools: usize,
     #[case] left: usize,
@@ -215,7 +221,7 @@ async fn the_garbage_collector_takes_what_has_no_owner(
     let params = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
     world.pools().delete("web", &params).await.unwrap();
     assert_eq!(world.server.all(POOLS).len(), pools);
-    assert_eq!(world.server.all(MACHINES).len(), 1, "nothing happens by itself");
+    assert_eq!(world.server.all(MACHINES).len(), 1, "only collect_garbage deletes dependents");
     while world.server.collect_garbage(0).is_some() {}
     assert_eq!((world.server.all(POOLS).len(), world.server.all(MACHINES).len()), (0, left));
     if let [machine] = &world.server.all(MACHINES)[..] {
@@ -224,7 +230,7 @@ async fn the_garbage_collector_takes_what_has_no_owner(
 }
 
 #[tokio::test]
-async fn a_dependent_with_another_owner_stays_without_the_first() {
+async fn a_dependent_with_a_second_owner_loses_only_the_reference_to_the_first() {
     let world = world();
     let owners = ["b", "c"].map(|name| world.machine(name, json!({})));
     let [b, c] = futures::future::join_all(owners).await.try_into().unwrap();
@@ -240,7 +246,7 @@ async fn a_dependent_with_another_owner_stays_without_the_first() {
 }
 
 #[tokio::test]
-async fn a_uid_in_a_patch_of_the_status_or_the_scale_locks_nothing() {
+async fn a_uid_in_a_patch_of_status_or_scale_is_ignored() {
     let world = world();
     family(&world).await;
     let params = PatchParams::default();
@@ -256,7 +262,7 @@ async fn a_uid_in_a_patch_of_the_status_or_the_scale_locks_nothing() {
 }
 
 #[tokio::test]
-async fn the_scale_of_a_pool() {
+async fn the_scale_subresource_changes_the_replicas() {
     let world = world();
     family(&world).await;
     let pools = world.pools();
@@ -272,7 +278,7 @@ async fn the_scale_of_a_pool() {
 }
 
 #[tokio::test]
-async fn a_list_in_pages_is_one_moment() {
+async fn a_paginated_list_is_consistent() {
     let world = world();
     for name in ["a", "b", "c"] {
         world.machine(name, json!({})).await;
@@ -283,7 +289,7 @@ async fn a_list_in_pages_is_one_moment() {
     machines.delete("c", &DeleteParams::default()).await.unwrap();
     let token = first.metadata.continue_.unwrap();
     let rest = machines.list(&ListParams::default().continue_token(&token)).await.unwrap();
-    assert_eq!(rest.items[0].metadata.name.as_deref(), Some("c"), "it was there when the list began");
+    assert_eq!(rest.items[0].metadata.name.as_deref(), Some("c"), "the object existed when the list started");
     assert_eq!(rest.metadata.resource_version, first.metadata.resource_version);
     world.server.compact();
     assert_eq!(
@@ -292,7 +298,7 @@ async fn a_list_in_pages_is_one_moment() {
     );
 }
 
-/// What a watch from `version` has told by now.
+/// The events that a watch from `version` has received so far.
 async fn told(world: &World, version: &str) -> Vec<String> {
     let mut stream = world.machines().watch(&WatchParams::default(), version).await.unwrap().boxed();
     let mut told = Vec::new();
@@ -312,7 +318,7 @@ async fn told(world: &World, version: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_watch_goes_on_from_its_version() {
+async fn a_watch_resumes_from_its_version() {
     let world = world();
     world.machine("a", json!({})).await;
     world.machine("b", json!({})).await;
@@ -322,15 +328,19 @@ async fn a_watch_goes_on_from_its_version() {
 }
 
 #[tokio::test]
-async fn a_watch_lags_as_far_as_it_is_told_to() {
+async fn a_watch_lags_by_its_pace() {
     let world = world();
     for name in ["a", "b", "c"] {
         world.machine(name, json!({})).await;
     }
-    assert_eq!(told(&world, "0").await, ["+a", "+b", "+c"], "it begins with what there is");
+    assert_eq!(
+        told(&world, "0").await,
+        ["+a", "+b", "+c"],
+        "a watch from version 0 starts with the existing objects"
+    );
     world.server.set_pace("user", MACHINES, Pace::Behind(2));
     assert_eq!(told(&world, "3").await, [""; 0]);
-    assert_eq!(told(&world, "1").await, [""; 0], "both are still ahead of it");
+    assert_eq!(told(&world, "1").await, [""; 0], "both changes are within the delay");
     world.machine("d", json!({})).await;
     assert_eq!(told(&world, "1").await, ["+b"]);
     world.server.set_pace("user", MACHINES, Pace::Held);
@@ -340,7 +350,7 @@ async fn a_watch_lags_as_far_as_it_is_told_to() {
 }
 
 #[tokio::test]
-async fn an_old_version_has_expired() {
+async fn a_compacted_version_has_expired() {
     let world = world();
     world.machine("a", json!({})).await;
     world.machine("b", json!({})).await;
@@ -350,17 +360,17 @@ async fn an_old_version_has_expired() {
 }
 
 #[tokio::test]
-async fn a_watcher_survives_all_that_a_watch_can_suffer() {
+async fn a_watcher_survives_timeouts_closed_connections_and_expired_versions() {
     let world = world();
     let mut events = watcher(world.machines(), watcher::Config::default().timeout(30)).boxed();
     let (mut known, mut initial) = (BTreeSet::new(), BTreeSet::new());
     let name = |object: DynamicObject| object.metadata.name.unwrap();
     let mut read = async |world: &World| {
-        // A watcher only goes on when it is asked, and some of what it asks for takes a while.
+        // A watcher advances only when it is polled, and some of its requests take time.
         for _ in 0..20 {
             world.clock.settle().await;
             while let Poll::Ready(event) = futures::poll!(events.next()) {
-                match event.expect("a watcher does not end") {
+                match event.expect("a watcher never ends") {
                     Ok(Event::Init) => initial.clear(),
                     Ok(Event::InitApply(object)) => _ = initial.insert(name(object)),
                     Ok(Event::InitDone) => known.clone_from(&initial),
@@ -379,7 +389,7 @@ async fn a_watcher_survives_all_that_a_watch_can_suffer() {
     assert_eq!(read(&world).await, ["a", "b"]);
     world.clock.advance(Duration::from_secs(31)).await;
     world.machine("c", json!({})).await;
-    assert_eq!(read(&world).await, ["a", "b", "c"], "after the time of one watch is over");
+    assert_eq!(read(&world).await, ["a", "b", "c"], "after the timeout of the first watch");
     for how in [Break::Close, Break::Expire] {
         world.server.break_watches("user", MACHINES, how);
         world.machines().delete("a", &DeleteParams::default()).await.unwrap();

@@ -13,15 +13,15 @@ use crate::resource::Resource;
 use crate::selector::Selector;
 use crate::store::{Change, ChangeKind, Store};
 
-/// How far a watch may follow.
+/// How a watch is delayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
-    /// It hears at once.
+    /// It delivers events at once.
     #[default]
     Prompt,
-    /// It hears nothing.
+    /// It delivers no events.
     Held,
-    /// It is so many events of its own behind.
+    /// It is this number of its own events behind.
     Behind(usize),
 }
 
@@ -30,7 +30,7 @@ pub enum Pace {
 pub enum Break {
     /// The connection closes.
     Close,
-    /// It is told that its version is too old.
+    /// The watch receives 410 Gone: its resource version has expired.
     Expire,
 }
 
@@ -38,24 +38,24 @@ pub enum Break {
 #[derive(Debug)]
 pub(crate) struct Watch {
     pub(crate) id: u64,
-    /// Who watches which resource.
+    /// The sender and the resource.
     pub(crate) place: (String, String),
     namespace: String,
     selector: Selector,
     bookmarks: bool,
     api_version: String,
     kind: String,
-    /// How much of the history it has been through.
+    /// The number of changes in the history that the watch has processed.
     position: usize,
     lines: UnboundedSender<Bytes>,
 }
 
 impl Watch {
-    /// Opens a watch that goes on where a list ended, or begins with what there is if no version is named; `None` with
-    /// what it is told if the version is too old, which the real server says on an open watch, too.
+    /// Opens a watch from the given resource version, or from the existing objects if there is none. If the version has
+    /// expired, the first value is `None` and the receiver contains the error event, as in the real server.
     ///
     /// # Errors
-    /// What the server says of selectors that it cannot read.
+    /// A refusal if a selector cannot be parsed.
     pub(crate) fn open(
         id: u64,
         store: &Store,
@@ -90,7 +90,7 @@ impl Watch {
         Ok((Some(watch), receiver))
     }
 
-    /// Tells what its pace allows; false once nobody listens.
+    /// Delivers the events that `pace` allows; false if the receiver is gone.
     pub(crate) fn follow(&mut self, history: &[Change], pace: Pace) -> bool {
         let behind = match pace {
             Pace::Prompt => 0,
@@ -110,7 +110,7 @@ impl Watch {
         !self.lines.is_closed()
     }
 
-    /// Leaves out all but the last of the changes of an object that are due.
+    /// Skips all but the last pending change of each object.
     pub(crate) fn coalesce(&mut self, history: &[Change]) {
         let mut last: BTreeMap<_, usize> = BTreeMap::new();
         let due: Vec<usize> =
@@ -118,7 +118,7 @@ impl Watch {
         for index in &due {
             last.insert(history[*index].key.clone(), *index);
         }
-        // Only changes of one object that lives on may fall together.
+        // Only modifications of an object that still exists can be merged.
         for index in due {
             let change = &history[index];
             let later = last[&change.key];
@@ -132,7 +132,7 @@ impl Watch {
         self.position = history.len();
     }
 
-    /// Tells once more what it told last.
+    /// Repeats the last delivered event.
     pub(crate) fn repeat(&self, history: &[Change]) {
         let told = history.get(..self.position).unwrap_or_default();
         let last = told.iter().rev().find(|change| self.concerns(change));
@@ -141,19 +141,19 @@ impl Watch {
         }
     }
 
-    /// Says how far it is, if it was asked to.
+    /// Sends a bookmark if the watch requested bookmarks.
     pub(crate) fn bookmark(&self, history: &[Change]) {
         if !self.bookmarks {
             return;
         }
-        // What it was told, or passed over, and no more.
+        // The version of the last processed change, and not a later one.
         let version = history.get(self.position).map_or(history.len() as u64, |next| next.version - 1);
         let metadata = json!({ "resourceVersion": version.to_string(), "creationTimestamp": null });
         let object = json!({ "apiVersion": self.api_version, "kind": self.kind, "metadata": metadata });
         self.send(&Event { kind: "BOOKMARK", object: &object });
     }
 
-    /// The last thing that it is told.
+    /// Sends the last event and ends the watch.
     pub(crate) fn end(self, how: Break) {
         if how == Break::Expire {
             let gone = Refusal::new(410, "Expired", "too old resource version");
@@ -161,7 +161,7 @@ impl Watch {
         }
     }
 
-    /// Who watches.
+    /// The sender.
     pub(crate) fn who(&self) -> &str {
         &self.place.0
     }
@@ -176,7 +176,7 @@ impl Watch {
             && (self.namespace.is_empty() || *change.key.namespace == *self.namespace)
     }
 
-    /// Tells of a change as somebody sees it who asked for some objects only.
+    /// Delivers a change as the selector of the watch sees it.
     fn tell(&self, change: &Change) {
         let before = change.before.as_ref().is_some_and(|before| self.selector.matches(before));
         let after = change.kind != ChangeKind::Deleted && self.selector.matches(&change.object);
@@ -188,7 +188,7 @@ impl Watch {
         };
         if let (ChangeKind::Deleted, ChangeKind::Modified, Some(before)) = (kind, change.kind, &change.before)
         {
-            // What leaves the selection is told as it was in it, under the version of its leaving.
+            // An object that leaves the selection is sent in its previous state with the new resource version.
             let mut object = (**before).clone();
             object["metadata"]["resourceVersion"] = json!(change.version.to_string());
             return self.send(&Event { kind: kind.word(), object: &object });
@@ -199,7 +199,7 @@ impl Watch {
     fn send(&self, event: &Event<'_>) {
         let mut line = serde_json::to_vec(event).expect("JSON can be written");
         line.push(b'\n');
-        // Nobody listening is found out by whoever follows.
+        // `follow` detects a closed receiver.
         let _ = self.lines.unbounded_send(line.into());
     }
 }

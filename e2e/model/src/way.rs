@@ -1,4 +1,4 @@
-//! The way from a client to the server and back.
+//! The connection between a client and the server.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use crate::conduct::{Fate, Served};
 use crate::server::{Server, State};
 use crate::watch::{Break, Watch};
 
-/// What answers consist of.
+/// The body type of responses.
 type ServerBody = UnsyncBoxBody<Bytes, BoxError>;
 
 impl Server {
-    /// A client of this server that is called `who`, with this default namespace.
+    /// A client of this server with the name `who` and this default namespace.
     pub fn client(&self, who: &str, namespace: &str) -> Client {
         self.client_through(who, namespace, &tower::layer::util::Identity::new())
     }
 
-    /// The same, whose requests pass through `layer`.
+    /// The same, with `layer` around the connection.
     pub fn client_through<L>(&self, who: &str, namespace: &str, layer: &L) -> Client
     where
         L: Layer<Way>,
@@ -49,7 +49,7 @@ impl Server {
         };
         let conduct = self.judge(&call);
         if conduct.before.is_zero() {
-            // Others get a chance to arrive meanwhile, as they would on a real way.
+            // Other requests may arrive first, as they could on a network.
             self.env.spawn("turn", async {}).join().await?;
         } else {
             self.env.sleep(conduct.before).await;
@@ -118,13 +118,13 @@ impl Server {
         Ok(Response::new(StreamBody::new(frames).boxed_unsync()))
     }
 
-    /// Ends every watch of `who`, as when its process is gone.
+    /// Closes every watch of `who`, as when its process exits.
     pub fn hang_up(&self, who: &str) {
         self.break_watches(who, "", Break::Close);
     }
 }
 
-/// The way of one client to the server.
+/// The connection of one client.
 #[derive(Clone, Debug)]
 pub struct Way {
     server: Server,
@@ -140,12 +140,12 @@ impl Service<Request<Body>> for Way {
         std::task::Poll::Ready(Ok(()))
     }
 
-    /// The request goes its way whatever becomes of its sender, as one does that a process sent before it was killed.
+    /// The request is served even if its sender is dropped, like a request that a process sent before it was killed.
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (answer, hear) = futures::channel::oneshot::channel();
         let (server, who) = (self.server.clone(), self.who.clone());
         let served = async move {
-            // Nobody may be there to hear it.
+            // The receiver may be gone.
             _ = answer.send(AssertUnwindSafe(server.serve(who, request)).catch_unwind().await);
         };
         let task = self.server.env.spawn("request", served);
@@ -156,9 +156,9 @@ impl Service<Request<Body>> for Way {
         let heard = async {
             match hear.await {
                 Ok(Ok(answer)) => answer,
-                // A referee that panics is no bad weather.
+                // A panic in a referee must reach the test instead of looking like a network error.
                 Ok(Err(panic)) => resume_unwind(panic),
-                Err(_) => Err("the server is gone".into()),
+                Err(_) => Err("the server was dropped".into()),
             }
         };
         heard.boxed()

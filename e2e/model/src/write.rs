@@ -13,21 +13,21 @@ use crate::patch::patched;
 use crate::resource::Resource;
 use crate::store::{Key, Store};
 
-/// Letters and digits of generated names.
+/// The characters of generated names.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Metadata that only the server writes; and generations, which a create may claim where they are not counted.
+/// Metadata that only the server writes. The generation is not included, because a create may set it where it is not counted.
 const SERVERS_OWN: [&str; 5] =
     ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
 
-/// What a write would store.
+/// The result of a write before it is stored.
 pub(crate) struct Wanted {
     pub(crate) key: Key,
     pub(crate) old: Option<Arc<Value>>,
     pub(crate) new: Value,
 }
 
-/// The object that a write asks for.
+/// Computes the object that a write requests.
 pub(crate) fn wanted(
     store: &mut Store,
     resource: &Resource,
@@ -41,7 +41,7 @@ pub(crate) fn wanted(
         Verb::Update if resource.creates_on_update && store.get(&key).is_none() => {
             check::is_nobody(&key, &call.body)?;
             let mut call = call.clone();
-            // A version that it names is that of nothing.
+            // The object does not exist, so a resource version in the request means nothing.
             remove(&mut call.body["metadata"], "resourceVersion");
             create(store, resource, &call, now, random)
         }
@@ -49,7 +49,7 @@ pub(crate) fn wanted(
     }
 }
 
-/// The object that a create asks for.
+/// Computes the object that a create requests.
 fn create(
     store: &mut Store,
     resource: &Resource,
@@ -66,7 +66,7 @@ fn create(
     let versioned =
         metadata.get("resourceVersion").and_then(Value::as_str).is_some_and(|text| !text.is_empty());
     if versioned && !call.is_dry() {
-        // The storage says it, and nobody puts it in the words of the API.
+        // The error comes from the storage layer, and the API server does not translate it.
         return Err(Refusal::new(500, "", "resourceVersion should not be set on objects to be created"));
     }
     check::is_in(resource, call, metadata)?;
@@ -104,7 +104,7 @@ fn create(
     Ok(Wanted { key, old: None, new: object })
 }
 
-/// The object that an update or a patch asks for.
+/// Computes the object that an update or a patch requests.
 pub(crate) fn change(store: &Store, resource: &Resource, call: &Call) -> Result<Wanted, Refusal> {
     let key = key(resource, &call.namespace, &call.name);
     if call.verb == Verb::Update {
@@ -150,7 +150,7 @@ pub(crate) fn change(store: &Store, resource: &Resource, call: &Call) -> Result<
     Ok(Wanted { key, old: Some(old), new })
 }
 
-/// Stores what is wanted, if it differs from what there is. A dying object without finalizers goes.
+/// Stores the object if it differs from the stored one. A terminating object without finalizers is removed.
 pub(crate) fn commit(store: &mut Store, wanted: Wanted) -> Arc<Value> {
     let Wanted { key, old, mut new } = wanted;
     drop_empty_metadata(&mut new);
@@ -160,8 +160,8 @@ pub(crate) fn commit(store: &mut Store, wanted: Wanted) -> Arc<Value> {
     }
     let dying = !new["metadata"]["deletionTimestamp"].is_null();
     if dying && !has_finalizers(&new) {
-        // Watches hear of it as it was before its last finalizer went, and whoever took that hears of its going by an
-        // object of the old version.
+        // Watches receive the object as it was before its last finalizer was removed. The client that removed the finalizer
+        // receives the new object with the old resource version.
         store.remove(&key, None);
         return Arc::new(new);
     }
@@ -177,12 +177,12 @@ pub(crate) fn has_finalizers(object: &Value) -> bool {
     object["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty())
 }
 
-/// Whole seconds, as the API keeps it.
+/// The time in whole seconds, as the API stores it.
 pub(crate) fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Whether anything but metadata and status differs.
+/// Whether anything other than metadata and status differs.
 fn differs_in_substance(old: &Value, new: &Value) -> bool {
     fn substance(object: &Value) -> BTreeMap<&String, &Value> {
         let fields = object.as_object().into_iter().flatten();
@@ -191,7 +191,7 @@ fn differs_in_substance(old: &Value, new: &Value) -> bool {
     substance(old) != substance(new)
 }
 
-/// What is empty in metadata is not stored.
+/// Removes empty metadata fields, which the server does not store.
 fn drop_empty_metadata(object: &mut Value) {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.retain(|_, value| match value {

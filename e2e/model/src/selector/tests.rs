@@ -13,9 +13,9 @@ fn selector(query: &str) -> Result<Selector, u16> {
 
 #[rstest]
 #[case::equality("labelSelector=app%3Dweb", true)]
-#[case::equality_of_others("labelSelector=app%3D%3Ddb", false)]
+#[case::equality_with_another_value("labelSelector=app%3D%3Ddb", false)]
 #[case::inequality("labelSelector=app!%3Ddb", true)]
-#[case::inequality_of_what_is_absent("labelSelector=tier!%3Dfront", true)]
+#[case::inequality_of_a_missing_label("labelSelector=tier!%3Dfront", true)]
 #[case::presence("labelSelector=app", true)]
 #[case::absence("labelSelector=!app", false)]
 #[case::a_set("labelSelector=app%20in%20(db,%20web)", true)]
@@ -31,10 +31,10 @@ fn selects(#[case] query: &str, #[case] expected: bool) {
 }
 
 #[rstest]
-#[case::a_field_that_nobody_knows("fieldSelector=spec.phase%3Dx")]
+#[case::an_unknown_field("fieldSelector=spec.phase%3Dx")]
 #[case::a_field_without_a_value("fieldSelector=metadata.name")]
-#[case::words("labelSelector=app%20web")]
-#[case::a_set_that_does_not_end("labelSelector=app%20in%20(web")]
+#[case::two_words("labelSelector=app%20web")]
+#[case::an_unterminated_set("labelSelector=app%20in%20(web")]
 fn refuses(#[case] query: &str) {
     assert_eq!(selector(query).map(|_| ()), Err(400));
 }

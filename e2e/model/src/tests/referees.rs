@@ -1,4 +1,4 @@
-//! What referees decide about requests, and what they do meanwhile.
+//! Referees: how they treat requests, and what they may do meanwhile.
 
 use super::*;
 
@@ -18,7 +18,7 @@ impl Referee for Fixed {
 #[case::unreachable(Fate::Unreachable, 0)]
 #[case::answered_on_the_way(Fate::Answer(502, json!("who are you?")), 0)]
 #[tokio::test]
-async fn a_referee_decides_what_becomes_of_a_request(#[case] fate: Fate, #[case] made: usize) {
+async fn a_referee_decides_the_fate_of_a_request(#[case] fate: Fate, #[case] made: usize) {
     let world = world();
     world.server.set_referee(Fixed(vec![fate]));
     assert!(world.machines().create(&PostParams::default(), &machine("a", &json!({}))).await.is_err());
@@ -27,7 +27,7 @@ async fn a_referee_decides_what_becomes_of_a_request(#[case] fate: Fate, #[case]
 }
 
 #[tokio::test]
-async fn what_answers_on_the_way_says_what_it_likes() {
+async fn a_response_of_a_proxy_reaches_the_client() {
     let world = world();
     world.server.set_referee(Fixed(vec![Fate::Answer(403, json!("who are you?"))]));
     let created = world.machines().create(&PostParams::default(), &machine("a", &json!({}))).await;
@@ -35,7 +35,7 @@ async fn what_answers_on_the_way_says_what_it_likes() {
     assert!(status.code == 403 && status.message.contains("who are you?"), "{status:?}");
 }
 
-/// Has a rival that makes the object first.
+/// Creates the object before the request does.
 struct Meddler(Server);
 
 impl Referee for Meddler {
@@ -51,14 +51,14 @@ impl Referee for Meddler {
 }
 
 #[tokio::test]
-async fn what_a_referee_does_to_the_server_comes_before_the_request() {
+async fn changes_by_a_referee_take_effect_before_the_request() {
     let world = world();
     world.server.set_referee(Meddler(world.server.clone()));
     let create =
         || async { world.machines().create(&PostParams::default(), &machine("a", &json!({}))).await };
     assert_eq!(reason(create().await), (409, "AlreadyExists".into()));
     world.machines().delete("a", &DeleteParams::default()).await.unwrap();
-    assert!(create().await.is_ok(), "it was dismissed");
+    assert!(create().await.is_ok(), "the referee was dismissed");
 }
 
 struct Slow;
@@ -70,7 +70,7 @@ impl Referee for Slow {
 }
 
 #[tokio::test]
-async fn the_server_knows_how_many_requests_were_under_way_at_a_time() {
+async fn the_server_counts_concurrent_requests() {
     let world = world();
     world.server.set_referee(Slow);
     for names in [&["a", "b", "c"][..], &["d", "e"]] {
@@ -95,7 +95,7 @@ impl Referee for Panicking {
 
 #[tokio::test]
 #[should_panic(expected = "who expects a virtualmachines?")]
-async fn a_referee_that_panics_takes_the_sender_along() {
+async fn a_panic_of_the_referee_reaches_the_sender() {
     let world = world();
     world.server.set_referee(Panicking);
     drop(world.machines().get("a").await);

@@ -1,9 +1,9 @@
-//! What somebody else does past the referee.
+//! Direct writes without the referee.
 
 use super::*;
 
 #[tokio::test]
-async fn somebody_creates_changes_and_deletes_at_once() {
+async fn direct_writes_create_change_and_delete_at_once() {
     let world = world();
     let server = &world.server;
     let object = json!({ "metadata": { "name": "a", "namespace": "team" }, "spec": { "cpu": { "cores": 1 } },
@@ -41,7 +41,7 @@ async fn somebody_creates_changes_and_deletes_at_once() {
 }
 
 #[tokio::test]
-async fn what_nobody_changed_is_no_change() {
+async fn a_direct_write_without_a_difference_changes_nothing() {
     let world = world();
     world.machine("a", json!({})).await;
     world.server.edit_now(MACHINES, "team", "a", |_| ()).unwrap();
