@@ -1,6 +1,6 @@
-//! The Helm chart: lints it, renders it in all its variants and checks what comes out.
+//! The Helm chart: lints it, renders it in all variants and checks the result.
 //!
-//! The rules are in [`rules`], over plain objects; this module only runs helm.
+//! The rules are in [`rules`] and check plain objects; this module only runs helm.
 
 mod alerts;
 mod dashboard;
@@ -23,7 +23,7 @@ use serde_yaml_ng::Value;
 use self::variants::{PROGRAMS, Variant};
 use crate::workspace::{Workspace, built};
 
-/// Values that `values.schema.json` must refuse: misspelt ones, wrong types, wrong units, empty names.
+/// Values that `values.schema.json` must refuse: misspelled names, wrong types, wrong units, empty names.
 const REFUSED: &[&str] = &[
     "controller.replica=3",
     "controller.replicas=0",
@@ -49,13 +49,13 @@ const REFUSED: &[&str] = &[
     "podDisruptionBudget.maxUnavailable=0",
 ];
 
-/// Where the programs' metrics are.
+/// Source folders of the programs that export metrics.
 const SOURCES: &[&str] = &["controller/src", "runtime/src", "webhook/src", "apiserver/src"];
 
-/// Lints and renders the chart and applies every rule. Needs helm and the programs, all built.
+/// Lints and renders the chart and applies every rule. Requires helm and the programs, already built.
 ///
 /// # Errors
-/// One error that lists everything that was found.
+/// One error that lists all violations.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let read =
         |file: &str| fs::read_to_string(workspace.path(file)).with_context(|| format!("reading {file}"));
@@ -95,7 +95,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     }
     for value in REFUSED {
         if render(workspace, &[(*value).to_owned()]).is_ok() {
-            found.push(format!("values.schema.json lets {value} pass"));
+            found.push(format!("values.schema.json accepts {value}"));
         }
     }
     let stored = rendered_manifest(workspace).and_then(|rendered| manifest::check(workspace, &rendered));
@@ -106,7 +106,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     for line in &found {
         eprintln!("  charts/vmpool: {line}");
     }
-    bail!("the chart breaks {} rules", found.len())
+    bail!("the chart violates {} rules", found.len())
 }
 
 /// Stores the manifest that the demo and the playground install. Needs helm, built.
@@ -122,7 +122,7 @@ fn rendered_manifest(workspace: &Workspace) -> Result<Vec<Value>> {
     render(workspace, &manifest::VALUES.map(str::to_owned))
 }
 
-/// What a program says of its flags.
+/// The output of a program's `--help`.
 fn help(program: &str) -> Result<String> {
     let output = Command::new(built(program)?)
         .arg("--help")
@@ -150,7 +150,7 @@ fn render(workspace: &Workspace, values: &[String]) -> Result<Vec<Value>> {
     objects::parse(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// The text of everything that may declare a metric; tests declare others.
+/// The sources that may declare a metric. Tests are excluded, because they declare other metrics.
 fn sources(workspace: &Workspace) -> Result<String> {
     fn collect(folder: &Path, text: &mut String) -> Result<()> {
         for entry in fs::read_dir(folder).with_context(|| format!("listing {}", folder.display()))? {

@@ -1,4 +1,4 @@
-//! Everything that is generated, in one command.
+//! Runs all generators.
 
 use std::fs;
 use std::process::Command;
@@ -8,10 +8,10 @@ use anyhow::{Context, Result, bail};
 use crate::chart;
 use crate::workspace::{Workspace, built, succeed};
 
-/// The page about metrics, of which each program can print its part.
+/// The metrics page; each program prints its part of it.
 const METRICS: &str = "docs/metrics.md";
 
-/// Those who print the parts, in their order on the page: package and example.
+/// The generators of the parts, in their order on the page: package and example.
 const PARTS_OF_METRICS: [(&str, &str); 3] = [
     ("vmpool-controller", "metrics-reference"),
     ("vmpool-webhook", "webhook-metrics-reference"),
@@ -21,7 +21,7 @@ const PARTS_OF_METRICS: [(&str, &str); 3] = [
 /// Writes the generated files, or with `check` compares them with what would be written.
 ///
 /// # Errors
-/// When a generator fails, or with `check` when a file is out of date; it is then named.
+/// A generator fails, or with `check` a file is out of date; the error names it.
 pub(crate) fn run(workspace: &Workspace, check: bool) -> Result<()> {
     let mut cargo = workspace.cargo();
     cargo.args(["run", "--quiet", "--package", "vmpool-codegen", "--"]);
@@ -38,7 +38,7 @@ pub(crate) fn run(workspace: &Workspace, check: bool) -> Result<()> {
     types.and(metrics).and(chart::readme::generate(workspace, check))
 }
 
-/// Compares as [`run`] does, with generators that are built already.
+/// Compares as [`run`] does, with generators that are already built.
 ///
 /// # Errors
 /// As [`run`], and when a generator was not built.
@@ -55,7 +55,7 @@ pub(crate) fn check_with_built(workspace: &Workspace) -> Result<()> {
 fn metrics(workspace: &Workspace, generators: impl IntoIterator<Item = Command>, check: bool) -> Result<()> {
     let mut page = Vec::new();
     for mut generator in generators {
-        let output = generator.output().context("starting a generator of the page about metrics")?;
+        let output = generator.output().context("starting a generator of the metrics page")?;
         if !output.status.success() {
             bail!("generating {METRICS}: {}", String::from_utf8_lossy(&output.stderr).trim());
         }

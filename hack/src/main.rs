@@ -1,6 +1,6 @@
-//! The project's chores: builds the test tools, generates code, verifies the tree.
+//! The project's tasks: builds the test tools, generates code, verifies the tree.
 //!
-//! Run it as `cargo xtask`. What CI runs is `cargo xtask verify`, and every step of it has a command of its own.
+//! Run it as `cargo xtask`. CI runs `cargo xtask verify`, and each of its steps has a separate command.
 
 mod chart;
 mod generate;
@@ -18,7 +18,7 @@ use clap::{Parser, Subcommand};
 use crate::tools::Selection;
 use crate::workspace::Workspace;
 
-/// The project's chores.
+/// The project's tasks.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", version, about, disable_help_subcommand = true)]
 struct Cli {
@@ -28,15 +28,15 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Build the Go programs that tests and demo run, into target/tools/MODULE/bin
+    /// Build the Go programs that tests and the demo run, into target/tools/MODULE/bin
     Tools {
         /// Which programs to build
         #[arg(value_enum, default_value_t = Selection::All)]
         which: Selection,
     },
-    /// Write everything that is generated: from the CRDs, the page about metrics, and the chart's table of values
+    /// Write all generated files: those from the CRDs, the metrics page, and the chart's table of values
     Generate {
-        /// Only compare, and fail when a generated file is out of date
+        /// Only compare, and fail if a generated file is out of date
         #[arg(long)]
         check: bool,
     },
@@ -46,13 +46,13 @@ enum Command {
         #[arg(long)]
         write: bool,
     },
-    /// Look for ignored tests, for files that no module declares, and for dependencies that cross a wall
+    /// Look for ignored tests, for files that no module declares, and for forbidden dependencies
     Hygiene,
-    /// Remove the guards that hack/teeth.yaml lists, one at a time, and see whether `make faults` notices
+    /// Mutation tests: remove the guards in hack/teeth.yaml, one at a time, and check that `make faults` detects each
     Teeth(teeth::Options),
-    /// Run everything that CI runs, and report all failures at the end
+    /// Run all checks of CI, and report all failures at the end
     Verify {
-        /// Run only these steps, and those that they need
+        /// Run only these steps and the steps that they need
         #[arg(value_name = "STEP", value_parser = PossibleValuesParser::new(verify::step_names()))]
         steps: Vec<String>,
     },

@@ -1,8 +1,8 @@
-//! Whether the checks have teeth: builds of ours with one guard removed each, which they must catch.
+//! Mutation tests: removes one guard at a time from the programs and verifies that the checks detect it.
 //!
-//! `hack/teeth.yaml` lists the guards. For each, a copy of the working tree below `target/teeth` is changed and built, and
-//! the schedules of `make faults` run until one of them finds a violation. Where another guard does the work of the one
-//! that is gone, no schedule can: then a test of the changed package has to fail. The working tree itself stays as it is.
+//! `hack/teeth.yaml` lists the guards. For each, a copy of the working tree below `target/teeth` is changed and built. Then
+//! the schedules of `make faults` run until one of them finds a violation. If a second guard prevents that, a test of the
+//! changed package must fail. The working tree itself is not changed.
 
 mod catalogue;
 mod copy;
@@ -22,38 +22,38 @@ pub(crate) use self::catalogue::Guard;
 use self::copy::Copy;
 use crate::workspace::{Workspace, succeed};
 
-/// What decides about a run.
+/// Options of a run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Only guards whose names contain this, or one of these, separated by commas
+    /// Only guards whose names contain one of these texts, separated by commas
     #[arg(long, env = "ONLY", value_delimiter = ',')]
     only: Vec<String>,
-    /// Random schedules that run against each broken build
+    /// Random schedules that run against each mutation
     #[arg(long, env = "SEEDS", default_value_t = 600)]
     seeds: u64,
-    /// How many of them run side by side; 0 is one for each processor
+    /// Schedules to run in parallel; 0 means one per CPU
     #[arg(long, env = "JOBS", default_value_t = 0)]
     jobs: usize,
 }
 
-/// After so long without a word, the schedules are taken to be stuck: they speak after every thousand.
+/// After this time without output, the schedules count as stuck. They report their progress after every 1000 schedules.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// What became of one broken build.
+/// The result of one mutation.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
-    /// A schedule found a violation: this one.
+    /// A schedule found this violation.
     Caught(String),
-    /// No schedule did, and this test failed.
+    /// No schedule found a violation, and this test failed.
     Failed(String),
-    /// Neither.
+    /// Neither a schedule nor a test detected the mutation.
     Missed,
 }
 
-/// Breaks one guard after the other.
+/// Removes one guard after the other.
 ///
 /// # Errors
-/// If a guard was removed and nothing noticed, if something was noticed although none was, or a build failed.
+/// A mutation was not detected, a violation was found without a mutation, or a build failed.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let guards = catalogue::read(workspace.root())?;
     let is_chosen = |guard: &&Guard| {
@@ -65,9 +65,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
     let teeth = workspace.teeth();
     let copy = Copy::of(workspace.root(), &teeth.join("tree"))?;
-    eprintln!("==> With all guards in their place");
+    eprintln!("==> Without a mutation");
     if let Verdict::Caught(violation) = attempt(workspace, &copy, &teeth, options)? {
-        bail!("there is a violation although nothing is broken: {violation}");
+        bail!("there is a violation without a mutation: {violation}");
     }
     let (mut missed, mut by_schedules) = (Vec::new(), 0);
     for (index, guard) in chosen.iter().enumerate() {
@@ -86,7 +86,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
                 by_schedules += 1;
             }
             Ok(Verdict::Failed(test)) => println!("caught  {:<36} {seconds:>4} s  test {test}", guard.name),
-            // The others are not to wait for the list to be put right.
+            // The remaining guards are checked even if the entry of this one is outdated.
             Err(error) => {
                 println!("ERROR   {:<36} {seconds:>4} s  {error:#}", guard.name);
                 missed.push(guard.name.as_str());
@@ -104,28 +104,28 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         noticed - by_schedules
     );
     if !missed.is_empty() {
-        bail!("nobody noticed that these are gone: {}", missed.join(", "));
+        bail!("no check detected the removal of: {}", missed.join(", "));
     }
     Ok(())
 }
 
-/// Where broken builds go.
+/// The build folder of mutations.
 fn built(teeth: &Path) -> PathBuf {
     teeth.join("build")
 }
 
-/// A command of cargo for broken builds.
+/// A cargo command for mutations.
 fn cargo(workspace: &Workspace, teeth: &Path, command: &str) -> Command {
     let mut cargo = workspace.cargo();
     cargo
         .args([command, "--locked", "--profile", "teeth"])
         .env("CARGO_TARGET_DIR", built(teeth))
-        // A guard that is gone leaves things behind that nobody uses.
+        // Removing a guard leaves unused code behind.
         .env("RUSTFLAGS", "--allow=warnings");
     cargo
 }
 
-/// Runs the tests of the packages that a guard is in, until those of one of them fail.
+/// Runs the tests of the guard's packages until one test fails.
 fn tests(workspace: &Workspace, copy: &Copy, teeth: &Path, guard: &Guard) -> Result<Verdict> {
     for package in copy.packages(guard)? {
         let mut command = cargo(workspace, teeth, "test");
@@ -138,14 +138,14 @@ fn tests(workspace: &Workspace, copy: &Copy, teeth: &Path, guard: &Guard) -> Res
         let failed = said.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
         let Some(failed) = failed else {
             let errors = String::from_utf8_lossy(&output.stderr);
-            bail!("the tests of {} ended without one that failed: {errors}", package.display());
+            bail!("the tests of {} failed, but no failed test was reported: {errors}", package.display());
         };
         return Ok(Verdict::Failed(failed.to_owned()));
     }
     Ok(Verdict::Missed)
 }
 
-/// Builds the tree as it is, and runs random schedules, then the exhaustive ones, until one finds a violation.
+/// Builds the copy, then runs random and exhaustive schedules until one finds a violation.
 fn attempt(workspace: &Workspace, copy: &Copy, teeth: &Path, options: &Options) -> Result<Verdict> {
     let mut build = cargo(workspace, teeth, "build");
     succeed(build.args(["--quiet", "--package", "vmpool-sim"]).current_dir(copy.root()))?;
@@ -163,7 +163,7 @@ fn attempt(workspace: &Workspace, copy: &Copy, teeth: &Path, options: &Options) 
     Ok(Verdict::Missed)
 }
 
-/// Runs schedules until one of them says that it found a violation.
+/// Runs schedules until one of them reports a violation.
 fn listen(mut command: Command) -> Result<Verdict> {
     let mut child =
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("starting the schedules")?;

@@ -1,11 +1,11 @@
-//! The Go programs that tests and demo run: etcd, Kubernetes, containerd, helm.
+//! The Go programs that tests and the demo run: etcd, Kubernetes, containerd, helm.
 //!
-//! `hack/tools/<module>/go.mod` names them as Go tool dependencies, so go.sum pins every byte of their source.
-//! They are built into `target/tools/<module>/bin` and left alone until go.mod, go.sum, the flags or the Go
-//! version change: each program has a stamp that holds the key it was built under.
+//! `hack/tools/<module>/go.mod` lists them as Go tool dependencies, so go.sum pins every byte of their source. They are built
+//! into `target/tools/<module>/bin`. They are rebuilt only if go.mod, go.sum, the flags or the Go version changes: each
+//! program has a stamp that contains the key of its build.
 //!
-//! Programs are built one after another: Go uses all processors for one of them as well as for four, and the
-//! progress lines can then say which one is being built. What they share is compiled once, into Go's own cache.
+//! Programs are built one after another, because Go uses all CPUs for one program as well as for four, and the progress
+//! output can name the current program. Shared packages are compiled once, into Go's own cache.
 
 mod build;
 mod catalogue;
@@ -28,16 +28,16 @@ use self::go::Go;
 use self::stamp::Key;
 use crate::workspace::Workspace;
 
-/// Which programs a command asks for.
+/// The programs to build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Selection {
     /// etcd, kube-apiserver, kube-controller-manager, kubectl
     ControlPlane,
     /// helm
     Helm,
-    /// What the node cluster needs: all of the above, kubelet, kube-proxy, kube-scheduler, containerd
+    /// All programs of the node cluster: the above, kubelet, kube-proxy, kube-scheduler, containerd
     Node,
-    /// What this machine can use: the node cluster's own only for root on Linux
+    /// All programs that this host can use: those of the node cluster only for root on Linux
     All,
 }
 
@@ -47,27 +47,27 @@ impl Selection {
             Self::ControlPlane => module.name == "control-plane",
             Self::Helm => module.name == "helm",
             Self::Node => true,
-            // The node cluster lives in namespaces that only root can make, and only Linux has.
+            // The node cluster needs namespaces, which only root can create, and only on Linux.
             Self::All => !NODE_MODULES.contains(&module.name) || node_is_possible(),
         }
     }
 }
 
-/// The modules that nothing but the node cluster uses.
+/// The modules that only the node cluster uses.
 const NODE_MODULES: [&str; 2] = ["node", "containerd"];
 
-/// Whether a node cluster can be had on this machine at all; what else it needs are a distribution's packages.
+/// Whether this host can run a node cluster. It also needs packages of the distribution.
 fn node_is_possible() -> bool {
     cfg!(target_os = "linux") && rustix::process::geteuid().is_root()
 }
 
-/// Builds the selected programs where they are missing or out of date. Says nothing when there is nothing to do.
+/// Builds the selected programs if they are missing or out of date. Prints nothing if there is nothing to do.
 ///
-/// Two of these may run at once: the second waits for the first.
+/// If two of these run at the same time, the second waits for the first.
 ///
 /// # Errors
-/// Go missing or too old, too little disk space, or a failed build; each in one line, a failed build after the
-/// end of its log.
+/// Go is missing or too old, there is too little disk space, or a build fails. Each error is one line; a failed build also
+/// prints the end of its log.
 pub(crate) fn ensure(workspace: &Workspace, which: Selection) -> Result<()> {
     catalogue::MODULES
         .iter()
@@ -106,7 +106,7 @@ fn ensure_module(workspace: &Workspace, module: &Module) -> Result<()> {
     Ok(())
 }
 
-/// Takes the lock of one module; it is released when the file is closed, however we end.
+/// Takes the lock of one module. It is released when the file is closed, even if this process is killed.
 fn lock(path: &Path) -> Result<File> {
     let file = File::create(path).with_context(|| format!("opening {}", path.display()))?;
     match file.try_lock() {

@@ -1,8 +1,7 @@
-//! What CI runs: every check, one after another, with its time, and all failures at the end.
+//! The checks of CI: runs them one after another, prints the duration of each, and lists all failures at the end.
 //!
-//! The order is for people first (what takes a second comes first), then for the compiler: clippy and the docs
-//! share what they know of the dependencies, and the programs that the later steps run come out of the same build
-//! as the tests. The tests come last, so that the test runner has the last word when all is well.
+//! Fast steps come first. Clippy and the docs share compiled dependencies, and the programs for later steps come from the same
+//! build as the tests. The tests come last, so that their output is the last one if all checks pass.
 
 mod hygiene;
 mod packages;
@@ -22,10 +21,10 @@ use self::report::Report;
 use self::steps::{Outcome, STEPS};
 use crate::workspace::Workspace;
 
-/// Looks for what the compiler does not mind: tests that prove nothing, and dependencies that cross a wall.
+/// Looks for problems that the compiler accepts: tests that never run, and forbidden dependencies.
 ///
 /// # Errors
-/// For the first kind of which something was found, after listing all of that kind.
+/// The first kind of problem that was found, after all problems of that kind were listed.
 pub(crate) fn hygiene(workspace: &Workspace) -> Result<()> {
     hygiene::check(workspace)?;
     walls::check(workspace)
@@ -36,10 +35,10 @@ pub(crate) fn step_names() -> impl Iterator<Item = &'static str> {
     STEPS.iter().map(|step| step.name)
 }
 
-/// Runs the steps of these names and those that they need, or all of them if there are no names.
+/// Runs the named steps and those that they need, or all steps if `names` is empty.
 ///
 /// # Errors
-/// When a step failed; all of them were listed, each with the command that repeats it.
+/// A step failed. All failures were listed, each with the command that repeats it.
 pub(crate) fn run(workspace: &Workspace, names: &[String]) -> Result<()> {
     let steps = steps::chosen(names);
     let mut report = Report::default();

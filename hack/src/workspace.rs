@@ -1,4 +1,4 @@
-//! Where things are in the working tree, and how other programs are run in it.
+//! The paths of the working tree, and running commands in it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// Finds the tree that this program was built from.
+    /// Finds the working tree from which this program was built.
     ///
     /// # Errors
-    /// When the folder is gone, because the tree was moved since the build.
+    /// The folder does not exist, because the tree was moved after the build.
     pub(crate) fn locate() -> Result<Self> {
         let hack = Path::new(env!("CARGO_MANIFEST_DIR"));
         let root = hack
@@ -29,27 +29,27 @@ impl Workspace {
         Ok(Self { root, target })
     }
 
-    /// The top of the tree.
+    /// The root of the tree.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// A path below the top of the tree.
+    /// A path relative to the root of the tree.
     pub(crate) fn path(&self, relative: impl AsRef<Path>) -> PathBuf {
         self.root.join(relative)
     }
 
-    /// Where the built tools go, one folder for each module.
+    /// The folder of the built tools, with one subfolder for each module.
     pub(crate) fn tools(&self) -> PathBuf {
         self.target.join("tools")
     }
 
-    /// Where builds with a guard removed go.
+    /// The folder of mutation builds.
     pub(crate) fn teeth(&self) -> PathBuf {
         self.target.join("teeth")
     }
 
-    /// The cargo that runs us, so that the same toolchain is used throughout, ready to run at the top of the tree.
+    /// The cargo that runs this program, so that the same toolchain is used throughout. It runs at the root of the tree.
     pub(crate) fn cargo(&self) -> Command {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
         command.current_dir(&self.root);
@@ -57,15 +57,14 @@ impl Workspace {
     }
 }
 
-/// A program of ours from the same build as this one. To be built first: by `cargo build`, in whatever selection.
+/// The path of a program from the same build as this one. Build it first, with `cargo build`.
 ///
-/// Going through `cargo run --package` instead would choose dependency features for that package alone, and compile
-/// half of the world a second time.
+/// `cargo run --package` would instead select the features for that package alone, and recompile many dependencies.
 ///
 /// # Errors
-/// When it is not there.
+/// The program does not exist.
 pub(crate) fn built(program: &str) -> Result<PathBuf> {
-    let own = std::env::current_exe().context("finding out where this program is")?;
+    let own = std::env::current_exe().context("finding the path of this program")?;
     let path = own.with_file_name(program);
     if !path.is_file() {
         bail!("{} is missing: run cargo build --workspace --bins --examples", path.display());
@@ -73,10 +72,10 @@ pub(crate) fn built(program: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Runs a command to its end, its output going where ours goes.
+/// Runs a command to its end, with inherited output.
 ///
 /// # Errors
-/// When it cannot be started, or ends with a failure.
+/// The command cannot be started or fails.
 pub(crate) fn succeed(command: &mut Command) -> Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let status = command.status().with_context(|| format!("starting {program}"))?;

@@ -1,8 +1,8 @@
-//! Pulls fragments into CRD sources.
+//! Resolves `$ref` fragments in CRD sources.
 //!
-//! A mapping with the key `$ref: fragments/NAME.yaml` becomes the content of that file. Keys beside `$ref`
-//! replace the fragment's keys of the same name, so that a shared schema can have its own description in each
-//! place. Fragments may refer to fragments.
+//! A mapping with the key `$ref: fragments/NAME.yaml` is replaced by the content of that file. Keys beside `$ref` replace
+//! the fragment's keys of the same name, so that a shared schema can have a different description in each place.
+//! Fragments may contain references to other fragments.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,17 +27,17 @@ impl Fragments {
         Self { dir: dir.to_owned(), read: BTreeMap::new() }
     }
 
-    /// Reads a YAML file and puts the fragments in the places that refer to them.
+    /// Reads a YAML file and replaces its references by fragments.
     ///
     /// # Errors
-    /// A file that cannot be read or is not YAML, a reference that is not a string or leads back to itself, and
-    /// keys beside a reference to something that is not a mapping.
+    /// The file cannot be read or is not YAML, a reference is not a string or refers to itself, or there are keys beside a
+    /// reference to a fragment that is not a mapping.
     pub(crate) fn expand_file(&mut self, file: &Path) -> anyhow::Result<Value> {
         let value = read_yaml(file)?;
         self.expand(value, &mut Vec::new())
     }
 
-    /// Fragments that no expanded file has asked for, by name relative to the source directory.
+    /// Fragments that no expanded file refers to, by name relative to the source directory.
     pub(crate) fn unused(&self) -> anyhow::Result<Vec<String>> {
         let files = crate::yaml_files(&self.dir.join("fragments"))?;
         let all: BTreeSet<String> = files
@@ -48,7 +48,7 @@ impl Fragments {
         Ok(all.into_iter().filter(|name| !self.read.contains_key(name)).collect())
     }
 
-    /// `trail` holds the references being followed, to notice one that leads back to itself.
+    /// `trail` contains the references that are being resolved, to detect cycles.
     fn expand(&mut self, value: Value, trail: &mut Vec<String>) -> anyhow::Result<Value> {
         match value {
             Value::Mapping(mapping) => self.expand_mapping(mapping, trail),

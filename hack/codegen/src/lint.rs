@@ -1,7 +1,6 @@
-//! What every CRD of ours must have, beyond what the API server asks for.
+//! Requirements for the project's CRDs beyond those of the API server.
 //!
-//! `kubectl explain` shall say something about every field, and a refused manifest shall come back with a text
-//! that a person wrote.
+//! `kubectl explain` must describe every field, and every refusal must contain a written message.
 
 use serde_yaml_ng::Value;
 
@@ -10,7 +9,7 @@ use crate::schema::{Crd, fields, properties, rules, sequence};
 #[cfg(test)]
 mod tests;
 
-/// What is wrong with a CRD, one line each, starting with its source file.
+/// The problems of a CRD, one line each, starting with its source file.
 pub(crate) fn problems(crd: &Crd) -> Vec<String> {
     let mut problems = Vec::new();
     let mut report = |path: &str, text: &str| problems.push(format!("{}: {path}: {text}", crd.source));
@@ -22,7 +21,7 @@ pub(crate) fn problems(crd: &Crd) -> Vec<String> {
     check_description(crd.schema(), "(root)", &mut report);
     check_required(crd.schema(), "(root)", &mut report);
     for field in fields(crd.schema()) {
-        // The API server describes metadata itself.
+        // The API server provides the description of metadata.
         if field.path != "metadata" {
             check_description(field.schema, &field.path, &mut report);
         }
@@ -31,8 +30,8 @@ pub(crate) fn problems(crd: &Crd) -> Vec<String> {
             check_required(items, &format!("{}[]", field.path), &mut report);
         }
         if field.schema["type"] == "array" && field.schema.get("x-kubernetes-list-type").is_none() {
-            // Server-side apply needs to know who owns an entry.
-            report(&field.path, "say x-kubernetes-list-type");
+            // Server-side apply needs the list type to track the ownership of entries.
+            report(&field.path, "x-kubernetes-list-type is missing");
         }
     }
     for rule in rules(crd.schema()) {

@@ -1,4 +1,4 @@
-//! Generates everything that follows from the CRD sources in `api/crds/src`.
+//! Generates the files that derive from the CRD sources in `api/crds/src`.
 //!
 //! ```text
 //! api/crds/src/*.yaml ──expand──> api/crds/<plural>.<group>.yaml ──kopium──> api/src/generated/*.rs
@@ -7,8 +7,8 @@
 //!                                        └──> charts/vmpool/files/crds/ (the pool only)
 //! ```
 //!
-//! The sources are all it reads: no cluster and no network. The same sources give the same files, byte for
-//! byte, so `--check` can tell whether somebody forgot to run it.
+//! It reads only the sources: no cluster and no network. The same sources give the same files, byte for byte, so
+//! `--check` can detect files that were not regenerated.
 
 mod expand;
 mod lint;
@@ -27,17 +27,17 @@ use clap::Parser;
 
 use crate::{expand::Fragments, outputs::Outputs, schema::Crd};
 
-/// What a person runs to bring the generated files up to date.
+/// The command that brings the generated files up to date.
 const REGENERATE: &str = "cargo xtask generate";
 
-/// The one CRD that the chart installs; the others belong to the virtualization platform.
+/// The only CRD that the chart installs; the platform installs the others.
 const CHART_KIND: &str = "VirtualMachinePool";
 
 /// Generates the CRDs, Rust types and reference pages from api/crds/src.
 #[derive(Parser)]
 #[command(name = "vmpool-codegen")]
 struct Args {
-    /// Write nothing; fail and name every file that differs from what would be written.
+    /// Write nothing; fail and list every file that is out of date.
     #[arg(long)]
     check: bool,
 
@@ -53,7 +53,7 @@ fn main() -> anyhow::Result<ExitCode> {
     if check {
         let stale = outputs.differing(&root)?;
         if !stale.is_empty() {
-            // An answer and not a failure of this program, so no error with a backtrace.
+            // Outdated files are an expected result, so this prints no error with a backtrace.
             eprintln!("generated files are out of date, run `{REGENERATE}` and commit the result:");
             for path in stale {
                 eprintln!("  {path}");
@@ -86,7 +86,7 @@ fn generate(root: &Path) -> anyhow::Result<Outputs> {
     let mut problems: Vec<String> = crds.iter().flat_map(lint::problems).collect();
     problems.extend(fragments.unused()?.into_iter().map(|name| format!("{name}: no CRD uses this fragment")));
     if !problems.is_empty() {
-        bail!("the CRD sources need work:\n  {}", problems.join("\n  "));
+        bail!("the CRD sources have problems:\n  {}", problems.join("\n  "));
     }
 
     let mut outputs =

@@ -18,8 +18,8 @@ pub(crate) struct Outputs {
 }
 
 impl Outputs {
-    /// No files yet. `owned` lists directories that hold generated files only, subdirectories apart: what else
-    /// lies in them is left over from an earlier run.
+    /// An empty set. `owned` lists directories that contain only generated files, apart from subdirectories: any other file in
+    /// them is a leftover of an earlier run.
     pub(crate) fn new(owned: &[&'static str]) -> Self {
         Self { files: BTreeMap::new(), owned: owned.to_vec() }
     }
@@ -59,7 +59,7 @@ impl Outputs {
         let mut changed = Vec::new();
         for (path, content) in &self.files {
             let target = root.join(path);
-            // An untouched file keeps its time, so that cargo has nothing to compile again.
+            // An unchanged file keeps its modification time, so that cargo rebuilds nothing.
             if read(&target)?.is_some_and(|present| present == content.as_bytes()) {
                 continue;
             }

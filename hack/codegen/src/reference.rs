@@ -147,7 +147,7 @@ fn rule_table(page: &mut String, crd: &Crd) {
 /// The type in words, such as `list of object`.
 fn type_name(schema: &Value) -> String {
     if schema.get("x-kubernetes-int-or-string").is_some() {
-        // Every quantity comes with the pattern of quantities.
+        // Every quantity has the pattern of quantities.
         let is_quantity = schema.get("pattern").is_some();
         return if is_quantity { "quantity" } else { "number or percentage" }.to_owned();
     }
@@ -166,7 +166,7 @@ fn type_name(schema: &Value) -> String {
     }
 }
 
-/// What restricts the value, rules apart.
+/// The constraints on a value, without validation rules.
 fn constraints(schema: &Value) -> String {
     let mut all = Vec::new();
     let allowed = sequence(schema.get("enum"));
@@ -211,7 +211,7 @@ fn scalar(value: &Value) -> String {
     }
 }
 
-/// A value on one line, objects as JSON.
+/// A value on one line, with objects as JSON.
 fn inline(value: &Value) -> String {
     match value {
         Value::Mapping(_) | Value::Sequence(_) => serde_json::to_string(value).unwrap_or_default(),

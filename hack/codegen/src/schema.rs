@@ -5,7 +5,7 @@ use serde_yaml_ng::Value;
 
 use crate::REGENERATE;
 
-/// One CustomResourceDefinition with every fragment in place. It has exactly one version.
+/// One CustomResourceDefinition with all references resolved. It has exactly one version.
 pub(crate) struct Crd {
     /// File name of the source, below `api/crds/src`.
     pub(crate) source: String,
@@ -13,10 +13,10 @@ pub(crate) struct Crd {
 }
 
 impl Crd {
-    /// Takes an expanded source.
+    /// Parses an expanded source.
     ///
     /// # Errors
-    /// When it lacks what every CRD of ours has: names, a group, one version with a schema.
+    /// If names, group, or the single version with a schema are missing.
     pub(crate) fn new(source: String, value: Value) -> anyhow::Result<Self> {
         let crd = Self { source, value };
         for path in ["metadata.name", "spec.group", "spec.scope", "spec.names.kind", "spec.names.plural"] {
@@ -99,11 +99,11 @@ impl Crd {
 
 /// One field of a schema.
 pub(crate) struct Field<'a> {
-    /// Path for people, such as `spec.networks[].name`.
+    /// Readable path, such as `spec.networks[].name`.
     pub(crate) path: String,
     /// The schema of the field.
     pub(crate) schema: &'a Value,
-    /// Whether its parent lists it as required.
+    /// Whether the parent lists the field as required.
     pub(crate) required: bool,
 }
 
@@ -133,7 +133,7 @@ fn collect<'a>(schema: &'a Value, path: &str, found: &mut Vec<Field<'a>>) {
     }
 }
 
-/// A validation rule and the place it is written at.
+/// A validation rule and its location.
 pub(crate) struct Rule<'a> {
     /// Path of the object the rule looks at, as in [`Field::path`]; empty for the whole object.
     pub(crate) path: String,

@@ -1,4 +1,4 @@
-//! The alerts: each has a runbook, and asks for metrics that exist.
+//! Checks of the alerts: each has a runbook and uses only existing metrics.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use serde_yaml_ng::Value;
 
 use super::objects::{at, list, text};
 
-/// The one that is rendered only where the platform's own endpoint for removals may be there.
+/// The alert that is rendered only if the platform's own removal endpoint may be served.
 const CONDITIONAL: &str = "VmpoolPlatformEndpointCallable";
 
 /// All alerts of a rule file, or of the spec of a PrometheusRule.
@@ -14,7 +14,7 @@ fn alerts(rules: &Value) -> impl Iterator<Item = &Value> {
     list(rules, "groups").iter().flat_map(|group| list(group, "rules"))
 }
 
-/// What is wrong with the rule file, compared with the page of runbooks and with the programs' sources.
+/// Violations in the rule file, compared with the runbook page and the programs' sources.
 pub(super) fn violations(rules: &Value, page: &str, sources: &str) -> Vec<String> {
     let mut found = Vec::new();
     let sections: Vec<(&str, &str)> = page
@@ -26,13 +26,13 @@ pub(super) fn violations(rules: &Value, page: &str, sources: &str) -> Vec<String
     let names: Vec<&str> = alerts(rules).map(|alert| text(alert, "alert")).collect();
     let titles: Vec<&str> = sections.iter().map(|(title, _)| *title).collect();
     if names.is_empty() || names != titles {
-        found.push(format!("the alerts are {names:?}, and the page of runbooks has {titles:?}"));
+        found.push(format!("the alerts are {names:?}, but the runbook page has {titles:?}"));
     }
     for alert in alerts(rules) {
         let (name, expression) = (text(alert, "alert"), text(alert, "expr"));
         let section = sections.iter().find(|(title, _)| *title == name).map_or("", |(_, body)| body);
         if !section.contains(&format!("`{expression}`")) {
-            found.push(format!("the runbook of {name} has another expression"));
+            found.push(format!("the runbook of {name} has a different expression"));
         }
         for field in ["for", "labels.severity"] {
             if !section.contains(text(alert, field)) {
@@ -49,20 +49,20 @@ pub(super) fn violations(rules: &Value, page: &str, sources: &str) -> Vec<String
             .iter()
             .any(|field| text(alert, field).is_empty())
         {
-            found.push(format!("{name} does not say what it is about"));
+            found.push(format!("{name} has no summary or description"));
         }
         for metric in metrics(expression) {
             let base = ["_bucket", "_sum", "_count"].iter().find_map(|end| metric.strip_suffix(end));
             let exists = |name: &str| sources.contains(&format!("\"{name}\""));
             if !exists(metric) && !base.is_some_and(exists) {
-                found.push(format!("{name} asks for {metric}, which no program has"));
+                found.push(format!("{name} uses {metric}, which no program exports"));
             }
         }
     }
     found
 }
 
-/// The metrics of ours that an expression asks for.
+/// The project's metrics in an expression.
 fn metrics(expression: &str) -> BTreeSet<&str> {
     expression
         .split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'))
@@ -70,7 +70,7 @@ fn metrics(expression: &str) -> BTreeSet<&str> {
         .collect()
 }
 
-/// What is wrong with a rendered PrometheusRule.
+/// Violations in a rendered PrometheusRule.
 pub(super) fn rendered(rule: &Value, all: &Value) -> Vec<String> {
     let mut found = Vec::new();
     let rendered: BTreeSet<&str> = alerts(at(rule, "spec")).map(|alert| text(alert, "alert")).collect();
@@ -83,7 +83,7 @@ pub(super) fn rendered(rule: &Value, all: &Value) -> Vec<String> {
         let name = text(alert, "alert");
         let url = text(alert, "annotations.runbook_url");
         if !url.starts_with("https://") || !url.ends_with(&format!("#{}", name.to_lowercase())) {
-            found.push(format!("{name} leads to {url:?} instead of its runbook"));
+            found.push(format!("{name} links to {url:?} instead of its runbook"));
         }
     }
     found

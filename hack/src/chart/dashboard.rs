@@ -1,4 +1,4 @@
-//! The dashboard: it shows every metric that the programs export, and asks for none that they do not.
+//! Checks of the dashboard: it shows every exported metric, and uses no other.
 
 use std::collections::BTreeSet;
 
@@ -7,17 +7,17 @@ use serde_yaml_ng::Value as Object;
 
 use super::objects::{at, name, of_kind};
 
-/// Where a panel may be: Grafana's grid is so wide.
+/// Number of columns in Grafana's grid.
 const WIDTH: u64 = 24;
 
-/// Labels that Prometheus adds, and the one of histograms.
+/// Labels that Prometheus adds, and the label of histogram buckets.
 const SCRAPED: [&str; 3] = ["pod", "job", "le"];
 
-/// What is wrong with the dashboard, compared with the programs' sources.
+/// Violations in the dashboard, compared with the programs' sources.
 pub(super) fn violations(dashboard: &str, sources: &str) -> Vec<String> {
     let dashboard: Value = match serde_json::from_str(dashboard) {
         Ok(dashboard) => dashboard,
-        Err(error) => return vec![format!("the dashboard is no JSON: {error}")],
+        Err(error) => return vec![format!("the dashboard is not JSON: {error}")],
     };
     let mut found = Vec::new();
     let panels = list(&dashboard["panels"]);
@@ -29,16 +29,16 @@ pub(super) fn violations(dashboard: &str, sources: &str) -> Vec<String> {
             report("has no title");
         }
         if panel["id"].as_u64().is_none_or(|id| !ids.insert(id)) {
-            report("has no id of its own");
+            report("has no unique id");
         }
         if !place(&panel["gridPos"], &mut places) {
-            report("lies outside of the grid, or on another one");
+            report("lies outside the grid or overlaps another panel");
         }
         if panel["type"] == "row" {
             continue;
         }
         if panel["description"].as_str().is_none_or(|text| !text.ends_with('.')) {
-            report("does not say what it shows");
+            report("has no description");
         }
         if list(&panel["targets"]).is_empty() {
             report("shows nothing");
@@ -46,18 +46,18 @@ pub(super) fn violations(dashboard: &str, sources: &str) -> Vec<String> {
         for target in list(&panel["targets"]) {
             let expression = target["expr"].as_str().unwrap_or_default();
             if target["datasource"]["uid"] != "${datasource}" {
-                report("asks another Prometheus than the chosen one");
+                report("does not use the selected data source");
             }
-            // Each selector has braces, so that each is limited to the namespace.
+            // Each selector needs braces, so that it is limited to the namespace.
             if expression.matches("vmpool_").count()
                 != expression.matches(r#"{namespace=~"$namespace""#).count()
             {
-                report("shows other installations too");
+                report("shows other installations, too");
             }
             for label in labels(expression).filter(|label| !SCRAPED.contains(label)) {
-                // Labels are fields of structs.
+                // Labels are declared as struct fields.
                 if !sources.contains(&format!(" {label}: ")) {
-                    report(&format!("sorts by {label}, which no metric has"));
+                    report(&format!("groups by {label}, which no metric has"));
                 }
             }
             shown.extend(families(expression, sources));
@@ -69,7 +69,7 @@ pub(super) fn violations(dashboard: &str, sources: &str) -> Vec<String> {
     };
     if exported.is_empty() || shown != exported {
         found.push(format!(
-            "the dashboard asks for what no program has: [{}], and does not show: [{}]",
+            "the dashboard uses metrics that no program exports: [{}], and does not show: [{}]",
             differ(&shown, &exported),
             differ(&exported, &shown)
         ));
@@ -77,14 +77,14 @@ pub(super) fn violations(dashboard: &str, sources: &str) -> Vec<String> {
     found
 }
 
-/// What is wrong with the rendered ConfigMap: it has the dashboard as the file has it.
+/// Violations in the rendered ConfigMap: it must contain the dashboard file.
 pub(super) fn rendered(objects: &[Object], dashboard: &str) -> Vec<String> {
     of_kind(objects, "ConfigMap")
         .filter(|map| name(map) == "vmpool-dashboard")
         .filter(|map| {
             at(map, "data")["vmpool.json"].as_str().map(str::trim_end) != Some(dashboard.trim_end())
         })
-        .map(|_| "ConfigMap/vmpool-dashboard has another dashboard than files/dashboard.json".to_owned())
+        .map(|_| "ConfigMap/vmpool-dashboard differs from files/dashboard.json".to_owned())
         .collect()
 }
 
@@ -92,7 +92,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Takes the cells of a panel, and says whether they were free.
+/// Marks the cells of a panel as taken. Returns whether they were free.
 fn place(grid: &Value, taken: &mut BTreeSet<(u64, u64)>) -> bool {
     let field = |name: &str| grid[name].as_u64();
     let (Some(x), Some(y), Some(w), Some(h)) = (field("x"), field("y"), field("w"), field("h")) else {
@@ -102,13 +102,13 @@ fn place(grid: &Value, taken: &mut BTreeSet<(u64, u64)>) -> bool {
     !cells.is_empty() && x + w <= WIDTH && cells.into_iter().all(|cell| taken.insert(cell))
 }
 
-/// The labels that an expression sums up by.
+/// The labels by which an expression groups.
 fn labels(expression: &str) -> impl Iterator<Item = &str> {
     let groups = expression.split("by (").skip(1).filter_map(|rest| rest.split(')').next());
     groups.flat_map(|group| group.split(',').map(str::trim))
 }
 
-/// The metrics of ours in an expression; of a histogram the family.
+/// The project's metrics in an expression; for a histogram, its base name.
 fn families<'a>(expression: &'a str, sources: &str) -> impl Iterator<Item = String> + use<'a> {
     let exported = exported(sources);
     expression
@@ -120,7 +120,7 @@ fn families<'a>(expression: &'a str, sources: &str) -> impl Iterator<Item = Stri
         })
 }
 
-/// The names with which the programs register metrics.
+/// The names under which the programs register metrics.
 fn exported(sources: &str) -> BTreeSet<String> {
     sources
         .split(".register(")

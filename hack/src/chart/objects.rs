@@ -1,4 +1,4 @@
-//! Reading rendered manifests.
+//! Access to rendered manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Value>> {
         .context("reading what helm rendered")
 }
 
-/// Follows keys and indices separated by dots; nothing found is null.
+/// The value at a path of keys and indices separated by dots; null if it is missing.
 pub(super) fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
     path.split('.').fold(value, |value, key| match key.parse::<usize>() {
         Ok(index) => &value[index],
@@ -23,17 +23,17 @@ pub(super) fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
     })
 }
 
-/// The string there, or nothing.
+/// The string at a path, or an empty string.
 pub(super) fn text<'a>(value: &'a Value, path: &str) -> &'a str {
     at(value, path).as_str().unwrap_or_default()
 }
 
-/// The strings of the list there.
+/// The strings of the list at a path.
 pub(super) fn texts<'a>(value: &'a Value, path: &str) -> Vec<&'a str> {
     list(value, path).iter().filter_map(Value::as_str).collect()
 }
 
-/// The list there.
+/// The list at a path.
 pub(super) fn list<'a>(value: &'a Value, path: &str) -> &'a [Value] {
     at(value, path).as_sequence().map_or(&[], Vec::as_slice)
 }
@@ -43,7 +43,7 @@ pub(super) fn name(object: &Value) -> &str {
     text(object, "metadata.name")
 }
 
-/// `Kind/name`, which is unique within the chart but for roles in several namespaces.
+/// `Kind/name`, which is unique within the chart except for roles in several namespaces.
 pub(super) fn id(object: &Value) -> String {
     format!("{}/{}", text(object, "kind"), name(object))
 }
@@ -53,14 +53,14 @@ pub(super) fn of_kind<'a>(objects: &'a [Value], kind: &'a str) -> impl Iterator<
     objects.iter().filter(move |object| text(object, "kind") == kind)
 }
 
-/// Whether a non-empty set of labels to match is part of those labels.
+/// Whether a non-empty set of match labels is a subset of `labels`.
 pub(super) fn matches(wanted: &Value, labels: &Value) -> bool {
     wanted.as_mapping().is_some_and(|wanted| {
         !wanted.is_empty() && wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
     })
 }
 
-/// The pod templates of those Deployments that a set of labels selects.
+/// The pod templates of the Deployments that a set of labels selects.
 pub(super) fn selected<'a>(objects: &'a [Value], wanted: &Value) -> Vec<&'a Value> {
     of_kind(objects, "Deployment")
         .map(|deployment| at(deployment, "spec.template"))
@@ -73,7 +73,7 @@ pub(super) fn ports(pod: &Value) -> BTreeSet<&str> {
     list(pod, "spec.containers.0.ports").iter().map(|port| text(port, "name")).collect()
 }
 
-/// What the rules of a role allow: `group/resource`, and the names behind it where only those are meant, to verbs.
+/// The rules of a role: maps `group/resource`, followed by resource names if there are any, to verbs.
 pub(super) fn grants(role: &Value) -> BTreeMap<String, BTreeSet<String>> {
     let mut grants: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for rule in list(role, "rules") {

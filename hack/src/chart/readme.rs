@@ -1,7 +1,7 @@
-//! The table of values in the chart's README, made of the comments in `values.yaml`.
+//! The table of values in the chart's README, generated from the comments in `values.yaml`.
 //!
-//! The comment right above a key is its row. A mapping without one is a section, and its keys have rows; a mapping with
-//! one is a value as a whole, such as resources.
+//! The comment directly above a key becomes its row. A mapping without a comment is a section, and its keys have rows. A
+//! mapping with a comment is one value, such as resources.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,14 +14,14 @@ use crate::workspace::Workspace;
 const VALUES: &str = "charts/vmpool/values.yaml";
 const README: &str = "charts/vmpool/README.md";
 
-/// Around the table.
+/// The markers around the table.
 const BEGIN: &str = "<!-- Made of values.yaml by `cargo xtask generate`. -->\n";
 const END: &str = "<!-- End of what is made. -->\n";
 
 /// Writes the table, or with `check` compares it with what would be written.
 ///
 /// # Errors
-/// When a value has no comment, when the README has no place for the table, or with `check` when it is out of date.
+/// A value has no comment, the README has no markers for the table, or with `check` the table is out of date.
 pub(crate) fn generate(workspace: &Workspace, check: bool) -> Result<()> {
     let read =
         |file: &str| fs::read_to_string(workspace.path(file)).with_context(|| format!("reading {file}"));
@@ -36,16 +36,16 @@ pub(crate) fn generate(workspace: &Workspace, check: bool) -> Result<()> {
     Ok(())
 }
 
-/// A README whose table is replaced.
+/// The README with the table replaced.
 fn with_table(readme: &str, table: &str) -> Result<String> {
     let place =
-        || format!("{README} has no place for the table of values: {} and {}", BEGIN.trim(), END.trim());
+        || format!("{README} lacks the markers of the table of values: {} and {}", BEGIN.trim(), END.trim());
     let (before, rest) = readme.split_once(BEGIN).with_context(place)?;
     let (_, after) = rest.split_once(END).with_context(place)?;
     Ok(format!("{before}{BEGIN}\n{table}\n{END}{after}"))
 }
 
-/// The table of the values in this text.
+/// The table for the text of a values file.
 fn table(text: &str) -> Result<String> {
     let values: Value = serde_yaml_ng::from_str(text).with_context(|| format!("reading {VALUES}"))?;
     let mut rows = vec!["| Value | Default | Meaning |".to_owned(), "| --- | --- | --- |".to_owned()];
@@ -86,7 +86,7 @@ fn collect(
 fn inline(value: &Value) -> String {
     let join = |parts: Vec<String>| parts.join(", ");
     match value {
-        // What would be read as something else, such as a number, keeps its quotes.
+        // A string that YAML would read as another type, such as a number, keeps its quotes.
         Value::String(text) if !serde_yaml_ng::from_str::<Value>(text).is_ok_and(|read| read.is_string()) => {
             format!("\"{text}\"")
         }

@@ -1,4 +1,4 @@
-//! What must hold for every variant of the chart. Each rule takes rendered objects and returns what breaks it.
+//! The rules for every variant of the chart. Each rule takes rendered objects and returns the violations.
 
 mod pods;
 mod roles;
@@ -11,7 +11,7 @@ use serde_yaml_ng::Value;
 use super::objects::{at, id, name, text, texts};
 use super::variants::Variant;
 
-/// Everything that is wrong with a rendered variant.
+/// All violations in a rendered variant.
 pub(super) fn violations(variant: &Variant, objects: &[Value]) -> Vec<String> {
     let mut found = unexpected_objects(variant, objects);
     for object in objects {
@@ -47,7 +47,7 @@ fn unexpected_objects(variant: &Variant, objects: &[Value]) -> Vec<String> {
     found
 }
 
-/// Where a namespaced object is, and that a cluster-wide one is nowhere.
+/// Checks the namespace of an object; cluster-scoped objects must have none.
 fn namespace(variant: &Variant, object: &Value) -> Option<String> {
     let role = matches!(text(object, "kind"), "Role" | "RoleBinding");
     let expected = match (text(object, "kind"), name(object)) {
@@ -78,7 +78,7 @@ fn definition(definition: &Value) -> Vec<String> {
     }
 }
 
-/// Flags that the chart passes to a program and that its help does not speak of.
+/// Flags that the chart passes to a program but its help does not list.
 pub(super) fn unknown_flags(program: &str, objects: &[Value], help: &str) -> Vec<String> {
     let known: BTreeSet<&str> = help
         .split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'))

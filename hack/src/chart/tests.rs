@@ -6,7 +6,7 @@ use super::rules::{unknown_flags, violations};
 use super::schema;
 use super::variants::Variant;
 
-/// A chart with a webhook, in short: objects that break no rule but that others are missing.
+/// A minimal chart with a webhook. It violates no rule, except that other objects are missing.
 const SOUND: &str = r"
 {kind: ServiceAccount, metadata: {name: vmpool-webhook, namespace: vmpool-system}}
 ---
@@ -88,7 +88,7 @@ spec:
             capabilities: {drop: [ALL]}
 ";
 
-/// What breaks a rule, apart from the objects that this small chart lacks.
+/// The violations, without the objects that the minimal chart lacks.
 fn broken(text: &str) -> Vec<String> {
     let mut found = violations(&Variant::defaults(), &parse(text).unwrap());
     found.retain(|line| !line.ends_with(" is missing"));
@@ -107,7 +107,7 @@ fn the_manifest_of_the_demo_changes_with_the_objects_that_local_processes_need_a
 }
 
 #[test]
-fn a_sound_chart_breaks_no_rule() {
+fn a_correct_chart_has_no_violations() {
     assert_eq!(broken(SOUND), Vec::<String>::new());
 }
 
@@ -131,24 +131,24 @@ fn a_sound_chart_breaks_no_rule() {
 #[case::a_group_as_subject(
     "kind: ServiceAccount, name: vmpool-webhook, namespace: vmpool-system}]",
     "kind: Group, name: all}]",
-    "is not bound to the ServiceAccount vmpool-webhook alone"
+    "is not bound to exactly the ServiceAccount vmpool-webhook"
 )]
-#[case::the_account_of_another_program(
+#[case::the_service_account_of_another_program(
     "kind: ServiceAccount, name: vmpool-webhook, namespace: vmpool-system}]",
     "kind: ServiceAccount, name: vmpool-apiserver, namespace: vmpool-system}]",
-    "is not bound to the ServiceAccount vmpool-webhook alone"
+    "is not bound to exactly the ServiceAccount vmpool-webhook"
 )]
-#[case::an_account_that_is_not_there(
+#[case::a_missing_service_account(
     "{kind: ServiceAccount, metadata: {name: vmpool-webhook,",
     "{kind: ServiceAccount, metadata: {name: vmpool-controller,",
-    "runs under an account that does not exist"
+    "uses a service account that does not exist"
 )]
-#[case::a_role_that_is_not_there(
+#[case::a_missing_role(
     "{kind: Role, name: vmpool-webhook-tls}",
     "{kind: Role, name: cluster-admin}",
-    "is a binding of another role"
+    "binds another role"
 )]
-#[case::a_definition_that_dies_with_the_release("helm.sh/resource-policy: keep", "a: b", "would be deleted")]
+#[case::a_crd_that_is_deleted_with_the_release("helm.sh/resource-policy: keep", "a: b", "would be deleted")]
 #[case::root("runAsNonRoot: true", "runAsNonRoot: false", "may run as root")]
 #[case::a_writable_root(
     "readOnlyRootFilesystem: true",
@@ -157,66 +157,78 @@ fn a_sound_chart_breaks_no_rule() {
 )]
 #[case::capabilities("{drop: [ALL]}", "{drop: []}", "keeps capabilities")]
 #[case::a_wrong_probe("/livez", "/healthz", "has no liveness probe")]
-#[case::copies_on_one_node(
+#[case::replicas_on_one_node(
     "topologySpreadConstraints: [{labelSelector: {matchLabels: {app: webhook}}}]",
     "",
-    "does not spread its copies"
+    "does not spread its replicas"
 )]
-#[case::a_gap_in_a_rollout(
+#[case::no_replica_during_a_rollout(
     "{maxUnavailable: 0}",
     "{maxUnavailable: 1}",
-    "takes a copy away before the next one serves"
+    "removes a replica before its replacement serves"
 )]
-#[case::no_pause_before_the_end("{seconds: 5}", "{seconds: 0}", "stops serving before everybody knows")]
-#[case::a_pause_beyond_the_end("{seconds: 5}", "{seconds: 30}", "is killed before it has stopped serving")]
-#[case::a_budget_for_nobody(
+#[case::no_pause_before_the_shutdown(
+    "{seconds: 5}",
+    "{seconds: 0}",
+    "stops serving before its endpoint is removed"
+)]
+#[case::a_pause_longer_than_the_grace_period(
+    "{seconds: 5}",
+    "{seconds: 30}",
+    "is killed before its preStop pause ends"
+)]
+#[case::a_disruption_budget_without_pods(
     "spec: {selector: {matchLabels: {app: webhook}}}",
     "spec: {selector: {matchLabels: {app: other}}}",
     "does not select the pods of its program"
 )]
-#[case::a_policy_that_shuts_the_webhook("{ports: [{port: https}]}, ", "", "shuts https")]
-#[case::a_service_without_a_port("targetPort: https", "targetPort: web", "does not lead to its pods")]
-#[case::an_outage_that_lets_pass("failurePolicy: Fail", "failurePolicy: Ignore", "let everything pass")]
+#[case::a_policy_that_blocks_the_webhook("{ports: [{port: https}]}, ", "", "blocks https")]
+#[case::a_service_without_a_port("targetPort: https", "targetPort: web", "does not target its pods")]
+#[case::an_outage_that_disables_validation(
+    "failurePolicy: Fail",
+    "failurePolicy: Ignore",
+    "would disable validation"
+)]
 #[case::an_outage_that_blocks_all(
     "matchConditions: [{name: any, expression: 'true'}]",
     "",
     "would block finalizers"
 )]
-#[case::another_path("virtualmachinepool-scale}", "scale}", "scale: another path")]
+#[case::a_wrong_path("virtualmachinepool-scale}", "scale}", "scale: wrong path")]
 #[case::status_writes(
     "resources: [virtualmachinepools]",
     "resources: ['virtualmachinepools/*']",
-    "other resources"
+    "wrong resources"
 )]
 #[case::another_service(
     "service: {name: vmpool-webhook",
     "service: {name: webhook",
-    "leads to the service webhook, which does not exist"
+    "refers to the service webhook, which does not exist"
 )]
-#[case::a_bundle_in_the_manifest(
+#[case::a_ca_bundle_in_the_manifest(
     "clientConfig:",
     "clientConfig:\n      caBundle: Cg==",
-    "CA bundle of its own"
+    "contains a CA bundle"
 )]
-#[case::a_bundle_that_nobody_keeps(
+#[case::a_ca_bundle_that_no_program_maintains(
     "--ca-bundle-of=validatingwebhookconfigurations/vmpool-webhook",
     "--ca-bundle-of=validatingwebhookconfigurations/other",
-    "CA bundle that nobody keeps"
+    "CA bundle that not exactly one program maintains"
 )]
 #[case::another_namespace(
     "{kind: ServiceAccount, metadata: {name: vmpool-webhook, namespace: vmpool-system}}",
     "{kind: ServiceAccount, metadata: {name: vmpool-webhook, namespace: other}}",
     "is in namespace \"other\""
 )]
-#[case::a_stranger("{kind: ServiceAccount, ", "{kind: Job, ", "Job/vmpool-webhook is not expected")]
-fn a_broken_chart_is_found(#[case] sound: &str, #[case] rotten: &str, #[case] message: &str) {
-    assert!(SOUND.contains(sound), "{sound} is not there to be broken");
+#[case::an_unexpected_object("{kind: ServiceAccount, ", "{kind: Job, ", "Job/vmpool-webhook is not expected")]
+fn each_violation_of_the_chart_is_reported(#[case] sound: &str, #[case] rotten: &str, #[case] message: &str) {
+    assert!(SOUND.contains(sound), "{sound} is not in the chart");
     let found = broken(&SOUND.replace(sound, rotten));
     assert!(found.iter().any(|line| line.contains(message)), "{found:?}");
 }
 
 #[test]
-fn what_is_missing_is_found() {
+fn missing_objects_are_reported() {
     let objects = parse(SOUND).unwrap();
     let found = violations(&Variant::defaults(), &objects);
     for missing in ["Deployment/vmpool-apiserver", "APIService/v1alpha1.subresources.vmpool.dev"] {
@@ -226,12 +238,12 @@ fn what_is_missing_is_found() {
 }
 
 #[test]
-fn a_gate_that_is_off_renders_neither_webhook_nor_group_nor_rule_for_pools() {
+fn without_the_feature_gate_webhook_group_and_pool_rules_are_unexpected() {
     let role = "\n---\nkind: ClusterRole\nmetadata: {name: vmpool-controller}\nrules: [{apiGroups: [virtualization.deckhouse.io], resources: [virtualmachinepools], verbs: [get]}]\n";
     let group = "\n---\nkind: APIService\nmetadata: {name: v1alpha1.subresources.vmpool.dev}\n";
     let objects = parse(&format!("{SOUND}{role}{group}")).unwrap();
     let found = violations(&Variant::defaults().gate_off(), &objects);
-    assert!(found.iter().any(|line| line.contains("although the gate is off")), "{found:?}");
+    assert!(found.iter().any(|line| line.contains("although the feature gate is off")), "{found:?}");
     for surplus in [
         "ClusterRole/vmpool-controller",
         "ValidatingWebhookConfiguration/vmpool-webhook",
@@ -242,20 +254,28 @@ fn a_gate_that_is_off_renders_neither_webhook_nor_group_nor_rule_for_pools() {
 }
 
 #[rstest]
-#[case::as_it_should_be("", "", None)]
-#[case::a_name_of_another_group("group: subresources.vmpool.dev", "group: vmpool.dev", Some("another group"))]
-#[case::before_the_definition(
+#[case::correct("", "", None)]
+#[case::a_name_of_another_group(
+    "group: subresources.vmpool.dev",
+    "group: vmpool.dev",
+    Some("does not match its group")
+)]
+#[case::before_the_crd(
     "groupPriorityMinimum: 998",
     "groupPriorityMinimum: 1000",
-    Some("would answer")
+    Some("would take precedence")
 )]
-#[case::no_service("name: vmpool-webhook", "name: nobody", Some("which does not exist"))]
-#[case::blind(
+#[case::no_service("name: vmpool-webhook", "name: missing", Some("which does not exist"))]
+#[case::no_verification(
     "version: v1alpha1,",
     "version: v1alpha1, insecureSkipTLSVerify: true,",
     Some("does not verify")
 )]
-fn a_group_is_registered_in_order(#[case] sound: &str, #[case] rotten: &str, #[case] message: Option<&str>) {
+fn violations_of_an_api_service_are_reported(
+    #[case] sound: &str,
+    #[case] rotten: &str,
+    #[case] message: Option<&str>,
+) {
     const GROUP: &str = "
 kind: APIService
 metadata: {name: v1alpha1.subresources.vmpool.dev}
@@ -265,7 +285,7 @@ spec: {group: subresources.vmpool.dev, version: v1alpha1, groupPriorityMinimum: 
         "--feature-gates=A=true",
         "--feature-gates=A=true, --ca-bundle-of=apiservices/v1alpha1.subresources.vmpool.dev",
     );
-    assert!(GROUP.contains(sound), "{sound} is not there to be broken");
+    assert!(GROUP.contains(sound), "{sound} is not in the chart");
     let found = broken(&format!("{chart}\n---\n{}", GROUP.replace(sound, rotten)));
     match message {
         Some(message) => assert!(found.iter().any(|line| line.contains(message)), "{found:?}"),
@@ -274,23 +294,23 @@ spec: {group: subresources.vmpool.dev, version: v1alpha1, groupPriorityMinimum: 
 }
 
 #[rstest]
-#[case::as_it_should_be("", "", true)]
+#[case::correct("", "", true)]
 #[case::another_port("port: health", "port: metrics", false)]
 #[case::another_path("path: /metrics", "path: /", false)]
 #[case::other_pods("part-of: vmpool", "part-of: other", false)]
 #[case::all_pods("{part-of: vmpool}", "{}", false)]
-fn a_monitor_must_find_the_pods(#[case] sound: &str, #[case] rotten: &str, #[case] finds: bool) {
+fn a_monitor_must_select_the_pods(#[case] sound: &str, #[case] rotten: &str, #[case] finds: bool) {
     const MONITOR: &str = r"
 kind: PodMonitor
 metadata: {name: vmpool, namespace: vmpool-system}
 spec: {selector: {matchLabels: {part-of: vmpool}}, podMetricsEndpoints: [{port: health, path: /metrics}]}
 ";
     let found = broken(&format!("{SOUND}\n---\n{}", MONITOR.replace(sound, rotten)));
-    assert_eq!(!found.iter().any(|line| line.contains("does not find the metrics")), finds, "{found:?}");
+    assert_eq!(!found.iter().any(|line| line.contains("does not select the metrics")), finds, "{found:?}");
 }
 
 #[test]
-fn a_flag_that_the_program_lost_is_found() {
+fn an_unknown_flag_is_reported() {
     let objects = parse(SOUND).unwrap();
     let help = "      --feature-gates <A=B>\n      --ca-bundle-of <R/N>  [env: X=]";
     assert_eq!(unknown_flags("vmpool-webhook", &objects, help), Vec::<String>::new());
@@ -307,9 +327,9 @@ fn every_combination_of_the_main_values_is_rendered() {
 }
 
 #[test]
-fn a_schema_that_lets_unknown_fields_pass_is_found() {
+fn a_schema_that_accepts_unknown_fields_is_reported() {
     let found = schema::violations(
         r#"{"properties": {"a": {"type": "object", "additionalProperties": false}, "b": {"type": "object"}}}"#,
     );
-    assert_eq!(found.unwrap(), [r#"values.schema.json lets unknown fields pass at "/properties/b""#]);
+    assert_eq!(found.unwrap(), [r#"values.schema.json accepts unknown fields at "/properties/b""#]);
 }

@@ -1,44 +1,44 @@
-//! The ways to install the chart that are rendered and checked.
+//! The variants of the chart that are rendered and checked.
 
 use std::collections::BTreeSet;
 
-/// One way to install the chart.
+/// One set of values to render the chart with.
 #[derive(Debug, Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a value of the chart, and they combine freely")]
+#[expect(clippy::struct_excessive_bools, reason = "independent values of the chart")]
 pub(super) struct Variant {
-    /// What to call it in messages.
+    /// The name in messages.
     pub(super) name: String,
-    /// Values, as `--set` takes them.
+    /// Values in the syntax of `--set`.
     pub(super) values: Vec<String>,
-    /// The gate VirtualMachinePool is on.
+    /// Whether the feature gate VirtualMachinePool is on.
     pub(super) gate: bool,
-    /// cert-manager makes the certificates, and not the programs.
+    /// Whether cert-manager issues the certificates instead of the programs.
     pub(super) cert_manager: bool,
-    /// The one namespace whose pools are looked after.
+    /// The only watched namespace, if there is one.
     pub(super) namespace: Option<&'static str>,
-    /// The platform's group is served, too.
+    /// Whether the platform's API group is served, too.
     pub(super) platform_group: bool,
-    /// The chart brings the definition of the pool.
+    /// Whether the chart installs the CRD.
     definition: bool,
-    /// There are several copies of every program.
+    /// Whether each program has several replicas.
     several: bool,
-    /// What Prometheus is told of the pods.
+    /// The kind of monitor that the chart creates.
     monitor: Option<&'static str>,
-    /// Prometheus is told what is worth an alert, and Grafana what to show.
+    /// Whether the chart creates alerts and the dashboard.
     alerts: bool,
-    /// The chart brings roles for people.
+    /// Whether the chart creates roles for users.
     people: bool,
-    /// The chart brings network policies.
+    /// Whether the chart creates network policies.
     policies: bool,
 }
 
 /// The programs.
 pub(super) const PROGRAMS: [&str; 3] = ["vmpool-controller", "vmpool-webhook", "vmpool-apiserver"];
 
-/// Those of them that serve, and have a certificate.
+/// The programs that serve requests and have a certificate.
 pub(super) const SERVERS: [&str; 2] = ["vmpool-webhook", "vmpool-apiserver"];
 
-/// The APIService of our own group.
+/// The APIService of the project's own group.
 pub(super) const OWN_GROUP: &str = "v1alpha1.subresources.vmpool.dev";
 
 /// The APIService of the platform's group.
@@ -102,7 +102,7 @@ impl Variant {
         Self { monitor: Some(monitor), alerts: true, ..self.named(monitor).set(&values) }
     }
 
-    /// Every combination of the values that decide what is rendered, and then the others one by one.
+    /// Every combination of the values that determine which objects exist, then the other variants one by one.
     pub(super) fn all() -> Vec<Self> {
         let double = |variants: Vec<Self>, change: fn(Self) -> Self| -> Vec<Self> {
             variants.into_iter().flat_map(|variant| [variant.clone(), change(variant)]).collect()
@@ -135,7 +135,7 @@ impl Variant {
         all
     }
 
-    /// The objects that this variant consists of, as `Kind/name`.
+    /// The expected objects of this variant, as `Kind/name`.
     pub(super) fn objects(&self) -> BTreeSet<String> {
         const CLUSTER: &[&str] = &["ClusterRole", "ClusterRoleBinding"];
         const NAMESPACED: &[&str] = &["Role", "RoleBinding"];
@@ -180,7 +180,7 @@ impl Variant {
     }
 }
 
-/// Values that the other variants leave alone.
+/// Values that the other variants leave at their defaults.
 const EVERYTHING: &[&str] = &[
     "controller.replicas=1",
     "webhook.replicas=1",

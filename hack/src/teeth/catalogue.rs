@@ -1,4 +1,4 @@
-//! The guards, and what the schedules say when one is missing.
+//! The list of guards, and recognition of violations in the output of the schedules.
 
 use std::fs;
 use std::ops::Range;
@@ -7,55 +7,55 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-/// Where the guards are listed, from the top of the tree.
+/// The path of the list.
 const LIST: &str = "hack/teeth.yaml";
 
-/// Something in our programs that keeps something else from happening.
+/// Code in the programs that prevents a violation.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Guard {
-    /// What to call it.
+    /// The name.
     pub(crate) name: String,
-    /// What it is for.
+    /// What it prevents.
     pub(crate) why: String,
-    /// Where it is: in several places, if one would do without the other.
+    /// Its locations. There are several if one would be enough to prevent the violation.
     pub(crate) places: Vec<Place>,
 }
 
-/// One place of a guard, and what it looks like without it.
+/// One location of a guard, and its replacement.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Place {
     /// The file.
     pub(crate) file: PathBuf,
-    /// The text that is there once.
+    /// The code of the guard; it must occur exactly once.
     pub(crate) find: String,
-    /// The text in its place.
+    /// The code that replaces it.
     pub(crate) replace: String,
 }
 
 impl Place {
-    /// The text of its file without the guard.
+    /// The text of the file without the guard.
     ///
     /// # Errors
-    /// If it is not there, or more than once: the list has to follow the code.
+    /// The code does not occur exactly once: the list must be updated.
     pub(crate) fn remove_from(&self, text: &str) -> Result<String> {
         let places: Vec<_> = places(text, self.find.trim()).collect();
         let [place] = &*places else {
             let (file, count) = (self.file.display(), places.len());
-            bail!("{file} has {count} times what {LIST} names: {:?}", self.find);
+            bail!("{file} contains the code from {LIST} {count} times instead of once: {:?}", self.find);
         };
         Ok([&text[..place.start], &self.replace, &text[place.end..]].concat())
     }
 }
 
-/// Where `find` is in `text`, however the lines are broken and indented.
+/// The occurrences of `find` in `text`, regardless of line breaks and indentation.
 fn places<'a>(text: &'a str, find: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
     text.char_indices().filter_map(move |(start, _)| {
         let mut rest = &text[start..];
         for (index, word) in find.split_whitespace().enumerate() {
             let next = if index == 0 { rest } else { rest.trim_start() };
-            // Two words of the list are two words of the text.
+            // Two words of the list must be two words of the text.
             if index > 0 && next.len() == rest.len() {
                 return None;
             }
@@ -68,7 +68,7 @@ fn places<'a>(text: &'a str, find: &'a str) -> impl Iterator<Item = Range<usize>
 /// All guards.
 ///
 /// # Errors
-/// If the list cannot be read, or names a place that is not there.
+/// The list cannot be read, or code that it lists does not exist.
 pub(crate) fn read(root: &Path) -> Result<Vec<Guard>> {
     let text = fs::read_to_string(root.join(LIST)).with_context(|| format!("reading {LIST}"))?;
     let guards: Vec<Guard> = serde_yaml_ng::from_str(&text).with_context(|| format!("reading {LIST}"))?;
@@ -82,10 +82,10 @@ pub(crate) fn read(root: &Path) -> Result<Vec<Guard>> {
     Ok(guards)
 }
 
-/// The violation that a line of the schedules tells of.
+/// The violation in a line of the schedules' output.
 pub(super) fn violation(line: &str) -> Option<String> {
     let told = line.strip_prefix("violation: ");
-    // A story that fails with nothing else broken, or a program that died in one.
-    let other = || (line.contains(", undisturbed: ") || line.contains(" panicked at ")).then_some(line);
+    // A scenario that fails without faults, or a panic.
+    let other = || (line.contains(", without faults: ") || line.contains(" panicked at ")).then_some(line);
     told.or_else(other).map(str::to_owned)
 }

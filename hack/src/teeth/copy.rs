@@ -1,4 +1,4 @@
-//! A copy of the working tree in which something may be broken.
+//! A copy of the working tree for mutations.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,20 +9,20 @@ use anyhow::{Context, Result, bail};
 
 use super::catalogue::{Guard, Place};
 
-/// The copy. What did not change since the last time keeps its time, so that little is built again.
+/// The copy. Unchanged files keep their modification time, so that cargo rebuilds little.
 pub(super) struct Copy {
     root: PathBuf,
 }
 
-/// Files that are changed for as long as this lives, with what they were.
+/// Changed files with their original content, which is restored on drop.
 #[derive(Default)]
 pub(super) struct Broken(Vec<(PathBuf, String)>);
 
 impl Copy {
-    /// Copies what git knows of, or would add, in `from` to `to`.
+    /// Copies all files in `from` that git tracks or would add to `to`.
     ///
     /// # Errors
-    /// If git or the file system says so.
+    /// If git or the file system reports an error.
     pub(super) fn of(from: &Path, to: &Path) -> Result<Self> {
         let listed = Command::new("git")
             .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -35,7 +35,7 @@ impl Copy {
         let names = String::from_utf8(listed.stdout).context("reading the names of files")?;
         for name in names.split_terminator('\0') {
             let (source, target) = (from.join(name), to.join(name));
-            // Of a file that was deleted and not yet committed git knows still.
+            // Git still lists a file that was deleted but not committed.
             let Ok(content) = fs::read(&source) else {
                 fs::remove_file(&target).ok();
                 continue;
@@ -51,12 +51,12 @@ impl Copy {
         Ok(Self { root: to.to_owned() })
     }
 
-    /// Where it is.
+    /// The root folder.
     pub(super) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The manifests of the packages that a guard is in.
+    /// The manifests of the guard's packages.
     ///
     /// # Errors
     /// If a file is in no package.
@@ -72,10 +72,10 @@ impl Copy {
         found.collect()
     }
 
-    /// Takes a guard out.
+    /// Removes a guard.
     ///
     /// # Errors
-    /// If it is not there, or the file cannot be written.
+    /// The code does not exist, or the file cannot be written.
     pub(super) fn change(&self, guard: &Guard) -> Result<Broken> {
         let mut broken = Broken::default();
         for place in &guard.places {
@@ -91,10 +91,10 @@ impl Copy {
 
 impl Drop for Broken {
     fn drop(&mut self) {
-        // Backwards: of a file that was changed twice, the first text is the whole one.
+        // In reverse order: if a file was changed twice, the first entry has the original content.
         for (file, whole) in self.0.iter().rev() {
             if let Err(error) = fs::write(file, whole) {
-                eprintln!("warning: {} stays broken: {error}", file.display());
+                eprintln!("warning: {} could not be restored: {error}", file.display());
             }
         }
     }

@@ -7,11 +7,11 @@ use super::copy::Copy;
 use crate::workspace::Workspace;
 
 #[test]
-fn every_guard_is_where_the_list_says_and_many_are_listed() {
+fn every_listed_guard_exists_and_the_list_is_long() {
     let guards = read(Workspace::locate().unwrap().root()).unwrap();
     assert!(guards.len() >= 20, "{}", guards.len());
     let names: BTreeSet<_> = guards.iter().map(|guard| &guard.name).collect();
-    assert_eq!(names.len(), guards.len(), "every guard has a name of its own");
+    assert_eq!(names.len(), guards.len(), "the names of guards are unique");
     assert!(guards.iter().all(|guard| !guard.places.is_empty() && !guard.why.is_empty()));
     assert!(guards.iter().flat_map(|guard| &guard.places).all(|place| place.find != place.replace));
 }
@@ -21,28 +21,28 @@ fn place(file: &str, find: &str, replace: &str) -> Place {
 }
 
 #[rstest]
-#[case::as_it_is("let a = b;", Some("let X;"))]
-#[case::broken_otherwise("let a\n        = b;", Some("let X;"))]
+#[case::unchanged("let a = b;", Some("let X;"))]
+#[case::with_other_line_breaks("let a\n        = b;", Some("let X;"))]
 #[case::no_space("let a= b;", None)]
 #[case::twice("a = b; a = b;", None)]
-#[case::gone("let a = c;", None)]
-fn a_guard_is_found_however_its_lines_are_broken(#[case] text: &str, #[case] without: Option<&str>) {
+#[case::missing("let a = c;", None)]
+fn a_guard_is_found_regardless_of_line_breaks(#[case] text: &str, #[case] without: Option<&str>) {
     let place = place("lib.rs", "a =\n  b", "X");
     assert_eq!(place.remove_from(text).ok().as_deref(), without);
 }
 
 #[rstest]
 #[case("violation: seed 7: I2: 4 machines of 3", Some("seed 7: I2: 4 machines of 3"))]
-#[case("Error: up, undisturbed: [\"I8\"]", Some("Error: up, undisturbed: [\"I8\"]"))]
+#[case("Error: up, without faults: [\"I8\"]", Some("Error: up, without faults: [\"I8\"]"))]
 #[case("thread 'main' panicked at src/lib.rs:1:1:", Some("thread 'main' panicked at src/lib.rs:1:1:"))]
 #[case("up: 12 writes of the controller", None)]
 #[case("faults: 600 schedules, 0 violations, in 30.0s", None)]
-fn violations_are_told_from_other_lines(#[case] line: &str, #[case] expected: Option<&str>) {
+fn violations_are_distinguished_from_other_lines(#[case] line: &str, #[case] expected: Option<&str>) {
     assert_eq!(violation(line).as_deref(), expected);
 }
 
 #[test]
-fn a_broken_file_is_whole_again_afterwards_and_the_tree_stays_as_it_is() {
+fn a_mutation_is_reverted_and_the_working_tree_is_unchanged() {
     let workspace = Workspace::locate().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let copy = Copy::of(workspace.root(), folder.path()).unwrap();

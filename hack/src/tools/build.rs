@@ -1,4 +1,4 @@
-//! The builds themselves.
+//! Builds the programs.
 
 use std::fs;
 use std::path::Path;
@@ -11,13 +11,13 @@ use super::go::Go;
 use super::monitor;
 use super::stamp::{self, Key};
 
-/// What one compiled package takes in Go's cache and in its scratch folder; measured on a cold build of Kubernetes.
+/// Disk space of one compiled package in Go's cache and scratch folder, measured on a cold build of Kubernetes.
 const BYTES_PER_PACKAGE: u64 = MIB + MIB / 2;
 
-/// What one linked program takes: once in the scratch folder, once in its place.
+/// Disk space of one linked program: one copy in the scratch folder, one in its destination.
 const BYTES_PER_TOOL: u64 = 100 * MIB;
 
-/// What the sources of one module take when none is downloaded yet.
+/// Disk space of the sources of one module, if none is downloaded yet.
 const BYTES_OF_SOURCES: u64 = 700 * MIB;
 
 /// Builds the tools one after another, each with its stamp.
@@ -50,7 +50,7 @@ pub(super) fn all(
     Ok(())
 }
 
-/// How many packages of these tools are not in Go's cache. Downloads what is missing of their sources on the way.
+/// The number of packages of these tools that are not in Go's cache. Downloads missing sources.
 fn stale_packages(go: &Go, module: &Module, tools: &[&Tool], flags: &str, output: &Path) -> Result<usize> {
     let mut list = go.command();
     list.args(["list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", "-ldflags", flags]);
@@ -64,10 +64,10 @@ fn stale_packages(go: &Go, module: &Module, tools: &[&Tool], flags: &str, output
 
 fn one(go: &Go, module: &Module, tool: &Tool, flags: &str, output: &Path) -> Result<()> {
     let total = stale_packages(go, module, &[tool], flags, output)?;
-    // The program appears under its name only when it is whole; a running copy of the old one keeps its file.
+    // The program gets its name only when it is complete. A running copy of the old one keeps its file.
     let unfinished = output.join(format!("{}.unfinished", tool.file));
-    // What is to be run Go keeps in its cache as a whole, what is built it links anew for every working tree. So it runs
-    // under `cp`, which leaves the program there.
+    // `go build` links a program anew for every working tree, but `go run` caches the linked program. Therefore the program is
+    // run under `cp`, which copies it to its destination.
     let mut build = go.command();
     build.args(["run", "-v", "-exec", "cp", "-ldflags", flags, tool.package]).arg(&unfinished);
     monitor::run(&mut build, tool.name, &output.join(format!("{}.log", tool.file)), |progress| {
@@ -78,5 +78,5 @@ fn one(go: &Go, module: &Module, tool: &Tool, flags: &str, output: &Path) -> Res
         }
     })?;
     let place = output.join("bin").join(tool.file);
-    fs::rename(&unfinished, &place).with_context(|| format!("moving {} into its place", place.display()))
+    fs::rename(&unfinished, &place).with_context(|| format!("moving {} to its destination", place.display()))
 }

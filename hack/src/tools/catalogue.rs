@@ -1,31 +1,31 @@
-//! Which programs there are, and the version flags that each is linked with.
+//! The list of programs, and the version flags for linking each.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// One folder below `hack/tools`, with a go.mod of its own.
+/// One folder below `hack/tools`, with its own go.mod.
 #[derive(Debug)]
 pub(super) struct Module {
     /// The folder's name.
     pub(super) name: &'static str,
-    /// The Go module whose version the programs carry.
+    /// The Go module whose version the programs report.
     pub(super) main: &'static str,
     /// The programs, in the order in which they are built.
     pub(super) tools: &'static [Tool],
-    /// Go variables that carry the version, as `(variable, what of the version it holds)`.
+    /// Go variables that contain the version, as `(variable, part of the version)`.
     versions: &'static [(&'static str, Part)],
 }
 
 /// One program.
 #[derive(Debug)]
 pub(super) struct Tool {
-    /// What people call it.
+    /// The name in messages.
     pub(super) name: &'static str,
-    /// Its file name below `bin`: the one that `go build` itself would choose.
+    /// Its file name below `bin`, as `go build` would choose it.
     pub(super) file: &'static str,
-    /// Its main package, as go.mod's `tool` lines name it.
+    /// Its main package, as in the `tool` lines of go.mod.
     pub(super) package: &'static str,
 }
 
@@ -36,7 +36,7 @@ enum Part {
     Minor,
 }
 
-/// Where Kubernetes' programs keep their version. Clients parse it; a build without it calls itself v0.0.0-master.
+/// The version variables of Kubernetes programs. Clients parse the version; without these flags it is v0.0.0-master.
 const KUBERNETES: &[(&str, Part)] = &[
     ("k8s.io/component-base/version.gitVersion", Part::Whole),
     ("k8s.io/component-base/version.gitMajor", Part::Major),
@@ -95,7 +95,7 @@ pub(super) const MODULES: &[Module] = &[
             },
             Tool { name: "ctr", file: "ctr", package: "github.com/containerd/containerd/v2/cmd/ctr" },
         ],
-        // Without it the kubelet reports a runtime of no version.
+        // Without it the kubelet reports no version for the container runtime.
         versions: &[("github.com/containerd/containerd/v2/version.Version", Part::Whole)],
     },
     Module {
@@ -107,10 +107,10 @@ pub(super) const MODULES: &[Module] = &[
 ];
 
 impl Module {
-    /// The value of `-ldflags`: no symbol tables (they double the size), and the version that the program reports.
+    /// The value of `-ldflags`: no symbol tables, which double the size, and the version that the program reports.
     ///
     /// # Errors
-    /// When go.mod does not require the main module, or not in a `vMAJOR.MINOR.PATCH` version.
+    /// go.mod does not require the main module in a `vMAJOR.MINOR.PATCH` version.
     pub(super) fn link_flags(&self, pins: &Pins) -> Result<String> {
         let version =
             pins.version(self.main).with_context(|| format!("go.mod does not require {}", self.main))?;
@@ -134,7 +134,7 @@ impl Module {
     }
 }
 
-/// What a go.mod pins, as far as building needs it.
+/// The parts of a go.mod that a build needs.
 #[derive(Debug)]
 pub(super) struct Pins {
     /// The `go` line: the oldest Go that may build the module.
@@ -144,7 +144,7 @@ pub(super) struct Pins {
 
 impl Pins {
     /// # Errors
-    /// When the file cannot be read or has no `go` line.
+    /// The file cannot be read or has no `go` line.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
         Self::parse(text).with_context(|| format!("{} has no go line", path.display()))
@@ -156,7 +156,7 @@ impl Pins {
         Some(Self { go, text })
     }
 
-    /// The version that the module is required in. Replacements have an arrow, and are not looked at.
+    /// The required version of the module. Lines with `=>` are replacements and are ignored.
     pub(super) fn version(&self, module: &str) -> Option<&str> {
         self.text.lines().find_map(|line| {
             let mut words = line.trim().trim_start_matches("require ").split_whitespace();

@@ -1,4 +1,4 @@
-//! Is there room for a build? A full disk in the middle of one gives pages of errors, this gives one line.
+//! Checks the free disk space before a build. A full disk during a build would produce pages of errors.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ pub(super) fn require(path: &Path, needed: u64, purpose: &str) -> Result<()> {
     judge(stat.f_bavail.saturating_mul(stat.f_frsize), needed, purpose, path)
 }
 
-/// The decision, apart from the asking.
+/// The decision without the system call.
 pub(super) fn judge(free: u64, needed: u64, purpose: &str, path: &Path) -> Result<()> {
     if free < needed {
         bail!(

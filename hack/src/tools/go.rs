@@ -1,4 +1,4 @@
-//! The Go toolchain: is it there, is it new enough, and how it is run.
+//! The Go toolchain: finds it, checks its version, and runs it.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -7,30 +7,30 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// Build flags that do not depend on the module. Set whole, so that a user's own GOFLAGS (or `go env -w`) neither
-/// breaks the build nor changes what the stamp stands for.
+/// Build flags that do not depend on the module. They replace the user's GOFLAGS (or `go env -w`), so that those neither
+/// break the build nor change the meaning of the stamp.
 pub(super) const GOFLAGS: &str = "-mod=readonly -trimpath -buildvcs=false";
 
 /// A Go toolchain that is new enough for one module.
 #[derive(Debug)]
 pub(super) struct Go {
-    /// As Go says it: `go1.26.8`.
+    /// The version as Go prints it: `go1.26.8`.
     pub(super) version: String,
-    /// What it builds for: `linux/amd64`.
+    /// The target platform: `linux/amd64`.
     pub(super) platform: String,
-    /// Where it keeps compiled packages.
+    /// The folder of compiled packages.
     pub(super) build_cache: PathBuf,
-    /// Where it keeps downloaded modules.
+    /// The folder of downloaded modules.
     pub(super) module_cache: PathBuf,
     source: PathBuf,
 }
 
 impl Go {
-    /// Asks the Go on PATH about itself, in the module's folder: Go 1.21 and newer can fetch the version that go.mod
-    /// wants, and tells here whether it did.
+    /// Runs `go env` of the Go on PATH in the module's folder. Go 1.21 and newer can download the version that go.mod requires;
+    /// the output shows whether that worked.
     ///
     /// # Errors
-    /// When there is no Go, or it is older than `wanted`.
+    /// There is no Go, or it is older than `wanted`.
     pub(super) fn find(source: &Path, wanted: &str) -> Result<Self> {
         let asked = ["GOVERSION", "GOHOSTOS", "GOHOSTARCH", "GOCACHE", "GOMODCACHE"];
         let output = match command(source).arg("env").arg("-json").args(asked).output() {
@@ -62,7 +62,7 @@ impl Go {
         })
     }
 
-    /// A toolchain that nobody runs.
+    /// A toolchain for tests that do not run it.
     #[cfg(test)]
     pub(super) fn stub(version: &str) -> Self {
         let nowhere = PathBuf::new();
@@ -75,7 +75,7 @@ impl Go {
         }
     }
 
-    /// A go command in the module's folder.
+    /// A go command that runs in the module's folder.
     pub(super) fn command(&self) -> Command {
         command(&self.source)
     }
@@ -88,13 +88,13 @@ fn command(source: &Path) -> Command {
         .env("GOFLAGS", GOFLAGS)
         .env("GOWORK", "off")
         .env("CGO_ENABLED", "0")
-        // The programs run here, whatever the caller cross-compiles for.
+        // The programs run on this host, even if the caller cross-compiles.
         .env_remove("GOOS")
         .env_remove("GOARCH");
     command
 }
 
-/// Compares `go1.26.8` with `1.26.0`, number by number; what is not a number (`rc1`, `devel`) counts as zero.
+/// Compares `go1.26.8` with `1.26.0`, number by number. Parts that are not numbers (`rc1`, `devel`) count as zero.
 pub(super) fn is_at_least(version: &str, wanted: &str) -> bool {
     numbers(version.trim_start_matches("go")) >= numbers(wanted)
 }

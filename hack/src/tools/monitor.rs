@@ -1,4 +1,4 @@
-//! Runs a long command quietly, says every few seconds how far it is, and shows the end of its log if it fails.
+//! Runs a long command quietly, reports its progress every few seconds, and prints the end of its log if it fails.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -10,41 +10,41 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// How often a long command says that it is alive.
+/// Interval of progress reports.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// How much of a log is shown after a failure.
+/// Number of log lines that are printed after a failure.
 const TAIL: usize = 20;
 
-/// Counts what `go` writes to its standard error.
+/// Counters over the standard error of `go`.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// Modules whose download began.
+    /// Modules whose download started.
     pub(super) downloaded: usize,
-    /// Packages whose compilation began.
+    /// Packages whose compilation started.
     pub(super) compiled: usize,
-    /// Everything else: warnings and errors.
+    /// All other lines: warnings and errors.
     pub(super) messages: Vec<String>,
 }
 
 impl Progress {
-    /// Takes one line of `go build -v` or of `go list`.
+    /// Reads one line of `go build -v` or `go list`.
     pub(super) fn take(&mut self, line: &str) {
         if line.starts_with("go: downloading ") {
             self.downloaded += 1;
         } else if line.is_empty() || line.contains([' ', '\t', ':', '#']) {
             self.messages.push(line.to_owned());
         } else {
-            // `-v` names the packages that it compiles, one on a line; an import path has none of those characters.
+            // `-v` prints one compiled package per line; import paths contain none of those characters.
             self.compiled += 1;
         }
     }
 }
 
-/// Runs `command`, writes its standard error to `log`, and shows `describe` every few seconds. Returns its output.
+/// Runs `command`, writes its standard error to `log`, and prints `describe` every few seconds. Returns its output.
 ///
 /// # Errors
-/// When it cannot be started or fails; in the second case the end of the log was shown.
+/// The command cannot be started or fails. After a failure the end of the log has been printed.
 pub(super) fn run(
     command: &mut Command,
     title: &str,
@@ -68,7 +68,7 @@ pub(super) fn run(
             }
         }
     });
-    // A second thread, for a pipe that nobody reads would stop the child when it is full.
+    // A second thread reads the output, because a full pipe would block the child.
     let stdout = child.stdout.take().context("a piped standard output is missing")?;
     let output = thread::spawn(move || std::io::read_to_string(stdout));
 
@@ -100,7 +100,7 @@ pub(super) fn run(
     output.with_context(|| format!("reading the output of {title}"))
 }
 
-/// How long ago that was, for people: `42s`, `3m07s`.
+/// The elapsed time: `42s`, `3m07s`.
 pub(crate) fn elapsed(since: Instant) -> String {
     let seconds = since.elapsed().as_secs();
     if seconds < 60 { format!("{seconds}s") } else { format!("{}m{:02}s", seconds / 60, seconds % 60) }

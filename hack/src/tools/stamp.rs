@@ -1,4 +1,4 @@
-//! When a program is up to date.
+//! Detects whether a program is up to date.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::go::{GOFLAGS, Go};
 
-/// Stands for everything that a build depends on.
+/// A hash of all inputs of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Key(String);
 
@@ -20,7 +20,7 @@ impl Key {
         let mut hash = Sha256::new();
         for path in [mod_file, sum_file] {
             let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
-            // The length keeps the end of one input apart from the beginning of the next.
+            // The length separates one input from the next.
             hash.update(bytes.len().to_le_bytes());
             hash.update(bytes);
         }
@@ -36,14 +36,14 @@ impl Key {
     }
 }
 
-/// Whether the program is there and was built under this key.
+/// Whether the program exists and was built with this key.
 pub(super) fn is_current(output: &Path, tool: &str, key: &Key) -> bool {
     output.join("bin").join(tool).is_file()
         && fs::read_to_string(file(output, tool)).is_ok_and(|text| text.trim() == key.0)
 }
 
-/// Notes that the program was built under this key. To be called when it is in its place, so that a build that
-/// was interrupted leaves no stamp.
+/// Records that the program was built with this key. Call it after the program has been moved to its destination, so that an
+/// interrupted build leaves no stamp.
 ///
 /// # Errors
 /// When the stamp cannot be written.

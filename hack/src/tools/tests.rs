@@ -65,7 +65,7 @@ fn go_is_new_enough(#[case] version: &str, #[case] wanted: &str, #[case] enough:
 }
 
 #[test]
-fn too_little_space_is_one_clear_line() {
+fn too_little_disk_space_is_one_line() {
     let error = judge(100 * MIB, 4096 * MIB, "building control-plane", Path::new("/cache")).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -75,7 +75,7 @@ fn too_little_space_is_one_clear_line() {
 }
 
 #[test]
-fn lines_of_go_are_told_apart() {
+fn output_of_go_is_classified() {
     let mut progress = Progress::default();
     for line in [
         "go: downloading k8s.io/api v0.36.3",
@@ -99,12 +99,12 @@ fn a_tool_is_rebuilt_when_anything_it_depends_on_changes() {
     let go = Go::stub("go1.26.8");
     let key = Key::of(&mod_file, &sum_file, "-s", &go).unwrap();
 
-    assert!(!stamp::is_current(folder.path(), "etcd", &key), "nothing is built");
+    assert!(!stamp::is_current(folder.path(), "etcd", &key), "no program exists");
     stamp::write(folder.path(), "etcd", &key).unwrap();
-    assert!(!stamp::is_current(folder.path(), "etcd", &key), "a stamp without its program");
+    assert!(!stamp::is_current(folder.path(), "etcd", &key), "the stamp exists, but the program does not");
     std::fs::write(folder.path().join("bin/etcd"), "").unwrap();
     assert!(stamp::is_current(folder.path(), "etcd", &key));
-    assert!(!stamp::is_current(folder.path(), "kubectl", &key), "another program's stamp");
+    assert!(!stamp::is_current(folder.path(), "kubectl", &key), "the stamp belongs to another program");
 
     assert_ne!(key, Key::of(&mod_file, &sum_file, "-s -w", &go).unwrap(), "other flags");
     assert_ne!(key, Key::of(&mod_file, &sum_file, "-s", &Go::stub("go1.26.9")).unwrap(), "another Go");

@@ -1,6 +1,6 @@
-//! Tests that prove nothing: ignored ones, those of targets that are not tested, and files that no module declares.
+//! Finds tests that never run: ignored ones, those of targets without tests, and files that no module declares.
 //!
-//! Sources are read line by line, as rustfmt leaves them; there is no need for a parser.
+//! It reads sources line by line, as rustfmt formats them, so it needs no parser.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::workspace::Workspace;
 const SOURCES: &[&str] = &["src", "tests", "examples", "benches"];
 
 /// # Errors
-/// One error after all that was found was listed.
+/// One error after all problems were listed.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let mut found = Vec::new();
     for Package { folder: package, roots, untested } in packages(workspace)? {
@@ -46,7 +46,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     for line in &found {
         eprintln!("  {line}");
     }
-    bail!("{} places hold tests that prove nothing", found.len())
+    bail!("{} places contain tests that never run", found.len())
 }
 
 /// A package of the workspace.
@@ -54,7 +54,7 @@ struct Package {
     folder: PathBuf,
     /// The root files of its targets.
     roots: Vec<PathBuf>,
-    /// Those of its programs whose tests nobody runs.
+    /// The root files of its programs with `test = false`.
     untested: Vec<PathBuf>,
 }
 
@@ -77,8 +77,8 @@ fn packages(workspace: &Workspace) -> Result<Vec<Package>> {
         .collect())
 }
 
-/// Every Rust file below a folder that need not exist, except those of packages inside it: examples of use from
-/// outside have manifests of their own.
+/// Every Rust file below a folder, which may not exist. Nested packages are skipped: examples for external users have their
+/// own manifests.
 pub(super) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
     if !folder.is_dir() {
         return Ok(Vec::new());
@@ -99,7 +99,7 @@ pub(super) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The root files and all that they declare, directly or not.
+/// The root files and all files that they declare, directly or indirectly.
 pub(super) fn declared(roots: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
     let mut declared = BTreeSet::new();
     let mut open: Vec<(PathBuf, bool)> = roots.iter().map(|root| (root.clone(), true)).collect();
@@ -108,7 +108,7 @@ pub(super) fn declared(roots: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
             continue;
         }
         let parent = file.parent().unwrap_or(Path::new(""));
-        // `main.rs`, `lib.rs` and `mod.rs` have their modules beside them, all others in a folder of their name.
+        // Modules of `main.rs`, `lib.rs` and `mod.rs` are in the same folder, those of other files in a folder with the file's name.
         let own = is_root || file.file_name().is_some_and(|name| name == "mod.rs");
         let folder = if own { parent.to_owned() } else { file.with_extension("") };
         for module in modules(&read(&file)?) {
@@ -124,7 +124,7 @@ pub(super) fn declared(roots: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
     Ok(declared)
 }
 
-/// A module whose text is in another file.
+/// A module in another file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Module {
     /// `mod name;`
@@ -158,7 +158,7 @@ pub(super) fn modules(text: &str) -> Vec<Module> {
     modules
 }
 
-/// The numbers of the lines that ignore a test: by attribute, or in the head of a documentation example.
+/// The line numbers of ignored tests: by attribute, or in the header of a documentation example.
 pub(super) fn ignored(text: &str) -> Vec<usize> {
     let ignores = |line: &str| {
         let attribute =
@@ -172,7 +172,7 @@ pub(super) fn ignored(text: &str) -> Vec<usize> {
     text.lines().enumerate().filter(|(_, line)| ignores(line.trim())).map(|(index, _)| index + 1).collect()
 }
 
-/// Whether there are tests in it.
+/// Whether the text contains tests.
 pub(super) fn has_tests(text: &str) -> bool {
     text.lines()
         .map(str::trim)

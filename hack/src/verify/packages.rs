@@ -1,4 +1,4 @@
-//! What cargo knows of the workspace.
+//! The output of `cargo metadata`.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::workspace::Workspace;
 /// The workspace's own packages, as `cargo metadata` describes them.
 ///
 /// # Errors
-/// When cargo cannot be started or cannot read a manifest.
+/// Cargo cannot be started or cannot read a manifest.
 pub(super) fn metadata(workspace: &Workspace) -> Result<Value> {
     let output = workspace
         .cargo()
@@ -23,7 +23,7 @@ pub(super) fn metadata(workspace: &Workspace) -> Result<Value> {
     serde_json::from_slice(&output.stdout).context("reading cargo metadata")
 }
 
-/// The names of the targets of a kind, such as `test` or `bin`, that are tested.
+/// The names of the tested targets of a kind, such as `test` or `bin`.
 pub(super) fn tested(metadata: &Value, kind: &str) -> BTreeSet<String> {
     let targets = list(metadata, "packages").iter().flat_map(|package| list(package, "targets"));
     let tested = targets.filter(|target| target["test"] == true && target["kind"][0] == kind);

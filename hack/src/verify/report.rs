@@ -1,10 +1,10 @@
-//! What became of the steps.
+//! Collects the results of the steps.
 
 use std::time::Duration;
 
 use super::steps::Step;
 
-/// Collects outcomes, and says each as it comes; except of the last step, whose own output has the last word.
+/// Collects and prints results. The result of the last step is not printed, because its own output comes last.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     passed: Vec<&'static str>,
@@ -12,12 +12,12 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Whether a step passed. One that was left out counts as passed.
+    /// Whether a step passed. A step that does not apply counts as passed.
     pub(super) fn passed(&self, name: &str) -> bool {
         self.passed.contains(&name)
     }
 
-    /// The step passed.
+    /// Records that the step passed.
     pub(super) fn succeeded(&mut self, step: &Step, took: Duration) {
         self.passed.push(step.name);
         if !step.is_last() {
@@ -25,19 +25,19 @@ impl Report {
         }
     }
 
-    /// The step does not apply on this machine.
+    /// Records that the step does not apply on this host.
     pub(super) fn left_out(&mut self, step: &Step, reason: &str) {
         self.passed.push(step.name);
         eprintln!("    {}: left out, {reason}", step.name);
     }
 
-    /// The step failed.
+    /// Records that the step failed.
     pub(super) fn failed(&mut self, step: &Step, took: Duration, error: &anyhow::Error) {
         eprintln!("    {}: FAILED after {}: {error:#}", step.name, seconds(took));
         self.failures.push(format!("{}: {}", step.name, step.command));
     }
 
-    /// The step could not be run because of another one. That is a failure too: nothing was shown.
+    /// Records that the step was not run because of another failure. This counts as a failure, because nothing was verified.
     pub(super) fn skipped(&mut self, step: &Step, reason: &str) {
         eprintln!("\n==> {}: not run, {reason}", step.name);
         self.failures.push(format!("{} (not run, {reason}): {}", step.name, step.command));

@@ -1,10 +1,9 @@
-//! The test runner: it runs the tests in phases, repeats the output of failed tests at the end of a long log, repeats a few
-//! failed tests alone, and kills tests that hang.
+//! The test runner. It runs the tests in phases, repeats the output of failed tests at the end of the log, repeats a few failed
+//! tests alone, and kills tests that hang.
 //!
-//! Hundreds of tests talk to real servers on machines that are busy with other work. If one of them fails, it is either
-//! broken or flaky, and the quickest way to know is to run it again, alone. A flaky test is a defect too, so the runner
-//! lists it, but it is not caused by the change at hand. A test that could not judge on a starved machine says so, and is
-//! repeated likewise.
+//! Hundreds of tests use real servers on hosts that may be busy with other work. A failed test is either broken or flaky, and
+//! repeating it alone is the quickest way to find out. A flaky test is a defect, too, so the runner lists it, but the current
+//! change did not cause it. A test that reports a starved machine gave no reliable result and is repeated likewise.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,30 +16,30 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use super::stall;
 
-/// With more failures than this the change is broken, and no test is repeated.
+/// If more tests fail than this, the change is broken, and no test is repeated.
 pub(super) const MOST_REPEATED: usize = 2;
 
-/// The same for tests that could not judge because the processors were busy with other work.
+/// The same limit for tests that failed because the CPUs were busy with other work.
 pub(super) const MOST_STARVED: usize = 8;
 
-/// What the harness reports of such a failure (`vmpool_e2e::deadline::STARVED`).
+/// The text in the report of such a failure (`vmpool_e2e::deadline::STARVED`).
 const STARVED: &str = "the machine was starved";
 
-/// How long tests may say nothing. Every test of ours ends long before, one way or the other.
+/// How long a test binary may print nothing. Every test ends long before.
 pub(super) const PATIENCE: Duration = Duration::from_mins(10);
 
-/// After so many binaries that had to be killed the runner is, too.
+/// If more binaries than this hang, the runner fails.
 const MOST_STALLED: usize = 3;
 
-/// Tests that run one binary after another: what runs those that the arguments for the test binaries select.
+/// Test binaries that run one after another. The arguments, passed to the binaries, select tests.
 pub(super) type Track = Box<dyn Fn(&[&str]) -> Command + Sync>;
 
-/// Runs the phases one after the other, the tracks of each side by side, and then few failed tests once more, alone. What the
-/// first track of a phase prints is repeated to `out` as it comes, and what the others print when they have ended. A binary
-/// that prints nothing for longer than `patience` is killed.
+/// Runs the phases one after another, and the tracks of each in parallel. Then it repeats a few failed tests alone. The output
+/// of a phase's first track is copied to `out` at once, and that of the others after they have ended. A binary that prints
+/// nothing for longer than `patience` is killed.
 ///
 /// # Errors
-/// If the tests cannot be run, or fail for good.
+/// The tests cannot be run, or fail and are not repeated, or fail twice.
 pub(super) fn run(phases: &[Vec<Track>], patience: Duration, out: &mut dyn Write) -> Result<()> {
     let mut outcomes = Vec::new();
     for tracks in phases {
@@ -49,7 +48,7 @@ pub(super) fn run(phases: &[Vec<Track>], patience: Duration, out: &mut dyn Write
     judge(&phases.iter().flatten().collect::<Vec<_>>(), outcomes, patience, out)
 }
 
-/// Runs tracks side by side.
+/// Runs tracks in parallel.
 fn run_phase(
     tracks: &[Track],
     patience: Duration,
@@ -77,7 +76,7 @@ fn run_phase(
     })
 }
 
-/// Whether all passed, at the first or at the second time. The tests that were repeated are listed before the last output.
+/// Whether all tests passed, on the first or the second run. Repeated tests are listed before the last output.
 fn judge(
     tracks: &[&Track],
     outcomes: Vec<(ExitStatus, Failures)>,
@@ -86,14 +85,14 @@ fn judge(
 ) -> Result<()> {
     let failed: Vec<_> = tracks.iter().zip(outcomes).filter(|(_, (status, _))| !status.success()).collect();
     for (_, (_, failures)) in failed.iter().filter(|(_, (_, failures))| !failures.told.is_empty()) {
-        writeln!(out, "\n==> What the failed tests said, once more:\n{}", failures.told)?;
+        writeln!(out, "\n==> Output of the failed tests, repeated:\n{}", failures.told)?;
     }
     let starved: BTreeSet<String> = failed.iter().flat_map(|(_, (_, failures))| failures.starved()).collect();
     let count = failed.iter().map(|(_, (_, failures))| failures.failed.len()).sum::<usize>() - starved.len();
     let (mut repeated, mut last) = (Vec::new(), Vec::new());
     for (track, (status, failures)) in failed {
         let names: Vec<&str> = failures.failed.iter().map(String::as_str).collect();
-        // After a crash of a binary the names of its other tests are unknown.
+        // After a binary has crashed, the names of its other tests are unknown.
         if names.is_empty() || count > MOST_REPEATED || starved.len() > MOST_STARVED || failures.has_unknown()
         {
             bail!("the test runner ended with {status}");
@@ -112,7 +111,7 @@ fn judge(
     if !repeated.is_empty() {
         writeln!(out, "\n==> Failed at first, and passed when they were repeated alone:")?;
         for name in repeated {
-            let why = if starved.contains(&name) { "the machine was starved" } else { "flaky: mend it" };
+            let why = if starved.contains(&name) { "the machine was starved" } else { "flaky: fix it" };
             writeln!(out, "  {name} ({why})")?;
         }
         out.write_all(&last).context("repeating the output")?;
@@ -120,7 +119,7 @@ fn judge(
     Ok(())
 }
 
-/// Runs a command to its end. With `all`, what cargo says on the way is repeated, too: it tells which binary a line is of.
+/// Runs a command to its end. With `all`, standard error is copied, too: there cargo prints which binary runs.
 fn watch(
     mut command: Command,
     all: bool,
@@ -132,10 +131,10 @@ fn watch(
         command.stderr(input.try_clone().context("opening a pipe")?);
     }
     let mut child = command.stdout(input).spawn().context("starting the test runner")?;
-    // It holds ends of the pipe, which would never end otherwise.
+    // The command holds write ends of the pipe; without this drop the pipe would never close.
     drop(command);
     let (sender, lines) = mpsc::channel();
-    // Not waited for: somebody who was left behind may hold an end of the pipe for ever.
+    // The thread is not joined: a leftover child process may keep the pipe open forever.
     thread::spawn(move || read_lines(output, &sender));
     let mut failures = Failures::default();
     let mut stalls = 0;
@@ -150,7 +149,7 @@ fn watch(
             Err(RecvTimeoutError::Timeout)
                 if child.try_wait().context("looking at the test runner")?.is_some() =>
             {
-                writeln!(out, "==> The test runner has ended, and something that it started has not")?;
+                writeln!(out, "==> The test runner has ended, but a process that it started still runs")?;
                 break;
             }
             Err(RecvTimeoutError::Timeout) => {
@@ -161,8 +160,11 @@ fn watch(
                 }
                 let doing = stall::end_children(child.id());
                 let names = failures.stall();
-                let names = if names.is_empty() { "nobody knows which".to_owned() } else { names.join(", ") };
-                writeln!(out, "\n==> No word in {patience:?}, killed. What did not end: {names}\n{doing}")?;
+                let names = if names.is_empty() { "unknown".to_owned() } else { names.join(", ") };
+                writeln!(
+                    out,
+                    "\n==> No output for {patience:?}, killed. Tests that did not end: {names}\n{doing}"
+                )?;
             }
         }
     }
@@ -185,35 +187,35 @@ fn read_lines(output: impl Read, lines: &mpsc::Sender<std::io::Result<Vec<u8>>>)
     }
 }
 
-/// What is known of a binary whose tests run.
+/// The state of a running test binary.
 #[derive(Debug, Default)]
 struct Binary {
-    /// How many tests it said that it has.
+    /// The number of tests that it announced.
     tests: usize,
-    /// How many of them have ended.
+    /// The number of tests that have ended.
     ended: usize,
-    /// Those that take long, as it says itself, and have not ended.
+    /// Tests that it reported as slow and that have not ended.
     slow: BTreeSet<String>,
 }
 
-/// Picks what a test binary says of its failed tests out of everything else.
+/// Extracts the reports of failed tests from the output of test binaries.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     inside: bool,
-    /// What was picked so far.
+    /// The extracted output.
     pub(super) told: String,
     /// The names of the failed tests.
     pub(super) failed: BTreeSet<String>,
-    /// The names of the others.
+    /// The names of the passed tests.
     pub(super) passed: BTreeSet<String>,
-    /// The binary that runs.
+    /// The running binary.
     running: Option<Binary>,
-    /// Binaries that ended without a result, and not all of whose tests are known.
+    /// The number of binaries that ended without a result, so that the outcome of some tests is unknown.
     lost: usize,
 }
 
 impl Failures {
-    /// Reads one line, with its end.
+    /// Reads one line, including its newline.
     pub(super) fn read(&mut self, line: &str) {
         let words = line.trim_end();
         if let Some(name) = words
@@ -264,22 +266,22 @@ impl Failures {
         starved
     }
 
-    /// Whether a binary crashed with tests whose outcome is unknown.
+    /// Whether a binary crashed, so that the outcome of some tests is unknown.
     pub(super) fn has_unknown(&self) -> bool {
         self.lost > 0 || self.running.is_some()
     }
 
-    /// The binary that runs was killed, since what is left of it does not end: that has failed. Returns the names.
+    /// Records that the running binary was killed: its slow tests have failed. Returns their names.
     pub(super) fn stall(&mut self) -> Vec<String> {
         let Some(binary) = self.running.take() else { return Vec::new() };
-        // One that waited for its turn may be anything.
+        // A test that had not started could have any outcome.
         self.lost += usize::from(binary.ended + binary.slow.len() != binary.tests);
         self.failed.extend(binary.slow.iter().cloned());
         binary.slow.into_iter().collect()
     }
 }
 
-/// How many tests a binary is about to run, if this is what its first line says.
+/// The number of tests in the first line of a binary's output.
 fn begins(line: &str) -> Option<usize> {
     let (tests, what) = line.strip_prefix("running ")?.split_once(' ')?;
     tests.parse().ok().filter(|_| ["test", "tests"].contains(&what))

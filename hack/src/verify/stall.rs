@@ -1,7 +1,7 @@
-//! A test that never ends: who it is, where it waits, and the end of the binary that it is in.
+//! Handles a test that never ends: prints where its threads wait, and kills its binary.
 //!
-//! Without this one such test would keep whoever runs all of them waiting until somebody gives up, and take everything
-//! that is known of it along. What is told here is all that Linux tells of a process without a debugger.
+//! Without this, one such test would block the runner until CI aborts it, and all output about it would be lost. The report
+//! contains what Linux shows about a process without a debugger.
 
 use std::fmt::Write;
 use std::fs;
@@ -9,37 +9,41 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, Signal};
 
-/// A process, as the system lists it.
+/// An entry of the process list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Listed {
     pid: i32,
     parent: i32,
-    /// `R` runs, `S` waits, `D` waits for a disk, `T` is stopped, `Z` has ended.
+    /// `R` running, `S` sleeping, `D` waiting for a disk, `T` stopped, `Z` zombie.
     state: char,
 }
 
-/// Kills what a process has started, and returns what it was doing: its threads, which are named after the tests that
-/// they run, and the programs that they had started.
+/// Kills the children of a process, and returns what they were doing: their threads, which have the names of their tests, and
+/// the programs that they had started.
 pub(super) fn end_children(parent: u32) -> String {
     let all = listed(Path::new("/proc"));
     let mut told = String::new();
     for child in all.iter().filter(|process| u32::try_from(process.parent) == Ok(parent)) {
         tell(&all, child, 0, &mut told);
         if let Some(pid) = Pid::from_raw(child.pid) {
-            // One that has ended by now is what was wanted.
+            // The process may have ended already.
             let _ = rustix::process::kill_process(pid, Signal::KILL);
         }
     }
-    if told.is_empty() { "  nothing is known of it on this system\n".to_owned() } else { told }
+    if told.is_empty() {
+        "  this system provides no information about the processes\n".to_owned()
+    } else {
+        told
+    }
 }
 
-/// A line for a process and one for each of its threads, and the same for those that it has started.
+/// Adds a line for a process, one for each of its threads, and the same for its children.
 fn tell(all: &[Listed], process: &Listed, depth: usize, told: &mut String) {
     let folder = PathBuf::from(format!("/proc/{}", process.pid));
     let indent = "  ".repeat(depth + 1);
     let command = fs::read_to_string(folder.join("cmdline")).unwrap_or_default().replace('\0', " ");
     let _ = writeln!(told, "{indent}{} {} {}", process.pid, process.state, command.trim_end());
-    // Of those that the tests have started, only what they are is of interest.
+    // For programs that the tests have started, the command line is enough.
     if depth == 0 {
         for thread in folders(&folder.join("task")) {
             let read = |file: &str| fs::read_to_string(thread.join(file)).unwrap_or_default();
@@ -62,7 +66,7 @@ fn listed(proc: &Path) -> Vec<Listed> {
     folders(proc).iter().filter_map(|folder| read(&fs::read_to_string(folder.join("stat")).ok()?)).collect()
 }
 
-/// Reads `pid (name) state parent ...`, where the name may have spaces and brackets of its own.
+/// Parses `pid (name) state parent ...`; the name may contain spaces and parentheses.
 fn read(stat: &str) -> Option<Listed> {
     let (pid, rest) = stat.split_once(" (")?;
     let mut fields = rest.rsplit_once(") ")?.1.split_ascii_whitespace();
@@ -73,7 +77,7 @@ fn read(stat: &str) -> Option<Listed> {
     })
 }
 
-/// The folders in a folder whose names are numbers.
+/// Subfolders whose names are numbers.
 fn folders(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_number = |path: &PathBuf| {

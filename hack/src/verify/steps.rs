@@ -1,4 +1,4 @@
-//! The steps themselves.
+//! The list of steps.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -14,13 +14,13 @@ use crate::workspace::{Workspace, succeed};
 /// One check.
 #[derive(Debug)]
 pub(super) struct Step {
-    /// What to call it.
+    /// The name.
     pub(super) name: &'static str,
-    /// What a person types to repeat it.
+    /// The command that repeats it.
     pub(super) command: &'static str,
-    /// Steps without which it would only repeat their failure.
+    /// Steps that must pass first, because this step would only repeat their failure.
     pub(super) needs: &'static [&'static str],
-    /// What it does.
+    /// The implementation.
     pub(super) run: fn(&Workspace) -> Result<Outcome>,
 }
 
@@ -31,12 +31,12 @@ impl Step {
     }
 }
 
-/// What became of a step that did not fail.
+/// The result of a step that did not fail.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// All is well.
+    /// The step passed.
     Passed,
-    /// It does not apply on this machine, for this reason.
+    /// The step does not apply on this host, for this reason.
     Left(&'static str),
 }
 
@@ -90,8 +90,8 @@ pub(super) const STEPS: &[Step] = &[
     },
     Step {
         name: "build",
-        // The same targets and the same features as the tests have, so that nothing is built twice; and the programs
-        // that the end-to-end tests start, which `cargo test` alone builds only for their own packages' tests.
+        // The same targets and features as the tests, so that nothing is built twice. It also builds the programs that the
+        // end-to-end tests start; `cargo test` builds them only for the tests of their own packages.
         command: "cargo build --workspace --bins --tests --examples",
         needs: &[],
         run: |workspace| cargo(workspace, &["build", "--workspace", "--bins", "--tests", "--examples"]),
@@ -119,10 +119,10 @@ pub(super) const STEPS: &[Step] = &[
     },
 ];
 
-/// The steps of these names with all that they need, or all if there are no names, in their order.
+/// The named steps with all that they need, or all steps if there are no names, in their order.
 pub(super) fn chosen(names: &[String]) -> Vec<&'static Step> {
     let mut wanted: BTreeSet<&str> = names.iter().map(String::as_str).collect();
-    // Whatever is needed comes earlier.
+    // A needed step always comes earlier in the list.
     for step in STEPS.iter().rev() {
         if wanted.contains(step.name) {
             wanted.extend(step.needs);
@@ -131,15 +131,15 @@ pub(super) fn chosen(names: &[String]) -> Vec<&'static Step> {
     STEPS.iter().filter(|step| names.is_empty() || wanted.contains(step.name)).collect()
 }
 
-/// Test targets that mostly wait, for a lease or programs in the background: others run meanwhile.
+/// Test targets that mostly wait, for a lease or for programs in the background: other tests run meanwhile.
 const WAITING: &[&str] = &["faults", "node_cluster", "playground"];
 
-/// Test targets that measure a promise in seconds, or that no request fails. Each of their tests runs alone: beside other
-/// tests they would measure the machine.
+/// Test targets that measure a duration, or check that no request fails. Each of their tests runs alone, because the load of
+/// other tests would change the result.
 const TIMED: &[&str] = &["node", "timed"];
 
-/// All tests, in phases of groups that run side by side. Always the whole workspace and a selection of targets: a selection of
-/// packages would choose other features, and build half of the world again.
+/// All tests, in phases of groups that run in parallel. Each group selects targets of the whole workspace: a selection of
+/// packages would change the features and rebuild most dependencies.
 fn phases(workspace: &Workspace) -> Result<Vec<Vec<runner::Track>>> {
     let metadata = packages::metadata(workspace)?;
     let mut busy = packages::tested(&metadata, "test");
@@ -152,7 +152,7 @@ fn phases(workspace: &Workspace) -> Result<Vec<Vec<runner::Track>>> {
         names.into_iter().flat_map(|name| [flag.to_owned(), name]).collect()
     };
     let listed = |names: &[&str]| names.iter().map(ToString::to_string).collect();
-    // Not `--bins`, which would link those without tests as well.
+    // Not `--bins`, which would also link programs without tests.
     let programs = packages::tested(&metadata, "bin").into_iter().collect();
     let busy =
         [vec!["--lib".to_owned()], named("--bin", programs), named("--test", busy.into_iter().collect())];
@@ -180,9 +180,9 @@ fn run(command: &mut Command) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// cargo-deny is not part of the toolchain, and takes longer to build than everything it checks.
+/// Runs cargo-deny, if it is installed. It is not part of the toolchain, and building it takes long.
 ///
-/// Advisories are for `make audit`: they need the network, and a new one is not the fault of the change at hand.
+/// `make audit` checks advisories: they need the network, and the current change did not cause a new one.
 fn dependencies(workspace: &Workspace) -> Result<Outcome> {
     let installed =
         workspace.cargo().args(["deny", "--version"]).output().context("asking for cargo-deny")?;

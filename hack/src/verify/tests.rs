@@ -33,7 +33,7 @@ fn a_file_that_no_module_declares_is_found() {
 }
 
 #[test]
-fn a_package_inside_a_package_is_its_own_business() {
+fn nested_packages_are_skipped() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["a/b.rs", "a/notes.md", "inner/Cargo.toml", "inner/main.rs", "c.rs"] {
         let path = folder.path().join(name);
@@ -48,7 +48,7 @@ fn a_package_inside_a_package_is_its_own_business() {
 }
 
 #[test]
-fn modules_are_read_as_rustfmt_writes_them() {
+fn module_declarations_are_parsed() {
     let text = "mod a;\npub mod b;\npub(in crate::x) mod c;\nmod inline {\n}\n#[path = \"other/d.rs\"]\nmod d;\n#[cfg(test)]\nmod e;\n";
     let named = |name: &str| Module::Named(name.to_owned());
     assert_eq!(
@@ -90,7 +90,7 @@ fn every_need_is_an_earlier_step_and_the_tests_come_last() {
 }
 
 #[test]
-fn a_step_is_chosen_with_all_that_it_needs() {
+fn a_step_is_selected_with_all_that_it_needs() {
     let names = |chosen: &[&str]| -> Vec<&str> {
         let chosen: Vec<String> = chosen.iter().map(ToString::to_string).collect();
         super::steps::chosen(&chosen).iter().map(|step| step.name).collect()
@@ -101,7 +101,7 @@ fn a_step_is_chosen_with_all_that_it_needs() {
 }
 
 #[test]
-fn all_failures_are_reported_and_what_could_not_run_is_one() {
+fn all_failures_and_unrun_steps_are_reported() {
     let mut report = Report::default();
     report.succeeded(&STEPS[0], Duration::ZERO);
     report.failed(&STEPS[1], Duration::ZERO, &anyhow::anyhow!("lost.rs"));
@@ -114,7 +114,7 @@ fn all_failures_are_reported_and_what_could_not_run_is_one() {
     assert!(!report.passed(STEPS[1].name) && !report.passed(STEPS[2].name));
 }
 
-/// The metadata of a workspace of empty crates, with these dependencies of the engine, as `(name, kind)`.
+/// The metadata of a workspace of empty crates, with these dependencies of the engine as `(name, kind)`.
 fn engine_with(dependencies: &[(&str, Option<&str>)]) -> serde_json::Value {
     let dependencies: Vec<_> =
         dependencies.iter().map(|(name, kind)| serde_json::json!({ "name": name, "kind": kind })).collect();
@@ -128,12 +128,12 @@ fn engine_with(dependencies: &[(&str, Option<&str>)]) -> serde_json::Value {
 }
 
 #[rstest]
-#[case::what_it_may_use("vmpool-api", None, 0)]
-#[case::other_peoples_pure_crates("serde", None, 0)]
+#[case::an_allowed_crate("vmpool-api", None, 0)]
+#[case::an_external_crate_without_io("serde", None, 0)]
 #[case::a_runtime("tokio", None, 1)]
 #[case::a_runtime_in_tests("tokio", Some("dev"), 0)]
 #[case::the_shell("vmpool-controller", None, 1)]
-fn the_engine_depends_on_nothing_that_waits(
+fn the_engine_must_not_depend_on_a_runtime(
     #[case] name: &str,
     #[case] kind: Option<&str>,
     #[case] found: usize,
@@ -142,7 +142,7 @@ fn the_engine_depends_on_nothing_that_waits(
 }
 
 #[test]
-fn what_failed_tests_said_is_picked_out() {
+fn the_output_of_failed_tests_is_extracted() {
     let mut failures = Failures::default();
     let said = "running 2 tests\ntest a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\nwhy\n\nfailures:\n    b\n\n\
                 test result: FAILED. 1 passed; 1 failed\n\nrunning 1 test\ntest c - should panic ... ok\n\ntest result: ok. 1 passed\n";
@@ -155,10 +155,10 @@ fn what_failed_tests_said_is_picked_out() {
     assert_eq!(failures.passed.iter().collect::<Vec<_>>(), ["a", "c"]);
     assert!(!failures.has_unknown());
     failures.read("running 1 test\n");
-    assert!(failures.has_unknown(), "it has not ended");
+    assert!(failures.has_unknown(), "the test has not ended");
 }
 
-/// A test run that says `first`, and when something is repeated, `second`; both end with the given code.
+/// A test run that prints `first`, and `second` when tests are repeated; both end with the given code.
 fn repeated(first: (&str, i32), second: (&str, i32)) -> anyhow::Result<()> {
     let (first, second) = ((first.0.to_owned(), first.1), (second.0.to_owned(), second.1));
     let command = move |arguments: &[&str]| {
@@ -167,7 +167,7 @@ fn repeated(first: (&str, i32), second: (&str, i32)) -> anyhow::Result<()> {
         command.args(["-c", r#"printf '%b' "$0"; exit "$1""#, said, &code.to_string()]);
         command
     };
-    // Not to our own output: its readers would take it for tests of ours.
+    // Not to standard output: the outer test runner would count these lines as its own tests.
     runner::run(&[vec![Box::new(command)]], PATIENCE, &mut Vec::new())
 }
 
@@ -178,7 +178,7 @@ fn a_failed_test_run_is_a_failure() {
     assert!(error.to_string().contains("101"), "{error}");
 }
 
-/// A track that says this, and this where errors go, and more about each test that it repeats.
+/// A track that prints `said` to standard output and `noise` to standard error, and one more line for each repeated test.
 fn track(said: &str, noise: &str, code: i32) -> runner::Track {
     let (said, noise) = (said.to_owned(), noise.to_owned());
     Box::new(move |arguments| {
@@ -193,7 +193,7 @@ fn track(said: &str, noise: &str, code: i32) -> runner::Track {
 }
 
 #[test]
-fn tracks_beside_the_first_are_told_after_it_and_count_as_much() {
+fn other_tracks_are_printed_after_the_first_and_their_failures_count() {
     let failing = |name: &str, noise: &str| {
         track(&format!("running 1 test\ntest {name} ... FAILED\ntest result: FAILED.\n"), noise, 101)
     };
@@ -234,16 +234,16 @@ fn a_phase_starts_after_the_tracks_before_it_have_ended() {
         .unwrap();
     let log = fs::read_to_string(&path).unwrap();
     let lines: Vec<&str> = log.lines().collect();
-    assert!(lines[..2].iter().all(|line| line.ends_with("begins")), "side by side: {log}");
+    assert!(lines[..2].iter().all(|line| line.ends_with("begins")), "in parallel: {log}");
     assert_eq!(lines[4..], ["c begins", "c ends", "c begins", "c ends"], "{log}");
     let out = String::from_utf8(out).unwrap();
     assert!(
-        out.contains("passed when they were repeated alone:\n  c (flaky: mend it)\ntest c ... ok\n"),
+        out.contains("passed when they were repeated alone:\n  c (flaky: fix it)\ntest c ... ok\n"),
         "{out}"
     );
 }
 
-/// What a binary prints whose tests of these names failed, each with an output.
+/// The output of a binary in which the named tests failed, each with `output`.
 fn failed_with(names: &[&str], output: &str) -> String {
     let lines = |line: &dyn Fn(&str) -> String| names.iter().map(|name| line(name)).collect::<String>();
     format!(
@@ -256,8 +256,12 @@ fn failed_with(names: &[&str], output: &str) -> String {
 }
 
 #[rstest::rstest]
-#[case::more_than_may_be_flaky(3, "not so after 60.0s (the machine was starved: tasks waited ...)", true)]
-#[case::more_than_a_busy_machine_explains(9, "the machine was starved", false)]
+#[case::more_tests_than_the_limit_for_flaky_ones(
+    3,
+    "not so after 60.0s (the machine was starved: tasks waited ...)",
+    true
+)]
+#[case::more_tests_than_the_limit_for_a_starved_machine(9, "the machine was starved", false)]
 #[case::failed_for_another_reason(3, "3 is not 4", false)]
 fn failures_on_a_starved_machine_are_repeated_alone(
     #[case] count: usize,
@@ -269,7 +273,7 @@ fn failures_on_a_starved_machine_are_repeated_alone(
     let first = failed_with(&names, output);
     let second: String = names.iter().map(|name| format!("test {name} ... ok\n")).collect();
     assert_eq!(repeated((&first, 101), (&second, 0)).is_ok(), passes);
-    // No second time.
+    // There is only one repetition.
     assert!(repeated((&first, 101), (&first, 101)).is_err());
 }
 
@@ -286,7 +290,7 @@ fn failures_on_a_starved_machine_are_repeated_alone(
     101,
     false
 )]
-#[case::not_found_again(
+#[case::not_found_in_the_repetition(
     "running 1 test\ntest a ... FAILED\ntest result: FAILED.\n",
     "running 0 tests\n",
     0,
@@ -298,13 +302,13 @@ fn failures_on_a_starved_machine_are_repeated_alone(
     0,
     false
 )]
-#[case::another_binary_died(
+#[case::another_binary_crashed(
     "running 1 test\ntest a ... FAILED\ntest result: FAILED.\nrunning 3 tests\n",
     "test a ... ok\n",
     0,
     false
 )]
-fn few_failed_tests_get_a_second_chance(
+fn a_few_failed_tests_are_repeated(
     #[case] first: &str,
     #[case] second: &str,
     #[case] code: i32,
@@ -313,7 +317,7 @@ fn few_failed_tests_get_a_second_chance(
     assert_eq!(repeated((first, 101), (second, code)).is_ok(), passes);
 }
 
-/// A test runner whose binary says `said` and never ends (a shell tells of killed children, which is hushed), and which passes when it is asked for one test alone.
+/// A test runner whose binary prints `said` and never ends, and which passes if a single test is selected. The shell's messages about killed children are discarded.
 fn endless(said: &'static str) -> runner::Track {
     Box::new(move |arguments| {
         let mut command = Command::new("sh");
@@ -329,22 +333,22 @@ fn endless(said: &'static str) -> runner::Track {
 #[rstest::rstest]
 #[case::one(
     "running 2 tests\ntest a ... ok\ntest b has been running for over 60 seconds\n",
-    "What did not end: b\n",
+    "Tests that did not end: b\n",
     true
 )]
-#[case::nobody_knows_about_c(
+#[case::c_has_not_started(
     "running 3 tests\ntest a ... ok\ntest b has been running for over 60 seconds\n",
-    "What did not end: b\n",
+    "Tests that did not end: b\n",
     false
 )]
-#[case::nobody_knows_which(
+#[case::no_test_is_reported_as_slow(
     "running 2 tests\ntest a ... ok\n",
-    "What did not end: nobody knows which\n",
+    "Tests that did not end: unknown\n",
     false
 )]
-#[case::it_has_ended_late(
+#[case::the_slow_test_has_ended(
     "running 1 test\ntest b has been running for over 60 seconds\ntest b ... ok\n",
-    "What did not end: nobody knows which\n",
+    "Tests that did not end: unknown\n",
     false
 )]
 fn a_test_that_never_ends_is_killed_and_named(
@@ -362,7 +366,7 @@ fn a_test_that_never_ends_is_killed_and_named(
 
 #[cfg(target_os = "linux")]
 #[test]
-fn nobody_waits_for_what_tests_have_left_behind() {
+fn the_runner_does_not_wait_for_leftover_processes() {
     let track: runner::Track = Box::new(|_| {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 8 & echo 'running 0 tests'; echo 'test result: ok.'"]);
@@ -371,5 +375,5 @@ fn nobody_waits_for_what_tests_have_left_behind() {
     let mut out = Vec::new();
     runner::run(&[vec![track]], Duration::from_secs(1), &mut out).unwrap();
     let out = String::from_utf8(out).unwrap();
-    assert!(out.contains("something that it started has not"), "{out}");
+    assert!(out.contains("a process that it started still runs"), "{out}");
 }

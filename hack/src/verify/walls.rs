@@ -1,7 +1,7 @@
-//! Which crate may depend on which. Dependencies point one way, and the engine can neither wait nor reach a cluster:
-//! that is a property of its manifest, checked here, and not a promise.
+//! Allowed dependencies between crates. Dependencies point one way, and the engine can neither wait nor access a cluster. This
+//! check enforces it in the manifests.
 //!
-//! Only what a program is built from counts; tests may use what they like.
+//! Only normal dependencies count; dev-dependencies are not restricted.
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -9,13 +9,13 @@ use serde_json::Value;
 use super::packages;
 use crate::workspace::Workspace;
 
-/// What one crate may use.
+/// The restrictions of one crate.
 #[derive(Debug)]
 struct Wall {
     package: &'static str,
     /// Crates of this workspace that it may use.
     ours: &'static [&'static str],
-    /// Crates of others that it may not use.
+    /// External crates that it must not use.
     barred: &'static [&'static str],
 }
 
@@ -38,10 +38,10 @@ const IMPURE: &[&str] = &[
     "uuid",
 ];
 
-/// Crates that carry Kubernetes.
+/// Crates of Kubernetes types and clients.
 const KUBERNETES: &[&str] = &["k8s-openapi", "kube", "kube-client", "kube-core", "kube-runtime"];
 
-/// What any crate may use that only describes objects.
+/// Crates that a crate of pure object types must not use.
 const CLIENTS: &[&str] = &["kube-client", "kube-runtime", "tokio"];
 
 const WALLS: &[Wall] = &[
@@ -49,7 +49,7 @@ const WALLS: &[Wall] = &[
     Wall { package: "vmpool-feature-gates", ours: &[], barred: KUBERNETES },
     Wall { package: "vmpool-engine", ours: &["vmpool-api", "vmpool-feature-gates"], barred: IMPURE },
     Wall { package: "vmpool-runtime", ours: &["vmpool-feature-gates"], barred: &[] },
-    // The judge of the controller shares no code with it.
+    // The simulator verifies the controller, so it shares no code with it.
     Wall { package: "vmpool-simulator", ours: &["vmpool-api"], barred: &[] },
     Wall {
         package: "vmpool-controller",
@@ -69,7 +69,7 @@ const WALLS: &[Wall] = &[
 ];
 
 /// # Errors
-/// One error after everything that was found was listed.
+/// One error after all violations were listed.
 pub(super) fn check(workspace: &Workspace) -> Result<()> {
     let found = breaches(&packages::metadata(workspace)?);
     if found.is_empty() {
@@ -78,17 +78,17 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     for line in &found {
         eprintln!("  {line}");
     }
-    bail!("{} dependencies cross a wall; hack/src/verify/walls.rs gives the reasons", found.len())
+    bail!("{} forbidden dependencies; hack/src/verify/walls.rs contains the rules", found.len())
 }
 
-/// The dependencies of a workspace's metadata that no wall allows.
+/// The forbidden dependencies in a workspace's metadata.
 pub(super) fn breaches(metadata: &Value) -> Vec<String> {
     let all = packages::list(metadata, "packages");
     let names: Vec<&str> = all.iter().filter_map(|package| package["name"].as_str()).collect();
     let mut found = Vec::new();
     for wall in WALLS {
         let Some(package) = all.iter().find(|package| package["name"] == wall.package) else {
-            found.push(format!("{} is walled in, and is not in the workspace", wall.package));
+            found.push(format!("{} has a rule, but is not in the workspace", wall.package));
             continue;
         };
         let dependencies = packages::list(package, "dependencies");

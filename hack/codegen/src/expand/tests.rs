@@ -21,7 +21,7 @@ fn expand(dir: &Path) -> anyhow::Result<Value> {
 }
 
 #[test]
-fn a_fragment_takes_the_place_of_its_reference_and_keys_beside_it_win() {
+fn a_fragment_replaces_its_reference_and_keys_beside_it_take_precedence() {
     let dir = directory(&[
         (
             "crd.yaml",
@@ -38,10 +38,10 @@ fn a_fragment_takes_the_place_of_its_reference_and_keys_beside_it_win() {
 }
 
 #[rstest]
-#[case::that_leads_back("$ref: fragments/a.yaml", "$ref: fragments/a.yaml", "refers to itself")]
+#[case::to_itself("$ref: fragments/a.yaml", "$ref: fragments/a.yaml", "refers to itself")]
 #[case::with_keys_beside_a_list("$ref: fragments/a.yaml\ntype: string", "[1, 2]", "is not a mapping")]
-#[case::that_is_no_text("$ref: 1", "{}", "must be the name of a fragment")]
-#[case::to_a_file_that_is_missing("$ref: fragments/b.yaml", "{}", "reading")]
+#[case::that_is_not_a_string("$ref: 1", "{}", "must be the name of a fragment")]
+#[case::to_a_missing_file("$ref: fragments/b.yaml", "{}", "reading")]
 fn refuses_a_reference(#[case] crd: &str, #[case] fragment: &str, #[case] message: &str) {
     let dir = directory(&[("crd.yaml", crd), ("fragments/a.yaml", fragment)]);
     let error = format!("{:#}", expand(dir.path()).unwrap_err());
@@ -49,7 +49,7 @@ fn refuses_a_reference(#[case] crd: &str, #[case] fragment: &str, #[case] messag
 }
 
 #[test]
-fn fragments_that_nobody_asks_for_are_reported() {
+fn unused_fragments_are_reported() {
     let dir = directory(&[
         ("crd.yaml", "$ref: fragments/used.yaml"),
         ("fragments/used.yaml", "{}"),

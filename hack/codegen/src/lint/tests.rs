@@ -25,14 +25,14 @@ spec:
 }
 
 #[test]
-fn a_sound_crd_has_no_problems() {
+fn a_correct_crd_has_no_problems() {
     let spec = "{type: object, description: Wishes., required: [size], properties: {size: {type: string, description: How large.}}}";
     assert_eq!(problems(&crd(spec)), Vec::<String>::new());
 }
 
 #[rstest]
 #[case::no_description("{type: string}", "spec: has no description")]
-#[case::no_sentence(
+#[case::no_period(
     "{type: string, description: Wishes}",
     "spec: the description is not a sentence, it lacks a period"
 )]
@@ -46,13 +46,13 @@ fn a_sound_crd_has_no_problems() {
 )]
 #[case::an_untyped_list(
     "{type: array, description: Wishes., items: {type: string}}",
-    "spec: say x-kubernetes-list-type"
+    "spec: x-kubernetes-list-type is missing"
 )]
 #[case::a_field_in_a_list(
     "{type: array, x-kubernetes-list-type: atomic, description: Wishes., items: {type: object, properties: {a: {type: string}}}}",
     "spec[].a: has no description"
 )]
-#[case::a_mute_rule(
+#[case::a_rule_without_a_message(
     "{type: string, description: Wishes., x-kubernetes-validations: [{rule: 'true'}]}",
     "spec: a rule has no message"
 )]

@@ -9,7 +9,7 @@ fn outputs(files: &[(&str, &str)]) -> Outputs {
 }
 
 #[test]
-fn what_was_written_does_not_differ() {
+fn written_files_are_up_to_date() {
     let root = tempfile::tempdir().unwrap();
     let outputs = outputs(&[("out/a.rs", "a"), ("docs/b.md", "b")]);
     assert_eq!(outputs.write(root.path()).unwrap(), ["docs/b.md", "out/a.rs"]);
@@ -18,7 +18,7 @@ fn what_was_written_does_not_differ() {
 }
 
 #[test]
-fn every_difference_is_named() {
+fn every_outdated_file_is_listed() {
     let root = tempfile::tempdir().unwrap();
     outputs(&[("out/same", "1"), ("out/edited", "1"), ("out/leftover", "1")]).write(root.path()).unwrap();
     std::fs::create_dir(root.path().join("out/src")).unwrap();

@@ -2,7 +2,7 @@ use super::page;
 use crate::schema::Crd;
 
 #[test]
-fn a_page_tells_what_a_reader_of_the_crd_would_find() {
+fn a_page_lists_columns_fields_and_rules() {
     let yaml = r"
 metadata: {name: things.example}
 spec:

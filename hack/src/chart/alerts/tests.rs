@@ -17,15 +17,15 @@ const RUNBOOK: &str =
 
 #[rstest]
 #[case::in_order(ALERTS, RUNBOOK, None)]
-#[case::no_runbook(ALERTS, "# Alerts\n", Some("the page of runbooks has []"))]
-#[case::a_stale_runbook("groups: []", RUNBOOK, Some("the page of runbooks has [\"VmpoolOdd\"]"))]
-#[case::another_expression(
-    &ALERTS.replace("> 1", "> 2"), RUNBOOK, Some("has another expression"))]
-#[case::another_time(&ALERTS.replace("for: 5m", "for: 9h"), RUNBOOK, Some("does not say for"))]
+#[case::no_runbook(ALERTS, "# Alerts\n", Some("the runbook page has []"))]
+#[case::a_stale_runbook("groups: []", RUNBOOK, Some("the runbook page has [\"VmpoolOdd\"]"))]
+#[case::a_different_expression(
+    &ALERTS.replace("> 1", "> 2"), RUNBOOK, Some("has a different expression"))]
+#[case::a_different_duration(&ALERTS.replace("for: 5m", "for: 9h"), RUNBOOK, Some("does not say for"))]
 #[case::no_advice(ALERTS, &RUNBOOK.replace("**Do:**", "Well:"), Some("does not say what to do"))]
 #[case::no_severity(&ALERTS.replace("severity: warning", "severity: odd"), RUNBOOK, Some("has no severity"))]
-#[case::a_metric_that_is_gone(
-    &ALERTS.replace("passes", "steps"), RUNBOOK, Some("asks for vmpool_steps_total"))]
+#[case::a_missing_metric(
+    &ALERTS.replace("passes", "steps"), RUNBOOK, Some("uses vmpool_steps_total"))]
 fn an_alert_has_a_runbook_and_a_metric(
     #[case] alerts: &str,
     #[case] page: &str,
@@ -40,7 +40,7 @@ fn an_alert_has_a_runbook_and_a_metric(
 }
 
 #[test]
-fn a_rendered_alert_leads_to_its_runbook() {
+fn a_rendered_alert_links_to_its_runbook() {
     let all: Value = serde_yaml_ng::from_str(ALERTS).unwrap();
     let rule = |url: &str| -> Value {
         let spec =

@@ -33,19 +33,19 @@ fn a_dashboard_of_all_that_there_is_will_do() {
 }
 
 #[rstest]
-#[case::misspelt("/panels/1/targets/0/expr", json!(r#"vmpool_pool{namespace=~"$namespace"}"#), "no program has: [vmpool_pool]")]
+#[case::misspelt("/panels/1/targets/0/expr", json!(r#"vmpool_pool{namespace=~"$namespace"}"#), "no program exports: [vmpool_pool]")]
 #[case::not_shown("/panels/1/targets/0/expr", json!("1"), "does not show: [vmpool_pools]")]
 #[case::an_unknown_label(
-    "/panels/1/targets/0/expr", json!(r#"sum by (state, sate) (vmpool_pools{namespace=~"$namespace"})"#), "sorts by sate")]
-#[case::everybody("/panels/1/targets/0/expr", json!("vmpool_pools"), "shows other installations")]
-#[case::a_fixed_prometheus("/panels/1/targets/0/datasource/uid", json!("PBFA97"), "another Prometheus")]
-#[case::the_same_id("/panels/2/id", json!(2), "no id of its own")]
-#[case::one_on_another("/panels/2/gridPos/x", json!(11), "on another one")]
-#[case::outside("/panels/2/gridPos/w", json!(13), "outside of the grid")]
-#[case::nameless("/panels/2/title", json!(""), "has no title")]
-#[case::silent("/panels/2/description", json!(null), "does not say what it shows")]
-#[case::empty("/panels/2/targets", json!([]), "shows nothing")]
-fn what_is_wrong_is_named(#[case] pointer: &str, #[case] value: Value, #[case] message: &str) {
+    "/panels/1/targets/0/expr", json!(r#"sum by (state, sate) (vmpool_pools{namespace=~"$namespace"})"#), "groups by sate")]
+#[case::all_namespaces("/panels/1/targets/0/expr", json!("vmpool_pools"), "shows other installations")]
+#[case::a_fixed_prometheus("/panels/1/targets/0/datasource/uid", json!("PBFA97"), "selected data source")]
+#[case::the_same_id("/panels/2/id", json!(2), "no unique id")]
+#[case::an_overlap("/panels/2/gridPos/x", json!(11), "overlaps another panel")]
+#[case::outside("/panels/2/gridPos/w", json!(13), "outside the grid")]
+#[case::no_title("/panels/2/title", json!(""), "has no title")]
+#[case::no_description("/panels/2/description", json!(null), "has no description")]
+#[case::no_expression("/panels/2/targets", json!([]), "shows nothing")]
+fn each_violation_is_reported(#[case] pointer: &str, #[case] value: Value, #[case] message: &str) {
     let mut dashboard = good();
     *dashboard.pointer_mut(pointer).unwrap() = value;
     let found = violations(&dashboard.to_string(), SOURCES);
@@ -53,13 +53,13 @@ fn what_is_wrong_is_named(#[case] pointer: &str, #[case] value: Value, #[case] m
 }
 
 #[test]
-fn text_that_is_no_json_is_named() {
-    assert!(violations("{", SOURCES)[0].contains("no JSON"));
-    assert_eq!(violations("{}", "").len(), 1, "nothing compared with nothing is no success");
+fn a_dashboard_that_is_not_json_is_a_violation() {
+    assert!(violations("{", SOURCES)[0].contains("not JSON"));
+    assert_eq!(violations("{}", "").len(), 1, "an empty dashboard is a violation even without metrics");
 }
 
 #[test]
-fn what_is_rendered_is_the_file() {
+fn the_config_map_must_equal_the_file() {
     let map = |text: &str| {
         objects::parse(&format!(
             "kind: ConfigMap\nmetadata: {{name: vmpool-dashboard}}\ndata:\n  vmpool.json: |-\n    {text}\n"

@@ -1,7 +1,7 @@
 use super::{table, with_table};
 
 #[test]
-fn a_table_of_values_is_made_of_comments() {
+fn the_table_of_values_is_generated_from_comments() {
     let text = "# Not of the first key.\n\na:\n  # A count, or\n  # so.\n  b: 1\n  # A | bar.\n  c: {}\n# As a whole.\nd:\n  e: [x, \"1\", \"\"]\n";
     let made = table(text).unwrap();
     let rows: Vec<&str> = made.lines().skip(2).collect();
@@ -18,7 +18,7 @@ fn a_table_of_values_is_made_of_comments() {
 }
 
 #[test]
-fn only_the_table_of_a_readme_is_replaced() {
+fn only_the_text_between_the_markers_is_replaced() {
     let begin = "<!-- Made of values.yaml by `cargo xtask generate`. -->\n";
     let end = "<!-- End of what is made. -->\n";
     let made = with_table(&format!("a\n{begin}old\n{end}b\n"), "new").unwrap();

@@ -1,11 +1,11 @@
-//! What runs.
+//! Rules for pods.
 
 use serde_yaml_ng::Value;
 
 use super::super::objects::{at, id, list, matches, name, selected, text, texts};
 use super::super::variants::SERVERS;
 
-/// The restricted Pod Security Standard, a read-only root, an account of its own, and copies that keep apart.
+/// Checks the restricted Pod Security Standard, a read-only root, a separate service account, and spreading of replicas.
 pub(super) fn deployment(deployment: &Value, objects: &[Value]) -> Vec<String> {
     let mut found = Vec::new();
     let mut must = |holds: bool, text: &str| {
@@ -16,10 +16,10 @@ pub(super) fn deployment(deployment: &Value, objects: &[Value]) -> Vec<String> {
     let (labels, pod) =
         (at(deployment, "spec.template.metadata.labels"), at(deployment, "spec.template.spec"));
     let account = text(pod, "serviceAccountName");
-    must(account == name(deployment), "runs under the account of another program");
+    must(account == name(deployment), "uses the service account of another program");
     must(
         objects.iter().any(|object| id(object) == format!("ServiceAccount/{account}")),
-        "runs under an account that does not exist",
+        "uses a service account that does not exist",
     );
     must(matches(at(deployment, "spec.selector.matchLabels"), labels), "does not select its own pods");
     must(at(pod, "securityContext.runAsNonRoot") == &Value::Bool(true), "may run as root");
@@ -28,12 +28,12 @@ pub(super) fn deployment(deployment: &Value, objects: &[Value]) -> Vec<String> {
         must(at(pod, field).is_null(), &format!("sets {field}"));
     }
     for volume in list(pod, "volumes") {
-        must(!at(volume, "secret.secretName").is_null(), "mounts something else than a Secret");
+        must(!at(volume, "secret.secretName").is_null(), "mounts a volume that is not a Secret");
     }
     let spread = list(pod, "topologySpreadConstraints");
-    must(!spread.is_empty(), "does not spread its copies");
+    must(!spread.is_empty(), "does not spread its replicas");
     for constraint in spread {
-        must(matches(at(constraint, "labelSelector.matchLabels"), labels), "spreads other pods than its own");
+        must(matches(at(constraint, "labelSelector.matchLabels"), labels), "spreads pods of another program");
     }
     for container in list(pod, "containers") {
         must(
@@ -56,30 +56,30 @@ pub(super) fn deployment(deployment: &Value, objects: &[Value]) -> Vec<String> {
             );
         }
         must(!at(container, "resources.requests").is_null(), "requests no resources");
-        must(!at(container, "resources.limits.memory").is_null(), "has no limit of memory");
-        must(at(container, "image").is_string(), "names no image");
-        must(!text(container, "image").ends_with(":latest"), "floats with the tag latest");
+        must(!at(container, "resources.limits.memory").is_null(), "has no memory limit");
+        must(at(container, "image").is_string(), "has no image");
+        must(!text(container, "image").ends_with(":latest"), "uses the tag latest");
         for mount in list(container, "volumeMounts") {
-            must(at(mount, "readOnly") == &Value::Bool(true), "mounts for writing");
+            must(at(mount, "readOnly") == &Value::Bool(true), "has a writable mount");
         }
     }
-    must(list(pod, "containers").len() == 1, "does not have one container");
+    must(list(pod, "containers").len() == 1, "does not have exactly one container");
     if SERVERS.contains(&name(deployment)) {
         must(
             at(deployment, "spec.strategy.rollingUpdate.maxUnavailable").as_u64() == Some(0),
-            "takes a copy away before the next one serves",
+            "removes a replica before its replacement serves",
         );
         let pause = at(pod, "containers.0.lifecycle.preStop.sleep.seconds").as_u64();
-        must(pause.is_some_and(|pause| pause > 0), "stops serving before everybody knows");
+        must(pause.is_some_and(|pause| pause > 0), "stops serving before its endpoint is removed");
         must(
             pause < at(pod, "terminationGracePeriodSeconds").as_u64(),
-            "is killed before it has stopped serving",
+            "is killed before its preStop pause ends",
         );
     }
     found
 }
 
-/// That an object selects the pods of the program whose name it has, and no others.
+/// Checks that an object selects exactly the pods of the program with its name.
 pub(super) fn own_pods(object: &Value, objects: &[Value], selector: &str) -> Vec<String> {
     let pods = selected(objects, at(object, selector));
     let own = pods.iter().all(|pod| text(pod, "spec.serviceAccountName") == name(object));

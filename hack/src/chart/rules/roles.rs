@@ -1,4 +1,4 @@
-//! Who may do what. Widening a role is a decision, so all of them are written down a second time here.
+//! Rules for RBAC. The expected grants are repeated here, so that widening a role is a deliberate change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use serde_yaml_ng::Value;
 use super::super::objects::{at, grants, id, list, name, text};
 use super::super::variants::{OWN_GROUP, PLATFORM_GROUP, PROGRAMS, Variant};
 
-/// Resources, with the names of the only objects that are meant where there are some, and verbs.
+/// Resources, each followed by resource names if the grant is limited to them, and verbs.
 type Grants = &'static [(&'static str, &'static str)];
 
 const CONTROLLER: Grants = &[
@@ -65,13 +65,13 @@ const EDITOR: Grants = &[
     ("subresources.vmpool.dev/virtualmachinepools/scaledownwith", "create"),
 ];
 
-/// Where the group is the platform's, nobody gets this right from us: its endpoint deletes machines without our record.
+/// The chart never grants this right in the platform's group: the platform's endpoint deletes machines without a removal record.
 const EDITOR_PLATFORM: Grants =
     &[("subresources.virtualization.deckhouse.io/virtualmachinepools/scaledownwith", "create")];
 
 const ADMIN: Grants = &[("virtualization.deckhouse.io/virtualmachinepools/finalizers", "update")];
 
-/// Everything that a role of that kind and name grants.
+/// The expected grants of the role with this kind and name.
 fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTreeSet<String>> {
     let everywhere = variant.namespace.is_none();
     let own_certificates = !variant.cert_manager;
@@ -125,7 +125,7 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
     granted
 }
 
-/// What a role grants too much, or too little.
+/// Checks a role for missing and excess grants.
 pub(super) fn role(variant: &Variant, role: &Value) -> Vec<String> {
     let expected = expected(variant, text(role, "kind"), name(role));
     let granted = grants(role);
@@ -146,7 +146,7 @@ pub(super) fn role(variant: &Variant, role: &Value) -> Vec<String> {
             found.push("has a wildcard".to_owned());
         }
         if !variant.gate && resource.contains("virtualmachine") {
-            found.push(format!("speaks of {resource} although the gate is off"));
+            found.push(format!("mentions {resource} although the feature gate is off"));
         }
     }
     if list(role, "rules").iter().any(|rule| !at(rule, "nonResourceURLs").is_null()) {
@@ -155,7 +155,7 @@ pub(super) fn role(variant: &Variant, role: &Value) -> Vec<String> {
     found
 }
 
-/// That a binding gives a role of the chart to the one account that it is for.
+/// Checks that a binding grants a role of the chart to exactly the intended service account.
 pub(super) fn binding(binding: &Value, objects: &[Value]) -> Vec<String> {
     let mut found = Vec::new();
     let own = name(binding);
@@ -167,13 +167,13 @@ pub(super) fn binding(binding: &Value, objects: &[Value]) -> Vec<String> {
     };
     let subjects = list(binding, "subjects");
     if subjects.len() != 1 || !subjects.iter().all(is_it) {
-        found.push(format!("is not bound to the ServiceAccount {account} alone"));
+        found.push(format!("is not bound to exactly the ServiceAccount {account}"));
     }
     if !objects.iter().any(|object| id(object) == format!("ServiceAccount/{account}")) {
-        found.push(format!("is for {account}, which does not exist"));
+        found.push(format!("is bound to {account}, which does not exist"));
     }
     let (kind, role) = (text(binding, "roleRef.kind"), text(binding, "roleRef.name"));
-    // The one role that the chart uses and does not bring; every cluster has it.
+    // The only role that the chart uses but does not create; every cluster has it.
     let foreign = role == "extension-apiserver-authentication-reader"
         && own == "vmpool-apiserver-authentication-reader"
         && kind == "Role";
@@ -183,7 +183,7 @@ pub(super) fn binding(binding: &Value, objects: &[Value]) -> Vec<String> {
     });
     // By the chart's convention, a binding and its role share a name and a scope.
     if !foreign && (role != own || format!("{kind}Binding") != text(binding, "kind") || !there) {
-        found.push("is a binding of another role".to_owned());
+        found.push("binds another role".to_owned());
     }
     found
 }

@@ -1,4 +1,4 @@
-//! How programs are reached: by the API server, by Prometheus, through network policies.
+//! Rules for Services, registrations with the API server, monitors and network policies.
 
 use serde_yaml_ng::Value;
 
@@ -6,7 +6,7 @@ use super::super::objects::{at, id, list, matches, name, of_kind, ports, selecte
 use super::super::variants::{SERVERS, Variant};
 use super::pods;
 
-/// The paths that the webhook serves, with the operations and the resource that each is asked about.
+/// The paths of the webhook, with the expected operations and resource.
 const PATHS: [(&str, &[&str], &str); 2] = [
     (
         "/validate-virtualization-deckhouse-io-v1alpha2-virtualmachinepool",
@@ -20,17 +20,17 @@ const PATHS: [(&str, &[&str], &str); 2] = [
     ),
 ];
 
-/// That a Service leads to a port that its pods have.
+/// Checks that a Service targets a port of its pods.
 pub(super) fn service(service: &Value, objects: &[Value]) -> Vec<String> {
     let pods = selected(objects, at(service, "spec.selector"));
     let wanted = if SERVERS.contains(&name(service)) { 1 } else { 3 };
     let leads = list(service, "spec.ports")
         .iter()
         .all(|port| pods.iter().all(|pod| ports(pod).contains(text(port, "targetPort"))));
-    if pods.len() == wanted && leads { Vec::new() } else { vec!["does not lead to its pods".to_owned()] }
+    if pods.len() == wanted && leads { Vec::new() } else { vec!["does not target its pods".to_owned()] }
 }
 
-/// That a policy lets in whatever its program serves.
+/// Checks that a network policy admits every port of its program.
 pub(super) fn policy(policy: &Value, objects: &[Value]) -> Vec<String> {
     let mut found = pods::own_pods(policy, objects, "spec.podSelector.matchLabels");
     let open: Vec<&str> = list(policy, "spec.ingress")
@@ -41,13 +41,13 @@ pub(super) fn policy(policy: &Value, objects: &[Value]) -> Vec<String> {
     for pod in selected(objects, at(policy, "spec.podSelector.matchLabels")) {
         let shut: Vec<_> = ports(pod).into_iter().filter(|port| !open.contains(port)).collect();
         if !shut.is_empty() {
-            found.push(format!("shuts {}", shut.join(", ")));
+            found.push(format!("blocks {}", shut.join(", ")));
         }
     }
     found
 }
 
-/// What both kinds of registration have in common: a Service that exists, and a CA that somebody keeps.
+/// Common checks of both registrations: the Service exists, and exactly one program maintains the CA bundle.
 fn registration(
     variant: &Variant,
     object: &Value,
@@ -62,11 +62,11 @@ fn registration(
         name(service) == server && list(service, "spec.ports").iter().any(|has| at(has, "port") == port)
     });
     if !serves || text(client, "service.namespace") != Variant::NAMESPACE {
-        found.push(format!("leads to the service {server}, which does not exist"));
+        found.push(format!("refers to the service {server}, which does not exist"));
     }
-    // A rollback would put back the one that was current when the release was made.
+    // A rollback would restore the CA bundle of the old release.
     if !at(client, "caBundle").is_null() {
-        found.push("has a CA bundle of its own".to_owned());
+        found.push("contains a CA bundle".to_owned());
     }
     let flag = format!("--ca-bundle-of={resource}/{}", name(object));
     let kept = of_kind(objects, "Deployment")
@@ -76,12 +76,12 @@ fn registration(
     let injected = annotations["cert-manager.io/inject-ca-from"].as_str()
         == Some(format!("{}/{server}", Variant::NAMESPACE).as_str());
     if (kept, injected) != (!variant.cert_manager, variant.cert_manager) {
-        found.push("has a CA bundle that nobody keeps, or two do".to_owned());
+        found.push("has a CA bundle that not exactly one program maintains".to_owned());
     }
     found
 }
 
-/// The two entries of the webhook configuration.
+/// Checks the two entries of the webhook configuration.
 pub(super) fn webhooks(variant: &Variant, configuration: &Value, objects: &[Value]) -> Vec<String> {
     let mut found = Vec::new();
     let entries = list(configuration, "webhooks");
@@ -95,24 +95,27 @@ pub(super) fn webhooks(variant: &Variant, configuration: &Value, objects: &[Valu
             }
         };
         let rule = at(entry, "rules.0");
-        must(text(entry, "clientConfig.service.path") == path, "another path");
-        must(list(entry, "rules").len() == 1, "several rules");
-        must(texts(rule, "operations") == operations, "other operations");
-        must(texts(rule, "resources") == [resource], "other resources");
-        must(texts(rule, "apiVersions") == ["v1alpha2"], "other versions");
-        must(texts(rule, "apiGroups") == ["virtualization.deckhouse.io"], "another group");
-        must(text(rule, "scope") == "Namespaced", "another scope");
-        must(text(entry, "failurePolicy") == "Fail", "an outage would let everything pass");
-        must(text(entry, "matchPolicy") == "Equivalent", "another version would pass by");
+        must(text(entry, "clientConfig.service.path") == path, "wrong path");
+        must(list(entry, "rules").len() == 1, "more than one rule");
+        must(texts(rule, "operations") == operations, "wrong operations");
+        must(texts(rule, "resources") == [resource], "wrong resources");
+        must(texts(rule, "apiVersions") == ["v1alpha2"], "wrong versions");
+        must(texts(rule, "apiGroups") == ["virtualization.deckhouse.io"], "wrong group");
+        must(text(rule, "scope") == "Namespaced", "wrong scope");
+        must(text(entry, "failurePolicy") == "Fail", "an outage would disable validation");
+        must(text(entry, "matchPolicy") == "Equivalent", "another version would bypass the webhook");
         must(text(entry, "sideEffects") == "None", "dry runs would be refused");
-        must(texts(entry, "admissionReviewVersions") == ["v1"], "other reviews");
-        must(at(entry, "timeoutSeconds").as_u64().is_some_and(|seconds| seconds <= 10), "too patient");
+        must(texts(entry, "admissionReviewVersions") == ["v1"], "wrong review versions");
+        must(
+            at(entry, "timeoutSeconds").as_u64().is_some_and(|seconds| seconds <= 10),
+            "the timeout is too long",
+        );
         must(
             !list(entry, "matchConditions").is_empty(),
-            "an outage would block finalizers, the controller and growth",
+            "an outage would block finalizers, the controller and scale-up",
         );
         let only = at(entry, "namespaceSelector.matchLabels")["kubernetes.io/metadata.name"].as_str();
-        must(only == variant.namespace, "looks at other namespaces than the controller");
+        must(only == variant.namespace, "covers other namespaces than the controller");
         found.extend(registration(
             variant,
             configuration,
@@ -124,16 +127,16 @@ pub(super) fn webhooks(variant: &Variant, configuration: &Value, objects: &[Valu
     found
 }
 
-/// A registration of a group with the API server.
+/// Checks the registration of an aggregated API group.
 pub(super) fn api_service(variant: &Variant, service: &Value, objects: &[Value]) -> Vec<String> {
     let spec = at(service, "spec");
     let mut found = registration(variant, service, "apiservices", spec, objects);
     if format!("{}.{}", text(spec, "version"), text(spec, "group")) != name(service) {
-        found.push("has a name of another group".to_owned());
+        found.push("has a name that does not match its group".to_owned());
     }
-    // 1000 is what groups of definitions get.
+    // API groups of CRDs have priority 1000.
     if at(spec, "groupPriorityMinimum").as_u64().is_none_or(|priority| priority >= 1000) {
-        found.push("would answer for virtualmachinepools instead of the definition".to_owned());
+        found.push("would take precedence over the CRD of virtualmachinepools".to_owned());
     }
     if !at(spec, "insecureSkipTLSVerify").is_null() {
         found.push("does not verify the certificate".to_owned());
@@ -141,7 +144,7 @@ pub(super) fn api_service(variant: &Variant, service: &Value, objects: &[Value])
     found
 }
 
-/// That a monitor finds the pods of all programs, and a port that they have.
+/// Checks that a monitor selects the pods of all programs and an existing port.
 pub(super) fn monitor(monitor: &Value, objects: &[Value]) -> Vec<String> {
     let selector = at(monitor, "spec.selector.matchLabels");
     let (pods, endpoint, port) = if text(monitor, "kind") == "PodMonitor" {
@@ -152,7 +155,7 @@ pub(super) fn monitor(monitor: &Value, objects: &[Value]) -> Vec<String> {
         let mut services =
             of_kind(objects, "Service").filter(|service| matches(selector, at(service, "metadata.labels")));
         let (Some(service), None) = (services.next(), services.next()) else {
-            return vec!["does not find one Service".to_owned()];
+            return vec!["does not select exactly one Service".to_owned()];
         };
         let target = list(service, "spec.ports")
             .iter()
@@ -165,6 +168,6 @@ pub(super) fn monitor(monitor: &Value, objects: &[Value]) -> Vec<String> {
     if fits && text(endpoint, "path") == "/metrics" {
         Vec::new()
     } else {
-        vec![format!("{} does not find the metrics of the pods", id(monitor))]
+        vec![format!("{} does not select the metrics port of all pods", id(monitor))]
     }
 }
