@@ -1,17 +1,17 @@
-//! The gates themselves.
+//! The known feature gates.
 
 use std::fmt;
 
-/// How far a feature has come.
+/// The maturity of a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Stage {
-    /// May change or vanish in any release; off unless wanted. `AllAlpha` sets these.
+    /// May change or be removed in any release; off by default. `AllAlpha` sets these.
     Alpha,
-    /// Well tested; its details may still change. `AllBeta` sets these.
+    /// Well tested, but details may change. `AllBeta` sets these.
     Beta,
-    /// Here to stay; the gate will go away.
+    /// Stable; the gate will be removed.
     Ga,
-    /// Will go away together with its gate.
+    /// The feature and its gate will be removed.
     Deprecated,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for Stage {
     }
 }
 
-/// A feature that code asks for. Its gate says whether it is on.
+/// A feature that code can query. Its gate decides whether it is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Feature {
@@ -49,20 +49,20 @@ impl fmt::Display for Feature {
     }
 }
 
-/// One gate with its attributes.
+/// A gate with its attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gate {
     /// Its name in `--feature-gates`.
     pub name: &'static str,
-    /// How far the feature has come.
+    /// The maturity of the feature.
     pub stage: Stage,
-    /// Whether the feature is on when nobody says anything.
+    /// Whether the feature is on by default.
     pub default: bool,
     /// Whether the default cannot be changed.
     pub locked: bool,
-    /// The version that brought the gate.
+    /// The version that introduced the gate.
     pub since: &'static str,
-    /// What the feature does, in one line without a full stop.
+    /// What the feature does, in one line without a period.
     pub description: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! The gates as they stand for one process.
+//! The values of all gates in one process.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use crate::gate::{Feature, Stage};
 use crate::parse::{self, GROUPS, ParseError};
 use crate::registry::Registry;
 
-/// A registry with a user's wishes applied. It does not change while the process runs.
+/// A registry with the user's settings applied. It does not change while the process runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeatureGates {
     registry: Registry,
@@ -25,12 +25,12 @@ impl FeatureGates {
 
     /// Reads `A=true,B=false` over the defaults of `registry`.
     ///
-    /// As in Kubernetes, the last of several values for one name counts, and `AllAlpha` or `AllBeta` set the gates of
-    /// that stage which are not named themselves, wherever they stand; locked gates they leave alone. A locked gate may
-    /// be named with the value that it has anyway.
+    /// As in Kubernetes, the last of several values for one gate takes effect. `AllAlpha` and `AllBeta` set all gates of their
+    /// stage that are not set individually, regardless of the order, and skip locked gates. A locked gate may be set to the
+    /// value to which it is locked.
     ///
     /// # Errors
-    /// [`ParseError`], in one line that says what to write instead.
+    /// [`ParseError`], whose message says what to write instead.
     pub fn parse(registry: &Registry, text: &str) -> Result<Self, ParseError> {
         let mut groups: BTreeMap<&str, bool> = BTreeMap::new();
         let mut named: BTreeMap<&'static str, bool> = BTreeMap::new();
@@ -76,7 +76,7 @@ impl FeatureGates {
         self.enabled.get(name).copied()
     }
 
-    /// What a user should hear at start about the gates that were set: those that will go away.
+    /// Warnings to log at startup about gates that will be removed.
     pub fn warnings(&self) -> Vec<String> {
         let set = self.registry.gates().iter().filter(|gate| self.enabled[gate.name] != gate.default);
         set.filter_map(|gate| match gate.stage {
@@ -88,14 +88,14 @@ impl FeatureGates {
     }
 }
 
-/// The defaults of this build, or of the open build if the attributes of this one are wrong.
+/// The defaults of this build, or those of the open build if the build attributes are invalid.
 impl Default for FeatureGates {
     fn default() -> Self {
         Self::defaults(&Registry::of_this_build().unwrap_or_else(|_| Registry::known()))
     }
 }
 
-/// Reads a value of `--feature-gates` with the gates of this build.
+/// Parses a value of `--feature-gates` with the gates of this build.
 impl FromStr for FeatureGates {
     type Err = ParseError;
 

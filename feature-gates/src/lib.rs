@@ -1,8 +1,8 @@
 //! Kubernetes-style feature gates: stages, defaults, locks and the `--feature-gates` syntax.
 //!
-//! A [`Registry`] lists the gates that exist, with the attributes that this build or edition gives them;
-//! [`FeatureGates`] is a registry with a user's wishes applied. This crate knows neither Kubernetes nor a flag parser,
-//! but suits one: [`FeatureGates`] implements `FromStr`, and [`help_text`] describes the flag.
+//! A [`Registry`] lists the existing gates with the attributes that this build or edition gives them. [`FeatureGates`] is a
+//! registry with the user's settings applied. The crate depends neither on Kubernetes nor on a flag parser, but works with
+//! any parser: [`FeatureGates`] implements `FromStr`, and [`help_text`] describes the flag.
 //!
 //! ```
 //! use vmpool_feature_gates::{Feature, FeatureGates, Registry};
@@ -23,9 +23,9 @@ pub use gates::FeatureGates;
 pub use parse::ParseError;
 pub use registry::Registry;
 
-/// What `--help` says about the flag of this build: its syntax, then each gate with stage and default.
+/// The `--help` text of the flag in this build: its syntax, then each gate with stage and default.
 ///
-/// Attributes that this build cannot apply are left out here; [`FeatureGates::from_str`](std::str::FromStr) reports them.
+/// Invalid build attributes are ignored here; [`FeatureGates::from_str`](std::str::FromStr) reports them.
 pub fn help_text() -> String {
     Registry::of_this_build().unwrap_or_else(|_| Registry::known()).help_text()
 }

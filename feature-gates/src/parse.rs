@@ -2,10 +2,10 @@
 
 use crate::gate::Stage;
 
-/// Names that stand for all gates of a stage.
+/// Names that set all gates of a stage.
 pub(crate) const GROUPS: [(&str, Stage); 2] = [("AllAlpha", Stage::Alpha), ("AllBeta", Stage::Beta)];
 
-/// Why the value of `--feature-gates` cannot be used.
+/// Why a value of `--feature-gates` is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// No gate has this name.
@@ -13,17 +13,17 @@ pub enum ParseError {
     Unknown {
         /// The name.
         gate: String,
-        /// The gate whose spelling is near enough to be meant.
+        /// The known gate with the most similar name, if it is similar enough.
         nearest: Option<&'static str>,
         /// All names, separated by commas.
         known: String,
     },
-    /// The gate is locked to the other value.
+    /// The gate is locked to the opposite value.
     #[error("feature gate `{gate}` is locked to {locked_to} in this build and cannot be set to {}", !locked_to)]
     Locked {
         /// The name.
         gate: &'static str,
-        /// The only value it can have.
+        /// The value to which it is locked.
         locked_to: bool,
     },
     /// The value is not a bool.
@@ -46,7 +46,7 @@ fn hint(nearest: Option<&str>) -> String {
     nearest.map(|name| format!(", did you mean `{name}`?")).unwrap_or_default()
 }
 
-/// The names in `text` with the values behind their `=`; blank entries, such as after a last comma, are none.
+/// The names in `text` with the values after `=`. Blank entries, such as after a trailing comma, are skipped.
 pub(crate) fn entries(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     text.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(|entry| {
         match entry.split_once('=') {
@@ -56,7 +56,7 @@ pub(crate) fn entries(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> 
     })
 }
 
-/// Reads a bool in all spellings that Kubernetes takes.
+/// Parses a bool in all spellings that Kubernetes accepts.
 pub(crate) fn boolean(gate: &str, value: &str) -> Result<bool, ParseError> {
     match value {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),

@@ -1,15 +1,15 @@
-//! Which gates exist, and what this build or edition lets users do with them.
+//! The existing gates, and which of them users can change in this build or edition.
 
 use std::fmt::Write as _;
 
 use crate::gate::{Feature, Gate, KNOWN};
 use crate::parse::{self, ParseError};
 
-/// Environment variable that, when this crate is compiled, changes attributes of gates: see
-/// [`Registry::with_attributes`] for its syntax.
+/// Environment variable that changes attributes of gates when this crate is compiled. [`Registry::with_attributes`]
+/// documents its syntax.
 const BUILD_ATTRIBUTES: Option<&str> = option_env!("VMPOOL_GATE_ATTRIBUTES");
 
-/// The suffix of a value that locks a gate to it.
+/// The suffix that locks a gate to its value.
 const LOCK: &str = ":locked";
 
 /// A set of gates with distinct names, in alphabetical order.
@@ -24,15 +24,15 @@ impl Registry {
         Self::new(KNOWN.iter().copied())
     }
 
-    /// The gates of vmpool with the attributes that were given when this crate was compiled.
+    /// The gates of vmpool with the attributes from [`BUILD_ATTRIBUTES`].
     ///
     /// # Errors
-    /// [`ParseError`] if those attributes are wrong; such a build is useless and should say so when it starts.
+    /// [`ParseError`] if those attributes are invalid. Such a build must report the error at startup.
     pub fn of_this_build() -> Result<Self, ParseError> {
         Self::known().with_attributes(BUILD_ATTRIBUTES.unwrap_or_default())
     }
 
-    /// A registry of `gates`; of two with the same name the last counts.
+    /// A registry of `gates`. If two gates have the same name, the last one is used.
     pub fn new(gates: impl IntoIterator<Item = Gate>) -> Self {
         let mut registry = Self { gates: Vec::new() };
         for gate in gates {
@@ -44,7 +44,7 @@ impl Registry {
         registry
     }
 
-    /// The same gates, with the default and the lock of `feature` as an edition wants them.
+    /// The same gates, with this default and lock for `feature`.
     #[must_use]
     pub fn with(mut self, feature: Feature, default: bool, locked: bool) -> Self {
         for gate in self.gates.iter_mut().filter(|gate| gate.name == feature.name()) {
@@ -53,11 +53,11 @@ impl Registry {
         self
     }
 
-    /// The same gates, with attributes as `text` says: `Name=true` or `Name=false` sets a default that users may change,
-    /// `Name=true:locked` and `Name=false:locked` one that they may not. Entries are separated by commas.
+    /// The same gates with the attributes in `text`, separated by commas. `Name=true` or `Name=false` sets a default that users
+    /// may change; `Name=true:locked` or `Name=false:locked` also locks the gate.
     ///
     /// # Errors
-    /// [`ParseError`] for an unknown gate or a wrong value. Locks do not matter here: this is what sets them.
+    /// [`ParseError`] for an unknown gate or an invalid value. Existing locks are ignored.
     pub fn with_attributes(mut self, text: &str) -> Result<Self, ParseError> {
         for (name, value) in parse::entries(text) {
             let value = value.ok_or_else(|| ParseError::MissingValue { gate: name.to_owned() })?;
@@ -81,7 +81,7 @@ impl Registry {
         self.gates.iter().find(|gate| gate.name == name)
     }
 
-    /// What `--help` says about the flag: its syntax, then each gate with stage, default and meaning.
+    /// The `--help` text of the flag: its syntax, then each gate with stage, default and description.
     pub fn help_text(&self) -> String {
         let mut text = String::from(
             "Features to turn on or off, as in `A=true,B=false`. AllAlpha and AllBeta set every gate of that stage that \
@@ -89,7 +89,7 @@ impl Registry {
         );
         for Gate { name, stage, default, locked, since, description } in &self.gates {
             let state = if *locked { "locked to" } else { "default" };
-            // A String takes every write.
+            // Writing to a String cannot fail.
             let _ = write!(text, "\n  {name} ({stage} since {since}, {state} {default}): {description}");
         }
         text

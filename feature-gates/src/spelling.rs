@@ -1,6 +1,6 @@
-//! Guessing which name was meant.
+//! Suggestions for misspelled names.
 
-/// The candidate nearest to `name`, regardless of case, if it is near enough to be meant: a third of it may differ.
+/// The candidate most similar to `name`, regardless of case. At most a third of the name may differ.
 pub(crate) fn nearest(name: &str, candidates: &[&'static str]) -> Option<&'static str> {
     let wanted = name.to_lowercase();
     let (distance, candidate) = candidates
@@ -10,10 +10,10 @@ pub(crate) fn nearest(name: &str, candidates: &[&'static str]) -> Option<&'stati
     (distance <= candidate.len() / 3).then_some(candidate)
 }
 
-/// The Levenshtein distance: how many characters must be added, removed or replaced.
+/// The Levenshtein distance: the number of characters to add, remove or replace.
 fn edits(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
-    // Distances from the part of `from` read so far to each beginning of `to`.
+    // Distances from the processed part of `from` to each prefix of `to`.
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (read, letter) in from.chars().enumerate() {
         let mut diagonal = row[0];

@@ -30,19 +30,19 @@ fn on(text: &str) -> Vec<&'static str> {
 }
 
 #[rstest]
-#[case::nothing_said_gives_the_defaults("", &["Done", "Granted", "Ripe"])]
+#[case::an_empty_value_gives_the_defaults("", &["Done", "Granted", "Ripe"])]
 #[case::a_gate_is_turned_on("Fresh=true", &["Done", "Fresh", "Granted", "Ripe"])]
 #[case::a_gate_is_turned_off("Ripe=false", &["Done", "Granted"])]
 #[case::blanks_and_a_last_comma_do_not_matter(" Fresh = true , Ripe=false,", &["Done", "Fresh", "Granted"])]
 #[case::all_spellings_of_a_bool("Fresh=1,Young=T,Ripe=F,Done=0", &["Fresh", "Granted", "Young"])]
-#[case::the_last_value_counts("Fresh=true,Fresh=false,Young=false,Young=true", &["Done", "Granted", "Ripe", "Young"])]
-#[case::all_alpha_leaves_locked_gates_alone("AllAlpha=true", &["Done", "Fresh", "Granted", "Ripe", "Young"])]
-#[case::all_alpha_off_leaves_locked_gates_alone("AllAlpha=false", &["Done", "Granted", "Ripe"])]
-#[case::a_named_gate_beats_all_alpha_before_it("AllAlpha=true,Fresh=false", &["Done", "Granted", "Ripe", "Young"])]
-#[case::a_named_gate_beats_all_alpha_after_it("Fresh=false,AllAlpha=true", &["Done", "Granted", "Ripe", "Young"])]
-#[case::a_locked_gate_may_get_the_value_it_has("Granted=true,Barred=false", &["Done", "Granted", "Ripe"])]
+#[case::the_last_value_takes_effect("Fresh=true,Fresh=false,Young=false,Young=true", &["Done", "Granted", "Ripe", "Young"])]
+#[case::all_alpha_skips_locked_gates("AllAlpha=true", &["Done", "Fresh", "Granted", "Ripe", "Young"])]
+#[case::all_alpha_off_skips_locked_gates("AllAlpha=false", &["Done", "Granted", "Ripe"])]
+#[case::a_gate_overrides_all_alpha_before_it("AllAlpha=true,Fresh=false", &["Done", "Granted", "Ripe", "Young"])]
+#[case::a_gate_overrides_all_alpha_after_it("Fresh=false,AllAlpha=true", &["Done", "Granted", "Ripe", "Young"])]
+#[case::a_locked_gate_may_be_set_to_its_value("Granted=true,Barred=false", &["Done", "Granted", "Ripe"])]
 #[case::all_beta_means_beta_only("AllBeta=false", &["Done", "Granted"])]
-#[case::the_last_all_alpha_counts("AllAlpha=true,AllAlpha=false", &["Done", "Granted", "Ripe"])]
+#[case::the_last_all_alpha_takes_effect("AllAlpha=true,AllAlpha=false", &["Done", "Granted", "Ripe"])]
 fn values(#[case] text: &str, #[case] expected: &[&str]) {
     assert_eq!(on(text), expected);
 }
@@ -56,7 +56,7 @@ fn values(#[case] text: &str, #[case] expected: &[&str]) {
     "allalpha=true",
     "unknown feature gate `allalpha`, did you mean `AllAlpha`?; known gates: AllAlpha, AllBeta, Barred, Done, Fresh, Granted, Old, Ripe, Young"
 )]
-#[case::a_gate_like_no_other(
+#[case::a_gate_without_a_similar_name(
     "Teleport=true",
     "unknown feature gate `Teleport`; known gates: AllAlpha, AllBeta, Barred, Done, Fresh, Granted, Old, Ripe, Young"
 )]
@@ -140,14 +140,14 @@ fn every_feature_has_its_gate() {
 }
 
 #[test]
-fn of_two_gates_with_one_name_the_last_counts() {
+fn the_last_of_two_gates_with_one_name_is_used() {
     let registry =
         Registry::new([gate("Twin", Stage::Alpha, false, false), gate("Twin", Stage::Beta, true, false)]);
     assert_eq!(registry.gates(), [gate("Twin", Stage::Beta, true, false)]);
 }
 
 #[test]
-fn what_is_displayed_reads_back() {
+fn displayed_gates_parse_to_the_same_value() {
     let gates = FeatureGates::parse(&registry(), "AllAlpha=true,Ripe=false").unwrap();
     let text = gates.to_string();
     assert_eq!(text, "Barred=false,Done=true,Fresh=true,Granted=true,Old=false,Ripe=false,Young=true");
@@ -155,7 +155,7 @@ fn what_is_displayed_reads_back() {
 }
 
 #[test]
-fn gates_that_will_go_away_are_warned_about_when_set() {
+fn setting_a_ga_or_deprecated_gate_gives_a_warning() {
     let warnings = |text| FeatureGates::parse(&registry(), text).unwrap().warnings();
     assert_eq!(warnings("Fresh=true,Ripe=false"), Vec::<String>::new());
     assert_eq!(
