@@ -1,13 +1,13 @@
 //! Types of the virtual machine pool API, for controllers, tools and tests.
 //!
-//! - [`v1alpha2`] has the kinds of `virtualization.deckhouse.io/v1alpha2`. They are generated from the CRDs, which
-//!   are the source of truth and which [`crds`] carries as YAML.
-//! - The rest is written by hand and makes the kinds pleasant to use: names of labels and annotations
-//!   ([`labels`], [`annotations`]), [`conditions`], [`GoDuration`], [`Quantity`], the fixed words of the API as enums
-//!   ([`words`]), and short ways to write a pool down ([`VirtualMachinePool::sketch`]).
+//! - [`v1alpha2`] contains the kinds of `virtualization.deckhouse.io/v1alpha2`. They are generated from the CRDs, which are
+//!   the source of truth; [`crds`] contains them as YAML.
+//! - The rest is handwritten: keys of labels and annotations ([`labels`], [`annotations`]), [`conditions`], [`GoDuration`],
+//!   [`Quantity`], the enumerated values of the API as enums ([`words`]), and a builder for pools
+//!   ([`VirtualMachinePool::sketch`]).
 //!
-//! The crate has no client and no runtime. Words that the API fixes, such as phases, are strings in the types, so
-//! that an object from a newer platform stays readable; [`words`] parses them.
+//! The crate has no client and no runtime. Enumerated values, such as phases, are strings in the types, so that an object of
+//! a newer platform stays readable; [`words`] parses them.
 //!
 //! ```
 //! use vmpool_api::v1alpha2::{DiskTemplate, VirtualMachinePool};

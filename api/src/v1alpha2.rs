@@ -1,7 +1,7 @@
 //! The kinds of `virtualization.deckhouse.io/v1alpha2`.
 //!
-//! Each kind has its type, its spec and its status here. The types nested in them are in a module of the kind's
-//! name; those that programs write often have short names here too.
+//! This module contains the type, spec and status of each kind. Nested types are in a submodule with the kind's name;
+//! frequently used ones also have short names here.
 
 pub use crate::generated::{
     cluster_virtual_image::{self, ClusterVirtualImage, ClusterVirtualImageSpec, ClusterVirtualImageStatus},
@@ -27,9 +27,9 @@ pub type AttachedDevice = virtual_machine::VirtualMachineStatusBlockDeviceRefs;
 pub type DiskUser = virtual_disk::VirtualDiskStatusAttachedToVirtualMachines;
 /// One entry of `spec.virtualDiskTemplates` of a pool.
 pub type DiskTemplate = virtual_machine_pool::VirtualMachinePoolVirtualDiskTemplates;
-/// What happens to a disk when its machine leaves the pool.
+/// What happens to a disk when its machine is removed from the pool.
 pub type Reclaim = virtual_machine_pool::VirtualMachinePoolVirtualDiskTemplatesReclaim;
-/// `spec.rollout` of a pool: how a changed template reaches the machines that exist.
+/// `spec.rollout` of a pool: how a template change is applied to existing machines.
 pub type Rollout = virtual_machine_pool::VirtualMachinePoolRollout;
 /// `spec.virtualMachineTemplate` of a pool.
 pub type MachineTemplate = virtual_machine_pool::VirtualMachinePoolVirtualMachineTemplate;
@@ -40,5 +40,5 @@ pub type TemplateMetadata = virtual_machine_pool::VirtualMachinePoolVirtualMachi
 pub const GROUP: &str = "virtualization.deckhouse.io";
 /// Version of all kinds in this module.
 pub const VERSION: &str = "v1alpha2";
-/// Group and version of all kinds in this module, as `apiVersion` has it.
+/// Group and version of all kinds in this module, as in `apiVersion`.
 pub const API_VERSION: &str = "virtualization.deckhouse.io/v1alpha2";

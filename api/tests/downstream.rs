@@ -13,14 +13,14 @@ fn directory() -> std::path::PathBuf {
 
 #[test]
 fn a_crate_outside_the_workspace_builds_a_pool_and_reads_a_status() {
-    // Within the workspace's target directory, so that it is cached and cleaned with the rest.
+    // Within the workspace's target directory, so that it is cached and cleaned with the other builds.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("downstream");
     let output = Command::new(env!("CARGO"))
         .args(["run", "--quiet", "--offline", "--locked", "--manifest-path"])
         .arg(directory().join("Cargo.toml"))
         .arg("--target-dir")
         .arg(target)
-        // Nobody steps through it, and everything that it depends on is built for it.
+        // Debug information is not needed, and all dependencies are built only for this.
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .env("CARGO_INCREMENTAL", "0")
         .output()

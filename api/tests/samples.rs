@@ -1,5 +1,4 @@
-//! The sample manifests are what the end-to-end tests take them for, and the types read and write the accepted
-//! ones without loss.
+//! Checks the sample manifests of the end-to-end tests: the types read and write the accepted ones without loss.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that cannot go on fails its test")]
 
@@ -19,7 +18,7 @@ fn samples(directory: &str) -> Vec<(PathBuf, String)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
     let mut paths: Vec<PathBuf> =
         std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
-    // Folders below the examples hold kinds of others.
+    // Subfolders contain manifests of other kinds.
     paths.retain(|path| path.is_file());
     paths.sort();
     assert!(!paths.is_empty(), "no samples in {}", directory.display());
@@ -38,7 +37,7 @@ fn documents(text: &str) -> Vec<Value> {
         .collect()
 }
 
-/// What the type makes of an object when it reads it and writes it again.
+/// The object after deserialization into its type and serialization.
 fn through_type(object: &Value) -> Value {
     fn through<T: DeserializeOwned + Serialize>(object: &Value) -> Value {
         let typed: T = serde_json::from_value(object.clone()).unwrap();
@@ -57,7 +56,7 @@ fn through_type(object: &Value) -> Value {
     }
 }
 
-/// Quantities may be numbers in a manifest, and are text in what we write.
+/// Quantities may be numbers in a manifest, but the types write them as strings.
 fn with_sizes_as_text(mut object: Value) -> Value {
     match &mut object {
         Value::Object(fields) => {
@@ -75,7 +74,7 @@ fn with_sizes_as_text(mut object: Value) -> Value {
 }
 
 #[test]
-fn nothing_of_an_accepted_manifest_is_lost() {
+fn accepted_manifests_survive_deserialization_without_loss() {
     let mut kinds = BTreeSet::new();
     for (path, text) in samples("tests/samples/accepted").into_iter().chain(samples("../docs/examples")) {
         for object in documents(&text) {
@@ -88,7 +87,7 @@ fn nothing_of_an_accepted_manifest_is_lost() {
 }
 
 #[test]
-fn every_rejected_manifest_says_what_the_answer_contains() {
+fn every_rejected_manifest_documents_the_expected_message() {
     for (path, text) in samples("tests/samples/rejected") {
         let expected = text.lines().next().unwrap().strip_prefix("# rejected: ");
         assert!(expected.is_some_and(|words| words.len() > 8), "{}", path.display());
@@ -102,7 +101,7 @@ fn every_rejected_manifest_says_what_the_answer_contains() {
 }
 
 #[test]
-fn names_in_a_directory_do_not_clash() {
+fn names_in_a_directory_are_unique() {
     for directory in ["tests/samples/accepted", "tests/samples/rejected"] {
         let mut seen = BTreeSet::new();
         for (path, text) in samples(directory) {
@@ -111,7 +110,7 @@ fn names_in_a_directory_do_not_clash() {
                 .map(|object| (object["kind"].to_string(), object["metadata"]["name"].to_string()))
                 .collect();
             for name in of_file {
-                assert!(seen.insert(name.clone()), "{name:?} of {} is there already", path.display());
+                assert!(seen.insert(name.clone()), "{name:?} of {} exists already", path.display());
             }
         }
     }

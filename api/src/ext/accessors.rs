@@ -1,4 +1,4 @@
-//! Short ways to ask an object for what programs often need.
+//! Convenience methods of the generated types.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
@@ -41,7 +41,7 @@ conditions_of!(
 macro_rules! phase_of {
     ($($kind:ty => $phase:ty),+ $(,)?) => {$(
         impl $kind {
-            /// The phase, `None` while there is none or when this crate does not know the word.
+            /// The phase; `None` if there is none or if this crate does not know its value.
             pub fn phase(&self) -> Option<$phase> {
                 self.status.as_ref()?.phase.as_deref()?.parse().ok()
             }
@@ -59,21 +59,20 @@ phase_of!(
 );
 
 impl VirtualMachinePool {
-    /// Machines that the pool should have. Absent means none, and a negative number, which the schema refuses,
-    /// is taken as none.
+    /// The desired number of machines. A missing value is 0, and so is a negative one, which the schema refuses.
     pub fn desired_replicas(&self) -> usize {
         self.spec.replicas.and_then(|count| usize::try_from(count).ok()).unwrap_or(0)
     }
 
-    /// The disk template of this name.
+    /// The disk template with this name.
     pub fn disk_template(&self, name: &str) -> Option<&DiskTemplate> {
         self.spec.virtual_disk_templates.iter().find(|template| template.name == name)
     }
 }
 
 impl DiskTemplate {
-    /// What becomes of a disk when its machine leaves. Only the word `Retain` keeps a disk for others; absent, or
-    /// a word that this crate does not know, is Delete.
+    /// What happens to a disk when its machine is removed. Only `Retain` keeps the disk; a missing or unknown value means
+    /// `Delete`.
     pub fn reclaim_policy(&self) -> ReclaimPolicy {
         self.reclaim
             .as_ref()
@@ -84,21 +83,21 @@ impl DiskTemplate {
 }
 
 impl BlockDeviceRef {
-    /// Whether it names a disk, and not an image.
+    /// Whether it refers to a disk, not to an image.
     pub fn is_disk(&self) -> bool {
         self.kind == DeviceKind::VirtualDisk.as_str()
     }
 }
 
 impl VirtualMachine {
-    /// Devices that the platform reports as attached or about to be.
+    /// Devices that the platform reports as attached or as being attached.
     pub fn reported_devices(&self) -> &[AttachedDevice] {
         self.status.as_ref().and_then(|status| status.block_device_refs.as_deref()).unwrap_or_default()
     }
 }
 
 impl VirtualDisk {
-    /// Machines that list the disk among their devices, as the platform reports them.
+    /// Machines that reference the disk, as the platform reports them.
     pub fn users(&self) -> &[DiskUser] {
         self.status
             .as_ref()
@@ -106,7 +105,7 @@ impl VirtualDisk {
             .unwrap_or_default()
     }
 
-    /// Name of the machine that has the disk mounted, as the platform reports it.
+    /// Name of the machine that has mounted the disk, as the platform reports it.
     pub fn mounted_by(&self) -> Option<&str> {
         self.users().iter().find(|user| user.mounted == Some(true)).map(|user| user.name.as_str())
     }

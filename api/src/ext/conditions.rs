@@ -1,4 +1,4 @@
-//! Kubernetes conditions: finding them, writing them, and the words that stand in them.
+//! Kubernetes conditions: reading and writing them, and their types and reasons.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -8,7 +8,7 @@ mod tests;
 
 /// An object that reports conditions.
 pub trait Conditions {
-    /// The conditions, none if there is no status.
+    /// The conditions; empty if there is no status.
     fn conditions(&self) -> &[Condition];
 
     /// The condition of this type.
@@ -16,7 +16,7 @@ pub trait Conditions {
         find(self.conditions(), type_)
     }
 
-    /// Whether the condition of this type is there and True.
+    /// Whether the condition of this type exists and is True.
     fn has_condition(&self, type_: &str) -> bool {
         is_true(self.conditions(), type_)
     }
@@ -27,17 +27,17 @@ pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Conditio
     conditions.iter().find(|condition| condition.type_ == type_)
 }
 
-/// Whether the condition of this type is there and True. Absent and Unknown are not true.
+/// Whether the condition of this type exists and is True. Missing and Unknown are not true.
 pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
     find(conditions, type_).is_some_and(|condition| condition.status == status::TRUE)
 }
 
-/// Whether the condition of this type is there and False. Absent and Unknown are not false.
+/// Whether the condition of this type exists and is False. Missing and Unknown are not false.
 pub fn is_false(conditions: &[Condition], type_: &str) -> bool {
     find(conditions, type_).is_some_and(|condition| condition.status == status::FALSE)
 }
 
-/// A condition that became so at `now`, computed for `generation` of the object.
+/// A condition with its transition at `now`, computed for `generation` of the object.
 pub fn new(
     type_: &str,
     status: Status,
@@ -56,9 +56,9 @@ pub fn new(
     }
 }
 
-/// Puts a condition in the place of the one with its type, or at the end.
+/// Replaces the condition of the same type, or appends the condition.
 ///
-/// Guarantees: the time of the last transition moves only when the status value changes.
+/// Guarantee: the last transition time changes only if the status changes.
 pub fn set(conditions: &mut Vec<Condition>, mut condition: Condition) {
     match conditions.iter_mut().find(|present| present.type_ == condition.type_) {
         Some(present) => {
@@ -71,26 +71,26 @@ pub fn set(conditions: &mut Vec<Condition>, mut condition: Condition) {
     }
 }
 
-/// Takes the condition of this type away. Says whether it was there.
+/// Removes the condition of this type. Returns whether it existed.
 pub fn remove(conditions: &mut Vec<Condition>, type_: &str) -> bool {
     let before = conditions.len();
     conditions.retain(|condition| condition.type_ != type_);
     conditions.len() != before
 }
 
-/// Value of a condition.
+/// The status of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Status {
     /// It holds.
     True,
     /// It does not hold.
     False,
-    /// It could not be found out.
+    /// The status could not be determined.
     Unknown,
 }
 
 impl Status {
-    /// The word as it stands in a condition.
+    /// The value in a condition.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::True => status::TRUE,
@@ -106,19 +106,19 @@ pub mod status {
     pub const TRUE: &str = "True";
     /// The condition does not hold.
     pub const FALSE: &str = "False";
-    /// It could not be found out whether the condition holds.
+    /// It could not be determined whether the condition holds.
     pub const UNKNOWN: &str = "Unknown";
 }
 
 /// Conditions of a pool.
 pub mod pool {
-    /// Whether as many machines run as the pool should have.
+    /// Whether the desired number of machines is running.
     pub const AVAILABLE: &str = "Available";
-    /// There while the number of machines differs from the wanted one, absent otherwise.
+    /// Present while the number of machines differs from the desired one.
     pub const PROGRESSING: &str = "Progressing";
-    /// Whether every machine has taken up the present template.
+    /// Whether every machine runs with the current template.
     pub const SYNCED: &str = "Synced";
-    /// There while creating or deleting machines or disks fails, absent otherwise.
+    /// Present while creating or deleting machines or disks fails.
     pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 
     /// Reasons in the conditions of a pool.
@@ -129,13 +129,13 @@ pub mod pool {
         pub const INSUFFICIENT_READY_REPLICAS: &str = "InsufficientReadyReplicas";
         /// Progressing is True: machines are created, deleted or replaced.
         pub const REPLICAS_PROGRESSING: &str = "ReplicasProgressing";
-        /// Synced is True: no machine lags behind the template.
+        /// Synced is True: every machine is updated.
         pub const POOL_SYNCED: &str = "PoolSynced";
-        /// Synced is False: machines lag behind, and none of them waits for a restart.
+        /// Synced is False: machines are not updated yet, and none of them waits for a restart.
         pub const ROLLOUT_IN_PROGRESS: &str = "RolloutInProgress";
-        /// Synced is False: machines wait for somebody to approve a restart.
+        /// Synced is False: machines wait for an approved restart.
         pub const RESTART_PENDING_APPROVAL: &str = "RestartPendingApproval";
-        /// Synced is False: machines differ in a part that only new machines get.
+        /// Synced is False: machines differ in fields that only new machines can get.
         pub const RECREATION_REQUIRED: &str = "RecreationRequired";
         /// Synced is False: a disk was detached from a machine by hand.
         pub const DISK_DETACHED_BY_HAND: &str = "DiskDetachedByHand";
@@ -150,9 +150,9 @@ pub mod pool {
 
 /// Conditions of a machine.
 pub mod machine {
-    /// There and True while a change waits for a restart, absent otherwise.
+    /// Present and True while a change waits for a restart.
     pub const AWAITING_RESTART: &str = "AwaitingRestartToApplyConfiguration";
-    /// False while a change is not in effect, absent once it is.
+    /// False while a change is not in effect, otherwise absent.
     pub const CONFIGURATION_APPLIED: &str = "ConfigurationApplied";
     /// Whether the machine can use all its disks and images.
     pub const BLOCK_DEVICES_READY: &str = "BlockDevicesReady";
@@ -163,15 +163,15 @@ pub mod machine {
     pub mod reason {
         /// AwaitingRestartToApplyConfiguration is True: a restart applies the changes.
         pub const CHANGES_PENDING_RESTART: &str = "ChangesPendingRestart";
-        /// AwaitingRestartToApplyConfiguration is True: what a restart would do is not known.
+        /// AwaitingRestartToApplyConfiguration is True: the effect of a restart is unknown.
         pub const UNEXPECTED_STATE: &str = "UnexpectedState";
-        /// ConfigurationApplied is False: the machine runs with another configuration.
+        /// ConfigurationApplied is False: the machine runs with a different configuration.
         pub const CONFIGURATION_NOT_APPLIED: &str = "ConfigurationNotApplied";
         /// BlockDevicesReady is True.
         pub const BLOCK_DEVICES_READY: &str = "BlockDevicesReady";
-        /// BlockDevicesReady is False: a device is missing, not ready, leaving, or held by another machine.
+        /// BlockDevicesReady is False: a device is missing, not ready, terminating, or used by another machine.
         pub const BLOCK_DEVICES_NOT_READY: &str = "BlockDevicesNotReady";
-        /// BlockDevicesReady is False: starting the machine is what makes its disks ready.
+        /// BlockDevicesReady is False: the disks become ready when the machine starts.
         pub const WAITING_FOR_FIRST_CONSUMER: &str = "WaitingForWaitForFirstConsumerBlockDevicesToBeReady";
         /// BlockDevicesReady is False: the machine has more than 16 devices.
         pub const BLOCK_DEVICE_LIMIT_EXCEEDED: &str = "BlockDeviceLimitExceeded";
@@ -184,36 +184,36 @@ pub mod machine {
 pub mod disk {
     /// Whether the disk can be used.
     pub const READY: &str = "Ready";
-    /// Whether something uses the disk. It turns False for a stopped machine, which still has the disk.
+    /// Whether the disk is in use. It becomes False for a stopped machine, although that machine still references the disk.
     pub const IN_USE: &str = "InUse";
-    /// Whether the disk grows.
+    /// Whether the disk is being expanded.
     pub const RESIZING: &str = "Resizing";
 
     /// Reasons in the conditions of a disk.
     pub mod reason {
         /// Ready is True.
         pub const READY: &str = "Ready";
-        /// Ready is False: the volume is made, the data is copied.
+        /// Ready is False: the volume is being created and filled.
         pub const PROVISIONING: &str = "Provisioning";
         /// Ready is False: the volume is bound when a machine with the disk is scheduled.
         pub const WAITING_FOR_FIRST_CONSUMER: &str = "WaitingForFirstConsumer";
-        /// Ready is False: the disk could not be made.
+        /// Ready is False: the disk could not be created.
         pub const PROVISIONING_FAILED: &str = "ProvisioningFailed";
-        /// Ready is False: the namespace may have no more storage.
+        /// Ready is False: the storage quota of the namespace is exceeded.
         pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
         /// Ready is False: the volume is gone.
         pub const PVC_LOST: &str = "PVCLost";
-        /// InUse is True: a machine has the disk.
+        /// InUse is True: a machine uses the disk.
         pub const ATTACHED_TO_VIRTUAL_MACHINE: &str = "AttachedToVirtualMachine";
-        /// InUse is True: an image is made from the disk.
+        /// InUse is True: an image is being created from the disk.
         pub const USED_FOR_IMAGE_CREATION: &str = "UsedForImageCreation";
-        /// InUse is True: the data is being read out.
+        /// InUse is True: the data is being exported.
         pub const USED_FOR_DATA_EXPORT: &str = "UsedForDataExport";
         /// InUse is False.
         pub const NOT_IN_USE: &str = "NotInUse";
         /// Resizing is True.
         pub const IN_PROGRESS: &str = "InProgress";
-        /// Resizing is False: the disk cannot grow now.
+        /// Resizing is False: the disk cannot be expanded now.
         pub const NOT_AVAILABLE: &str = "NotAvailable";
     }
 }

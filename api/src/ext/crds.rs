@@ -6,7 +6,7 @@ mod tests;
 /// One CustomResourceDefinition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crd {
-    /// Name of the object, plural and group.
+    /// Name of the object: plural and group.
     pub name: &'static str,
     /// The kind that it defines.
     pub kind: &'static str,
@@ -24,11 +24,11 @@ macro_rules! crd {
     };
 }
 
-/// The pool, the one kind that vmpool serves and installs.
+/// The CRD of the pool, the only kind that vmpool serves and installs.
 pub const POOL_CRD: Crd = crd!("virtualmachinepools", "VirtualMachinePool");
 
-/// Every kind of this crate, the pool first. The others belong to the virtualization platform: installing them
-/// on a cluster that has the platform would replace its own.
+/// The CRDs of all kinds in this crate, the pool first. The others belong to the virtualization platform: on a cluster with
+/// the platform, installing them would replace the platform's own.
 pub const ALL_CRDS: &[Crd] = &[
     POOL_CRD,
     crd!("virtualmachines", "VirtualMachine"),

@@ -1,4 +1,4 @@
-//! Durations as Kubernetes objects write them, for example `1h30m`.
+//! Durations in the format of Kubernetes objects, for example `1h30m`.
 
 use std::{fmt, fmt::Write as _, str::FromStr, time::Duration};
 
@@ -7,18 +7,18 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[cfg(test)]
 mod tests;
 
-/// A text that is not a duration, or not one that is allowed in its place.
+/// Why a text is not a valid duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
     /// The text is empty.
     #[error("a duration must not be empty; write for example 30m")]
     Empty,
-    /// A number is missing, or something else stands in its place.
+    /// A number is missing.
     #[error("{text:?} is not a duration: {at:?} should begin with a number; write for example 1h30m")]
     NoNumber {
         /// The whole text.
         text: String,
-        /// The part that was not understood.
+        /// The part that could not be parsed.
         at: String,
     },
     /// A number has no unit.
@@ -29,12 +29,12 @@ pub enum DurationError {
         /// The number without a unit.
         number: String,
     },
-    /// A unit is none that is known.
+    /// The unit is unknown.
     #[error("{text:?} is not a duration: {unit:?} is no unit; units are ns, us, ms, s, m and h")]
     UnknownUnit {
         /// The whole text.
         text: String,
-        /// The unit that is not known.
+        /// The unknown unit.
         unit: String,
     },
     /// The duration is longer than about 292 years.
@@ -51,9 +51,9 @@ pub enum DurationError {
     },
 }
 
-/// A span of time with the text form of Go's `time.Duration`, which Kubernetes uses in objects.
+/// A duration with the text format of Go's `time.Duration`, which Kubernetes uses in objects.
 ///
-/// Unit inside: nanoseconds, from -2^63 + 1 to 2^63 - 1, about 292 years to either side.
+/// Stored in nanoseconds, from -2^63 + 1 to 2^63 - 1, about 292 years in either direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct GoDuration {
     nanos: i64,
@@ -63,7 +63,7 @@ const SECOND: i64 = 1_000_000_000;
 const UNITS: [(&str, i64); 8] = [
     ("ns", 1),
     ("us", 1_000),
-    // Two letters look like mu: the micro sign U+00B5 and the Greek letter U+03BC. Go reads both.
+    // Two characters look like mu: the micro sign U+00B5 and the Greek letter U+03BC. Go accepts both.
     ("\u{b5}s", 1_000),
     ("\u{3bc}s", 1_000),
     ("ms", 1_000_000),
@@ -73,25 +73,25 @@ const UNITS: [(&str, i64); 8] = [
 ];
 
 impl GoDuration {
-    /// So many nanoseconds.
+    /// A duration in nanoseconds.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self { nanos }
     }
 
-    /// The span in nanoseconds.
+    /// The duration in nanoseconds.
     pub const fn as_nanos(self) -> i64 {
         self.nanos
     }
 
-    /// The span for use with clocks, `None` if it is negative.
+    /// The duration as [`Duration`]; `None` if it is negative.
     pub fn to_std(self) -> Option<Duration> {
         u64::try_from(self.nanos).ok().map(Duration::from_nanos)
     }
 
-    /// Reads a duration that must be longer than zero, such as the `ttl` of free disks.
+    /// Parses a duration that must be longer than zero, such as the `ttl` of free disks.
     ///
     /// # Errors
-    /// [`DurationError::NotPositive`] for zero and for negative spans, and all errors of [`GoDuration::from_str`].
+    /// [`DurationError::NotPositive`] for zero and negative durations, and all errors of [`GoDuration::from_str`].
     pub fn parse_positive(text: &str) -> Result<Self, DurationError> {
         let duration: Self = text.parse()?;
         if duration.nanos > 0 {
@@ -115,9 +115,9 @@ impl TryFrom<Duration> for GoDuration {
 impl FromStr for GoDuration {
     type Err = DurationError;
 
-    /// Reads `[-+](number unit)+`, for example `1h30m`, `90s`, `1.5h`, `-300ms`; also `0` without a unit.
+    /// Parses `[-+](number unit)+`, for example `1h30m`, `90s`, `1.5h`, `-300ms`; also `0` without a unit.
     ///
-    /// What is finer than a nanosecond is cut off, as Go does.
+    /// Fractions of a nanosecond are truncated, as in Go.
     fn from_str(text: &str) -> Result<Self, DurationError> {
         let (negative, mut rest) = match text.as_bytes().first() {
             None => return Err(DurationError::Empty),
@@ -154,12 +154,12 @@ impl FromStr for GoDuration {
     }
 }
 
-/// Cuts a text before the first letter for which `ends` says so.
+/// Splits a text before the first character for which `ends` returns true.
 fn split_where(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(ends).unwrap_or(text.len()))
 }
 
-/// `whole.fraction` times `scale` in whole nanoseconds, `None` if that is too much.
+/// `whole.fraction` times `scale` in whole nanoseconds; `None` on overflow.
 fn scaled(whole: &str, fraction: &str, scale: i64) -> Option<i64> {
     let whole: i64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
     // The largest unit is 3.6 * 10^12 ns, so a digit after the 15th place is worth less than a nanosecond.
@@ -204,7 +204,7 @@ impl fmt::Display for GoDuration {
     }
 }
 
-/// `value / scale` with as many decimals as it takes, and a unit.
+/// `value / scale` with as many decimals as necessary, and a unit.
 fn decimal(value: u64, scale: u64, unit: &str) -> String {
     let rest = value % scale;
     if rest == 0 {

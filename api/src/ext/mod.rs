@@ -1,4 +1,4 @@
-//! What is added to the generated types by hand.
+//! Handwritten additions to the generated types.
 
 mod accessors;
 pub mod conditions;

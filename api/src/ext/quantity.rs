@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 #[cfg(test)]
 mod tests;
 
-/// A text that is not a quantity, or not one that fits its place.
+/// Why a text is not a valid quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// The text does not have the form of a quantity.
@@ -16,19 +16,19 @@ pub enum QuantityError {
         /// The text.
         text: String,
     },
-    /// The quantity is below zero where it must not be.
+    /// The quantity is negative where that is not allowed.
     #[error("the quantity {text:?} must not be negative")]
     Negative {
         /// The text.
         text: String,
     },
-    /// The quantity does not fit the number it was asked for as.
+    /// The quantity exceeds the range of the requested number.
     #[error("the quantity {text:?} is too large")]
     TooLarge {
         /// The text.
         text: String,
     },
-    /// The quantity is finer than a thousandth.
+    /// The quantity has a fraction of a thousandth.
     #[error("the quantity {text:?} is finer than a thousandth")]
     TooFine {
         /// The text.
@@ -36,11 +36,11 @@ pub enum QuantityError {
     },
 }
 
-/// A quantity in the form in which it was written.
+/// A quantity in its original spelling.
 ///
-/// Objects may carry it as text or as a number. It is not checked on reading, so that one bad value does not make
-/// a whole list unreadable; [`bytes`](Self::bytes), [`milli`](Self::milli) and [`compare`](Self::compare) check it.
-/// Equality is that of the text: `1Gi` and `1024Mi` differ, and [`compare`](Self::compare) finds them equal.
+/// Objects may contain it as a string or as a number. It is not validated on deserialization, so that one invalid value does
+/// not make a whole list unreadable; [`bytes`](Self::bytes), [`milli`](Self::milli) and [`compare`](Self::compare) validate
+/// it. Equality compares the text: `1Gi` and `1024Mi` differ, although [`compare`](Self::compare) returns `Equal`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Quantity(String);
 
@@ -48,12 +48,12 @@ const NANOS: i128 = 1_000_000_000;
 const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
 impl Quantity {
-    /// A quantity with this text, unchecked.
+    /// A quantity with this text, without validation.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// So many bytes, with the largest binary suffix that leaves a whole number.
+    /// A number of bytes, with the largest binary suffix that gives a whole number.
     pub fn from_bytes(bytes: u64) -> Self {
         let mut number = bytes;
         let mut suffix = "";
@@ -67,12 +67,12 @@ impl Quantity {
         Self(format!("{number}{suffix}"))
     }
 
-    /// The text as it was written.
+    /// The original text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The quantity as whole units, for sizes the number of bytes. Fractions count as one more, as Kubernetes does.
+    /// The quantity in whole units: for sizes, the number of bytes. Fractions are rounded up, as in Kubernetes.
     ///
     /// # Errors
     /// [`QuantityError::NotAQuantity`], [`QuantityError::Negative`], and [`QuantityError::TooLarge`] above 2^64 - 1.
@@ -85,7 +85,7 @@ impl Quantity {
         u64::try_from(whole).map_err(|_| self.too_large())
     }
 
-    /// The quantity in thousandths, for processors the number of millicores.
+    /// The quantity in thousandths: for CPUs, the number of millicores.
     ///
     /// # Errors
     /// [`QuantityError::NotAQuantity`], [`QuantityError::Negative`], [`QuantityError::TooFine`] below a thousandth, and
@@ -101,7 +101,7 @@ impl Quantity {
         u64::try_from(nanos / 1_000_000).map_err(|_| self.too_large())
     }
 
-    /// Compares the amounts, whatever their suffixes.
+    /// Compares the amounts, regardless of their suffixes.
     ///
     /// # Errors
     /// [`QuantityError::NotAQuantity`] and [`QuantityError::TooLarge`] for either of the two.
@@ -109,7 +109,7 @@ impl Quantity {
         Ok(self.nanos()?.cmp(&other.nanos()?))
     }
 
-    /// The amount in thousandths of a millionth. What is finer is rounded away from zero, as Kubernetes does.
+    /// The amount in billionths. Smaller fractions are rounded away from zero, as in Kubernetes.
     fn nanos(&self) -> Result<i128, QuantityError> {
         let malformed = || QuantityError::NotAQuantity { text: self.0.clone() };
         let (negative, unsigned) = match self.0.as_bytes().first() {
@@ -139,7 +139,7 @@ impl Quantity {
     }
 }
 
-/// Factor of a suffix as a base and an exponent, `None` for a suffix that does not exist.
+/// Base and exponent of a suffix; `None` if the suffix does not exist.
 fn scale(suffix: &str) -> Option<(i128, i32)> {
     if let Some(at) = BINARY.iter().position(|name| *name == suffix) {
         return Some((1024, i32::try_from(at + 1).ok()?));
@@ -155,13 +155,13 @@ fn scale(suffix: &str) -> Option<(i128, i32)> {
         "T" => 12,
         "P" => 15,
         "E" => 18,
-        // The letter E alone is exa, before digits it is an exponent.
+        // The letter E alone is exa; before digits it starts an exponent.
         _ => suffix.strip_prefix(['e', 'E'])?.parse().ok()?,
     };
     Some((10, exponent))
 }
 
-/// `digits` with the point `places` from the right, times `base ^ exponent`, in nanos; `None` if that is too much.
+/// `digits` with `places` decimals, times `base ^ exponent`, in billionths; `None` on overflow.
 fn amount(digits: i128, places: usize, base: i128, exponent: i32) -> Option<i128> {
     let places = i32::try_from(places).ok()?;
     let (digits, tens) = if base == 10 {
@@ -172,7 +172,7 @@ fn amount(digits: i128, places: usize, base: i128, exponent: i32) -> Option<i128
     if tens >= 0 {
         return digits.checked_mul(10_i128.checked_pow(tens.unsigned_abs())?);
     }
-    // A divisor beyond the range is greater than the digits, so that some part of a nano is left: one nano.
+    // A divisor beyond the range is greater than the digits, so the result is a fraction of a nano, rounded up to one.
     let Some(divisor) = 10_i128.checked_pow(tens.unsigned_abs()) else { return Some(1) };
     Some(digits / divisor + i128::from(digits % divisor != 0))
 }

@@ -1,4 +1,4 @@
-//! A share of a pool's machines, for example `3` or `25%`.
+//! A number or percentage of a pool's machines, for example `3` or `25%`.
 
 use std::{fmt, str::FromStr};
 
@@ -8,25 +8,25 @@ use serde_json::Value;
 #[cfg(test)]
 mod tests;
 
-/// What was written is no share of a pool.
+/// Why a value is not a valid share of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ShareError {
     /// Neither a number nor a percentage.
     #[error("{text} is neither a number of machines nor a percentage; write for example 3 or 25%")]
     NotAShare {
-        /// What stands there, as JSON.
+        /// The value as JSON.
         text: String,
     },
-    /// Less than one machine, or less than a hundredth.
+    /// Less than one machine or one percent.
     #[error("{text} is less than one machine; write 1 or more, or a percentage from 1%")]
     TooSmall {
-        /// What stands there, as JSON.
+        /// The value as JSON.
         text: String,
     },
     /// More than all machines.
     #[error("{text} is more than all machines; write at most 100%")]
     TooLarge {
-        /// What stands there, as JSON.
+        /// The value as JSON.
         text: String,
     },
 }
@@ -34,24 +34,24 @@ pub enum ShareError {
 /// A share of a pool's machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
-    /// So many machines, from 1.
+    /// A number of machines, from 1.
     Machines(u32),
-    /// So many of a hundred machines, from 1 to 100.
+    /// A percentage of the machines, from 1 to 100.
     Percent(u8),
 }
 
 impl Share {
-    /// Reads a share out of a field, where a number is a number and a percentage is text.
+    /// Parses a share from a field, where a number is a JSON number and a percentage is a string.
     ///
     /// # Errors
-    /// [`ShareError`]; also for a number in quotes, which the schema refuses.
+    /// [`ShareError`]; also for a number as a string, which the schema refuses.
     pub fn from_json(value: &Value) -> Result<Self, ShareError> {
         match value {
             Value::Number(number) => {
                 let text = || number.to_string();
                 match number.as_i64() {
                     Some(count) if count < 1 => Err(ShareError::TooSmall { text: text() }),
-                    // More machines than a pool can have is as good as all of them.
+                    // A number beyond the range is larger than any pool, so it means all machines.
                     Some(count) => Ok(Self::Machines(u32::try_from(count).unwrap_or(u32::MAX))),
                     None if number.is_u64() => Ok(Self::Machines(u32::MAX)),
                     None => Err(ShareError::NotAShare { text: text() }),
@@ -63,7 +63,7 @@ impl Share {
     }
 }
 
-/// Reads a share out of an annotation, where all is text.
+/// Parses a share from an annotation, where both forms are strings.
 impl FromStr for Share {
     type Err = ShareError;
 
@@ -76,7 +76,7 @@ impl FromStr for Share {
         if digits.bytes().all(|digit| digit == b'0') {
             return Err(ShareError::TooSmall { text: quoted() });
         }
-        // One way to write each: the schema knows no other.
+        // The schema accepts no leading zeroes.
         if digits.starts_with('0') {
             return Err(ShareError::NotAShare { text: quoted() });
         }
@@ -99,7 +99,7 @@ impl fmt::Display for Share {
     }
 }
 
-/// JSON in one line and never long: it ends in messages.
+/// JSON on one line, truncated for use in messages.
 fn shown(value: &Value) -> String {
     const LONGEST: usize = 40;
     let text = value.to_string();
@@ -109,16 +109,16 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// A number or a text, in the form in which it was written.
+/// A number or a string, in its original form.
 ///
-/// It is not checked on reading, so that one bad value does not make a whole list unreadable; [`share`](Self::share)
-/// checks it.
+/// It is not validated on deserialization, so that one invalid value does not make a whole list unreadable;
+/// [`share`](Self::share) validates it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct IntOrPercent(Value);
 
 impl IntOrPercent {
-    /// What it means.
+    /// The value as a share.
     ///
     /// # Errors
     /// [`ShareError`].

@@ -1,6 +1,6 @@
-//! Short ways to write pools, machines and disks down.
+//! Builders for pools, machines and disks.
 //!
-//! They make objects that the API server accepts, and leave out what it fills in.
+//! They create objects that the API server accepts, without the fields that it fills in.
 
 use std::collections::BTreeMap;
 
@@ -20,15 +20,15 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// A pool in the making, see [`VirtualMachinePool::sketch`].
+/// A builder for pools, see [`VirtualMachinePool::sketch`].
 #[derive(Debug, Clone)]
-#[must_use = "a sketch does nothing until build() makes a pool of it"]
+#[must_use = "a sketch does nothing until build() creates the pool"]
 pub struct PoolSketch {
     pool: VirtualMachinePool,
 }
 
 impl VirtualMachinePool {
-    /// Begins a pool without replicas, whose machines have one core and 512Mi of memory. It needs at least one
+    /// Starts a pool without replicas. Its machines have one core and 512Mi of memory. It needs at least one
     /// [`disk`](PoolSketch::disk).
     pub fn sketch(name: &str, policy: ScaleDownPolicy) -> PoolSketch {
         let spec = VirtualMachinePoolSpec {
@@ -46,19 +46,19 @@ impl VirtualMachinePool {
 }
 
 impl PoolSketch {
-    /// The namespace of the pool.
+    /// Sets the namespace of the pool.
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.pool.metadata.namespace = Some(namespace.to_owned());
         self
     }
 
-    /// The number of machines.
+    /// Sets the number of machines.
     pub fn replicas(mut self, replicas: i32) -> Self {
         self.pool.spec.replicas = Some(replicas);
         self
     }
 
-    /// The cores of a machine and the share of each that is guaranteed, from `1%` to `100%`, or `Auto`.
+    /// Sets the cores of a machine and the guaranteed share of each, from `1%` to `100%`, or `Auto`.
     pub fn cpu(mut self, cores: i32, core_fraction: &str) -> Self {
         let cpu = &mut self.machine().cpu;
         cpu.cores = cores;
@@ -66,25 +66,25 @@ impl PoolSketch {
         self
     }
 
-    /// The memory of a machine.
+    /// Sets the memory of a machine.
     pub fn memory(mut self, size: impl Into<Quantity>) -> Self {
         self.machine().memory.size = size.into();
         self
     }
 
-    /// The class of the machines. Without it, the default class of the cluster is used.
+    /// Sets the class of the machines. The default is the default class of the cluster.
     pub fn class(mut self, name: &str) -> Self {
         self.machine().virtual_machine_class_name = Some(name.to_owned());
         self
     }
 
-    /// When the machines run.
+    /// Sets the run policy of the machines.
     pub fn run_policy(mut self, policy: RunPolicy) -> Self {
         self.machine().run_policy = Some(policy.into());
         self
     }
 
-    /// Adds a label for the machines and their pods.
+    /// Adds a label to the machines and their pods.
     pub fn machine_label(mut self, key: &str, value: &str) -> Self {
         let template = &mut self.pool.spec.virtual_machine_template;
         let metadata = template.metadata.get_or_insert_with(TemplateMetadata::default);
@@ -92,44 +92,44 @@ impl PoolSketch {
         self
     }
 
-    /// How many machines may be unavailable at once while a template is rolled out.
+    /// Sets how many machines may be unavailable during a rollout.
     pub fn max_unavailable(mut self, share: Share) -> Self {
         self.rollout().max_unavailable = Some(share.into());
         self
     }
 
-    /// Leaves machines that exist as they are when the template changes.
+    /// Pauses rollouts: existing machines keep their configuration if the template changes.
     pub fn paused(mut self) -> Self {
         self.rollout().paused = Some(true);
         self
     }
 
-    /// The stored revision that machines have in place of the template.
+    /// Sets the stored revision that machines get instead of the template.
     pub fn revision(mut self, name: &str) -> Self {
         self.rollout().revision = Some(name.to_owned());
         self
     }
 
-    /// Adds a disk for every machine, and a device for it after those that are there.
+    /// Adds a disk template, and a device for it at the end of the list.
     pub fn disk(mut self, template: DiskTemplate) -> Self {
         self.machine().block_device_refs.push(BlockDeviceRef::disk(&template.name));
         self.pool.spec.virtual_disk_templates.push(template);
         self
     }
 
-    /// Adds a device after those that are there, for an image that all machines share.
+    /// Adds a device at the end of the list, for an image that all machines share.
     pub fn device(mut self, device: BlockDeviceRef) -> Self {
         self.machine().block_device_refs.push(device);
         self
     }
 
-    /// Changes what the other methods have no word for.
+    /// Applies a change for which there is no other method.
     pub fn with(mut self, change: impl FnOnce(&mut VirtualMachinePool)) -> Self {
         change(&mut self.pool);
         self
     }
 
-    /// The pool.
+    /// Returns the pool.
     pub fn build(self) -> VirtualMachinePool {
         self.pool
     }
@@ -144,7 +144,7 @@ impl PoolSketch {
 }
 
 impl VirtualMachineSpec {
-    /// A machine with so many cores and so much memory. It still needs a device in `block_device_refs`.
+    /// A machine with this number of cores and this memory. It still needs a device in `block_device_refs`.
     pub fn sized(cores: i32, memory: impl Into<Quantity>) -> Self {
         Self {
             cpu: VirtualMachineCpu { cores, core_fraction: None },
@@ -155,7 +155,7 @@ impl VirtualMachineSpec {
 }
 
 impl BlockDeviceRef {
-    /// A device of this kind and name. Its place in the list decides about the boot order.
+    /// A device with this kind and name. Its position in the list determines the boot order.
     pub fn new(kind: DeviceKind, name: &str) -> Self {
         Self { kind: kind.into(), name: name.to_owned(), boot_order: None }
     }
@@ -165,12 +165,12 @@ impl BlockDeviceRef {
         Self::new(DeviceKind::VirtualDisk, name)
     }
 
-    /// An image of the namespace.
+    /// An image in the namespace.
     pub fn image(name: &str) -> Self {
         Self::new(DeviceKind::VirtualImage, name)
     }
 
-    /// An image of the cluster.
+    /// A cluster-wide image.
     pub fn cluster_image(name: &str) -> Self {
         Self::new(DeviceKind::ClusterVirtualImage, name)
     }
@@ -182,7 +182,7 @@ impl VirtualDiskSpec {
         Self::default().with_size(size)
     }
 
-    /// A disk with the content of an image of the cluster, as large as the image.
+    /// A disk with the content and size of a cluster-wide image.
     pub fn from_cluster_image(image: &str) -> Self {
         Self {
             data_source: Some(VirtualDiskDataSource {
@@ -217,7 +217,7 @@ impl VirtualDiskSpec {
 }
 
 impl DiskTemplate {
-    /// A template for disks that are deleted with their machine.
+    /// A template for ephemeral disks.
     pub fn new(name: &str, spec: VirtualDiskSpec) -> Self {
         Self { name: name.to_owned(), reclaim: None, spec }
     }
@@ -227,12 +227,12 @@ impl DiskTemplate {
         Self::new(name, VirtualDiskSpec::blank(size))
     }
 
-    /// A template for disks with the content of an image of the cluster.
+    /// A template for disks with the content of a cluster-wide image.
     pub fn from_cluster_image(name: &str, image: &str) -> Self {
         Self::new(name, VirtualDiskSpec::from_cluster_image(image))
     }
 
-    /// The same template, with disks that stay for other machines, for ever.
+    /// The same template with retained disks that are never garbage-collected.
     #[must_use]
     pub fn retained(mut self) -> Self {
         let policy = ReclaimPolicy::Retain.into();
@@ -240,8 +240,8 @@ impl DiskTemplate {
         self
     }
 
-    /// The same template, with disks that stay for other machines. A disk that is free for longer than `ttl` is
-    /// deleted, the `keep` that became free last excepted.
+    /// The same template with retained disks. A disk that is free for longer than `ttl` is deleted, except the `keep` disks that
+    /// became free last.
     #[must_use]
     pub fn retained_for(mut self, ttl: GoDuration, keep: i32) -> Self {
         let policy = ReclaimPolicy::Retain.into();

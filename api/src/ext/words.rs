@@ -1,20 +1,20 @@
-//! The fixed words of the API as enums.
+//! The enumerated values of the API as Rust enums.
 //!
-//! The generated types hold these words as strings: an object with a word that this crate does not know yet must
-//! stay readable. Parsing is where a program decides what to do with such a word.
+//! The generated types contain these values as strings, so that an object with an unknown value stays readable. A program
+//! decides how to handle an unknown value when it parses the string.
 
 #[cfg(test)]
 mod tests;
 
-/// A word that is none of those the API defines.
+/// A value that the API does not define.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{found:?} is not a {what}; known are {}", known.join(", "))]
 pub struct UnknownWord {
-    /// What the word should have been, for example `scale-down policy`.
+    /// What the value stands for, for example `scale-down policy`.
     pub what: &'static str,
-    /// The word that was found.
+    /// The unknown value.
     pub found: String,
-    /// All words that are known.
+    /// All known values.
     pub known: &'static [&'static str],
 }
 
@@ -30,10 +30,10 @@ macro_rules! words {
         }
 
         impl $name {
-            /// All words, in the order of the API.
+            /// All values, in the order of the API.
             pub const ALL: &'static [Self] = &[$(Self::$word,)+];
 
-            /// The word as it stands in objects.
+            /// The value in objects.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$word => stringify!($word),)+ }
             }
@@ -69,23 +69,23 @@ macro_rules! words {
 }
 
 words! {
-    /// `spec.scaleDownPolicy` of a pool: which machines leave when it shrinks.
+    /// `spec.scaleDownPolicy` of a pool: which machines a scale-down removes.
     ScaleDownPolicy ("scale-down policy") {
         /// The machine that was created last.
         NewestFirst,
         /// The machine that was created first.
         OldestFirst,
-        /// Only machines that somebody names.
+        /// Only the targets of a targeted removal.
         Explicit,
     }
 }
 
 words! {
-    /// `reclaim.onScaleDown` of a disk template: what becomes of the disk of a machine that leaves.
+    /// `reclaim.onScaleDown` of a disk template: what happens to the disk of a removed machine.
     ReclaimPolicy ("reclaim policy") {
         /// It is deleted with its machine.
         Delete,
-        /// It stays, with its data, for another machine of the pool.
+        /// It is retained with its data, for another machine of the pool.
         Retain,
     }
 }
@@ -93,11 +93,11 @@ words! {
 words! {
     /// Kind of a block device of a machine.
     DeviceKind ("kind of block device") {
-        /// A disk that one running machine writes to.
+        /// A disk that one running machine can use.
         VirtualDisk,
-        /// A read-only image of the namespace.
+        /// A read-only image in the namespace.
         VirtualImage,
-        /// A read-only image of the cluster.
+        /// A read-only cluster-wide image.
         ClusterVirtualImage,
     }
 }
@@ -117,11 +117,11 @@ words! {
 }
 
 words! {
-    /// `spec.disruptions.restartApprovalMode` of a machine: who decides about a restart that a change needs.
+    /// `spec.disruptions.restartApprovalMode` of a machine: whether a restart for a change needs an approval.
     RestartApprovalMode ("restart approval mode") {
-        /// A person.
+        /// A user approves the restart.
         Manual,
-        /// Nobody, the machine is restarted at once.
+        /// The machine is restarted at once.
         Automatic,
     }
 }
@@ -151,7 +151,7 @@ words! {
 }
 
 impl MachinePhase {
-    /// Whether the guest runs; it does so during a live migration too.
+    /// Whether the guest runs; it also does during a live migration.
     pub const fn runs(self) -> bool {
         matches!(self, Self::Running | Self::Migrating)
     }
@@ -160,25 +160,25 @@ impl MachinePhase {
 words! {
     /// `status.phase` of a disk.
     DiskPhase ("disk phase") {
-        /// It waits for its data source, its storage class or quota.
+        /// It waits for its data source, storage class or quota.
         Pending,
-        /// Its volume is made, its data is copied.
+        /// Its volume is being created and filled.
         Provisioning,
-        /// It waits for somebody to upload its data.
+        /// It waits until a user uploads its data.
         WaitForUserUpload,
         /// Its volume is bound when the first machine with it is scheduled.
         WaitForFirstConsumer,
         /// It can be used.
         Ready,
-        /// It can be used and grows.
+        /// It can be used and is being expanded.
         Resizing,
-        /// It could not be made.
+        /// It could not be created.
         Failed,
-        /// Its volume is gone, and the data with it.
+        /// Its volume and data are lost.
         PVCLost,
-        /// Its data is being read out.
+        /// Its data is being exported.
         Exporting,
-        /// It moves to other storage.
+        /// It is being migrated to other storage.
         Migrating,
         /// The object is being deleted.
         Terminating,
@@ -188,19 +188,19 @@ words! {
 words! {
     /// `status.phase` of an image of either kind.
     ImagePhase ("image phase") {
-        /// It waits for its data source, its storage or quota.
+        /// It waits for its data source, storage or quota.
         Pending,
-        /// Its data is copied.
+        /// Its data is being copied.
         Provisioning,
-        /// It waits for somebody to upload its data.
+        /// It waits until a user uploads its data.
         WaitForUserUpload,
         /// It can be used.
         Ready,
-        /// Its data is gone from the registry.
+        /// Its data is missing in the registry.
         ImageLost,
-        /// Its volume is gone.
+        /// Its volume is lost.
         PVCLost,
-        /// It could not be made.
+        /// It could not be created.
         Failed,
         /// The object is being deleted.
         Terminating,
@@ -210,15 +210,15 @@ words! {
 words! {
     /// `spec.type` of an operation on a machine.
     OperationType ("operation") {
-        /// Switch the machine on.
+        /// Starts the machine.
         Start,
-        /// Shut the machine down.
+        /// Shuts the machine down.
         Stop,
-        /// Shut the machine down and switch it on again.
+        /// Shuts the machine down and starts it again.
         Restart,
-        /// Move the running machine to another node.
+        /// Migrates the running machine to another node.
         Migrate,
-        /// Move the running machine away from its node.
+        /// Migrates the running machine away from its node.
         Evict,
     }
 }
@@ -226,13 +226,13 @@ words! {
 words! {
     /// `status.phase` of an operation on a machine.
     OperationPhase ("operation phase") {
-        /// It waits for its turn.
+        /// It has not started.
         Pending,
-        /// It is carried out.
+        /// It is running.
         InProgress,
-        /// It succeeded. Final.
+        /// It succeeded. This phase is final.
         Completed,
-        /// It did not succeed. Final.
+        /// It failed. This phase is final.
         Failed,
         /// The object is being deleted.
         Terminating,
@@ -242,7 +242,7 @@ words! {
 words! {
     /// `status.phase` of an attachment of a block device.
     AttachmentPhase ("attachment phase") {
-        /// Something that it needs is missing.
+        /// Something that the attachment needs is missing.
         Pending,
         /// The device is being attached.
         InProgress,
@@ -250,7 +250,7 @@ words! {
         Attached,
         /// The device could not be attached.
         Failed,
-        /// The device is being detached and the object deleted.
+        /// The device is being detached and the object is being deleted.
         Terminating,
     }
 }

@@ -1,6 +1,6 @@
-//! Writes a pool down as JSON, and reads the status of another one.
+//! Prints a pool as JSON, and reads the status of another pool.
 //!
-//! It needs no Kubernetes client: `downstream | kubectl apply -f -` would do the rest.
+//! It needs no Kubernetes client: pipe the output into `kubectl apply -f -`.
 
 use std::error::Error;
 
@@ -8,7 +8,7 @@ use vmpool_api::conditions::{Conditions, pool};
 use vmpool_api::v1alpha2::{BlockDeviceRef, DiskTemplate, VirtualMachinePool};
 use vmpool_api::words::ScaleDownPolicy;
 
-/// What an API server could answer.
+/// A response of an API server.
 const ANSWER: &str = r#"{
   "apiVersion": "virtualization.deckhouse.io/v1alpha2",
   "kind": "VirtualMachinePool",

@@ -23,7 +23,7 @@ fn machine(status: &serde_json::Value) -> VirtualMachine {
 }
 
 #[test]
-fn a_machine_without_status_has_nothing_to_say() {
+fn a_machine_without_status_has_no_phase_and_no_conditions() {
     let machine = machine(&json!(null));
     assert_eq!(machine.phase(), None);
     assert!(machine.conditions().is_empty());
@@ -59,7 +59,7 @@ fn the_status_of_a_machine_is_read() {
 }
 
 #[test]
-fn a_disk_knows_who_holds_it() {
+fn a_disk_reports_the_machine_that_mounted_it() {
     let disk: VirtualDisk = serde_json::from_value(json!({
         "metadata": {"name": "cache"},
         "spec": {},
@@ -73,7 +73,7 @@ fn a_disk_knows_who_holds_it() {
 #[rstest]
 #[case::absent(None, 0)]
 #[case::some(Some(3), 3)]
-#[case::what_the_schema_refuses(Some(-1), 0)]
+#[case::negative(Some(-1), 0)]
 fn desired_replicas_are_never_negative(#[case] replicas: Option<i32>, #[case] desired: usize) {
     let mut pool = VirtualMachinePool::sketch("web", ScaleDownPolicy::Explicit).build();
     pool.spec.replicas = replicas;
@@ -85,7 +85,7 @@ fn desired_replicas_are_never_negative(#[case] replicas: Option<i32>, #[case] de
 #[case::empty(json!({}), ReclaimPolicy::Delete)]
 #[case::retain(json!({"onScaleDown": "Retain"}), ReclaimPolicy::Retain)]
 #[case::unknown(json!({"onScaleDown": "Archive"}), ReclaimPolicy::Delete)]
-fn only_the_word_retain_keeps_disks(#[case] reclaim: serde_json::Value, #[case] policy: ReclaimPolicy) {
+fn only_retain_keeps_disks(#[case] reclaim: serde_json::Value, #[case] policy: ReclaimPolicy) {
     let mut template = DiskTemplate::blank("cache", "1Gi");
     template.reclaim = serde_json::from_value(reclaim).unwrap();
     assert_eq!(template.reclaim_policy(), policy);

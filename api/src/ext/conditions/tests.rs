@@ -23,7 +23,7 @@ fn truth(#[case] status: Option<Status>, #[case] holds: bool, #[case] fails: boo
 }
 
 #[test]
-fn the_transition_time_moves_with_the_status_only() {
+fn the_transition_time_changes_only_with_the_status() {
     let mut conditions = vec![available(Status::True, 1)];
     let mut same = available(Status::True, 2);
     same.message = "still so".to_owned();
@@ -38,7 +38,7 @@ fn the_transition_time_moves_with_the_status_only() {
 }
 
 #[test]
-fn there_is_one_condition_of_each_type() {
+fn set_replaces_the_condition_of_the_same_type() {
     let mut conditions = Vec::new();
     set(&mut conditions, available(Status::True, 1));
     set(&mut conditions, available(Status::False, 2));
@@ -48,7 +48,7 @@ fn there_is_one_condition_of_each_type() {
 }
 
 #[test]
-fn removing_says_whether_something_was_there() {
+fn remove_returns_whether_the_condition_existed() {
     let mut conditions = vec![available(Status::True, 1)];
     assert!(!remove(&mut conditions, pool::PROGRESSING));
     assert!(remove(&mut conditions, pool::AVAILABLE));

@@ -18,7 +18,7 @@ fn every_crd_in_the_directory_is_embedded() {
 }
 
 #[test]
-fn the_yaml_defines_what_the_constant_says() {
+fn the_yaml_matches_the_name_and_kind_of_the_constant() {
     for crd in ALL_CRDS {
         let object: CustomResourceDefinition = serde_yaml_ng::from_str(crd.yaml).unwrap();
         assert_eq!(object.metadata.name.as_deref(), Some(crd.name));
@@ -45,7 +45,7 @@ fn the_pool_can_be_scaled_and_found() {
     assert_eq!(scale.spec_replicas_path, ".spec.replicas");
     assert_eq!(scale.status_replicas_path, ".status.replicas");
     assert_eq!(scale.label_selector_path.as_deref(), Some(".status.selector"));
-    // Without it the API server answers 500 to whoever asks for the scale of a pool that says nothing.
+    // Without this default the API server responds with 500 to a request for the scale of a pool without `replicas`.
     let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref()).unwrap();
     let spec = &schema.properties.as_ref().unwrap()["spec"];
     let replicas = &spec.properties.as_ref().unwrap()["replicas"];

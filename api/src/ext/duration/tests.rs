@@ -24,7 +24,7 @@ const S: i64 = 1_000 * MS;
 #[case::us("1.5us", 1_500, "1.5\u{b5}s")]
 #[case::nanoseconds("7ns", 7, "7ns")]
 #[case::units_in_any_order("1s1h", 3601 * S, "1h0m1s")]
-#[case::finer_than_a_nanosecond_is_cut("1.9ns", 1, "1ns")]
+#[case::fractions_of_a_nanosecond_are_truncated("1.9ns", 1, "1ns")]
 #[case::many_decimals("0.33333333333333333333h", 1_199_999_999_999, "19m59.999999999s")]
 #[case::the_longest("2562047h47m16.854775807s", i64::MAX, "2562047h47m16.854775807s")]
 fn reads_what_go_reads(#[case] text: &str, #[case] nanos: i64, #[case] canonical: &str) {
@@ -67,7 +67,7 @@ fn says_what_is_wrong(#[case] text: &str, #[case] message: &str) {
 #[rstest]
 #[case::negative("-5m")]
 #[case::zero("0s")]
-fn where_it_must_be_positive_it_is(#[case] text: &str) {
+fn parse_positive_refuses_zero_and_negative_durations(#[case] text: &str) {
     let error = GoDuration::parse_positive(text).unwrap_err();
     assert_eq!(error, DurationError::NotPositive { text: text.to_owned() });
     assert_eq!(GoDuration::parse_positive("1ns"), Ok(GoDuration::from_nanos(1)));
@@ -82,7 +82,7 @@ fn converts_to_and_from_the_standard_library() {
 }
 
 #[test]
-fn travels_through_json() {
+fn serializes_to_json_and_back() {
     let duration: GoDuration = serde_json::from_str(r#""1h30m""#).unwrap();
     assert_eq!(serde_json::to_string(&duration).unwrap(), r#""1h30m0s""#);
     assert!(serde_json::from_str::<GoDuration>(r#""soon""#).is_err());

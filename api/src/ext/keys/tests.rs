@@ -3,7 +3,7 @@ use rstest::rstest;
 use super::{PREFIX, annotations, is_reserved, labels};
 
 #[test]
-fn every_key_of_ours_is_reserved_and_has_a_name_kubernetes_accepts() {
+fn every_key_is_reserved_and_valid_in_kubernetes() {
     let keys = [
         labels::POOL_UID,
         labels::POOL,
@@ -31,11 +31,11 @@ fn every_key_of_ours_is_reserved_and_has_a_name_kubernetes_accepts() {
 #[rstest]
 #[case::a_label_of_the_user("role")]
 #[case::a_domain_that_only_looks_alike("vmpool.virtualization.deckhouse.io.example/pool")]
-fn other_keys_are_free(#[case] key: &str) {
+fn other_keys_are_not_reserved(#[case] key: &str) {
     assert!(!is_reserved(key));
 }
 
 #[test]
-fn the_selector_names_the_uid() {
+fn the_selector_contains_the_uid() {
     assert_eq!(labels::selector("0b5c"), "vmpool.virtualization.deckhouse.io/pool-uid=0b5c");
 }

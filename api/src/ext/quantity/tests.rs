@@ -17,11 +17,11 @@ use super::{Quantity, QuantityError};
 #[case::a_negative_exponent("2500E-2", 25)]
 #[case::exa_is_not_an_exponent("1E", 1_000_000_000_000_000_000)]
 #[case::exbibytes("1Ei", 1_152_921_504_606_846_976)]
-#[case::a_part_of_a_byte_counts_as_one("1.5", 2)]
+#[case::a_fraction_of_a_byte_is_rounded_up("1.5", 2)]
 #[case::less_than_a_byte("1n", 1)]
 #[case::less_than_a_nano("1e-40", 1)]
 #[case::zero("0Gi", 0)]
-#[case::zeroes_do_not_count("000000000000000000000000000000000000001", 1)]
+#[case::leading_zeroes_are_ignored("000000000000000000000000000000000000001", 1)]
 fn reads_whole_units(#[case] text: &str, #[case] bytes: u64) {
     assert_eq!(Quantity::from(text).bytes(), Ok(bytes));
 }
@@ -61,12 +61,12 @@ fn what_does_not_fit(#[case] text: &str, #[case] error: QuantityError) {
 }
 
 #[test]
-fn thousandths_are_the_finest_for_cores() {
+fn fractions_of_a_millicore_are_refused() {
     assert_eq!(Quantity::from("100u").milli(), Err(QuantityError::TooFine { text: "100u".to_owned() }));
 }
 
 #[rstest]
-#[case::the_same_in_other_words("1Gi", "1024Mi", Ordering::Equal)]
+#[case::the_same_amount("1Gi", "1024Mi", Ordering::Equal)]
 #[case::binary_is_more_than_decimal("1Gi", "1G", Ordering::Greater)]
 #[case::negative_is_less("-1", "0", Ordering::Less)]
 #[case::as_fine_as_nanos("1n", "2n", Ordering::Less)]
@@ -80,7 +80,7 @@ fn compares_amounts(#[case] left: &str, #[case] right: &str, #[case] order: Orde
 #[case::a_number_beyond_32_bits("10737418240", "10737418240")]
 #[case::a_negative_number("-1", "-1")]
 #[case::a_fraction("0.5", "0.5")]
-#[case::nonsense_is_kept_for_later(r#""plenty""#, "plenty")]
+#[case::an_invalid_quantity_is_preserved(r#""plenty""#, "plenty")]
 fn is_read_from_text_and_numbers(#[case] json: &str, #[case] text: &str) {
     let quantity: Quantity = serde_json::from_str(json).unwrap();
     assert_eq!(quantity.as_str(), text);

@@ -17,7 +17,7 @@ fn a_field_is_read(#[case] value: Value, #[case] share: Share) {
 #[rstest]
 #[case::none(json!(0), "0 is less than one machine")]
 #[case::negative(json!(-3), "-3 is less than one machine")]
-#[case::nothing_of_it(json!("0%"), r#""0%" is less than one machine"#)]
+#[case::zero_percent(json!("0%"), r#""0%" is less than one machine"#)]
 #[case::more_than_all(json!("101%"), r#""101%" is more than all machines"#)]
 #[case::far_more_than_all(json!("999%"), r#""999%" is more than all machines"#)]
 #[case::half_a_machine(json!(0.5), "0.5 is neither a number of machines nor a percentage")]
@@ -27,10 +27,10 @@ fn a_field_is_read(#[case] value: Value, #[case] share: Share) {
 #[case::leading_zeroes(json!("05%"), r#""05%" is neither"#)]
 #[case::nothing_before_the_sign(json!("%"), r#""%" is neither"#)]
 #[case::a_word(json!("half"), r#""half" is neither"#)]
-#[case::a_truth(json!(true), "true is neither")]
+#[case::a_bool(json!(true), "true is neither")]
 #[case::null(Value::Null, "null is neither")]
 #[case::something_long(json!("x".repeat(500)), r#""xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx... is neither"#)]
-fn what_is_no_share_is_named(#[case] value: Value, #[case] message: &str) {
+fn an_invalid_share_is_reported(#[case] value: Value, #[case] message: &str) {
     let error = Share::from_json(&value).unwrap_err().to_string();
     assert!(error.starts_with(message), "{error}");
 }
@@ -58,7 +58,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_too_odd(text in ".{0,60}") {
+    fn parsing_never_panics(text in ".{0,60}") {
         let _ = text.parse::<Share>();
         let _ = Share::from_json(&Value::from(text));
     }

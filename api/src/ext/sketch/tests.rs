@@ -7,7 +7,7 @@ use crate::{
 };
 
 #[test]
-fn a_pool_is_written_down_as_a_person_would() {
+fn a_sketch_gives_the_expected_manifest() {
     let pool = VirtualMachinePool::sketch("builders", ScaleDownPolicy::OldestFirst)
         .namespace("team-a")
         .replicas(4)
@@ -63,7 +63,7 @@ fn a_pool_is_written_down_as_a_person_would() {
 }
 
 #[test]
-fn what_has_no_word_of_its_own_can_be_changed() {
+fn with_changes_any_field() {
     let pool = VirtualMachinePool::sketch("web", ScaleDownPolicy::Explicit)
         .disk(DiskTemplate::new("data", VirtualDiskSpec::blank("1Gi").with_storage_class("fast")).retained())
         .with(|pool| pool.spec.virtual_machine_template.spec.priority_class_name = Some("low".to_owned()))
@@ -78,9 +78,9 @@ fn what_has_no_word_of_its_own_can_be_changed() {
 }
 
 #[test]
-fn how_a_change_reaches_machines_is_written_down_too() {
+fn rollout_settings_are_part_of_the_sketch() {
     let pool = VirtualMachinePool::sketch("builders", ScaleDownPolicy::OldestFirst);
-    assert_eq!(pool.clone().build().spec.rollout, None, "what was not said is left out");
+    assert_eq!(pool.clone().build().spec.rollout, None, "unset fields are omitted");
     let pool = pool.max_unavailable(Share::Percent(10)).paused().revision("8c1f5e0a9b7d4e21").build();
     assert_eq!(
         serde_json::to_value(&pool.spec.rollout).unwrap(),

@@ -36,7 +36,7 @@ where
 }
 
 #[test]
-fn the_enums_have_the_words_of_the_schema() {
+fn the_enums_have_the_values_of_the_schema() {
     let pool = "VirtualMachinePool";
     check(ScaleDownPolicy::ALL, pool, "spec.scaleDownPolicy");
     check(ReclaimPolicy::ALL, pool, "spec.virtualDiskTemplates.reclaim.onScaleDown");
@@ -55,7 +55,7 @@ fn the_enums_have_the_words_of_the_schema() {
 }
 
 #[test]
-fn an_unknown_word_is_answered_with_the_known_ones() {
+fn the_error_for_an_unknown_value_lists_the_known_ones() {
     let error = "Newest".parse::<ScaleDownPolicy>().unwrap_err();
     assert_eq!(
         error.to_string(),
