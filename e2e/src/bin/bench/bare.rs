@@ -1,6 +1,6 @@
-//! The bare client: creates and deletes the same objects as the controller, with the same bodies, under the same
-//! account, over the same kind of connections, and does nothing else. It watches nothing, remembers nothing and
-//! decides nothing, so no controller can be faster with as many requests in flight.
+//! The bare client. It creates and deletes the same objects as the controller, with the same bodies, under the same account,
+//! and over the same kind of connections. It does not watch or decide anything, so no controller can be faster with the same
+//! number of concurrent requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,16 +25,16 @@ use vmpool_engine::numbers::Namer;
 use crate::lab::{Lab, POOL, seconds};
 use crate::load::{Load, Snapshot};
 
-/// The numbers of requests in flight that are tried.
+/// The numbers of concurrent requests that are measured.
 pub(crate) const WIDTHS: [usize; 2] = [8, 32];
 
-/// Field manager of the objects, as long as the controller's.
+/// Field manager of the objects, with the same length as the controller's.
 const MANAGER: &str = "vmpool-bareclient";
 
-/// Members created to warm up.
+/// Number of machines created as a warm-up.
 const WARM_UP: usize = 64;
 
-/// What the answer to a create is read for.
+/// The fields of a create response that the client reads.
 #[derive(Debug, Deserialize)]
 struct Created {
     metadata: Metadata,
@@ -48,20 +48,20 @@ struct Metadata {
 /// One measurement.
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
-    /// Requests in flight.
+    /// Number of concurrent requests.
     pub(crate) width: usize,
-    /// From the first request until the last object was seen.
+    /// From the first request until the last object is observed.
     pub(crate) create_seconds: f64,
-    /// From the first request until the last machine was seen to go.
+    /// From the first request until the last machine is observed as deleted.
     pub(crate) delete_seconds: f64,
-    /// Who used the processors while creating.
+    /// CPU usage during the creation.
     pub(crate) load: Load,
 }
 
-/// The bare client, with a pool that owns what it creates.
+/// The bare client, with a pool that owns its objects.
 pub(crate) struct Bare {
     inner: Arc<Inner>,
-    /// The first number whose name is not used up.
+    /// The first unused number for names.
     next: usize,
 }
 
@@ -72,10 +72,10 @@ struct Inner {
 }
 
 impl Bare {
-    /// Makes a namespace and a pool in it, and warms client and API server up.
+    /// Creates a namespace with a pool, and warms up the client and the API server.
     pub(crate) async fn start(lab: &Lab, namespace: &'static str) -> anyhow::Result<Self> {
         lab.namespace(namespace).await?;
-        // Owners must exist: the garbage collector looks.
+        // Owners must exist, because the garbage collector checks them.
         let pool = serde_json::from_value(lab.pool(namespace, POOL, 0).await?)?;
         let client = lab.cluster().service_account_client(SYSTEM_NAMESPACE, CONTROLLER_ACCOUNT).await?;
         let mut bare = Self { inner: Arc::new(Inner { client, namespace, pool }), next: 0 };
@@ -83,7 +83,7 @@ impl Bare {
         Ok(bare)
     }
 
-    /// Creates and deletes so many members, once for each number of requests in flight.
+    /// Creates and deletes this number of machines, once for each number of concurrent requests.
     pub(crate) async fn measure(&mut self, lab: &Lab, members: usize) -> anyhow::Result<Vec<Run>> {
         let mut runs = Vec::new();
         for width in WIDTHS {
@@ -121,7 +121,7 @@ impl Bare {
         })
         .await?;
         let delete_seconds = seconds(begin, left.reach(0).await?);
-        // The disks go with their machines.
+        // The garbage collector deletes the disks with their machines.
         last.reach(0).await?;
         lab.quiet().await?;
         Ok(Run { width, create_seconds, delete_seconds, load })
@@ -129,7 +129,7 @@ impl Bare {
 }
 
 impl Inner {
-    /// What a controller would create, with names of numbers from `first` on.
+    /// The objects that the controller would create, with names numbered from `first`.
     fn drafts(&self, first: usize, count: usize) -> Vec<Draft> {
         let pool = Dvp::read_pool(&self.pool);
         let namer = Namer::new(&pool.id.name, &pool.id.uid);
@@ -150,7 +150,7 @@ impl Inner {
     }
 }
 
-/// A machine, then its disks.
+/// Creates a machine, then its disks.
 async fn unit(inner: Arc<Inner>, draft: Draft) -> anyhow::Result<ObjectId> {
     let namespace = Some(inner.namespace);
     let path = MachineObject::url_path(&(), namespace);
@@ -173,7 +173,7 @@ async fn delete(inner: Arc<Inner>, machine: ObjectId) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Does `each` to every item, `width` at a time, on all processors.
+/// Applies `each` to every item, with `width` concurrent calls, on all CPUs.
 async fn side_by_side<T, R, F>(
     width: usize,
     items: Vec<T>,

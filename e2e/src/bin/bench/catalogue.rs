@@ -1,4 +1,4 @@
-//! Every figure: its name, unit and meaning. docs/benchmarks.md has the same tables, which a test compares.
+//! Every figure: its name, unit and meaning. A test compares docs/benchmarks.md with these tables.
 
 #[cfg(test)]
 mod tests;
@@ -6,11 +6,11 @@ mod tests;
 /// One figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Its name in the JSON and in the table.
+    /// The name in the JSON file and in the table.
     pub(crate) key: &'static str,
-    /// Empty for a plain number.
+    /// The unit; empty for a plain number.
     pub(crate) unit: &'static str,
-    /// What it says, in words for the docs.
+    /// The meaning, as in the docs.
     pub(crate) meaning: &'static str,
 }
 
@@ -18,7 +18,7 @@ const fn entry(key: &'static str, unit: &'static str, meaning: &'static str) -> 
     Entry { key, unit, meaning }
 }
 
-/// Figures of one big pool.
+/// Figures of one large pool.
 pub(crate) const ONE: &[Entry] = &[
     entry("members", "", "Members of the pool."),
     entry(

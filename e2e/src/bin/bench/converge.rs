@@ -1,4 +1,4 @@
-//! How long until all members are ready, with a platform that starts them.
+//! Measures the time until all machines are ready, with the platform simulator.
 
 use std::time::Instant;
 
@@ -13,10 +13,10 @@ use crate::report::Report;
 
 const NAMESPACE: &str = "converge";
 
-/// How many members become ready between two lines of progress.
+/// Interval of progress lines, in ready machines.
 const PROGRESS: i64 = 1000;
 
-/// Measures it in a namespace of its own, with a controller of its own.
+/// Measures in a new namespace with a new controller.
 pub(crate) async fn measure(lab: &Lab, members: usize, report: &mut Report) -> anyhow::Result<()> {
     lab.step(&format!("with the simulator on, 0 -> {members} ready"));
     let simulator = Simulator::start(lab.cluster()).await?;
@@ -39,7 +39,7 @@ pub(crate) async fn measure(lab: &Lab, members: usize, report: &mut Report) -> a
     Ok(())
 }
 
-/// Waits until the pool says that all are ready.
+/// Waits until the pool's status reports all machines as ready.
 async fn until_ready(lab: &Lab, members: usize) -> anyhow::Result<Instant> {
     let members = i64::try_from(members)?;
     let pools = watcher(lab.pools(NAMESPACE), watcher::Config::default()).default_backoff();
@@ -49,7 +49,7 @@ async fn until_ready(lab: &Lab, members: usize) -> anyhow::Result<Instant> {
         let pool = match pool {
             Ok(pool) => Object::try_from(pool)?,
             Err(error) => {
-                tracing::warn!(%error, "the watch of pools broke");
+                tracing::warn!(%error, "the watch of pools failed");
                 continue;
             }
         };

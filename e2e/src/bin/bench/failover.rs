@@ -1,4 +1,4 @@
-//! How soon a controller acts that was just started, and one whose predecessor was just killed.
+//! Measures the time until the first write of a controller: after its start, and after the leader was killed.
 
 use std::time::Instant;
 
@@ -11,13 +11,13 @@ use crate::lab::{Lab, POOL, patience, seconds};
 use crate::one::{as_f64, pid};
 use crate::report::{Limit, Report};
 
-/// What may pass beyond the lease until the next leader's first write.
+/// Maximum time beyond the lease duration until the new leader's first write.
 const BEYOND_LEASE_SECONDS: f64 = 2.0;
 
-/// What planning may take per 1000 members: the same at any size, or a pass is not linear.
+/// Maximum planning time per 1000 machines. If it depends on the size, a pass is not linear.
 const PLAN_MS_PER_1000: f64 = 2.0;
 
-/// Measures both on a settled pool of so many members, and returns the controller that leads then.
+/// Measures both on a settled pool of this size. Returns the controller that leads at the end.
 pub(crate) async fn measure(
     lab: &Lab,
     first: Controller,
@@ -71,7 +71,7 @@ pub(crate) async fn measure(
     Ok(second)
 }
 
-/// A standby is ready once it has seen the lease.
+/// Waits until the standby is ready, which it is once it has read the lease.
 async fn until_ready(standby: &Controller) -> anyhow::Result<()> {
     let begin = Instant::now();
     loop {
@@ -80,17 +80,17 @@ async fn until_ready(standby: &Controller) -> anyhow::Result<()> {
             return Ok(());
         }
         if begin.elapsed() > patience(0) {
-            bail!("the standby does not get ready: {code} {body}");
+            bail!("the standby does not become ready: {code} {body}");
         }
         if let Some(status) = standby.exit_status() {
-            return Err(anyhow::anyhow!("{status}")).context("the standby ended");
+            return Err(anyhow::anyhow!("{status}")).context("the standby exited");
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
 }
 
-/// The mean time of a controller's passes to decide, from its own metrics. Observing is left out, because live reads are
-/// in it, and so is writing: both take as long as the API server takes.
+/// Mean planning time of a controller's passes, from its metrics. Observing and applying are excluded, because they contain
+/// requests to the API server.
 fn plan_seconds(metrics: &str) -> anyhow::Result<f64> {
     let value = |part: &str| -> anyhow::Result<f64> {
         let name = format!("vmpool_pass_stage_duration_seconds_{part}{{stage=\"plan\"}} ");

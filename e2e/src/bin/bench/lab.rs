@@ -1,4 +1,4 @@
-//! Where measurements happen: one control plane, namespaces and pools on it, and controllers for them.
+//! The test environment: one control plane with namespaces, pools and controllers.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -16,25 +16,25 @@ use vmpool_e2e::programs::{Accounts, Chart, Controller, ControllerOptions};
 use crate::options::Options;
 use crate::tally::Tally;
 
-/// The pool that is measured.
+/// Name of the measured pool.
 pub(crate) const POOL: &str = "bench";
 
-/// Members of the pool that warms a controller up, enough for every connection of its client to be made.
+/// Machines of the warm-up pool. The number is large enough to open every connection of the client.
 const WARM_UP: usize = 64;
 
-/// How long nothing may be asked for until that counts as quiet.
+/// The control plane is quiet if no request arrives for this long.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// How often the API server's counters are read while waiting for quiet.
+/// Interval at which the API server's counters are read while waiting for quiet.
 const POLL: Duration = Duration::from_millis(500);
 
-/// How long a step on so many objects may take, on a slow and busy machine.
+/// Timeout of a step with this number of objects, on a slow and busy host.
 pub(crate) fn patience(objects: usize) -> Duration {
     Duration::from_mins(1)
         + Duration::from_millis(100).saturating_mul(u32::try_from(objects).unwrap_or(u32::MAX))
 }
 
-/// A control plane without audit log and simulator, and what runs on it.
+/// A control plane without audit log and platform simulator, and the programs that use it.
 pub(crate) struct Lab {
     cluster: Cluster,
     accounts: Accounts,
@@ -44,7 +44,7 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// Starts the control plane and installs definitions and roles.
+    /// Starts the control plane and installs CRDs and roles.
     pub(crate) async fn start(options: &Options) -> anyhow::Result<Self> {
         let begin = Instant::now();
         println!("[  0.0 s] starting the control plane");
@@ -55,12 +55,12 @@ impl Lab {
         Ok(Self { cluster, accounts, disks: options.disks, controller_args, begin })
     }
 
-    /// Says what happens now.
+    /// Prints the current step.
     pub(crate) fn step(&self, what: &str) {
         println!("[{:>5.1} s] {what}", self.begin.elapsed().as_secs_f32());
     }
 
-    /// Says how one thing came out.
+    /// Prints the result of a step.
     pub(crate) fn note(what: &str) {
         println!("          {what}");
     }
@@ -70,7 +70,7 @@ impl Lab {
         &self.cluster
     }
 
-    /// Makes a namespace in which a controller may have its lease.
+    /// Creates a namespace in which a controller may have its lease.
     pub(crate) async fn namespace(&self, name: &str) -> anyhow::Result<()> {
         let namespace = serde_json::from_value(json!({ "metadata": { "name": name } }))?;
         let namespaces = Api::<Namespace>::all(self.cluster.admin());
@@ -80,7 +80,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Creates a pool of so many members, and returns it as it was stored.
+    /// Creates a pool with this number of replicas, and returns it as stored.
     pub(crate) async fn pool(&self, namespace: &str, name: &str, replicas: usize) -> anyhow::Result<Value> {
         let disk = |number: usize| format!("disk{number}");
         let image =
@@ -122,7 +122,7 @@ impl Lab {
         Kind::Pool.api(self.cluster.admin(), namespace)
     }
 
-    /// Asks for another number of members, as `kubectl scale` does.
+    /// Changes the number of replicas, as `kubectl scale` does.
     pub(crate) async fn scale(&self, namespace: &str, name: &str, replicas: usize) -> anyhow::Result<()> {
         let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
         let scaled = self.pools(namespace).patch_scale(name, &PatchParams::default(), &patch).await;
@@ -130,7 +130,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Starts a controller that serves one namespace.
+    /// Starts a controller that watches one namespace.
     pub(crate) async fn controller(&self, namespace: &str, identity: &str) -> anyhow::Result<Controller> {
         let extra = self.controller_args.clone();
         let options = ControllerOptions { extra, ..ControllerOptions::new(namespace, identity) };
@@ -142,8 +142,8 @@ impl Lab {
         Tally::start(self.cluster.admin(), kind, namespace).await
     }
 
-    /// Counts the objects that are created last, and says how many of them so many members have: the last disk exists
-    /// after the last machine, because a disk is created after its machine.
+    /// Counts the objects that are created last, and returns their number for this number of machines. A disk is created after
+    /// its machine, so the last disk exists after the last machine.
     pub(crate) async fn tally_of_last(
         &self,
         namespace: &str,
@@ -155,8 +155,8 @@ impl Lab {
         }
     }
 
-    /// Lets the controller of a namespace make and remove a few machines, so that its connections, and everything
-    /// that the API server does once per kind, are there.
+    /// Lets the controller of a namespace create and remove a few machines. Afterwards its connections are open, and the API
+    /// server has done its one-time work for each kind.
     pub(crate) async fn warm_up(&self, namespace: &str) -> anyhow::Result<()> {
         const NAME: &str = "warm-up";
         let (mut tally, objects) = self.tally_of_last(namespace, WARM_UP).await?;
@@ -171,7 +171,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Waits until nothing is asked for any more, and returns the counters.
+    /// Waits until no requests arrive, and returns the counters.
     pub(crate) async fn quiet(&self) -> anyhow::Result<RequestCounts> {
         let begin = Instant::now();
         let mut last = self.cluster.metrics().await?;
@@ -183,7 +183,7 @@ impl Lab {
             if added.total() > 0 {
                 since = Instant::now();
                 if begin.elapsed() > patience(0) {
-                    bail!("requests do not cease after {:?}; the last ones:\n{added}", begin.elapsed());
+                    bail!("requests still arrive after {:?}; the last ones:\n{added}", begin.elapsed());
                 }
             }
             last = now;
@@ -191,7 +191,7 @@ impl Lab {
         Ok(last)
     }
 
-    /// Runs a measurement with a controller, and shows the end of the controller's log if it fails.
+    /// Runs a measurement with a controller. If it fails, the error contains the end of the controller's log.
     pub(crate) async fn with_log<T>(
         controller: &Controller,
         measurement: impl Future<Output = anyhow::Result<T>>,
@@ -201,7 +201,7 @@ impl Lab {
             .with_context(|| format!("the controller's log ends with:\n{}", controller.log_tail(10)))
     }
 
-    /// Keeps the logs of everything; where, is said when the control plane stops.
+    /// Keeps all logs. Their path is printed when the control plane stops.
     pub(crate) fn keep_logs(&self) {
         self.cluster.keep_directory();
     }
@@ -212,23 +212,23 @@ impl Lab {
     }
 }
 
-/// Whether a request is about pools, their machines, disks or events. Watches, leases, and what everybody else does on
-/// a control plane are not.
+/// Whether a request concerns pools, their machines, disks or events. Watches, leases and requests of other components do
+/// not count.
 pub(crate) fn of_pools(key: &RequestKey) -> bool {
     (key.group == GROUP || key.resource == "events") && key.verb != "WATCH" && !is_scale_request(key)
 }
 
-/// Whether a request is a write of the controller, events apart.
+/// Whether a request is a write of the controller, without events.
 pub(crate) fn is_write_of_controller(key: &RequestKey) -> bool {
     key.is_write() && key.group == GROUP && !is_scale_request(key)
 }
 
-/// The benchmark's own.
+/// Whether the request comes from the benchmark itself.
 fn is_scale_request(key: &RequestKey) -> bool {
     key.subresource == "scale"
 }
 
-/// Seconds from one moment to another.
+/// Seconds between two moments.
 pub(crate) fn seconds(from: Instant, to: Instant) -> f64 {
     to.saturating_duration_since(from).as_secs_f64()
 }

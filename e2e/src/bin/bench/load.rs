@@ -1,6 +1,6 @@
-//! Who used the processors during a measurement: this program and those it started, others, nobody.
+//! CPU usage during a measurement: of this program and its children, of other programs, and idle time.
 //!
-//! Wall time on a machine with other work to do says little; the processor time of our own programs still does.
+//! On a busy host, wall time is unreliable; the CPU time of the benchmark's own programs is not.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,27 +27,27 @@ struct Machine {
     total: u64,
 }
 
-/// What happened between two moments.
+/// CPU usage between two moments.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Load {
-    /// The share of all processors' time in which there was nothing to do, from 0 to 1.
+    /// The idle share of the total CPU time, from 0 to 1.
     pub(crate) idle: f64,
-    /// The share that programs outside the benchmark took.
+    /// The share of programs outside the benchmark.
     pub(crate) foreign: f64,
-    /// Processor time of the benchmark's programs, by name (of which the kernel keeps 15 characters).
+    /// CPU time of the benchmark's programs, by name, which the kernel truncates to 15 characters.
     pub(crate) programs: BTreeMap<String, Duration>,
 }
 
 impl Snapshot {
-    /// Now.
+    /// Reads the current counters.
     ///
     /// # Errors
-    /// Without `/proc`.
+    /// If `/proc` cannot be read.
     pub(crate) fn now() -> anyhow::Result<Self> {
         let own = std::process::id();
         let mut family: BTreeMap<String, u64> = BTreeMap::new();
         for entry in std::fs::read_dir("/proc").context("listing /proc")?.flatten() {
-            // Other files of /proc, and processes that end just now.
+            // Other files of /proc, and processes that have exited meanwhile.
             let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
             if let Some((name, ticks)) = member(&stat, own) {
                 *family.entry(name).or_default() += ticks;
@@ -56,8 +56,8 @@ impl Snapshot {
         Ok(Self { machine: machine(&read("/proc/stat")?)?, family })
     }
 
-    /// What happened since `earlier`.
-    #[expect(clippy::cast_precision_loss, reason = "ticks since the machine started are far below 2^53")]
+    /// The CPU usage since `earlier`.
+    #[expect(clippy::cast_precision_loss, reason = "ticks since boot are far below 2^53")]
     pub(crate) fn since(&self, earlier: &Self) -> Load {
         let total = self.machine.total.saturating_sub(earlier.machine.total).max(1);
         let idle = self.machine.idle.saturating_sub(earlier.machine.idle);
@@ -80,12 +80,12 @@ impl Snapshot {
 }
 
 impl Load {
-    /// Seconds of all of the benchmark's programs together.
+    /// CPU time of all of the benchmark's programs, in seconds.
     pub(crate) fn seconds(&self) -> f64 {
         self.programs.values().sum::<Duration>().as_secs_f64()
     }
 
-    /// For the JSON.
+    /// The form for the JSON file.
     pub(crate) fn to_json(&self) -> Value {
         let programs: BTreeMap<&str, f64> =
             self.programs.iter().map(|(name, time)| (name.as_str(), time.as_secs_f64())).collect();
@@ -100,7 +100,7 @@ impl std::fmt::Display for Load {
     }
 }
 
-/// Name and ticks of a process, if it is `own` or a child of it.
+/// Name and ticks of a process if its PID is `own` or it is a child of `own`.
 fn member(stat: &str, own: u32) -> Option<(String, u64)> {
     let (id, rest) = stat.split_once(" (")?;
     let (name, fields) = rest.rsplit_once(") ")?;
@@ -112,11 +112,14 @@ fn member(stat: &str, own: u32) -> Option<(String, u64)> {
     Some((name.to_owned(), ticks_of_process(stat).ok()?))
 }
 
-/// The first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal; guests are in user already.
+/// Parses the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal. User includes guests.
 fn machine(stat: &str) -> anyhow::Result<Machine> {
-    let line =
-        stat.lines().next().and_then(|line| line.strip_prefix("cpu ")).context("no line of processors")?;
+    let line = stat
+        .lines()
+        .next()
+        .and_then(|line| line.strip_prefix("cpu "))
+        .context("/proc/stat has no cpu line")?;
     let fields: Vec<u64> = line.split_ascii_whitespace().take(8).flat_map(str::parse).collect();
-    let [_, _, _, idle, waiting, ..] = fields[..] else { bail!("the line of processors is too short") };
+    let [_, _, _, idle, waiting, ..] = fields[..] else { bail!("the cpu line of /proc/stat is too short") };
     Ok(Machine { idle: idle + waiting, total: fields.iter().sum() })
 }

@@ -1,4 +1,4 @@
-//! The benchmark: how fast, how cheap, how quiet. `bench --help` lists its variables, docs/benchmarks.md its figures.
+//! The benchmark. `bench --help` lists its options, docs/benchmarks.md its figures.
 
 mod bare;
 mod catalogue;

@@ -1,4 +1,4 @@
-//! Many pools side by side, with changes at a steady rate: does each show in its pool's status soon?
+//! Many pools with changes at a steady rate: how soon does each change show in its pool's status?
 
 mod change;
 
@@ -27,16 +27,16 @@ use crate::tracker::{STARVED, Tracked, quantile};
 
 const NAMESPACE: &str = "many";
 
-/// How many pools are created at a time.
+/// Number of concurrent creates.
 const CREATES: usize = 8;
 
-/// How often there is a line of progress.
+/// Interval of progress lines.
 const PROGRESS: Duration = Duration::from_secs(15);
 
-/// All pools by name.
+/// All pools, by name.
 type Tracking = Arc<Mutex<HashMap<String, Tracked>>>;
 
-/// Fills the pools, makes the changes, and reports.
+/// Fills the pools, makes the changes, and reports the figures.
 pub(crate) async fn measure(
     lab: &Lab,
     pools: usize,
@@ -83,7 +83,7 @@ pub(crate) async fn measure(
     Ok(())
 }
 
-/// Creates the pools, and says how long it took until all machines and disks existed.
+/// Creates the pools, and returns the time until all machines and disks existed.
 async fn fill(lab: &Lab, pools: usize, members: usize) -> anyhow::Result<f64> {
     let (mut last, objects) = lab.tally_of_last(NAMESPACE, pools * members).await?;
     let begin = Instant::now();
@@ -95,7 +95,7 @@ async fn fill(lab: &Lab, pools: usize, members: usize) -> anyhow::Result<f64> {
     Ok(seconds(begin, last.reach(objects).await?))
 }
 
-/// The pools with their machines.
+/// The pools and their machines.
 async fn targets(lab: &Lab) -> anyhow::Result<Vec<Target>> {
     let list = ListParams::default();
     let pools = lab.pools(NAMESPACE).list(&list).await.context("listing the pools")?;
@@ -121,7 +121,7 @@ fn lab_pools(lab: &Lab) -> kube::Api<kube::api::DynamicObject> {
     lab.pools(NAMESPACE)
 }
 
-/// Tells the trackers what the pools' statuses show.
+/// Passes the statuses of the pools to the trackers.
 async fn follow(pools: kube::Api<kube::api::DynamicObject>, tracking: Tracking) {
     let pools = watcher(pools, watcher::Config::default()).default_backoff();
     let mut pools = std::pin::pin!(pools.applied_objects());
@@ -136,12 +136,12 @@ async fn follow(pools: kube::Api<kube::api::DynamicObject>, tracking: Tracking) 
                 }
             }
             Ok(Err(error)) => tracing::warn!(%error, "a pool cannot be read"),
-            Err(error) => tracing::warn!(%error, "the watch of pools broke"),
+            Err(error) => tracing::warn!(%error, "the watch of pools failed"),
         }
     }
 }
 
-/// Makes the changes; returns how many were begun late, because this program or the API server was too slow.
+/// Makes the changes. Returns how many started late because this program or the API server was too slow.
 async fn drive(mut changes: Changes, options: &Options, tracking: &Tracking) -> anyhow::Result<u64> {
     let period = Duration::from_secs(1) / options.rate;
     let begin = Instant::now();
@@ -170,7 +170,7 @@ async fn drive(mut changes: Changes, options: &Options, tracking: &Tracking) -> 
     Ok(late)
 }
 
-/// Gives the last changes the time that any change may take.
+/// Waits for the last changes, up to the limit for any change.
 async fn drain(tracking: &Tracking) {
     let begin = Instant::now();
     while begin.elapsed() < STARVED && tracking.lock().values().any(|pool| pool.pending() > 0) {
@@ -189,7 +189,7 @@ fn latencies(
     let (mut machines, mut scales) = (of(Tracked::ready_delays), of(Tracked::scale_delays));
     let mut all = [machines.as_slice(), &scales].concat();
     if all.is_empty() {
-        bail!("no change has shown in any status");
+        bail!("no status shows a change");
     }
     report.add("changes_per_second", f64::from(options.rate));
     report.add("changes_shown", as_f64(all.len()));

@@ -1,4 +1,4 @@
-//! One big pool: the bare client and the controller in turn.
+//! One large pool: alternates the bare client and the controller.
 
 mod figures;
 
@@ -17,33 +17,33 @@ use crate::options::Options;
 use crate::report::{Limit, Report};
 use crate::{converge, failover};
 
-/// The controller's way from 0 to all members.
+/// Scale-up by the controller from 0 to all machines.
 #[derive(Debug)]
 struct Up {
-    /// From the scale request until the last object was seen.
+    /// From the scale request until the last object is observed.
     seconds: f64,
-    /// Who used the processors meanwhile.
+    /// CPU usage during that time.
     load: Load,
-    /// The controller's processor time until the last object was seen.
+    /// The controller's CPU time until the last object is observed.
     cpu_seconds: f64,
-    /// The same until nothing was asked for any more.
+    /// The controller's CPU time until no requests arrive.
     cpu_seconds_until_quiet: f64,
-    /// All requests meanwhile.
+    /// All requests during that time.
     requests: RequestCounts,
-    /// Once nothing was asked for any more.
+    /// The controller's memory once no requests arrive.
     memory: Memory,
 }
 
-/// The controller's way back to 0.
+/// Scale-down by the controller to 0.
 #[derive(Debug)]
 struct Down {
-    /// From the scale request until the last machine was seen to go.
+    /// From the scale request until the last machine is observed as deleted.
     seconds: f64,
-    /// The same for the last disk, which the garbage collector removes.
+    /// The same for the last disk, which the garbage collector deletes.
     disks_seconds: f64,
 }
 
-/// Measures everything and reports it.
+/// Runs all measurements and reports the figures.
 pub(crate) async fn measure(lab: &Lab, options: &Options, report: &mut Report) -> anyhow::Result<()> {
     let (members, rounds) = (options.members(), options.rounds());
     report.add("members", as_f64(members));
@@ -77,7 +77,7 @@ pub(crate) async fn measure(lab: &Lab, options: &Options, report: &mut Report) -
         downs.push(Lab::with_log(&controller, down(lab, &namespace, members)).await?);
         controller.stop().await?;
     }
-    // Once more behind the controller: what the machine's mood changed meanwhile must not count for either side.
+    // The bare client runs again after the controller, so that a drift of the host's load affects both sides.
     lab.step(&format!("the bare client creates and deletes {members} members"));
     raw.extend(bare.measure(lab, members).await?);
     figures::add(options, &raw, &ups, &downs, report);
@@ -140,22 +140,22 @@ async fn down(lab: &Lab, namespace: &str, members: usize) -> anyhow::Result<Down
     Ok(down)
 }
 
-/// The process id of a controller that should run.
+/// The process id of a running controller.
 pub(crate) fn pid(controller: &Controller) -> anyhow::Result<u32> {
-    controller.pid().ok_or_else(|| anyhow::anyhow!("the controller does not run"))
+    controller.pid().ok_or_else(|| anyhow::anyhow!("the controller is not running"))
 }
 
-/// The counters, one line each.
+/// The counters, one per line.
 pub(crate) fn lines(requests: &RequestCounts) -> Vec<String> {
     requests.iter().map(|(key, count)| format!("{count} {key}")).collect()
 }
 
-#[expect(clippy::cast_precision_loss, reason = "no count of a run comes near 2^53")]
+#[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^53")]
 pub(crate) fn as_f64(count: usize) -> f64 {
     count as f64
 }
 
-#[expect(clippy::cast_precision_loss, reason = "no count of a run comes near 2^53")]
+#[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^53")]
 pub(crate) fn whole(count: u64) -> f64 {
     count as f64
 }

@@ -1,4 +1,4 @@
-//! The figures, as JSON for programs and as a table for people.
+//! The figures, as JSON and as a table.
 
 use std::fmt;
 
@@ -9,12 +9,12 @@ use crate::catalogue::{self, Entry};
 #[cfg(test)]
 mod tests;
 
-/// What a figure should be.
+/// The limit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Limit {
-    /// Not less.
+    /// The minimum.
     AtLeast(f64),
-    /// Not more.
+    /// The maximum.
     AtMost(f64),
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// One measured number.
+/// A measured value.
 #[derive(Debug, Clone, PartialEq)]
 struct Figure {
     entry: &'static Entry,
@@ -45,7 +45,7 @@ struct Figure {
     goal: Option<Limit>,
 }
 
-/// All figures of a run, in the order in which they were measured, and what is too long for a table.
+/// All figures of a run in the order of measurement, and details that are too long for a table.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Report {
     figures: Vec<Figure>,
@@ -53,28 +53,28 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// A figure that nothing is demanded of.
+    /// Adds a figure without a limit.
     pub(crate) fn add(&mut self, key: &str, value: f64) {
         self.demand(key, value, None, None);
     }
 
-    /// A figure with a first bar, and the goal beyond it.
+    /// Adds a figure with a limit and a goal beyond it.
     pub(crate) fn demand(&mut self, key: &str, value: f64, bar: Option<Limit>, goal: Option<Limit>) {
         let entry = catalogue::find(key).expect("every figure is in the catalogue");
         self.figures.push(Figure { entry, value, bar, goal });
     }
 
-    /// Something for the JSON only.
+    /// Adds a value for the JSON file only.
     pub(crate) fn detail(&mut self, key: &str, value: Value) {
         self.details.insert(key.to_owned(), value);
     }
 
-    /// How many figures miss their first bar.
+    /// The number of figures that miss their limit.
     pub(crate) fn missed(&self) -> usize {
         self.figures.iter().filter(|figure| figure.bar.is_some_and(|bar| !bar.holds(figure.value))).count()
     }
 
-    /// One flat object: every figure under its name, and `details`.
+    /// One flat object with every figure by name, and `details`.
     pub(crate) fn to_json(&self) -> Value {
         let mut object: Map<String, Value> =
             self.figures.iter().map(|figure| (figure.entry.key.to_owned(), number(figure.value))).collect();
@@ -83,13 +83,10 @@ impl Report {
     }
 }
 
-/// Four decimals are more than any figure is good for; a whole number is written as one.
+/// Rounds to four decimals, which is more than the accuracy of any figure; whole numbers are written as integers.
 fn number(value: f64) -> Value {
     let rounded = (value * 1e4).round() / 1e4;
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "figures are far below 2^53, and only whole ones are written so"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "whole figures are far below 2^53")]
     if rounded.fract() == 0.0 { json!(rounded as i64) } else { json!(rounded) }
 }
 

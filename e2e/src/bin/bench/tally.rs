@@ -1,6 +1,6 @@
-//! How many objects of one kind exist, and since when: one watch of their metadata.
+//! Counts the objects of one kind with a metadata watch, and records when the count changed.
 //!
-//! The bare client and the controller are both timed by it, so that what it costs and how late it is counts for both.
+//! It measures both the bare client and the controller, so its cost and delay affect both.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use vmpool_e2e::object::Kind;
 
 use crate::lab::patience;
 
-/// How often a long wait says how far it is.
+/// Interval of progress lines during a long wait.
 const PROGRESS: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Clone, Copy)]
@@ -35,10 +35,10 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Begins to count, and returns once everything that exists is counted.
+    /// Starts counting. Returns once all existing objects are counted.
     ///
     /// # Errors
-    /// If the watch does not begin.
+    /// If the watch does not start.
     pub(crate) async fn start(client: Client, kind: Kind, namespace: &str) -> anyhow::Result<Self> {
         let (sender, count) = watch::channel(Count { objects: 0, at: Instant::now(), complete: false });
         let task = AbortOnDropHandle::new(tokio::spawn(follow(client, kind, namespace.to_owned(), sender)));
@@ -46,14 +46,14 @@ impl Tally {
         let listed = tally.count.wait_for(|count| count.complete);
         tokio::time::timeout(patience(0), listed)
             .await
-            .with_context(|| format!("the watch of {} does not begin", kind.plural()))??;
+            .with_context(|| format!("the watch of {} does not start", kind.plural()))??;
         Ok(tally)
     }
 
-    /// Waits until there are exactly `objects`, and says when that was seen.
+    /// Waits until exactly `objects` objects exist. Returns when that was observed.
     ///
     /// # Errors
-    /// If it does not happen for longer than that many objects may take.
+    /// If it takes longer than the timeout for this number of objects.
     pub(crate) async fn reach(&mut self, objects: usize) -> anyhow::Result<Instant> {
         let begin = Instant::now();
         let start = self.count.borrow().objects;
@@ -89,9 +89,9 @@ async fn follow(client: Client, kind: Kind, namespace: String, sender: watch::Se
                 known.remove(&object.metadata.uid.unwrap_or_default());
             }
             Ok(Event::InitDone) => complete = true,
-            Err(error) => tracing::warn!(kind = kind.plural(), %error, "the watch broke"),
+            Err(error) => tracing::warn!(kind = kind.plural(), %error, "the watch failed"),
         }
-        // Half a list is no count.
+        // A count during the initial list is incomplete.
         if complete {
             sender.send_if_modified(|count| {
                 let changed = count.objects != known.len() || !count.complete;

@@ -1,42 +1,42 @@
-//! Which changes of which pools have not shown in their pool's status yet, and how long the others took.
+//! Tracks which changes of a pool do not show in its status yet, and how long the others took.
 //!
 //! ```text
-//!  a machine starts or stops  -> the pool's readyReplicas must come to a certain number
-//!  the owner scales the pool  -> the pool's observedGeneration must come to a certain one
+//!  a machine starts or stops  -> the pool's readyReplicas must reach a certain number
+//!  a user scales the pool     -> the pool's observedGeneration must reach a certain number
 //! ```
 //!
-//! Several changes may show in one status: whatever was asked for before the one that shows has shown, too.
+//! One status may show several changes: it also shows all changes that were made before the newest one that it shows.
 
 use std::time::{Duration, Instant};
 
 #[cfg(test)]
 mod tests;
 
-/// A change took longer than this: its pool was starved.
+/// If a change takes longer than this, its pool is starved.
 pub(crate) const STARVED: Duration = Duration::from_secs(5);
 
-/// One pool.
+/// The changes of one pool.
 #[derive(Debug, Default)]
 pub(crate) struct Tracked {
-    /// When a machine was changed, and how many ready replicas that makes.
+    /// When a machine was changed, and the expected number of ready replicas.
     ready: Vec<(Instant, i64)>,
-    /// When the pool was scaled, and the generation that this made.
+    /// When the pool was scaled, and the resulting generation.
     generations: Vec<(Instant, i64)>,
-    /// The newest generation that the status has shown, and since when.
+    /// The newest observed generation in the status, and when it appeared.
     observed: Option<(i64, Instant)>,
-    /// The number of ready replicas that the status showed last.
+    /// The number of ready replicas in the last status.
     last_ready: i64,
     ready_delays: Vec<Duration>,
     scale_delays: Vec<Duration>,
 }
 
 impl Tracked {
-    /// A machine was changed at `at`: `ready` of them run now.
+    /// Records that a machine was changed at `at`; from now on `ready` machines run.
     pub(crate) fn machine_changed(&mut self, at: Instant, ready: i64) {
         self.ready.push((at, ready));
     }
 
-    /// The pool was scaled by a request sent at `at`, which made this generation. The status may have shown it already.
+    /// Records a scale request that was sent at `at` and caused `generation`. The status may already show it.
     pub(crate) fn scaled(&mut self, at: Instant, generation: i64) {
         match self.observed {
             Some((observed, seen)) if observed >= generation => {
@@ -46,14 +46,14 @@ impl Tracked {
         }
     }
 
-    /// The status was seen at `at`.
+    /// Records a status that was observed at `at`.
     pub(crate) fn seen(&mut self, at: Instant, ready: i64, generation: i64) {
         if self.observed.is_none_or(|(observed, _)| observed < generation) {
             self.observed = Some((generation, at));
         }
         let shown = self.generations.extract_if(.., |(_, wanted)| *wanted <= generation);
         self.scale_delays.extend(shown.map(|(since, _)| at.saturating_duration_since(since)));
-        // A status that changed otherwise says nothing new about machines.
+        // A status with the same number of ready replicas shows no change of a machine.
         if ready == self.last_ready {
             return;
         }
@@ -64,45 +64,45 @@ impl Tracked {
         }
     }
 
-    /// How many changes of machines have not shown.
+    /// Number of machine changes that do not show yet.
     pub(crate) fn pending_machines(&self) -> usize {
         self.ready.len()
     }
 
-    /// How many changes have not shown.
+    /// Number of changes that do not show yet.
     pub(crate) fn pending(&self) -> usize {
         self.ready.len() + self.generations.len()
     }
 
-    /// How long changes of machines took until they showed.
+    /// How long machine changes took to show.
     pub(crate) fn ready_delays(&self) -> &[Duration] {
         &self.ready_delays
     }
 
-    /// How long scale requests took until they showed.
+    /// How long scale requests took to show.
     pub(crate) fn scale_delays(&self) -> &[Duration] {
         &self.scale_delays
     }
 
-    /// The longest that any change took.
+    /// The longest time that a change took to show.
     pub(crate) fn worst(&self) -> Duration {
         self.ready_delays.iter().chain(&self.scale_delays).max().copied().unwrap_or_default()
     }
 
-    /// Whether a change has not shown, or took too long.
+    /// Whether a change does not show yet or took too long.
     pub(crate) fn is_starved(&self) -> bool {
         self.pending() > 0 || self.worst() > STARVED
     }
 }
 
-/// The value that `share` of all are at most, such as 0.99; zero of none.
+/// The value below or at which this share of all values lies, such as 0.99; zero for an empty list.
 pub(crate) fn quantile(values: &mut [Duration], share: f64) -> Duration {
     values.sort_unstable();
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "a share of a count of changes, from 0 to 1 of it"
+        reason = "the result is between 0 and the number of changes"
     )]
     let rank = (values.len() as f64 * share).ceil() as usize;
     values.get(rank.saturating_sub(1)).copied().unwrap_or_default()

@@ -1,5 +1,5 @@
-//! The demo: a real control plane, the platform simulator and our controller, and a pool that converges before your
-//! eyes. With `ONCE=1` it ends by itself.
+//! The demo: a real control plane, the platform simulator and the controller, with a pool that converges in a live table.
+//! With `ONCE=1` it ends without user input.
 
 mod table;
 
@@ -22,9 +22,9 @@ use vmpool_e2e::recorder::Recorder;
 const NAMESPACE: &str = "demo";
 const POOL: &str = "quickstart";
 const MANIFEST: &str = "docs/examples/quickstart.yaml";
-/// How long a step may take on a slow machine.
+/// Timeout of a step on a slow host.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// How often the table is looked at.
+/// Interval at which the table is refreshed.
 const REFRESH: Duration = Duration::from_millis(100);
 
 #[tokio::main]
@@ -44,11 +44,9 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Returns the line that sums it up.
+/// Returns the last line of output, a summary.
 async fn demo(once: bool) -> anyhow::Result<String> {
-    println!(
-        "vmpool demo: a real control plane, a simulated platform and our controller, all on this machine."
-    );
+    println!("vmpool demo: a real control plane, a simulated platform and the controller, all on this host.");
     let cluster = Arc::new(Cluster::start(cluster_options("demo")).await?);
     let installation = Installation::of(&Chart::stored()?, cluster).await?;
     let cluster = installation.cluster();
@@ -90,12 +88,12 @@ async fn story(installation: &Installation, recorder: &Recorder, once: bool) -> 
     converge(recorder, &mut table, 3).await?;
 
     if !once {
-        println!("\nIt is yours now. In another terminal:\n");
+        println!("\nNow use the cluster from another terminal:\n");
         println!("  export KUBECONFIG={}", cluster.kubeconfig().display());
         println!("  kubectl -n {NAMESPACE} get vmpool,vm,vd");
         println!("  kubectl -n {NAMESPACE} scale vmpool {POOL} --replicas=10");
-        println!("  kubectl -n {NAMESPACE} delete vm --all      # the pool makes new ones");
-        println!("\nCtrl-C ends it.\n");
+        println!("  kubectl -n {NAMESPACE} delete vm --all      # the controller creates new machines");
+        println!("\nPress Ctrl-C to stop.\n");
         loop {
             table.show(recorder);
             tokio::time::sleep(REFRESH).await;
@@ -104,15 +102,15 @@ async fn story(installation: &Installation, recorder: &Recorder, once: bool) -> 
     Ok(table.summary(recorder))
 }
 
-/// Shows the table until the pool has `count` ready replicas and nothing besides.
+/// Refreshes the table until the pool has `count` ready replicas and no others.
 async fn converge(recorder: &Recorder, table: &mut Table, count: i64) -> anyhow::Result<()> {
     let begin = Instant::now();
-    // What was just applied is in the table from its first row on.
+    // Read the objects that were just applied, so that the first table contains them.
     recorder.catch_up().await?;
     loop {
         table.show(recorder);
         let state = recorder.state();
-        let pool = state.named(Kind::Pool, POOL).context("the pool is gone")?;
+        let pool = state.named(Kind::Pool, POOL).context("the pool does not exist")?;
         let of = |path| pool.number(path);
         let current = of("/status/observedGeneration") == of("/metadata/generation");
         if current && of("/status/readyReplicas") == Some(count) && of("/status/replicas") == Some(count) {
@@ -120,7 +118,7 @@ async fn converge(recorder: &Recorder, table: &mut Table, count: i64) -> anyhow:
             return Ok(());
         }
         if begin.elapsed() > PATIENCE {
-            bail!("the pool has not come to {count} ready replicas in {PATIENCE:?}:\n{}", pool.to_yaml());
+            bail!("the pool did not reach {count} ready replicas in {PATIENCE:?}:\n{}", pool.to_yaml());
         }
         tokio::time::sleep(REFRESH).await;
     }

@@ -1,4 +1,4 @@
-//! A live table: redrawn in place on a terminal, printed anew at every change elsewhere.
+//! A live table: redrawn in place on a terminal; otherwise printed again at every change.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -18,14 +18,14 @@ impl Table {
         Self { pool, shown: String::new(), in_place: std::io::stdout().is_terminal() }
     }
 
-    /// Shows the table if it changed.
+    /// Prints the table if it changed.
     pub(crate) fn show(&mut self, recorder: &Recorder) {
         let text = self.render(&recorder.state());
         if text == self.shown {
             return;
         }
         if self.in_place && !self.shown.is_empty() {
-            // Up over the last one, and clear what is below.
+            // Move the cursor to the start of the previous table, and clear everything below.
             print!("\x1b[{}A\x1b[J", self.shown.lines().count());
         }
         println!("{text}");

@@ -1,4 +1,4 @@
-//! The core stories on somebody else's cluster: `make e2e` with `E2E_CLUSTER` of kind, k3s or current.
+//! Runs the core scenarios on an existing cluster: `make e2e` with `E2E_CLUSTER` set to kind, k3s or current.
 
 use std::process::ExitCode;
 
@@ -35,7 +35,7 @@ async fn run() -> Result<()> {
     Ok(stopped?)
 }
 
-/// All stories, one after the other, so that each failure is told.
+/// Runs all scenarios one after another, so that every failure is reported.
 async fn tell(access: &Access) -> Result<()> {
     let told = [
         report("a pool converges", access, async |world| Ok(smoke::a_pool_converges(world).await?)).await,
@@ -45,11 +45,11 @@ async fn tell(access: &Access) -> Result<()> {
             .await,
     ];
     let failed = told.iter().filter(|well| !**well).count();
-    ensure!(failed == 0, "{failed} stories went wrong");
+    ensure!(failed == 0, "{failed} scenarios failed");
     Ok(())
 }
 
-/// Tells one story, and whether it went well.
+/// Runs one scenario, and returns whether it passed.
 async fn report(name: &str, access: &Access, story: impl AsyncFnOnce(&World) -> Result<()>) -> bool {
     match visit(name, access, story).await {
         Ok(()) => println!("ok      {name}"),

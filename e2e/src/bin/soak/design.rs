@@ -1,4 +1,4 @@
-//! The pools: one of each kind that users have.
+//! The pools of the soak test: one of each typical configuration.
 
 use serde_json::{Value, json};
 use vmpool_e2e::world::{Policy, World};
@@ -6,29 +6,29 @@ use vmpool_e2e::world::{Policy, World};
 /// Machines of each pool at quiet points.
 pub(crate) const CALM: usize = 5;
 
-/// Most machines that somebody asks for.
+/// Maximum number of replicas that a user requests.
 pub(crate) const MOST: u64 = 10;
 
-/// A disk template that comes and goes.
+/// A disk template that is added and removed.
 pub(crate) const EXTRA: &str = "extra";
 
-/// How long free disks stay in pools that are about to use them again: longer than from one quiet point to the next.
+/// The `ttl` of free disks in pools that reuse them soon. It is longer than the time between two quiet points.
 pub(crate) const LONG: &str = "10m";
 
-/// A kind of pool.
+/// The configuration of a pool.
 #[derive(Debug)]
 pub(crate) struct Design {
     /// Name of the pool.
     pub(crate) name: &'static str,
-    /// Who leaves first.
+    /// The scale-down policy.
     pub(crate) policy: Policy,
-    /// Whether machines restart by themselves for a change.
+    /// Whether machines restart automatically for a change.
     pub(crate) automatic: bool,
-    /// Disk templates, each with how many free disks are kept, and for how long the others, if disks outlive machines.
+    /// Disk templates; for retained disks with the number of free disks to keep, and the `ttl` of the others.
     pub(crate) disks: &'static [(&'static str, Option<(u32, &'static str)>)],
 }
 
-/// All of them.
+/// All configurations.
 pub(crate) const POOLS: [Design; 5] = [
     Design { name: "web", policy: Policy::NewestFirst, automatic: false, disks: &[("root", None)] },
     Design {
@@ -58,7 +58,7 @@ pub(crate) const POOLS: [Design; 5] = [
 ];
 
 impl Design {
-    /// The pool as it is created, with so many machines.
+    /// The pool as it is created, with this number of replicas.
     pub(crate) fn object(&self, world: &World, replicas: i64) -> Value {
         let pool = world.pool(self.name).policy(self.policy).replicas(replicas);
         let pool = self.disks.iter().fold(pool, |pool, (disk, kept)| match kept {
@@ -71,7 +71,7 @@ impl Design {
     }
 }
 
-/// Rollouts as they are at quiet points: under way, and half of the machines at a time.
+/// The rollout settings at quiet points: not paused, and half of the machines at a time.
 pub(crate) fn budget() -> Value {
     json!({ "maxUnavailable": "50%", "paused": null, "revision": null })
 }

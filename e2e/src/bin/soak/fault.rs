@@ -1,4 +1,4 @@
-//! What breaks, and how it is mended.
+//! Faults and their repair.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,76 +10,76 @@ use vmpool_e2e::object::Kind;
 use vmpool_e2e::programs::{Component, Controller};
 use vmpool_e2e::world::{Quota, Refusal, World};
 
-/// The place of the controller and of the replicas that are never killed, so that what they use can be compared.
+/// Index of the controller and of the replicas that are never killed, so that samples of their usage are comparable.
 pub(crate) const STEADY: usize = 0;
 
-/// The place of those that are.
+/// Index of the replicas that are killed.
 pub(crate) const MORTAL: usize = 1;
 
-/// Something that breaks. Machines are chosen when it happens.
+/// A fault. Machines are selected when it is injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// A controller dies.
+    /// Kills a controller.
     KillController,
-    /// A controller is asked to end, as in an upgrade.
+    /// Terminates a controller gracefully, as in an upgrade.
     StopController,
-    /// The leader stands still for longer than its lease.
+    /// Pauses the leader for longer than its lease.
     PauseLeader,
-    /// A replica dies.
+    /// Kills a replica.
     KillReplica(Component),
-    /// A replica is asked to end.
+    /// Terminates a replica gracefully.
     StopReplica(Component),
-    /// A replica stands still.
+    /// Pauses a replica.
     PauseReplica(Component),
-    /// The platform stands still.
+    /// Pauses the platform simulator.
     PausePlatform,
-    /// The API server refuses creates of a kind.
+    /// Makes the API server refuse creates of a kind.
     RefuseCreates(Kind),
-    /// A quota allows no more machines than there are.
+    /// Sets a quota that allows no additional machines.
     Quota,
-    /// The platform misbehaves everywhere: a knob of the simulator and its value.
+    /// Makes the platform misbehave in the whole namespace: a setting of the simulator and its value.
     Knob(&'static str, &'static str),
-    /// One machine is out of order, or whatever the knob says, until that is taken back.
+    /// Changes a setting of the simulator for one machine until the fault is repaired.
     MachineKnob(&'static str, &'static str),
 }
 
-/// Something that happens to the control plane, and is over when it is over.
+/// A temporary failure of the control plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outage {
-    /// The API server goes and comes back.
+    /// The API server restarts.
     ApiServer(Restart),
-    /// etcd goes and comes back.
+    /// etcd restarts.
     Etcd(Restart),
-    /// etcd stands still again and again.
+    /// etcd is paused repeatedly.
     Stalls,
-    /// etcd has no space left, for longer than a lease.
+    /// etcd has no disk space left, for longer than a lease.
     FullDisk,
 }
 
-/// What ends a fault.
+/// The repair of a fault.
 pub(crate) enum Mend<'w> {
     /// Starts a controller.
     Start(Arc<Controller>),
-    /// Lets a controller go on.
+    /// Resumes a controller.
     Resume(Arc<Controller>),
     /// Starts a replica.
     Restart(Component),
-    /// Lets a replica go on.
+    /// Resumes a replica.
     ResumeReplica(Component),
-    /// Lets the platform go on.
+    /// Resumes the platform simulator.
     ResumePlatform,
-    /// Takes a rule back.
+    /// Removes a rule that refuses creates.
     Lift(Refusal<'w>),
-    /// Takes a quota back.
+    /// Removes a quota.
     LiftQuota(Quota<'w>),
-    /// Takes a knob of the namespace back.
+    /// Resets a setting of the namespace.
     Reset(&'static str),
-    /// Takes a knob of a machine back.
+    /// Resets a setting of a machine.
     ResetMachine(String, &'static str),
 }
 
 impl Fault {
-    /// One that chance makes up.
+    /// A random fault.
     pub(crate) fn random(chance: &Chance) -> Self {
         let component = *chance.one(&Component::ALL).unwrap_or(&Component::Webhook);
         match chance.number(0..=99) {
@@ -107,7 +107,7 @@ impl Fault {
         }
     }
 
-    /// Lets it happen; what ends it, and when. `None` if there is nothing that it could happen to now.
+    /// Injects the fault. Returns its repair and duration, or `None` if there is nothing to inject it into.
     pub(crate) async fn happen<'w>(
         self,
         world: &'w World,
@@ -123,7 +123,7 @@ impl Fault {
                 if self == Self::KillController {
                     controller.kill();
                 } else {
-                    // One that stands still hears nothing; `stop` wakes it.
+                    // A paused process does not receive signals; `stop` resumes it.
                     controller.stop().await?;
                 }
                 Some((lasts(0..=8), Mend::Start(controller)))
@@ -152,7 +152,7 @@ impl Fault {
                 Some((lasts(1..=6), Mend::ResumePlatform))
             }
             Self::RefuseCreates(kind) => {
-                let rule = world.refuse_creates(kind, "not now, says the soak").await?;
+                let rule = world.refuse_creates(kind, "refused by the soak test").await?;
                 Some((lasts(2..=10), Mend::Lift(rule)))
             }
             Self::Quota => {
@@ -171,7 +171,7 @@ impl Fault {
                 match chance.one(&machines) {
                     Some(machine) => {
                         let name = machine.name().to_owned();
-                        // It may have gone meanwhile.
+                        // The machine may be deleted meanwhile.
                         let _ = world.knob_of(Kind::Machine, &name, knob, Some(value)).await;
                         Some((lasts(3..=12), Mend::ResetMachine(name, knob)))
                     }
@@ -181,7 +181,7 @@ impl Fault {
         })
     }
 
-    /// What it happens to: nothing else does, as long as it lasts.
+    /// What the fault affects. No other fault affects it at the same time.
     pub(crate) fn victim(self) -> String {
         match self {
             Self::KillController | Self::StopController | Self::PauseLeader => "controllers".to_owned(),
@@ -198,7 +198,7 @@ impl Fault {
 }
 
 impl Mend<'_> {
-    /// Ends the fault.
+    /// Repairs the fault.
     pub(crate) async fn perform(self, world: &World) -> Result<()> {
         let guard = world.installation().guard()?;
         match self {
@@ -211,7 +211,7 @@ impl Mend<'_> {
             Self::LiftQuota(quota) => quota.lift().await,
             Self::Reset(knob) => world.reset_knob(knob).await,
             Self::ResetMachine(name, knob) => match world.knob_of(Kind::Machine, &name, knob, None).await {
-                // It has gone meanwhile.
+                // The machine was deleted meanwhile.
                 Err(error) if error.status_code() == Some(404) => Ok(()),
                 other => other,
             },
@@ -220,7 +220,7 @@ impl Mend<'_> {
 }
 
 impl Outage {
-    /// One that chance makes up.
+    /// A random outage.
     pub(crate) fn random(chance: &Chance) -> Self {
         match chance.number(0..=9) {
             0..=1 => Self::ApiServer(Restart::Graceful),
@@ -232,7 +232,7 @@ impl Outage {
         }
     }
 
-    /// Lets it happen, until it is over.
+    /// Runs the outage to its end.
     pub(crate) async fn pass(self, world: &World, chance: &Chance) -> Result<()> {
         let cluster = world.cluster();
         match self {
@@ -256,7 +256,7 @@ impl Outage {
     }
 }
 
-/// The controller that leads now, by its own word.
+/// The controller that reports itself as the leader.
 pub(crate) async fn leader(world: &World) -> Option<Arc<Controller>> {
     for controller in world.controllers() {
         if controller.leads().await == Some(true) {

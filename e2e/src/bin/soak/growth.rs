@@ -1,4 +1,4 @@
-//! What our programs use, and whether that grows.
+//! Resource usage of the project's programs, and whether it grows.
 
 use std::fmt;
 
@@ -12,39 +12,39 @@ use crate::fault::STEADY;
 #[cfg(test)]
 mod tests;
 
-/// What memory may grow by between two samples of equal load, in MiB: what allocators keep, more or less by chance.
+/// Allowed growth of memory between two samples with equal load, in MiB. Allocators keep a varying amount.
 const MIB: f64 = 6.0;
 
-/// Or by this share of what it was, if that is more.
+/// Allowed relative growth of memory, if that is more.
 const SHARE: f64 = 0.2;
 
-/// What descriptors and tasks may grow by: connections that are idle, and not closed yet. A burst of writes leaves some.
+/// Allowed growth of descriptors and tasks: a burst of writes leaves idle connections open.
 const COUNT: u64 = 24;
 
-/// What threads may grow by: a runtime starts some when it needs them, and keeps them for a while.
+/// Allowed growth of threads: a runtime starts threads when it needs them, and keeps them for a while.
 const THREADS: u64 = 4;
 
-/// What one process uses at a moment.
+/// Resource usage of one process.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Usage {
-    /// Which life of the program it is.
+    /// The process id, which shows restarts.
     pub(crate) pid: u32,
     /// Resident memory.
     pub(crate) mib: f64,
-    /// Files, sockets and the like that are open.
+    /// Open files, sockets and similar.
     pub(crate) descriptors: u64,
     /// Threads.
     pub(crate) threads: u64,
-    /// Asynchronous tasks that have not ended, by its own metrics; `None` if it does not tell.
+    /// Running asynchronous tasks according to the metrics; `None` if the program does not export them.
     pub(crate) tasks: Option<u64>,
 }
 
-/// What the programs use that live through the whole run, each by its name.
+/// Usage of the programs that run during the whole soak test, by name.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sample(pub(crate) Vec<(String, Usage)>);
 
 impl Sample {
-    /// Looks at the programs of a world.
+    /// Samples the programs of a world.
     pub(crate) async fn take(world: &World) -> anyhow::Result<Self> {
         let installation = world.installation();
         let controllers = world.controllers();
@@ -61,8 +61,8 @@ impl Sample {
         Ok(Self(sample))
     }
 
-    /// The least that each program used in the first third of some samples, and in the last one: what it needs, without
-    /// the connections and the memory that happen to be left of a burst. `None` without samples.
+    /// The minimum usage of each program in the first third of the samples, and in the last third. The minimum excludes
+    /// connections and memory that a burst happened to leave. `None` without samples.
     pub(crate) fn ends(samples: &[Self]) -> Option<(Self, Self)> {
         let third = samples.len().div_ceil(3);
         Some((Self::least(samples.get(..third)?)?, Self::least(samples.get(samples.len() - third..)?)?))
@@ -77,19 +77,19 @@ impl Sample {
                 usage.descriptors = usage.descriptors.min(other.descriptors);
                 usage.threads = usage.threads.min(other.threads);
                 usage.tasks = usage.tasks.min(other.tasks);
-                // The last life counts: one that began in between shows as another one.
+                // If the program has restarted in between, the process id of the last sample shows it.
                 usage.pid = other.pid;
             }
         }
         Some(least)
     }
 
-    /// What has grown since an earlier sample beyond what chance explains, a line each.
+    /// Growth since an earlier sample beyond the allowed variation, one line each.
     pub(crate) fn growth_since(&self, earlier: &Self) -> Vec<String> {
         let mut grown = Vec::new();
         for ((name, now), (_, then)) in self.0.iter().zip(&earlier.0) {
             if now.pid != then.pid {
-                grown.push(format!("{name} is not the process that it was"));
+                grown.push(format!("{name} has restarted"));
                 continue;
             }
             let most = then.mib + MIB.max(then.mib * SHARE);
@@ -112,7 +112,7 @@ impl Sample {
         grown
     }
 
-    /// What changed since an earlier sample, for people.
+    /// The differences from an earlier sample, as text.
     pub(crate) fn compared_to(&self, earlier: &Self) -> String {
         let pair = |((name, now), (_, then)): (&(String, Usage), &(String, Usage))| {
             let tasks = |usage: &Usage| usage.tasks.map_or_else(|| "-".to_owned(), |tasks| tasks.to_string());
@@ -143,7 +143,7 @@ impl fmt::Display for Sample {
 }
 
 async fn used(program: &Program) -> anyhow::Result<Usage> {
-    let pid = program.pid().context("a program that lives through the soak")?;
+    let pid = program.pid().context("a program that is never killed has exited")?;
     let (_, page) = program.probe("/metrics").await;
     Ok(Usage {
         pid,
@@ -154,7 +154,7 @@ async fn used(program: &Program) -> anyhow::Result<Usage> {
     })
 }
 
-/// The number of tasks on a page of metrics.
+/// The number of tasks in a metrics page.
 fn tasks(page: &str) -> Option<u64> {
     page.lines().find_map(|line| line.strip_prefix("process_tasks "))?.trim().parse().ok()
 }

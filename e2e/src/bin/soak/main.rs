@@ -1,9 +1,9 @@
-//! The soak: minutes or days of users and faults on a real control plane. `soak --help` lists its variables,
-//! docs/reliability.md says what it does.
+//! The soak test: minutes or days of random operations and faults on a real control plane. `soak --help` lists its options,
+//! docs/reliability.md describes it.
 //!
 //! ```text
-//! warm-up ─► storm ─► quiet point ─► storm ─► quiet point ─► ... ─► the pools go, the controllers end
-//!                     everything settles, what is used is sampled
+//! warm-up ─► storm ─► quiet point ─► storm ─► quiet point ─► ... ─► the pools are deleted, the controllers exit
+//!                     everything settles, resource usage is sampled
 //! ```
 
 mod design;
@@ -32,14 +32,14 @@ use crate::options::Options;
 use crate::storm::{Storm, violations};
 use crate::tally::Tally;
 
-/// How long a storm takes from one quiet point to the next.
+/// Duration of a storm between two quiet points.
 const STORM: Duration = Duration::from_secs(45);
 
-/// Quiet points before those that are compared: what grows with the first work of a process, such
-/// as pools of connections, has grown by then.
+/// Number of quiet points before the samples that are compared. What grows with the first work of a process, such as
+/// connection pools, has grown by then.
 const WARM_UP: usize = 2;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Default)]
 struct Outcome {
     violations: Vec<String>,
@@ -66,12 +66,12 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Whether all was well.
+/// Runs the soak test, and returns whether it passed.
 async fn soak(options: &Options) -> anyhow::Result<bool> {
     let seed = options.seed();
     let mut tally = Tally::new(seed)?;
     let path = tally.path().display().to_string();
-    tally.show(format_args!("seed {seed}, all that happens is in {path}"));
+    tally.show(format_args!("seed {seed}, log in {path}"));
     let installation = Arc::new(Installation::start("soak", Some(GuardOptions::default())).await?);
     let world = World::start("soak", installation.clone(), 0).await?;
     for identity in ["steady", "mortal"] {
@@ -81,7 +81,7 @@ async fn soak(options: &Options) -> anyhow::Result<bool> {
     let mut outcome = Outcome::default();
     let ran = run(&world, &chance, options, &mut tally, &mut outcome).await;
     if let Err(error) = &ran {
-        outcome.violations.push(format!("the soak could not go on: {}", chain(error.as_ref())));
+        outcome.violations.push(format!("the soak test could not continue: {}", chain(error.as_ref())));
     }
     if !outcome.violations.is_empty() {
         world.cluster().keep_directory();
@@ -95,7 +95,7 @@ async fn soak(options: &Options) -> anyhow::Result<bool> {
     Ok(well)
 }
 
-/// A controller with a lease that ends soon, so that there are many successions.
+/// A controller with a short lease, so that the leader changes often.
 fn controller(world: &World, identity: &str) -> ControllerOptions {
     let mut options = ControllerOptions {
         lease_duration: Duration::from_secs(6),
@@ -147,18 +147,18 @@ async fn run(
     Ok(())
 }
 
-/// Tells how it was, and whether all was well.
+/// Prints the result, and returns whether the test passed.
 fn conclude(tally: &Tally, outcome: &Outcome) -> bool {
     let mut wrong = outcome.violations.clone();
-    let mut used = "nothing was sampled".to_owned();
+    let mut used = "no samples".to_owned();
     if let Some((first, last)) = outcome.samples.get(WARM_UP..).and_then(Sample::ends) {
         used = last.compared_to(&first);
         wrong.extend(last.growth_since(&first));
     }
     let (all, done) = tally.operations();
-    // A soak in which nobody could do anything proves nothing.
+    // A soak test whose operations mostly failed proves nothing.
     if all == 0 || done * 2 < all || tally.faults() == 0 {
-        wrong.push(format!("too little was done: {tally}"));
+        wrong.push(format!("too few operations succeeded: {tally}"));
     }
     for line in &wrong {
         println!("violation: {line}");

@@ -1,4 +1,4 @@
-//! What users do.
+//! Operations of users.
 
 use std::fmt;
 
@@ -11,64 +11,64 @@ use vmpool_e2e::world::{Deletion, World};
 
 use crate::design::{Design, EXTRA, MOST, POOLS};
 
-/// One thing that a user does. Machines and disks are chosen when it is done, of those that there are then.
+/// One operation of a user. Machines and disks are selected when it is performed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Operation {
-    /// The count through the scale subresource.
+    /// Changes `replicas` through the scale subresource.
     Scale(u64),
-    /// The count in the object, which several people may do at a time.
+    /// Changes `replicas` in the object, possibly at the same time as another user.
     EditReplicas(u64),
-    /// So many machines by name, through the aggregated API.
+    /// Requests a targeted removal of this number of machines.
     Remove(u64),
-    /// Something in the template that needs a restart.
+    /// Changes a template field that needs a restart.
     Cores(u64),
-    /// Something in the template that does not.
+    /// Changes a template field that needs no restart.
     Label(u64),
-    /// The kept disks, or those of the first template, become larger.
+    /// Expands the retained disks, or those of the first template.
     Grow(u64),
-    /// One more disk template.
+    /// Adds a disk template.
     AddDisk,
-    /// And away with it.
+    /// Removes the added disk template.
     RemoveDisk,
-    /// Rollouts stop.
+    /// Pauses rollouts.
     Pause,
-    /// They go on.
+    /// Resumes rollouts.
     Unpause,
-    /// So many machines at a time.
+    /// Sets `maxUnavailable`.
     Budget(u64),
-    /// Back to what the pool was before the last change, or to the template.
+    /// Returns to the revision before the last change, or to the template.
     Rollback,
-    /// Somebody restarts a machine.
+    /// Restarts a machine.
     Restart,
-    /// Somebody deletes a machine.
+    /// Deletes a machine.
     DeleteMachine,
-    /// Somebody deletes a kept disk that no machine has.
+    /// Deletes a free disk.
     DeleteDisk,
-    /// Somebody takes our labels off a machine.
+    /// Removes the controller's labels from a machine.
     Relabel,
-    /// Somebody takes a machine out of its pool.
+    /// Removes a machine's owner reference.
     Disown,
-    /// The pool goes.
+    /// Deletes the pool.
     DeletePool(Deletion),
-    /// A pool that is gone is made again.
+    /// Creates a deleted pool again.
     Create(u64),
 }
 
-/// What came of it.
+/// The result of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// It was done.
+    /// It succeeded.
     Done,
     /// It was refused.
     Refused,
-    /// There was no certain answer.
+    /// The outcome is unknown.
     Lost,
-    /// There was nothing to do it to.
+    /// There was no object for it.
     Idle,
 }
 
 impl Operation {
-    /// One that chance makes up.
+    /// A random operation.
     pub(crate) fn random(chance: &Chance) -> Self {
         match chance.number(0..=99) {
             0..=23 => Self::Scale(chance.number(0..=MOST)),
@@ -95,7 +95,7 @@ impl Operation {
         }
     }
 
-    /// Does it to a pool.
+    /// Performs the operation on a pool.
     pub(crate) async fn perform(self, world: &World, design: &Design, chance: &Chance) -> Answer {
         let state = world.recorder().state();
         let pool = state.named(Kind::Pool, design.name);
@@ -165,12 +165,12 @@ impl fmt::Display for Operation {
     }
 }
 
-/// One of the pools.
+/// A random pool.
 pub(crate) fn any_pool(chance: &Chance) -> &'static Design {
     chance.one(&POOLS).unwrap_or(&POOLS[0])
 }
 
-/// Asks the platform to start, stop or restart a machine, and does not wait for it.
+/// Requests the platform to start, stop or restart a machine, and does not wait for it.
 pub(crate) async fn operate(world: &World, operation: &str, machine: &Object) -> Answer {
     let object = json!({
         "apiVersion": API_VERSION,
@@ -181,7 +181,7 @@ pub(crate) async fn operate(world: &World, operation: &str, machine: &Object) ->
     answer(world.post(Kind::Operation, &object).await)
 }
 
-/// Deletes an object by hand, and takes note that it was named.
+/// Deletes an object as a user, and records that for the checks.
 pub(crate) async fn delete(world: &World, kind: Kind, object: Option<&Object>) -> Answer {
     let Some(object) = object else { return Answer::Idle };
     world.grounds().named.insert(object.uid().to_owned());
@@ -190,7 +190,7 @@ pub(crate) async fn delete(world: &World, kind: Kind, object: Option<&Object>) -
     answer(world.api(kind).delete(object.name(), &params).await.map_err(Error::api("deleting")))
 }
 
-/// Removes so many members by name.
+/// Requests a targeted removal of this number of machines.
 pub(crate) async fn remove(
     world: &World,
     design: &Design,
@@ -270,7 +270,7 @@ async fn add_disk(world: &World, pool: &Object) -> Answer {
     edit_disks(world, pool, templates, devices).await
 }
 
-/// Takes the disk template away that came later, if there is one.
+/// Removes the added disk template, if there is one.
 pub(crate) async fn remove_disk(world: &World, pool: &Object) -> Answer {
     let (mut templates, mut devices) = disks_of(pool);
     if !has_extra(&templates) {
@@ -294,7 +294,7 @@ async fn grow(world: &World, pool: &Object, mib: u64) -> Answer {
     edit_disks(world, pool, templates, devices).await
 }
 
-/// Whether the pool says that nobody has a disk.
+/// Whether the disk is free according to its annotations.
 fn is_free(disk: &Object) -> bool {
     disk.annotation("vmpool.virtualization.deckhouse.io/free-since").is_some() && !disk.is_terminating()
 }

@@ -4,33 +4,33 @@ use std::time::Duration;
 
 use clap::Parser;
 
-/// Lets users and faults have their way with pools for as long as told, on a real kube-apiserver and etcd: random
-/// operations, processes that die or stand still, restarts of the control plane, a platform that misbehaves.
+/// Runs random operations and faults against pools on a real kube-apiserver and etcd: killed and paused processes, restarts
+/// of the control plane, and a misbehaving platform.
 ///
-/// All the time the invariants are checked, at quiet points everything has to settle, and what our programs use must not
-/// grow. The exit code is 0 only if nothing was wrong. docs/reliability.md explains every figure.
+/// The invariants are checked all the time. At quiet points everything must settle, and the resource usage of the programs
+/// must not grow. The exit code is 0 only if no check failed. docs/reliability.md explains every figure.
 #[derive(Debug, Parser)]
 #[command(name = "soak", version)]
 pub(crate) struct Options {
-    /// How long
+    /// Duration in minutes
     #[arg(long, env = "MINUTES", value_name = "MINUTES", default_value_t = 10.0, value_parser = positive)]
     minutes: f64,
 
-    /// What decides which operations and faults come when. Default: another one each time, which is printed. How things
-    /// turn out depends on the machine, too
+    /// Seed of the random operations and faults. Default: a new seed for each run, which is printed. The course of a run also
+    /// depends on the speed of the host
     #[arg(long, env = "SEED", value_name = "NUMBER")]
     seed: Option<u64>,
 }
 
 impl Options {
-    /// How long.
+    /// The duration.
     pub(crate) fn duration(&self) -> Duration {
         Duration::from_secs_f64(self.minutes * 60.0)
     }
 
-    /// What decides.
+    /// The seed.
     pub(crate) fn seed(&self) -> u64 {
-        // Short enough to be typed.
+        // Short enough to type.
         self.seed.unwrap_or_else(|| {
             u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(1) % 1_000_000
         })
@@ -38,7 +38,7 @@ impl Options {
 }
 
 fn positive(text: &str) -> Result<f64, String> {
-    /// A week: long before that, the API server's audit log has filled the disk.
+    /// One week. Before the end of it, the API server's audit log fills the disk.
     const MOST: f64 = 10_080.0;
     let minutes: f64 = text.parse().map_err(|error: std::num::ParseFloatError| error.to_string())?;
     if minutes > 0.0 && minutes <= MOST {

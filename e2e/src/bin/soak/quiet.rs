@@ -1,4 +1,4 @@
-//! Quiet points: everything is mended, the pools are as they were at the last one, and the world has to settle.
+//! Quiet points: all faults are repaired, the pools return to their initial configuration, and the world must settle.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -16,23 +16,22 @@ use crate::fault::{MORTAL, STEADY, leader};
 use crate::operation::{self, Answer};
 use crate::tally::Tally;
 
-/// How long a world may take to settle once nothing breaks any more: longer than the longest pauses after failures, on a
-/// slow machine.
+/// Timeout for a world to settle after the last fault. It is longer than the longest backoff, on a slow host.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
 
-/// How long nobody may lead then: several times as long as a lease lasts.
+/// How long there may be no leader: several times the lease duration.
 const SUCCESSION: Duration = Duration::from_secs(30);
 
-/// How often it is looked at.
+/// Poll interval.
 const POLL: Duration = Duration::from_millis(400);
 
 /// What did not settle.
 pub(crate) type Unsettled = Vec<String>;
 
-/// Brings the pools back to what they are at quiet points, as users do, and waits until everything has settled.
+/// Returns the pools to their configuration for quiet points, as users would, and waits until everything has settled.
 ///
 /// # Errors
-/// What keeps it from being done; what did not settle in time is the result.
+/// If a step fails. What did not settle in time is the result.
 pub(crate) async fn calm(world: &World, chance: &Chance, tally: &mut Tally) -> anyhow::Result<Unsettled> {
     let begin = Instant::now();
     let mut started = BTreeSet::new();
@@ -56,15 +55,15 @@ pub(crate) async fn calm(world: &World, chance: &Chance, tally: &mut Tally) -> a
         } else if begin.elapsed() > PATIENCE {
             return Ok(left
                 .into_iter()
-                .map(|what| format!("I8: after {PATIENCE:?} of calm, {what}"))
+                .map(|what| format!("I8: after {PATIENCE:?} without faults, {what}"))
                 .collect());
         }
         tokio::time::sleep(POLL).await;
     }
 }
 
-/// Lets the controller lead that is never killed: what a leader uses is compared with what a leader uses. The result
-/// says so if nobody leads for too long, although both live.
+/// Makes the controller that is never killed the leader, so that samples compare a leader with a leader. The result is a
+/// violation if there is no leader for too long.
 async fn lead(world: &World) -> anyhow::Result<Option<String>> {
     let controllers = world.controllers();
     let mut vacant = Instant::now();
@@ -72,7 +71,7 @@ async fn lead(world: &World) -> anyhow::Result<Option<String>> {
         match leader(world).await {
             Some(leader) if leader.identity() == controllers[STEADY].identity() => return Ok(None),
             Some(other) => {
-                // It gives the lease back.
+                // A graceful stop releases the lease.
                 other.stop().await?;
                 vacant = Instant::now();
                 while leader(world).await.is_none() && vacant.elapsed() < SUCCESSION {
@@ -83,10 +82,10 @@ async fn lead(world: &World) -> anyhow::Result<Option<String>> {
             None => tokio::time::sleep(POLL).await,
         }
     }
-    Ok(Some(format!("I8: nobody leads for {SUCCESSION:?}")))
+    Ok(Some(format!("I8: there is no leader for {SUCCESSION:?}")))
 }
 
-/// One round of what users do to have their pools as they want them; what is not so yet.
+/// Performs one round of the operations that return the pools to their configuration. Returns what is not done yet.
 async fn tidy(world: &World, chance: &Chance, started: &mut BTreeSet<String>) -> anyhow::Result<Vec<String>> {
     world.recorder().catch_up().await?;
     let state = world.recorder().state();
@@ -96,16 +95,16 @@ async fn tidy(world: &World, chance: &Chance, started: &mut BTreeSet<String>) ->
             None => {
                 let replicas = i64::try_from(CALM)?;
                 world.post(Kind::Pool, &design.object(world, replicas)).await?;
-                left.push(format!("pool {} was just made", design.name));
+                left.push(format!("pool {} was just created", design.name));
             }
             Some(pool) if pool.is_terminating() => {
-                left.push(format!("pool {} is on its way out", design.name));
+                left.push(format!("pool {} is terminating", design.name));
             }
             Some(pool) => left.extend(restore(world, design, pool, &state, chance).await),
         }
     }
     for machine in state.all(Kind::Machine) {
-        // A guest that shut down stays so until its owner starts it.
+        // A guest that shut down stays stopped until a user starts it.
         if machine.phase() == "Stopped" && started.insert(machine.uid().to_owned()) {
             operation::operate(world, "Start", machine).await;
         }
@@ -115,13 +114,13 @@ async fn tidy(world: &World, chance: &Chance, started: &mut BTreeSet<String>) ->
             if !object.is_terminating() {
                 operation::delete(world, kind, Some(object)).await;
             }
-            left.push(format!("{} {} belongs to nobody", kind.name(), object.name()));
+            left.push(format!("{} {} has no owner", kind.name(), object.name()));
         }
     }
     Ok(left)
 }
 
-/// Brings one pool back, and says what is not as it should be yet.
+/// Returns one pool to its configuration. Returns what is not as it should be yet.
 async fn restore(
     world: &World,
     design: &Design,
@@ -135,37 +134,45 @@ async fn restore(
     if pool.at("/spec/rollout") != &json!({ "maxUnavailable": "50%" }) {
         let patch = json!({ "spec": { "rollout": budget() } });
         let answer = world.patch(Kind::Pool, design.name, &patch).await.err().map(|error| error.to_string());
-        return Some(format!("pool {} rolled out otherwise {}", design.name, answer.unwrap_or_default()));
+        return Some(format!(
+            "pool {} had other rollout settings {}",
+            design.name,
+            answer.unwrap_or_default()
+        ));
     }
-    // As long as a revision is named, templates stay.
+    // While `rollout.revision` is set, template changes have no effect.
     if operation::remove_disk(world, pool).await != Answer::Idle {
-        return Some(format!("pool {} had a template more", design.name));
+        return Some(format!("pool {} had an additional disk template", design.name));
     }
     if design.policy == Policy::Explicit && replicas > calm {
         let live = members.iter().filter(|member| !member.is_terminating()).count() as u64;
         if live == replicas {
             operation::remove(world, design, &members, replicas - calm, chance).await;
         }
-        return Some(format!("pool {} wants {replicas} and has {live}", design.name));
+        return Some(format!("pool {} desires {replicas} machines and has {live}", design.name));
     }
     if replicas != calm {
         let patch = json!({ "spec": { "replicas": calm } });
         let answer = world.patch(Kind::Pool, design.name, &patch).await.err().map(|error| error.to_string());
-        return Some(format!("pool {} wanted {replicas} {}", design.name, answer.unwrap_or_default()));
+        return Some(format!(
+            "pool {} desired {replicas} machines {}",
+            design.name,
+            answer.unwrap_or_default()
+        ));
     }
     let running = members.iter().filter(|member| member.is_running()).count();
-    // An Explicit pool with more machines than it wants keeps them, and says so.
+    // An Explicit pool keeps machines above the desired number and reports them.
     if members.len() > CALM && design.policy == Policy::Explicit {
         return Some(surplus(world, design, &members).await);
     }
     let right = members.len() == CALM && running == CALM;
     if !right {
-        return Some(format!("pool {} has {} machines, and {running} run", design.name, members.len()));
+        return Some(format!("pool {} has {} machines, of which {running} run", design.name, members.len()));
     }
     uncollected(design, pool, state)
 }
 
-/// Takes machines off an Explicit pool that has more than it wants, as its owner does: by hand.
+/// Deletes machines of an Explicit pool that has too many, as its user would.
 async fn surplus(world: &World, design: &Design, members: &[&Object]) -> String {
     let live: Vec<&Object> = members.iter().copied().filter(|member| !member.is_terminating()).collect();
     for machine in live.iter().skip(CALM) {
@@ -174,13 +181,13 @@ async fn surplus(world: &World, design: &Design, members: &[&Object]) -> String 
     format!("pool {} has {} machines", design.name, members.len())
 }
 
-/// What belongs to pools or machines that are gone (I9).
+/// Objects that belong to deleted pools or machines (I9).
 fn strays(world: &World) -> Unsettled {
     leftovers::violations(&world.recorder().history()).iter().map(ToString::to_string).collect()
 }
 
-/// Free disks that nobody keeps, as long as they are there (I10): those of a template that is gone, and of the others
-/// more than are kept once they are older than their time.
+/// Free disks that disk garbage collection should have deleted (I10): all disks of a removed template, and of other templates
+/// those beyond `keep` that are older than `ttl`.
 fn uncollected(design: &Design, pool: &Object, state: &State) -> Option<String> {
     let used: BTreeSet<&str> = state.all(Kind::Machine).flat_map(Object::disk_references).collect();
     let free = |template: &str| {

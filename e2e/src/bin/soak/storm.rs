@@ -1,4 +1,4 @@
-//! Storms: users and faults, one after the other and at the same time.
+//! Storms: random operations and faults, one after another and in parallel.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -12,23 +12,23 @@ use crate::fault::{Fault, Mend, Outage};
 use crate::operation::{Operation, any_pool};
 use crate::tally::Tally;
 
-/// How often the invariants are checked, apart from quiet points.
+/// Interval at which the invariants are checked during a storm.
 const CHECK: Duration = Duration::from_secs(6);
 
 /// Longest pause between two operations, in milliseconds.
 const PAUSE: u64 = 400;
 
-/// Of a thousand moments, those at which something breaks.
+/// Of 1000 steps, this many inject a fault.
 const FAULTS: u64 = 180;
 
-/// Time from the end of one outage to the next one, in seconds.
+/// Time between two outages, in seconds.
 const BETWEEN_OUTAGES: std::ops::RangeInclusive<u64> = 12..=35;
 
-/// Users and faults, and what is to be mended of them.
+/// A period of operations and faults.
 pub(crate) struct Storm<'w> {
     world: &'w World,
     chance: &'w Chance,
-    /// What ends a fault, when, and what it happened to.
+    /// The pending repairs: time, affected component, repair.
     mends: Vec<(Instant, String, Mend<'w>)>,
     next_outage: Instant,
     checked: Instant,
@@ -37,17 +37,17 @@ pub(crate) struct Storm<'w> {
 }
 
 impl<'w> Storm<'w> {
-    /// Nothing has happened yet.
+    /// A storm before its first step.
     pub(crate) fn new(world: &'w World, chance: &'w Chance) -> Self {
         let now = Instant::now();
         let next_outage = now + Duration::from_secs(chance.number(BETWEEN_OUTAGES));
         Self { world, chance, mends: Vec::new(), next_outage, checked: now, orphaned: BTreeSet::new() }
     }
 
-    /// Lets it rage, and mends everything in the end.
+    /// Runs the storm, and repairs all faults at the end.
     ///
     /// # Errors
-    /// [`Error::Invariants`], and what keeps the harness from going on.
+    /// [`Error::Invariants`], and errors of the harness.
     pub(crate) async fn rage(&mut self, duration: Duration, tally: &mut Tally) -> Result<()> {
         let end = Instant::now() + duration;
         while Instant::now() < end {
@@ -94,10 +94,10 @@ impl<'w> Storm<'w> {
         Ok(())
     }
 
-    /// The control plane has an outage, and users go on meanwhile.
+    /// Runs an outage of the control plane while operations continue.
     async fn outage(&mut self, tally: &mut Tally) -> Result<()> {
-        // Nobody who stands still could be told apart from one whom the outage hurts, and harness and faults need an API
-        // server that answers.
+        // Paused processes resume first: their effects could not be distinguished from those of the outage, and repairs need a
+        // working API server.
         self.mend(None, tally).await?;
         let outage = Outage::random(self.chance);
         tally.fault(format_args!("{outage:?}"));
@@ -115,12 +115,12 @@ impl<'w> Storm<'w> {
         };
         let (passed, ()) = futures::join!(outage.pass(world, chance), users);
         passed?;
-        tally.note("-- the outage is over");
+        tally.note("-- the outage has ended");
         self.next_outage = Instant::now() + Duration::from_secs(self.chance.number(BETWEEN_OUTAGES));
         Ok(())
     }
 
-    /// Ends the faults whose time is over at a moment, or all of them.
+    /// Repairs the faults whose time is over, or all faults if `now` is `None`.
     async fn mend(&mut self, now: Option<Instant>, tally: &mut Tally) -> Result<()> {
         let is_due = |due: Instant| now.is_none_or(|now| due <= now);
         let (due, later) = std::mem::take(&mut self.mends).into_iter().partition(|(due, ..)| is_due(*due));
@@ -133,7 +133,7 @@ impl<'w> Storm<'w> {
         Ok(())
     }
 
-    /// What was left of a pool that went without its machines is nobody's business (I4).
+    /// Exempts the machines of a pool that was deleted with orphaning from the checks (I4).
     fn respect_orphans(&mut self) {
         let state = self.world.recorder().state();
         let gone = |uid: &String| state.get(Kind::Pool, uid).is_none();
@@ -152,7 +152,7 @@ impl<'w> Storm<'w> {
     }
 }
 
-/// The violations that an error tells of; the error itself if it is of another kind.
+/// The violations in an error; any other error is returned.
 pub(crate) fn violations(error: Error) -> Result<Vec<String>> {
     match error {
         Error::Invariants { violations } => Ok(violations),

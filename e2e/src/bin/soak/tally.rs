@@ -1,4 +1,4 @@
-//! What was done and what happened.
+//! Counts and logs operations and faults.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use vmpool_e2e::cluster::target_directory;
 
 use crate::operation::Answer;
 
-/// Counts, and a file with all of it, line by line.
+/// The counts, and a log file with one line per event.
 #[derive(Debug)]
 pub(crate) struct Tally {
     begin: Instant,
@@ -23,7 +23,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Nothing was done yet.
+    /// Creates the log file.
     pub(crate) fn new(seed: u64) -> anyhow::Result<Self> {
         let directory = target_directory().join("soak");
         let path = directory.join(format!("{seed}.log"));
@@ -32,29 +32,29 @@ impl Tally {
         Ok(Self { begin: Instant::now(), file, path, operations: BTreeMap::new(), faults: 0 })
     }
 
-    /// Time since the beginning.
+    /// Time since the start.
     pub(crate) fn elapsed(&self) -> Duration {
         self.begin.elapsed()
     }
 
-    /// Where all of it is.
+    /// Path of the log file.
     pub(crate) fn path(&self) -> &PathBuf {
         &self.path
     }
 
-    /// Writes a line down.
+    /// Logs a line.
     pub(crate) fn note(&mut self, line: impl fmt::Display) {
-        // Who cannot keep a diary goes on.
+        // A failed log write must not end the test.
         let _ = writeln!(self.file, "[{:>7.2}] {line}", self.begin.elapsed().as_secs_f32());
     }
 
-    /// Writes a line down, and shows it.
+    /// Logs and prints a line.
     pub(crate) fn show(&mut self, line: impl fmt::Display) {
         println!("[{:>6.1} s] {line}", self.begin.elapsed().as_secs_f32());
         self.note(line);
     }
 
-    /// A user did something, and this came of it.
+    /// Counts and logs an operation and its result.
     pub(crate) fn operation(&mut self, what: impl fmt::Display, answer: Answer) {
         let word = match answer {
             Answer::Done => "done",
@@ -66,18 +66,18 @@ impl Tally {
         self.note(format_args!("{what}: {word}"));
     }
 
-    /// Something broke.
+    /// Counts and logs a fault.
     pub(crate) fn fault(&mut self, what: impl fmt::Display) {
         self.faults += 1;
         self.note(format_args!("-- {what}"));
     }
 
-    /// How many operations there were, and how many of them were done.
+    /// Number of operations, and how many of them succeeded.
     pub(crate) fn operations(&self) -> (usize, usize) {
         (self.operations.values().sum(), self.operations.get("done").copied().unwrap_or_default())
     }
 
-    /// How many faults there were.
+    /// Number of faults.
     pub(crate) fn faults(&self) -> usize {
         self.faults
     }

@@ -13,14 +13,14 @@ fn page() -> String {
 /// First cells of the table rows below a header.
 fn rows<'a>(page: &'a str, header: &str) -> Vec<&'a str> {
     let rows = page.split(header).skip(1).flat_map(|rest| {
-        // The line of dashes ends what is left of the header.
+        // The separator line of the table follows the header.
         rest.lines().skip(2).take_while(|line| line.starts_with("| "))
     });
     rows.collect()
 }
 
 #[test]
-fn the_page_explains_every_figure_in_these_words() {
+fn the_page_has_the_same_tables() {
     let page = page();
     let unit = |entry: &Entry| if entry.unit.is_empty() { "–" } else { entry.unit };
     let expected: Vec<String> = ONE
@@ -32,7 +32,7 @@ fn the_page_explains_every_figure_in_these_words() {
 }
 
 #[test]
-fn no_two_figures_share_a_name() {
+fn names_of_figures_are_unique() {
     let names: BTreeSet<&str> = ONE.iter().chain(MANY).map(|entry| entry.key).collect();
     assert_eq!(names.len(), ONE.len() + MANY.len());
 }

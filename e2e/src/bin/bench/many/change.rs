@@ -1,4 +1,4 @@
-//! What changes: mostly machines that start or stop, and now and then the number of members.
+//! The changes: mostly machines that start or stop, and sometimes the number of replicas.
 
 use std::time::Instant;
 
@@ -12,32 +12,32 @@ use vmpool_e2e::object::Kind;
 use super::Tracking;
 use crate::lab::Lab;
 
-/// One change in so many is a scale request.
+/// One of this many changes is a scale request.
 const SCALE_EVERY: usize = 10;
 
-/// One pool, and what was done to it.
+/// A pool and the state of its changes.
 #[derive(Debug)]
 pub(super) struct Target {
-    /// Its name.
+    /// The pool's name.
     pub(super) pool: String,
     machines: Vec<String>,
-    /// The next machine to start or stop.
+    /// Index of the next machine to start or stop.
     next: usize,
-    /// Whether machines are started in this lap; they are stopped in the next.
+    /// Whether machines are started in this lap. In the next lap they are stopped.
     starting: bool,
-    /// How many run.
+    /// Number of running machines.
     running: i64,
-    /// Whether it has one member more than at first.
+    /// Whether the pool has one replica more than initially.
     is_larger: bool,
 }
 
 impl Target {
-    /// A pool none of whose machines runs.
+    /// A pool without running machines.
     pub(super) fn new(pool: String, machines: Vec<String>) -> Self {
         Self { pool, machines, next: 0, starting: true, running: 0, is_larger: false }
     }
 
-    /// Which machine to change, its new phase, and how many run then.
+    /// The machine to change, its new phase, and the resulting number of running machines.
     fn flip(&mut self) -> (String, &'static str, i64) {
         let machine = self.machines[self.next].clone();
         let phase = if self.starting { "Running" } else { "Stopped" };
@@ -49,19 +49,19 @@ impl Target {
         (machine, phase, self.running)
     }
 
-    /// Whether the count of running machines goes the other way from now on.
+    /// Whether the direction changes with the next machine.
     fn is_turning(&self) -> bool {
         self.next == 0
     }
 }
 
-/// Makes one change after another, every pool once per lap, in another order each lap.
+/// The sequence of changes: every pool once per lap, in a different order each lap.
 pub(super) struct Changes {
     pools: Api<DynamicObject>,
     machines: Api<DynamicObject>,
     targets: Vec<Target>,
     tracking: Tracking,
-    /// The order of this lap, the next one last.
+    /// The order of this lap; the next pool is the last element.
     lap: Vec<usize>,
     made: usize,
     order: Order,
@@ -74,7 +74,7 @@ impl Changes {
         Self { pools, machines, targets, tracking, lap: Vec::new(), made: 0, order: Order(1) }
     }
 
-    /// The next change, to be carried out by whoever gets it.
+    /// The next change. The caller runs the future.
     pub(super) fn next(&mut self) -> BoxFuture<'static, anyhow::Result<()>> {
         let index = self.lap.pop().unwrap_or_else(|| {
             self.lap = self.order.shuffled(self.targets.len());
@@ -83,7 +83,7 @@ impl Changes {
         self.made += 1;
         let target = &mut self.targets[index];
         let pending = self.tracking.lock().get(&target.pool).map_or(0, super::Tracked::pending_machines);
-        // Up and down at once would cancel out, and never show.
+        // A start and a stop at the same time would cancel out and never show in the status.
         if self.made.is_multiple_of(SCALE_EVERY) || (target.is_turning() && pending > 0) {
             Box::pin(self.scale(index))
         } else {
@@ -113,7 +113,7 @@ impl Changes {
         async move {
             let begin = Instant::now();
             let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
-            // Not by the scale subresource: its answer lacks the generation.
+            // Not through the scale subresource, because its response lacks the generation.
             let patched = pools.patch(&name, &PatchParams::default(), &patch).await;
             let generation = patched.with_context(|| format!("scaling {name}"))?.metadata.generation;
             if let Some(tracked) = tracking.lock().get_mut(&name) {
@@ -124,7 +124,7 @@ impl Changes {
     }
 }
 
-/// An order that looks random and is the same in every run.
+/// A pseudo-random order that is the same in every run.
 struct Order(u64);
 
 impl Order {

@@ -1,4 +1,4 @@
-//! What one big pool comes to.
+//! The figures of one large pool.
 
 use serde_json::json;
 use vmpool_e2e::cluster::RequestKey;
@@ -9,11 +9,11 @@ use crate::lab::{is_write_of_controller, of_pools};
 use crate::options::Options;
 use crate::report::{Limit, Report};
 
-/// Adds all of them.
+/// Adds all figures to the report.
 pub(super) fn add(options: &Options, raw: &[Run], ups: &[Up], downs: &[Down], report: &mut Report) {
     let members = as_f64(options.members());
     let small = options.members() <= 1000;
-    // The machine's mood changes from run to run: medians, where a least would favour whoever has more runs.
+    // The load of the host varies between runs. Medians are used, because a minimum would favor the side with more runs.
     let best = |value: fn(&Run) -> f64| {
         let of_width = |width| median(raw.iter().filter(|run| run.width == width).map(value));
         least(WIDTHS.into_iter().map(of_width))
@@ -80,7 +80,7 @@ pub(super) fn add(options: &Options, raw: &[Run], ups: &[Up], downs: &[Down], re
     report.detail("ours", json!(ours));
 }
 
-/// The middle value, or the mean of the two in the middle; infinite of nothing.
+/// The median; infinity for an empty list.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_unstable_by(f64::total_cmp);
@@ -106,7 +106,7 @@ mod tests {
     #[case::odd(&[9.0, 1.0, 3.0], 3.0)]
     #[case::even(&[4.0, 1.0, 9.0, 2.0], 3.0)]
     #[case::none(&[], f64::INFINITY)]
-    fn the_middle_is_found(#[case] values: &[f64], #[case] expected: f64) {
+    fn the_median_is_computed(#[case] values: &[f64], #[case] expected: f64) {
         assert_eq!(median(values.iter().copied()).total_cmp(&expected), std::cmp::Ordering::Equal);
     }
 }

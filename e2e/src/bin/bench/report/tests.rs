@@ -25,7 +25,7 @@ fn the_json_is_flat() {
 }
 
 #[test]
-fn a_missed_bar_is_counted_and_shown() {
+fn a_missed_limit_is_counted_and_printed() {
     let report = report();
     assert_eq!(report.missed(), 1);
     let table = report.to_string();
@@ -39,6 +39,6 @@ fn a_missed_bar_is_counted_and_shown() {
 }
 
 #[test]
-fn a_value_on_the_bar_holds() {
+fn a_value_equal_to_the_limit_passes() {
     assert!(Limit::AtLeast(0.85).holds(0.85) && Limit::AtMost(0.0).holds(0.0));
 }

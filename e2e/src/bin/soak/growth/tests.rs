@@ -13,9 +13,9 @@ fn grown(now: Usage) -> Vec<String> {
 #[case::the_same(THEN)]
 #[case::less(Usage { mib: 10.0, descriptors: 10, threads: 2, tasks: Some(6), ..THEN })]
 #[case::what_an_allocator_keeps(Usage { mib: 25.9, ..THEN })]
-#[case::an_idle_connection(Usage { descriptors: 64, tasks: Some(84), threads: 9, ..THEN })]
-#[case::a_program_that_does_not_tell_its_tasks(Usage { tasks: None, ..THEN })]
-fn is_no_growth(#[case] now: Usage) {
+#[case::idle_connections(Usage { descriptors: 64, tasks: Some(84), threads: 9, ..THEN })]
+#[case::a_program_without_task_metrics(Usage { tasks: None, ..THEN })]
+fn allowed_variation_is_not_growth(#[case] now: Usage) {
     assert_eq!(grown(now), Vec::<String>::new());
 }
 
@@ -24,26 +24,26 @@ fn is_no_growth(#[case] now: Usage) {
 #[case::descriptors(Usage { descriptors: 65, ..THEN }, "descriptors of controller grew from 40 to 65")]
 #[case::threads(Usage { threads: 10, ..THEN }, "threads of controller grew from 5 to 10")]
 #[case::tasks(Usage { tasks: Some(85), ..THEN }, "tasks of controller grew from 60 to 85")]
-#[case::another_life(Usage { pid: 8, ..THEN }, "controller is not the process that it was")]
-fn is_growth(#[case] now: Usage, #[case] expected: &str) {
+#[case::a_restart(Usage { pid: 8, ..THEN }, "controller has restarted")]
+fn more_than_the_allowed_variation_is_growth(#[case] now: Usage, #[case] expected: &str) {
     assert_eq!(grown(now), [expected]);
 }
 
 #[test]
-fn a_large_program_may_vary_by_a_share_of_it() {
+fn memory_may_vary_by_a_share_of_its_size() {
     let large = |mib| Sample(vec![("simulator".to_owned(), Usage { mib, ..THEN })]);
     assert!(large(119.0).growth_since(&large(100.0)).is_empty());
     assert_eq!(large(121.0).growth_since(&large(100.0)).len(), 1);
 }
 
 #[test]
-fn tasks_are_read_from_the_page_of_metrics() {
+fn the_number_of_tasks_is_parsed_from_the_metrics() {
     assert_eq!(tasks("# TYPE process_tasks gauge\nprocess_tasks 12\nprocess_tasks_other 3\n"), Some(12));
-    assert_eq!(tasks("nothing of that kind"), None);
+    assert_eq!(tasks("no such metric"), None);
 }
 
 #[test]
-fn the_least_of_the_first_and_of_the_last_third_are_compared() {
+fn the_minimums_of_the_first_and_the_last_third_are_compared() {
     let sample = |descriptors| Sample(vec![("controller".to_owned(), Usage { descriptors, ..THEN })]);
     let samples = [40, 90, 41, 95, 42, 41, 120].map(sample);
     let (first, last) = Sample::ends(&samples).unwrap();
