@@ -108,11 +108,11 @@ impl Revisions {
         context: &Context<P>,
         pool: &PoolEntry<P>,
         shown: Option<&RevisionId>,
-    ) -> Result<Option<(RevisionId, Arc<Value>)>, ReadError> {
+    ) -> Result<Option<(RevisionId, Text)>, ReadError> {
         while let Some(id) = self.history.last_in_force(shown).cloned() {
             if let Some(content) = self.content(context, pool, &id).await? {
                 let known = |name: &String| pool.facts.disks.iter().any(|disk| *disk.name == **name);
-                return Ok(P::disk_templates(&content).iter().all(known).then_some((id, content)));
+                return Ok(P::disk_templates(&content.value()).iter().all(known).then_some((id, content)));
             }
             self.learn(Change::Gone(id));
         }
