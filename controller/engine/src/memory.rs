@@ -11,6 +11,10 @@ use crate::plan::{Stage, Trials, Wants};
 use crate::removal::RESERVATION_AGE;
 use crate::revision::RevisionId;
 
+/// How many times in a row a machine must be refused with a disk before the controller tries another disk, if the platform
+/// says that a disk is the reason and does not name it.
+pub const SUSPICIONS: u32 = 3;
+
 /// How long a disk that a machine was refused for is not handed out again.
 pub const REFUSAL_AGE: Duration = Duration::from_mins(10);
 
@@ -57,6 +61,8 @@ pub struct Memory {
     awaited: BTreeMap<Arc<str>, Duration>,
     /// Disks that a machine was refused for, and when.
     refused_disks: BTreeMap<Arc<str>, Duration>,
+    /// How many times in a row a machine was refused with a disk that the platform did not name.
+    suspected_disks: BTreeMap<Arc<str>, u32>,
 }
 
 impl Memory {
@@ -197,6 +203,36 @@ impl Memory {
     pub fn refuse_disk(&mut self, disk: &Arc<str>, uptime: Duration) {
         self.refused_disks.retain(|_, since| uptime.saturating_sub(*since) < REFUSAL_AGE);
         self.refused_disks.insert(disk.clone(), uptime);
+    }
+
+    /// Records that a machine was refused because of one of these disks, and that the platform did not name it. After a few
+    /// times in a row they are not handed out for a while. Returns those that now are not.
+    pub fn suspect_disks<'d>(
+        &mut self,
+        disks: impl IntoIterator<Item = &'d Arc<str>>,
+        uptime: Duration,
+    ) -> Vec<Arc<str>> {
+        let mut refused = Vec::new();
+        for disk in disks {
+            let times = self.suspected_disks.entry(disk.clone()).or_default();
+            *times += 1;
+            if *times >= SUSPICIONS {
+                self.suspected_disks.remove(disk);
+                self.refuse_disk(disk, uptime);
+                refused.push(disk.clone());
+            }
+        }
+        refused
+    }
+
+    /// Records that a machine was accepted with these disks.
+    pub fn accept_disks<'d>(&mut self, disks: impl IntoIterator<Item = &'d Arc<str>>) {
+        if self.suspected_disks.is_empty() {
+            return;
+        }
+        for disk in disks {
+            self.suspected_disks.remove(disk);
+        }
     }
 
     /// How long this disk is still not handed out because a machine was refused for it; `None` if it may be.

@@ -207,6 +207,7 @@ impl Unit {
         let id = replica.facts.id.clone();
         tracing::info!(machine = &*id.name, machine_uid = id.uid.as_str(), "created a machine");
         memory.machines.written(replica, uptime);
+        memory.accept_disks(draft.disks.iter().map(|disk| &disk.name));
         let created = Happening {
             reason: Reason::SuccessfulCreate,
             name: id.name.to_string(),

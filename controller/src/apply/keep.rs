@@ -264,7 +264,8 @@ fn failed(disk: &str, doing: &str, error: WriteError) -> Outcome {
     Outcome::Failed(Happening { reason: Reason::FailedDisk, name: disk.to_owned(), note }, error)
 }
 
-/// Remembers which of `disks` a machine was refused for: the API server's words name it. Another one is tried then.
+/// Remembers which of `disks` a machine was refused for. If the API server's words name a disk, another one is tried at once.
+/// If they only say that it is about a disk, another one is tried after a few refusals.
 pub(super) fn note_refusal(
     memory: &mut Memory,
     disks: &[DiskDraft],
@@ -272,12 +273,27 @@ pub(super) fn note_refusal(
     uptime: std::time::Duration,
 ) {
     let WriteError::Refused { status, .. } = error else { return };
-    for draft in disks.iter().filter(|draft| draft.source != DiskSource::New) {
-        if names(&status.message, &draft.name) {
-            tracing::warn!(disk = &*draft.name, "a machine was refused for a disk: another one is tried");
-            memory.refuse_disk(&draft.name, uptime);
-        }
+    let existing = || disks.iter().filter(|draft| draft.source != DiskSource::New).map(|draft| &draft.name);
+    let mut refused: Vec<_> = existing().filter(|disk| names(&status.message, disk)).cloned().collect();
+    for disk in &refused {
+        memory.refuse_disk(disk, uptime);
     }
+    if refused.is_empty() && blames_a_disk(status.code, &status.message) {
+        refused = memory.suspect_disks(existing(), uptime);
+    }
+    for disk in refused {
+        tracing::warn!(disk = &*disk, "a machine was refused for a disk: another one is tried");
+    }
+}
+
+/// Whether a refusal is about a disk of the machine, without saying which one. Neither a server that is busy nor a quota is
+/// about any of them: with another disk the answer would be the same.
+fn blames_a_disk(code: u16, message: &str) -> bool {
+    /// What the platform and its storage call a disk.
+    const WORDS: [&str; 6] = ["disk", "disks", "volume", "volumes", "device", "devices"];
+    let message = message.to_ascii_lowercase();
+    let is_verdict = !matches!(code, 401 | 404 | 409 | 429) && !message.contains("exceeded quota");
+    is_verdict && WORDS.iter().any(|word| names(&message, word))
 }
 
 /// Whether `text` has `name` as a word of its own: names of disks are made of letters, digits, dashes and dots.

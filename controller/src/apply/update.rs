@@ -40,8 +40,15 @@ pub(super) struct Wanted<'a> {
 pub(super) struct Update {
     member: ObjectId,
     to: RevisionId,
+    /// Its disks; if it failed, those that the machine did not have before.
     disks: Vec<DiskDraft>,
     result: Result<(Seen<Replica>, Vec<Happening>), WriteError>,
+}
+
+/// The disks among `disks` that the machine does not refer to yet: only one of these can be why it was refused.
+fn added(disks: &[DiskDraft], machine: &Replica) -> Vec<DiskDraft> {
+    let refers = |disk: &DiskDraft| machine.disks.iter().any(|device| device.disk == disk.name);
+    disks.iter().filter(|disk| !refers(disk)).cloned().collect()
 }
 
 /// Writes a revision to a member: first its free disks are promised to it, then one patch changes the machine.
@@ -94,6 +101,7 @@ async fn write<P: Platform>(
         }
         Ok(Some(patch))
     });
+    let mut tried = disks.to_vec();
     let result = match result.await {
         Patched::Done { before, after } => {
             let mut happenings = applied(member, to, &before, &after.facts);
@@ -104,10 +112,13 @@ async fn write<P: Platform>(
         Patched::Unfit(Unfit::Changed, machine) => return Outcome::Changed(machine),
         Patched::Unfit(Unfit::Differs, machine) => return Outcome::Differs(machine, to.clone()),
         Patched::Outdated => return Outcome::Outdated,
-        Patched::Failed(error) => Err(error),
+        Patched::Failed(error, before) => {
+            tried = added(disks, &before);
+            Err(error)
+        }
         Patched::Unread(error) => return Outcome::Failed(failure(member, to, &error), error),
     };
-    Outcome::Updated(Update { member: member.clone(), to: to.clone(), disks: disks.to_vec(), result })
+    Outcome::Updated(Update { member: member.clone(), to: to.clone(), disks: tried, result })
 }
 
 /// Tells which revision a member got, and which disks it lost by that.
@@ -143,6 +154,7 @@ impl Update {
                     "wrote a revision to a machine"
                 );
                 memory.machines.written(machine, uptime);
+                memory.accept_disks(disks.iter().map(|disk| &disk.name));
                 Step { happenings, ..Step::done(None) }
             }
             Err(error) => {
@@ -184,7 +196,7 @@ pub(super) async fn advance<P: Platform>(
         Patched::Nothing(machine) => Outcome::Machine(machine, Vec::new()),
         Patched::Unfit(_, machine) => Outcome::Changed(machine),
         Patched::Outdated => Outcome::Outdated,
-        Patched::Failed(error) | Patched::Unread(error) => {
+        Patched::Failed(error, _) | Patched::Unread(error) => {
             let note = format!("marking that revision {to} is in effect in machine {member}: {error}");
             let happening = Happening { reason: Reason::FailedRepair, name: member.name.to_string(), note };
             Outcome::Failed(happening, error)
@@ -214,7 +226,8 @@ enum Patched {
     Outdated,
     /// It could not be read, so nothing was sent.
     Unread(WriteError),
-    Failed(WriteError),
+    /// It was sent to the machine as it was before, and failed.
+    Failed(WriteError, Replica),
 }
 
 /// Sends the merge patch that `compute` makes of a member as it is now.
@@ -245,7 +258,7 @@ async fn patched<P: Platform>(
             }
             Err(error) if error.is_conflict() => {}
             Err(error) if error.is_gone() => return Patched::Outdated,
-            Err(error) => return Patched::Failed(error),
+            Err(error) => return Patched::Failed(error, Replica::clone(&machine.facts)),
         }
     }
     Patched::Outdated

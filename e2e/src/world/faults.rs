@@ -105,6 +105,16 @@ impl World {
         self.refuse(probe, "UPDATE", expression, "the platform does not want this update").await
     }
 
+    /// Refuses every create of a machine that refers to this disk with this message, and waits until that is in effect.
+    ///
+    /// # Errors
+    /// [`Error::Api`], [`Error::Deadline`].
+    pub async fn refuse_machines_on(&self, disk: &str, message: &str) -> Result<Refusal<'_>> {
+        let refers = format!("object.spec.blockDeviceRefs.exists(ref, ref.name == '{disk}')");
+        let expression = format!("object.metadata.name != '{PROBE}' && !{refers}");
+        self.refuse(Probe::Create(Kind::Machine), "CREATE", &expression, message).await
+    }
+
     async fn refuse(
         &self,
         probe: Probe,
@@ -145,6 +155,9 @@ impl World {
         Ok(refusal)
     }
 }
+
+/// Name of the object that is tried to be created.
+const PROBE: &str = "is-the-rule-in-effect";
 
 /// What is tried, as a dry run, to find out whether a rule is in effect.
 enum Probe {
@@ -246,7 +259,7 @@ impl Refusal<'_> {
                 let probe = json!({
                     "apiVersion": API_VERSION,
                     "kind": kind.name(),
-                    "metadata": { "name": "is-the-rule-in-effect", "namespace": self.world.namespace },
+                    "metadata": { "name": PROBE, "namespace": self.world.namespace },
                     "spec": super::others::smallest_spec(*kind),
                 });
                 let probe = serde_json::from_value(probe).map_err(Error::json("writing a probe"))?;

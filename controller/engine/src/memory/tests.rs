@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use rstest::rstest;
@@ -165,4 +166,16 @@ fn the_first_pause_to_end_is_the_one_to_wait_for() {
     memory.keeping.failed(failure(FailureReason::DiskFailure), NOW, Some(Duration::from_secs(3)), 0.0);
     assert_eq!(memory.pause(NOW), Some(Duration::from_secs(3)));
     assert_eq!(memory.pause(NOW + Duration::from_secs(3)), Some(Duration::from_secs(6)));
+}
+
+#[test]
+fn a_disk_is_suspected_until_a_machine_is_accepted_with_it_and_refused_after_a_few_times() {
+    let mut memory = Memory::default();
+    let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
+    for _ in 1..SUSPICIONS {
+        assert_eq!(memory.suspect_disks([&a, &b], NOW), [] as [Arc<str>; 0]);
+    }
+    memory.accept_disks([&a]);
+    assert_eq!(memory.suspect_disks([&a, &b], NOW), [b]);
+    assert_eq!((memory.disk_refusal("a", NOW), memory.disk_refusal("b", NOW)), (None, Some(REFUSAL_AGE)));
 }

@@ -251,6 +251,49 @@ async fn a_disk_that_a_machine_was_refused_for_is_not_tried_again_at_once() {
 }
 
 #[tokio::test]
+async fn a_claimed_disk_that_the_platform_refuses_without_naming_it_is_left_alone_after_a_few_refusals() {
+    let world = world(2, &json!({})).await;
+    world.scale(0);
+    world.calm().await;
+    run(&world).await;
+    let free = names(&world.disks());
+    let reachable = free[0].clone();
+    world.server.intercept(move |call| {
+        let create = call.is(Verb::Create, "virtualmachines");
+        if create && !call.body.to_string().contains(&reachable) {
+            let message = "a disk of the virtual machine is on node n1, which is full";
+            return Fate::Refuse(Refusal::new(422, "Invalid", message));
+        }
+        Fate::Serve
+    });
+    // The best free disk is tried first, whichever it is: the other one is tried after a few refusals.
+    world.scale(1);
+    world.advance(MINUTE).await;
+    let machines = world.machines();
+    assert_eq!(machines.len(), 1, "another free disk is tried");
+    assert_eq!(device(&machines[0]), *free[0]);
+    assert_eq!(world.disks().len(), 2, "no disk is made while one is free");
+    // The second machine gets a new one, while the first disk is left alone.
+    world.server.intercept({
+        let free = free.clone();
+        move |call| {
+            let create = call.is(Verb::Create, "virtualmachines");
+            if create && free.iter().any(|disk| call.body.to_string().contains(disk)) {
+                let message = "a disk of the virtual machine is on node n1, which is full";
+                return Fate::Refuse(Refusal::new(422, "Invalid", message));
+            }
+            Fate::Serve
+        }
+    });
+    world.scale(2);
+    world.advance(MINUTE * 3).await;
+    assert_eq!((world.machines().len(), world.disks().len()), (2, 3), "and then a new one");
+    assert_eq!(world.condition("ReplicaFailure"), None);
+    let left = world.server.get("virtualdisks", &free[1]).unwrap();
+    assert_eq!(mark(&left, "claimed-by"), None, "it is free again");
+}
+
+#[tokio::test]
 async fn a_disk_that_lost_its_labels_is_still_the_pools() {
     let world = world(1, &json!({ "ttl": "10m" })).await;
     world.scale(0);
