@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use vmpool_engine::ledger::{Fact, Ledger, Seen, Unanswered};
+use vmpool_engine::model::DiskState;
 use vmpool_engine::plan::Observed;
 use vmpool_engine::{Disk, Memory, Pool, Replica};
 
@@ -124,13 +125,14 @@ impl Snapshot {
     }
 }
 
-/// The disks that the pool owns, and those with its label whose template is gone. The others belong to machines and
-/// are found through these.
+/// The disks that the pool owns, and those with its label that failed or whose template is gone. The others belong to
+/// machines and are found through these.
 fn kept<P: Platform>(context: &Context<P>, pool: &Pool, memory: &Memory) -> Vec<Arc<Disk>> {
     let matters = |disk: &Disk| {
         disk.owner.as_ref().is_some_and(|owner| owner.uid == pool.id.uid)
             || disk.pool_uid_label.as_ref() == Some(&pool.id.uid)
-                && !pool.disks.iter().any(|template| Some(&template.name) == disk.template.as_ref())
+                && (disk.state == DiskState::Failed
+                    || !pool.disks.iter().any(|template| Some(&template.name) == disk.template.as_ref()))
     };
     let mut kept = context.disks.by_key_where(&Key::Pool(pool.id.uid.clone()), matters);
     memory.disks.overlay(&mut kept);

@@ -5,19 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::Instrument;
-use vmpool_engine::condition::{Condition, INVALID_SETTINGS};
 use vmpool_engine::pacing::{Failure, FailureReason};
-use vmpool_engine::status::{Detached, detached};
-use vmpool_engine::{Action, Plan, Pool, Replica, Status, Uid, plan, status};
+use vmpool_engine::status::detached;
+use vmpool_engine::{Action, Plan, Pool, Replica, Uid, plan, status};
 
 use crate::apply::{Applied, apply};
 use crate::context::{Context, Names, PoolEntry, PoolState, ReadError, Slim};
-use crate::events::{Happening, Reason};
 use crate::metrics::{Laps, PassResult, PoolFacts, Stage};
 use crate::observe::{Snapshot, settle_overdue};
 use crate::platform::{Platform, controller_of};
 use crate::queue::Again;
-use crate::report::report;
+use crate::report::{detachments, report, unreadable_settings};
 use crate::revisions::{self, Revisions, Templates};
 use crate::watch::version;
 
@@ -210,47 +208,8 @@ async fn tell<P: Platform>(
     applied.happenings.extend(detachments(&pool.facts, detached, &mut state.detached));
     let facts = PoolFacts::served(&pool.facts, &status, terminating, disks, &state.memory);
     context.census.record(&pool.facts.id.uid, facts);
-    applied.happenings.extend(warning(&pool.facts, &status, &mut state.warned));
+    applied.happenings.extend(unreadable_settings(&pool.facts, &status, &mut state.warned));
     report(context, pool, status, applied, state).await
-}
-
-/// The event about settings that cannot be read: one for each new message, also if the leader changes in between.
-fn warning(pool: &Pool, status: &Status, warned: &mut Option<String>) -> Option<Happening> {
-    let message = |conditions: &[Condition]| {
-        let wanted = conditions.iter().find(|condition| condition.kind == INVALID_SETTINGS)?;
-        Some(wanted.message.clone())
-    };
-    let Some(note) = message(&status.conditions) else {
-        *warned = None;
-        return None;
-    };
-    if warned.as_ref() == Some(&note) {
-        return None;
-    }
-    *warned = Some(note.clone());
-    let told = message(&pool.published.conditions).as_ref() == Some(&note);
-    (!told).then(|| Happening { reason: Reason::InvalidSettings, name: pool.id.name.to_string(), note })
-}
-
-/// Reports disks that a person detached by hand, each once: those that neither this leader nor an earlier one has
-/// reported.
-fn detachments(
-    pool: &Pool,
-    found: Vec<Detached>,
-    reported: &mut BTreeSet<(Uid, Arc<str>)>,
-) -> Vec<Happening> {
-    let key = |detached: &Detached| (detached.machine.uid.clone(), detached.disk.clone());
-    let present: BTreeSet<_> = found.iter().map(key).collect();
-    reported.retain(|key| present.contains(key));
-    let advices = found.into_iter().filter(|detached| reported.insert(key(detached))).map(|detached| {
-        let name = detached.machine.name.to_string();
-        Happening { reason: Reason::DiskDetachedByHand, name, note: detached.advice() }
-    });
-    let is_published = |note: &str| {
-        let mut conditions = pool.published.conditions.iter();
-        conditions.any(|condition| condition.message.contains(note))
-    };
-    advices.filter(|happening| !is_published(&happening.note)).collect()
 }
 
 /// The pool with the status that was written last, if it is from before that write: it would be written again.

@@ -1,14 +1,19 @@
 //! Status and events: what people and autoscalers see of a pass, after a failure too.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::Patch;
 use serde_json::json;
-use vmpool_engine::Status;
+use vmpool_engine::condition::{Condition, INVALID_SETTINGS};
+use vmpool_engine::status::Detached;
+use vmpool_engine::{Pool, Status, Uid};
 
 use crate::apply::Applied;
 use crate::context::{Context, LastStatus, PoolEntry, PoolState, collection};
 use crate::dispute;
+use crate::events::{Happening, Reason};
 use crate::metrics::WriteKind;
 use crate::platform::Platform;
 use crate::watch::version;
@@ -75,4 +80,47 @@ async fn publish<P: Platform>(
     let patch = Patch::<()>::Json(operations);
     let (writer, name) = (&context.writer, &pool.facts.id.name);
     writer.patch(WriteKind::PatchStatus, path, name, Some("status"), patch).await.map(PoolEntry::read)
+}
+
+/// Reports disks that a person detached by hand, each once: those that neither this leader nor an earlier one has
+/// reported.
+pub(crate) fn detachments(
+    pool: &Pool,
+    found: Vec<Detached>,
+    reported: &mut BTreeSet<(Uid, Arc<str>)>,
+) -> Vec<Happening> {
+    let key = |detached: &Detached| (detached.machine.uid.clone(), detached.disk.clone());
+    let present: BTreeSet<_> = found.iter().map(key).collect();
+    reported.retain(|key| present.contains(key));
+    let advices = found.into_iter().filter(|detached| reported.insert(key(detached))).map(|detached| {
+        let name = detached.machine.name.to_string();
+        Happening { reason: Reason::DiskDetachedByHand, name, note: detached.advice() }
+    });
+    let is_published = |note: &str| {
+        let mut conditions = pool.published.conditions.iter();
+        conditions.any(|condition| condition.message.contains(note))
+    };
+    advices.filter(|happening| !is_published(&happening.note)).collect()
+}
+
+/// The event about settings that cannot be read: one for each new message, also if the leader changes in between.
+pub(crate) fn unreadable_settings(
+    pool: &Pool,
+    status: &Status,
+    warned: &mut Option<String>,
+) -> Option<Happening> {
+    let message = |conditions: &[Condition]| {
+        let wanted = conditions.iter().find(|condition| condition.kind == INVALID_SETTINGS)?;
+        Some(wanted.message.clone())
+    };
+    let Some(note) = message(&status.conditions) else {
+        *warned = None;
+        return None;
+    };
+    if warned.as_ref() == Some(&note) {
+        return None;
+    }
+    *warned = Some(note.clone());
+    let told = message(&pool.published.conditions).as_ref() == Some(&note);
+    (!told).then(|| Happening { reason: Reason::InvalidSettings, name: pool.id.name.to_string(), note })
 }

@@ -330,6 +330,8 @@ pub struct Disk {
     pub template: Option<Arc<str>>,
     /// What it is doing.
     pub state: DiskState,
+    /// Why it failed, in the platform's words; only of one that failed or is lost.
+    pub failure: Option<Arc<str>>,
     /// The size that its spec asks for, in bytes.
     pub size: Option<u64>,
     /// The size that it has, in bytes.

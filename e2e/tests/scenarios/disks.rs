@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde_json::json;
 use vmpool_e2e::object::{Kind, Object};
 use vmpool_e2e::scenario::scenario;
-use vmpool_e2e::world::condition::{Condition, View, disks, event, live_members, members, ready_replicas};
+use vmpool_e2e::world::condition::{
+    Condition, View, disks, event, live_members, members, no_condition, ready_replicas,
+};
 use vmpool_e2e::world::{Pool, SETTLE};
 
 const CLAIMED_BY: &str = "vmpool.virtualization.deckhouse.io/claimed-by";
@@ -233,6 +235,50 @@ fn a_failed_disk_is_replaced_when_its_machine_does_not_run() {
         let used: Vec<&str> = machine.disk_references().collect();
         let disk = world.get(Kind::Disk, used[0]).await?;
         assert_ne!(disk.phase(), "Failed");
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn a_free_disk_that_the_platform_refuses_without_naming_it_is_left_alone() {
+    scenario("a free disk that the platform refuses without naming it is left alone").run(async |world| {
+        // Given a free disk, and a platform that cannot start a machine with it,
+        let pool = world.pool("web").replicas(1).disk("root").retained("cache", 0, "10m").ready().await?;
+        pool.scale(0).await?;
+        pool.until(members(0).and(stamped("cache", 1))).await?;
+        let cache = disks_of(&pool, "cache").await?.remove(0);
+        let message = "a disk of the virtual machine is on node n1, which cannot run it";
+        let refusal = world.refuse_machines_on(cache.name(), message).await?;
+        // when a machine is wanted, then it gets a new disk after a few refusals,
+        pool.scale(1).await?;
+        pool.until_within(ready_replicas(1).and(filling("cache", 2)), Duration::from_secs(90)).await?;
+        // and the first one is free again.
+        pool.until_within(stamped("cache", 1), Duration::from_secs(90)).await?;
+        refusal.lift().await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn a_failed_ephemeral_disk_is_replaced_and_told() {
+    scenario("a failed ephemeral disk is replaced and told").run(async |world| {
+        // Given a platform that fails to make the first two disks,
+        world.knob("fail-provisioning", "2").await?;
+        let pool = world.pool("web").replicas(1).disk("root").create().await?;
+        // then the pool says which disk of which machine failed,
+        let told = Condition::new("a failed disk that is told", |view| {
+            let failure = view.pool().and_then(|pool| pool.condition("ReplicaFailure"));
+            let message = failure.and_then(|failure| failure["message"].as_str()).unwrap_or_default();
+            view.members().iter().any(|machine| message.contains(machine.name())) && message.contains("-root")
+        });
+        pool.sees(told).await?;
+        // and the machine gets another one, and runs; what failed does not stay.
+        let alone = Condition::new("one disk, which has not failed", |view| {
+            let disks = view.disks();
+            disks.len() == 1 && disks.iter().all(|disk| disk.phase() == "Ready")
+        });
+        pool.until_within(ready_replicas(1).and(alone), Duration::from_mins(2)).await?;
+        pool.until(no_condition("ReplicaFailure")).await?;
         Ok::<_, anyhow::Error>(())
     });
 }

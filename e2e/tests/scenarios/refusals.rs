@@ -89,8 +89,16 @@ fn a_disk_that_fails_to_provision_shows_and_the_pool_stays() {
     scenario("a disk that fails to provision is no reason to make more machines").run(async |world| {
         world.knob("fail-provisioning", "1").await?;
         let pool = world.pool("web").replicas(2).create().await?;
-        pool.until(members(2).and(status("readyReplicas", 1))).await?;
+        pool.sees(condition("ReplicaFailure", "True", "DiskFailure")).await?;
+        // The disk is replaced, and the machine stays.
+        let replaced = members(2).and(status("readyReplicas", 2)).and(no_condition("ReplicaFailure"));
+        pool.until_within(replaced, Duration::from_secs(60)).await?;
         pool.holds(members(2), Duration::from_secs(2)).await?;
+        let created = world.audit()?.into_iter().filter(|entry| {
+            let by_us = entry.user == Accounts::controller_user();
+            by_us && entry.verb == "create" && entry.resource == Kind::Machine.plural() && entry.is_success()
+        });
+        assert_eq!(created.count(), 2, "no machine was made anew");
         Ok::<_, anyhow::Error>(())
     });
 }

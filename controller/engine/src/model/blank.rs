@@ -40,6 +40,7 @@ impl Disk {
             pool_uid_label: None,
             template: None,
             state: DiskState::Ready,
+            failure: None,
             size: None,
             capacity: None,
             mounted_by: None,

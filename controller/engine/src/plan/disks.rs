@@ -5,6 +5,7 @@
 //! what its disks can be recognised by: it is repaired while rollouts are paused as well.
 
 mod edited;
+mod failed;
 
 use std::sync::Arc;
 
@@ -45,7 +46,9 @@ pub(super) fn plan(observed: &Observed<'_>, shelf: &mut Shelf<'_>, plan: &mut Pl
             let template = observed.pool.disks.iter().find(|known| known.name == *name);
             let disk = observed.disks.get(&device.disk).map(|disk| &**disk);
             match (template, disk) {
-                (Some(template), Some(disk)) if disk.owner.as_ref() == Some(&member.id) => {
+                (Some(template), Some(disk))
+                    if disk.owner.as_ref() == Some(&member.id) && !failed::strands(member, disk) =>
+                {
                     growth.extend(grow::needed(template, disk));
                 }
                 _ => odd.push(Odd { member, device, name, template, disk }),
@@ -56,6 +59,7 @@ pub(super) fn plan(observed: &Observed<'_>, shelf: &mut Shelf<'_>, plan: &mut Pl
     // Who of them gets which disk does not depend on the order in which they were seen.
     odd.sort_unstable_by_key(|odd| (&odd.member.id.name, odd.device.position));
     let mut repairs = Vec::new();
+    let mut looks = Vec::new();
     let mut note =
         |shelf: &mut Shelf<'_>, member: &Replica, repair: Option<Result<Action, Wait>>| match repair {
             Some(Ok(action)) => {
@@ -70,8 +74,24 @@ pub(super) fn plan(observed: &Observed<'_>, shelf: &mut Shelf<'_>, plan: &mut Pl
             }
             None => {}
         };
+    let mut failures = Vec::new();
     for odd in odd {
-        let repair = repair(observed, shelf, &odd);
+        if let Some(disk) = odd.disk.filter(|disk| failed::strands(odd.member, disk)) {
+            failures.push(failed::message(odd.member, disk));
+        }
+        let repair = match (odd.template, odd.disk) {
+            (Some(template), Some(disk)) if disk.owner.as_ref() == Some(&odd.member.id) => {
+                match failed::replaced(observed, odd.member, (odd.device, template, disk)) {
+                    failed::Next::Now(action) => Some(Ok(action)),
+                    failed::Next::After(left) => {
+                        looks.push(left);
+                        None
+                    }
+                    failed::Next::Never => None,
+                }
+            }
+            _ => repair(observed, shelf, &odd),
+        };
         note(shelf, odd.member, repair);
     }
     strays.sort_unstable_by_key(|(member, device)| (&member.id.name, device.position));
@@ -88,6 +108,13 @@ pub(super) fn plan(observed: &Observed<'_>, shelf: &mut Shelf<'_>, plan: &mut Pl
             let repair = edited::map(observed, shelf, member);
             note(shelf, member, repair.map(Ok));
         }
+    }
+    for left in looks {
+        plan.look_again(left);
+    }
+    failures.extend(failed::replacing(observed, shelf, &members));
+    if let Some(failure) = failures.into_iter().min() {
+        plan.complain(FailureReason::DiskFailure, &failure);
     }
     Found { repairs: plan.repair(observed, repairs), growth }
 }

@@ -154,6 +154,14 @@ fn collect(
         let ends = free.iter().filter_map(|free| step(observed, free, Some(DiskEnd::TemplateRemoved), plan));
         return actions.extend(ends);
     };
+    // What a machine owns and does not refer to any more was replaced, because it could not be made.
+    let is_kept =
+        |free: &Free<'_>| free.disk.owner.as_ref().is_some_and(|owner| owner.uid == observed.pool.id.uid);
+    let (free, replaced): (Vec<_>, Vec<_>) = free.into_iter().partition(is_kept);
+    actions.extend(replaced.iter().filter_map(|free| step(observed, free, Some(DiskEnd::Broken), plan)));
+    if free.is_empty() {
+        return;
+    }
     if template.lifetime == Lifetime::Machine {
         let message = format!(
             "disk template {} says that its disks end with their machines, and the pool has kept {} that no machine \

@@ -232,6 +232,8 @@ pub(super) struct PlatformCondition {
     pub(super) status: String,
     #[serde(deserialize_with = "lenient")]
     pub(super) reason: String,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) message: String,
 }
 
 impl PlatformCondition {

@@ -20,7 +20,7 @@ use crate::model::{
 pub(super) struct Members<'a>(OnceCell<BTreeMap<&'a Uid, &'a Replica>>);
 
 impl<'a> Members<'a> {
-    fn get(&self, observed: &'a Observed<'_>, uid: &Uid) -> Option<&'a Replica> {
+    pub(super) fn get(&self, observed: &'a Observed<'_>, uid: &Uid) -> Option<&'a Replica> {
         let live = || observed.members().filter(|member| !member.terminating);
         let index = || live().map(|member| (&member.id.uid, &**member)).collect();
         self.0.get_or_init(index).get(uid).copied()

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::super::Observed;
 use super::{is_usable, shared};
-use crate::model::{Disk, Naming, Replica};
+use crate::model::{Disk, DiskState, Naming, Replica};
 use crate::numbers::Namer;
 
 /// A disk of the pool that is not on its way out.
@@ -20,7 +20,7 @@ pub(in crate::plan) struct Book<'a> {
 /// Who has a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::plan) enum Standing {
-    /// A machine that exists refers to it or names it in its disk map, or somebody outside the pool uses it.
+    /// A machine that exists refers to it or names it in its disk map, or it is used outside the pool.
     InUse,
     /// It is claimed by a machine that exists and is about to refer to it, or that may exist.
     Promised,
@@ -133,12 +133,14 @@ impl<'a> Members<'a> {
         self.by_name.get_or_init(index).get(name).copied()
     }
 
-    /// Whether a disk is the pool's to write on: it owns it, or a live member of it does and its template has left.
+    /// Whether a disk is the pool's to write on: it owns it, or a live member of it does and either its template has left or
+    /// the disk was never made.
     fn own(&self, disk: &Disk) -> bool {
         let Some(owner) = &disk.owner else { return false };
         let pool = &self.observed.pool.id.uid;
+        let never_made = disk.state == DiskState::Failed && disk.capacity.is_none();
         owner.uid == *pool
-            || disk.template.as_ref().is_some_and(|template| !is_known(self.observed, template))
+            || disk.template.as_ref().is_some_and(|template| never_made || !is_known(self.observed, template))
                 && self.machine(&owner.name).is_some_and(|machine| {
                     machine.id.uid == owner.uid
                         && machine.owner.as_ref() == Some(pool)

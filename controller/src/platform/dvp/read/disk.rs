@@ -9,6 +9,9 @@ use super::super::objects::{AttachmentObject, DiskObject, DiskStatus, PoolObject
 use super::{annotation, created, id, label, moment, pool_uid};
 use crate::platform::{Attachment, Stored, controller_reference, intern};
 
+/// Most characters of the platform's words about a failed disk.
+const LONGEST_FAILURE: usize = 300;
+
 pub(in super::super) fn disk(object: &DiskObject) -> Disk {
     let metadata = &object.metadata;
     let status = &object.status;
@@ -28,6 +31,7 @@ pub(in super::super) fn disk(object: &DiskObject) -> Disk {
         pool_uid_label: label(metadata, labels::POOL_UID).map(pool_uid),
         template: label(metadata, labels::DISK_TEMPLATE).map(intern),
         state: state(status),
+        failure: failure(status),
         size: bytes(object.spec.persistent_volume_claim.size.as_ref()),
         capacity: bytes(status.capacity.as_ref()),
         mounted_by: mounted.map(|machine| limits::clip(&machine.name).into()),
@@ -58,6 +62,17 @@ fn state(status: &DiskStatus) -> DiskState {
         // Being made, waiting for an upload or for its first consumer; and what a later platform may add.
         _ => DiskState::Coming,
     }
+}
+
+/// The message of condition `Ready`, or its reason where it has none.
+fn failure(status: &DiskStatus) -> Option<Arc<str>> {
+    if !matches!(state(status), DiskState::Failed | DiskState::Lost) {
+        return None;
+    }
+    let ready = status.conditions.iter().find(|condition| condition.kind == "Ready")?;
+    let words = if ready.message.is_empty() { &ready.reason } else { &ready.message };
+    let end = words.char_indices().nth(LONGEST_FAILURE).map_or(words.len(), |(end, _)| end);
+    (end > 0).then(|| words[..end].into())
 }
 
 /// `InUse` turns False while a machine is stopped that the disk belongs to, so it says nothing about machines. Any

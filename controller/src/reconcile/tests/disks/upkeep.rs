@@ -182,3 +182,40 @@ async fn a_machine_that_left_keeps_its_disk_although_the_first_attempt_to_hand_i
     assert_eq!(count(&log, MERGE_PATCH, "virtualmachines"), 1);
     shows(&world, "vmpool_failures_total{reason=\"FailedRepair\"} 2");
 }
+
+#[tokio::test]
+async fn a_failed_ephemeral_disk_of_a_machine_that_never_ran_is_replaced_and_told() {
+    let mut world = World::new();
+    world.server.create("virtualmachinepools", crate::testing::pool("web", 1));
+    world.lead();
+    world.calm().await;
+    let first = world.disks().remove(0)["metadata"]["name"].as_str().unwrap().to_owned();
+    let fail = |name: &str| {
+        world.server.edit("virtualdisks", name, |disk| {
+            disk["status"] = json!({
+                "phase": "Failed",
+                "conditions": [{ "type": "Ready", "status": "False", "message": "no space left on node n1" }],
+            });
+        });
+    };
+    fail(&first);
+    world.calm().await;
+    let machine = world.machines().remove(0);
+    assert_eq!(device(&machine), format!("{first}-2"), "the machine refers to another disk");
+    assert!(world.server.get("virtualdisks", &format!("{first}-2")).is_some(), "which exists");
+    let failure = world.condition("ReplicaFailure").expect("it does not run yet");
+    assert_eq!(failure["reason"], "DiskFailure");
+    let message = failure["message"].as_str().unwrap();
+    let machine_name = machine["metadata"]["name"].as_str().unwrap();
+    for part in [&*first, machine_name, "no space left on node n1"] {
+        assert!(message.contains(part), "{part} is not in {message}");
+    }
+    // The next one fails as well, and the pause is longer.
+    fail(&format!("{first}-2"));
+    world.advance(MINUTE).await;
+    assert_eq!(device(&world.machines()[0]), format!("{first}-3"));
+    assert_eq!(names(&world.disks()), [format!("{first}-3")], "what failed is deleted");
+    run(&world).await;
+    assert_eq!(world.condition("ReplicaFailure"), None);
+    assert_eq!(events(&world, "DiskDetached"), 2);
+}

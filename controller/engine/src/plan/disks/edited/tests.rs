@@ -18,7 +18,7 @@ fn world() -> World {
 fn refer(world: World, machine: &str, disk: &str) -> World {
     world.edit(machine, |machine| {
         let device = machine.disks.last_mut().expect("it has disks");
-        let template = device.template.take().expect("nobody has edited it");
+        let template = device.template.take().expect("it was not edited");
         let own = std::mem::replace(&mut device.disk, disk.into());
         machine.detached.push(DetachedDisk { template, disk: own });
     })
@@ -39,7 +39,7 @@ fn added(disk: &str) -> World {
 fn detach(world: World, machine: &str) -> World {
     world.edit(machine, |machine| {
         let device = machine.disks.pop().expect("it has disks");
-        let template = device.template.expect("nobody has edited it");
+        let template = device.template.expect("it was not edited");
         machine.detached.push(DetachedDisk { template, disk: device.disk });
     })
 }

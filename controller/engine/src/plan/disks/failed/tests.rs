@@ -1,0 +1,146 @@
+use std::time::Duration;
+
+use rstest::rstest;
+
+use super::*;
+use crate::model::{Activity, ObjectId};
+use crate::pacing::FailureReason;
+use crate::plan::DiskEnd;
+use crate::testing::{World, ago, member, now, own_disk, target};
+
+const DISK: &str = "web-a-root";
+
+fn created(seconds: i64) -> jiff::Timestamp {
+    now() - jiff::SignedDuration::from_secs(seconds)
+}
+
+fn fail(disk: &mut Disk) {
+    (disk.state, disk.mounted_by) = (DiskState::Failed, None);
+    (disk.failure, disk.capacity) = (Some("no space left on node n1".into()), None);
+}
+
+/// A machine that does not run, because its own disk failed ten minutes ago.
+fn world() -> World {
+    World::desiring(1)
+        .member("web-a", 1)
+        .edit("web-a", |machine| machine.activity = Activity::NotRunning)
+        .edit_disk(DISK, |disk| {
+            fail(disk);
+            disk.created = created(600);
+        })
+}
+
+/// The disk of an attempt: the first replacement is the second one.
+fn attempt(number: u64, age: i64) -> World {
+    let name = format!("{DISK}-{number}");
+    let owner = member("web-a", 1);
+    let mut disk = own_disk(&name, &owner);
+    fail(&mut disk);
+    disk.created = created(age);
+    world()
+        .disk(DISK, |_| None)
+        .disk(&name, |_| Some(disk))
+        .edit("web-a", |machine| machine.disks[0].disk = name.into())
+}
+
+fn replaced_by(from: &str, to: &str) -> Action {
+    let to = DiskDraft::new(to.into(), "root".into());
+    Action::Repoint { member: target("web-a"), position: 0, from: from.into(), to }
+}
+
+#[test]
+fn a_failed_disk_of_a_machine_that_never_ran_is_replaced_and_the_owner_sees_why() {
+    let plan = world().plan();
+    assert_eq!(plan.actions, [replaced_by(DISK, "web-a-root-2")]);
+    let complaint = plan.complaint.expect("the owner must see it");
+    assert_eq!(complaint.reason, FailureReason::DiskFailure);
+    for part in [DISK, "machine web-a", "no space left on node n1"] {
+        assert!(complaint.message.contains(part), "{part} is not in {}", complaint.message);
+    }
+    let taken = world().taken("web-a-root-2").plan();
+    assert_eq!(taken.actions, [replaced_by(DISK, "web-a-root-3")]);
+}
+
+#[rstest]
+#[case::the_first(1, 0, 2)]
+#[case::the_second(2, 0, 4)]
+#[case::the_third_after_a_second(3, 1, 7)]
+#[case::the_fifth(5, 0, 32)]
+#[case::the_twentieth(20, 0, 600)]
+#[case::the_last_that_there_can_be(u64::MAX, 0, 600)]
+fn the_pause_before_a_replacement_grows(#[case] number: u64, #[case] age: i64, #[case] left: u64) {
+    let world = if number == 1 {
+        world().edit_disk(DISK, |disk| disk.created = created(age))
+    } else {
+        attempt(number, age)
+    };
+    let plan = world.plan();
+    assert_eq!((&plan.actions[..], plan.again), (&[][..], Some(Duration::from_secs(left))));
+    assert!(plan.complaint.is_some(), "it shows during the pause as well");
+}
+
+#[test]
+fn a_replacement_has_a_number_that_no_earlier_one_had() {
+    assert_eq!(attempt(3, 600).plan().actions, [replaced_by("web-a-root-3", "web-a-root-4")]);
+    assert_eq!(attempt(u64::MAX, 601).plan().actions.len(), 1, "there is always a name");
+}
+
+#[rstest]
+#[case::it_runs(world().edit("web-a", |machine| machine.activity = Activity::Running), false)]
+#[case::the_disk_held_data_once(world().edit_disk(DISK, |disk| disk.capacity = Some(1)), true)]
+#[case::the_volume_is_gone(world().edit_disk(DISK, |disk| disk.state = DiskState::Lost), true)]
+#[case::the_disk_is_being_deleted(world().edit_disk(DISK, |disk| disk.terminating = true), false)]
+#[case::the_machine_is_being_deleted(world().edit("web-a", |machine| machine.terminating = true), false)]
+fn a_disk_that_may_hold_data_is_not_replaced(#[case] world: World, #[case] told: bool) {
+    let plan = world.plan();
+    assert_eq!(plan.actions, []);
+    assert_eq!(plan.complaint.is_some(), told, "{:?}", plan.complaint);
+}
+
+#[test]
+fn a_retained_disk_that_failed_is_told_while_nothing_can_replace_it() {
+    let failed = |disk: &mut Disk| fail(disk);
+    let world = world()
+        .keeping(|_| {})
+        .edit_disk(DISK, |disk| disk.state = DiskState::Ready)
+        .holding("web-a", "web-data-1")
+        .edit_disk("web-data-1", failed)
+        .free("web-data-2", 5)
+        .edit_disk("web-data-2", failed);
+    let plan = world.plan();
+    assert!(!plan.actions.iter().any(|action| matches!(action, Action::Repoint { .. })), "{plan:?}");
+    let complaint = plan.complaint.expect("the owner must see it");
+    assert!(complaint.message.contains("disk web-data-1 of machine web-a"), "{complaint:?}");
+}
+
+/// The machine has its second disk, and the first one is left.
+fn replaced(edit: impl FnOnce(&mut Disk)) -> World {
+    let second = own_disk("web-a-root-2", &member("web-a", 1));
+    world()
+        .disk("web-a-root-2", |_| Some(Disk { state: DiskState::Coming, mounted_by: None, ..second }))
+        .edit("web-a", |machine| machine.disks[0].disk = "web-a-root-2".into())
+        .edit_disk(DISK, edit)
+}
+
+#[test]
+fn a_disk_that_was_replaced_is_deleted_and_told_until_the_machine_runs() {
+    let marked = |edit: fn(&mut Disk)| replaced(edit).plan();
+    let plan = marked(|_| {});
+    assert!(matches!(&plan.actions[..], [Action::Mark { disk, .. }] if &*disk.name == DISK), "{plan:?}");
+    assert!(plan.complaint.is_some());
+    let plan = marked(|disk| {
+        (disk.marks.free_since, disk.marks.collecting_since) = (Some(ago(40)), Some(ago(40)));
+    });
+    let id = ObjectId::new(DISK, &format!("uid-of-{DISK}"));
+    assert_eq!(plan.actions, [Action::DeleteDisk { disk: id, reason: DiskEnd::Broken }]);
+    let running = replaced(|_| {}).edit("web-a", |machine| machine.activity = Activity::Running);
+    assert_eq!(running.plan().complaint, None);
+    // What holds data, or may, is never deleted this way.
+    assert_eq!(replaced(|disk| disk.state = DiskState::Ready).plan().actions, []);
+    assert_eq!(replaced(|disk| disk.capacity = Some(1)).plan().actions, []);
+    let mapped = replaced(|_| {}).edit("web-a", |machine| {
+        let detached = crate::model::DetachedDisk { template: "root".into(), disk: DISK.into() };
+        machine.detached.push(detached);
+    });
+    assert_eq!(mapped.plan().actions, [], "the disk map names it");
+}
