@@ -26,6 +26,9 @@ pub(crate) enum CallError {
     /// The API server refused it. It had no effect.
     #[error("{}", .0.message)]
     Refused(Box<Status>),
+    /// The API server could not ask an admission webhook. It had no effect.
+    #[error("{0}")]
+    Unasked(String),
     /// No answer, or one that says nothing about the effect: a write may have been done, or may still be.
     #[error("no certain answer: {0}")]
     Lost(String),
@@ -48,7 +51,7 @@ impl CallError {
 
     /// Whether the same call may well succeed in a moment.
     pub(crate) fn is_transient(&self) -> bool {
-        matches!(self, Self::Lost(_)) || self.has(StatusCode::TOO_MANY_REQUESTS)
+        matches!(self, Self::Lost(_) | Self::Unasked(_)) || self.has(StatusCode::TOO_MANY_REQUESTS)
     }
 }
 
@@ -97,6 +100,9 @@ impl Meta {
         self.owner_references.iter().find(|owner| owner.controller).map(|owner| &*owner.uid)
     }
 }
+
+/// What the API server says of an admission webhook that it cannot ask. It asks before it stores anything.
+const UNASKED: &str = "failed calling webhook";
 
 /// How often a read is tried.
 const READS: u32 = 3;
@@ -242,6 +248,9 @@ fn answer<T: DeserializeOwned>(code: StatusCode, body: &[u8]) -> Result<T, CallE
         message: String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned(),
         ..Status::default()
     });
+    if code == StatusCode::INTERNAL_SERVER_ERROR && status.message.contains(UNASKED) {
+        return Err(CallError::Unasked(status.message));
+    }
     // A server that broke down may have stored the object before.
     if code.is_server_error() && code != StatusCode::NOT_IMPLEMENTED {
         return Err(CallError::Lost(format!("{code}: {}", status.message)));

@@ -78,6 +78,14 @@ pub enum Error {
         /// What is in the way.
         why: String,
     },
+    /// The pool cannot be written, and nothing of the request was done; the text says why it cannot.
+    #[error("pool \"{pool}\" could not be written, so no machine was removed: {why}; try again later")]
+    Unavailable {
+        /// The pool.
+        pool: String,
+        /// What the last write failed with.
+        why: String,
+    },
     /// The record of the pool has no room.
     #[error("pool \"{pool}\": {why}; try again when machines that were removed before are gone")]
     Full {
@@ -126,6 +134,7 @@ impl Error {
             | Self::TargetMissing { .. }
             | Self::TargetForeign { .. } => StatusCode::BAD_REQUEST,
             Self::Conflict { .. } => StatusCode::CONFLICT,
+            Self::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::Full { .. } | Self::Overloaded => StatusCode::TOO_MANY_REQUESTS,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Timeout(_) => StatusCode::GATEWAY_TIMEOUT,
@@ -150,6 +159,7 @@ impl Error {
             | Self::TargetMissing { .. }
             | Self::TargetForeign { .. } => "BadRequest",
             Self::Conflict { .. } => "Conflict",
+            Self::Unavailable { .. } => "ServiceUnavailable",
             Self::Full { .. } | Self::Overloaded => "TooManyRequests",
             Self::Internal(_) => "InternalError",
             Self::Timeout(_) => "Timeout",
@@ -159,7 +169,9 @@ impl Error {
 
     fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Full { .. } | Self::Overloaded | Self::Timeout(_) => Some(RETRY_AFTER),
+            Self::Unavailable { .. } | Self::Full { .. } | Self::Overloaded | Self::Timeout(_) => {
+                Some(RETRY_AFTER)
+            }
             _ => None,
         }
     }
@@ -174,7 +186,9 @@ impl Error {
         };
         let details = match self {
             Self::PoolNotFound { group, pool } => named(group, POOLS, pool),
-            Self::Conflict { pool, .. } | Self::Full { pool, .. } => named(STORED_GROUP, POOLS, pool),
+            Self::Conflict { pool, .. } | Self::Unavailable { pool, .. } | Self::Full { pool, .. } => {
+                named(STORED_GROUP, POOLS, pool)
+            }
             Self::TargetMissing { target, .. } | Self::TargetForeign { target, .. } => {
                 named(STORED_GROUP, crate::api::MACHINES, target)
             }

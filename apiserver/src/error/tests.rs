@@ -21,6 +21,7 @@ fn status(error: &Error) -> Status {
 #[case(Error::TargetMissing { target: "a".into(), namespace: "b".into() }, 400, "BadRequest")]
 #[case(Error::TargetForeign { target: "a".into(), pool: "b".into() }, 400, "BadRequest")]
 #[case(Error::Full { pool: "web".into(), why: String::new() }, 429, "TooManyRequests")]
+#[case(Error::Unavailable { pool: "web".into(), why: String::new() }, 503, "ServiceUnavailable")]
 #[case(Error::Overloaded, 429, "TooManyRequests")]
 #[case(Error::Internal(String::new()), 500, "InternalError")]
 #[case(Error::Timeout(Duration::from_secs(1)), 504, "Timeout")]

@@ -41,6 +41,15 @@ pub(super) struct Again {
 pub(super) struct Attempts {
     pub(super) until: Duration,
     pub(super) made: u32,
+    /// What the last of them failed with, unless that was a conflict.
+    pub(super) failed: Option<String>,
+}
+
+impl Attempts {
+    /// Takes note of a write that has to be repeated.
+    fn note(&mut self, error: &CallError) {
+        self.failed = (!error.is_conflict()).then(|| error.to_string());
+    }
 }
 
 impl Turn<'_> {
@@ -52,7 +61,7 @@ impl Turn<'_> {
             // They heard of the timeout already, and that nothing is half done.
             answer(job, Err(Error::Timeout(super::DEADLINE)));
         }
-        let mut attempts = Attempts { until: self.env.uptime() + TURN, made: 0 };
+        let mut attempts = Attempts { until: self.env.uptime() + TURN, made: 0, failed: None };
         let mut groups: VecDeque<Vec<Job>> = [jobs].into();
         while let Some(group) = groups.pop_front() {
             let again = self.together(group, &mut attempts).await;
@@ -66,7 +75,7 @@ impl Turn<'_> {
             }
             if !self.pause(&mut attempts).await {
                 for job in groups.into_iter().flatten() {
-                    answer(job, Err(self.contended()));
+                    answer(job, Err(self.given_up(&attempts)));
                 }
                 return;
             }
@@ -148,7 +157,7 @@ impl Turn<'_> {
             }
             match self.write(&pool, &known, None).await {
                 Ok(stored) => return Ok((stored, claims)),
-                Err(error) if error.is_conflict() || error.is_transient() => {}
+                Err(error) if error.is_conflict() || error.is_transient() => attempts.note(&error),
                 Err(error) => return Err(self.refused(claims, error)),
             }
             pool = match self.read_again(&pool, attempts).await {
@@ -205,10 +214,11 @@ impl Turn<'_> {
                     answer_all(&stored, claims, verdicts, already);
                     return Again { jobs: anew, alone: false };
                 }
-                Err(CallError::Lost(_)) => {
+                Err(error @ CallError::Lost(_)) => {
+                    attempts.note(&error);
                     claims.iter_mut().zip(&verdicts).for_each(|(claim, verdict)| claim.lost(verdict));
                 }
-                Err(error) if error.is_conflict() || error.is_transient() => {}
+                Err(error) if error.is_conflict() || error.is_transient() => attempts.note(&error),
                 Err(error) => {
                     self.withdraw(&pool, &claims).await;
                     let mut again = self.refused(claims, error);

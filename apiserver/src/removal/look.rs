@@ -85,6 +85,11 @@ pub(super) fn conflict(name: &PoolName, why: impl Into<String>) -> Error {
     Error::Conflict { pool: name.name.clone(), why: why.into() }
 }
 
+/// A write was tried for as long as it makes sense, and none of the tries had an effect.
+pub(super) fn unavailable(name: &PoolName, why: &str) -> Error {
+    Error::Unavailable { pool: name.name.clone(), why: why.to_owned() }
+}
+
 pub(super) fn deleting(name: &PoolName) -> Error {
     conflict(name, "the pool is being deleted, and its machines with it")
 }
@@ -202,6 +207,7 @@ pub(super) fn passed(error: CallError, name: &PoolName) -> Error {
         CallError::Refused(status) => {
             Error::Passed { code: status.code, reason: status.reason, message: status.message }
         }
+        CallError::Unasked(why) => unavailable(name, &why),
         CallError::Lost(why) => Error::Internal(format!("writing pool \"{}\": {why}", name.name)),
     }
 }

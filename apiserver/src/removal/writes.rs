@@ -8,7 +8,7 @@ use vmpool_engine::removal::Record;
 
 use super::batch::{Again, Attempts, TURN, Turn, refuse_all};
 use super::claim::Claim;
-use super::look::{conflict, deleting, not_found, passed, read_pool, record};
+use super::look::{conflict, deleting, not_found, passed, read_pool, record, unavailable};
 use crate::cluster::{CallError, Pool};
 use crate::error::Error;
 
@@ -70,11 +70,11 @@ impl Turn<'_> {
         self.metrics.pool_conflict();
         loop {
             if !self.pause(attempts).await {
-                return Err(self.contended());
+                return Err(self.given_up(attempts));
             }
             match read_pool(self.cluster, self.pool).await {
                 Ok(now) => return self.same(pool, now),
-                Err(Error::Internal(_)) => {}
+                Err(Error::Internal(why)) => attempts.failed = Some(why),
                 Err(error) => return Err(error),
             }
         }
@@ -93,8 +93,15 @@ impl Turn<'_> {
         self.env.uptime() < attempts.until
     }
 
-    pub(super) fn contended(&self) -> Error {
-        conflict(self.pool, format!("the pool was changed by others again and again for {TURN:?}; try again"))
+    /// Why there is no further attempt: others keep changing the pool, or something else keeps failing.
+    pub(super) fn given_up(&self, attempts: &Attempts) -> Error {
+        match &attempts.failed {
+            Some(why) => unavailable(self.pool, why),
+            None => {
+                let why = format!("the pool was changed by others again and again for {TURN:?}; try again");
+                conflict(self.pool, why)
+            }
+        }
     }
 }
 

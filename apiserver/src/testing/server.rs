@@ -18,6 +18,8 @@ pub(crate) enum Fault {
     None,
     /// It is refused, without an effect.
     Refuse(u16, &'static str),
+    /// It is refused, without an effect, because an admission webhook does not answer.
+    WebhookDown,
     /// It is served, and the connection breaks before the answer arrives.
     AnswerLost,
     /// The connection breaks before it arrives.
@@ -144,6 +146,11 @@ impl Referee for Server {
                 Fate::Answer(201, json!({ "status": status }))
             }
             Fault::None => Fate::Serve,
+            Fault::WebhookDown => {
+                let message = "Internal error occurred: failed calling webhook \"pools.webhook.vmpool.dev\": failed to call \
+                     webhook: Post \"https://vmpool-webhook.vmpool-system.svc:443/\": dial tcp: connection refused";
+                Fate::Refuse(Refusal::new(500, "InternalError", message))
+            }
             Fault::Refuse(code, reason) => {
                 Fate::Refuse(Refusal::new(code, reason, format!("refused: {reason}")))
             }

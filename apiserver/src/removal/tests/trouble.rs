@@ -73,6 +73,55 @@ async fn a_pool_that_never_rests_ends_in_a_conflict_within_the_deadline() {
 }
 
 #[tokio::test]
+async fn an_unreachable_webhook_is_named_and_is_not_a_conflict() {
+    let stages: [fn(&Call) -> bool; 2] = [is_patch, is_acceptance];
+    for stage in stages {
+        let world = World::with_pool(1, 3);
+        let begun = world.env.uptime();
+        world.server.intercept(move |call, _| if stage(call) { Fault::WebhookDown } else { Fault::None });
+        let answer = remove(&world, &["web-0"]).await;
+        assert_eq!(answer.code, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.body);
+        assert_eq!(answer.body["reason"], "ServiceUnavailable");
+        assert_eq!(answer.body["details"]["retryAfterSeconds"], 5);
+        let message = answer.body["message"].as_str().unwrap();
+        let says = |part: &str| assert!(message.contains(part), "{part:?} is missing: {message}");
+        says("failed calling webhook \"pools.webhook.vmpool.dev\"");
+        says("connection refused");
+        says("no machine was removed");
+        assert!(world.since(begun) < Duration::from_secs(15));
+        is_clean(&world, 3);
+    }
+}
+
+#[tokio::test]
+async fn a_webhook_that_answers_again_in_time_costs_no_removal() {
+    let world = World::with_pool(1, 3);
+    let (env, begun) = (world.env.clone(), world.env.uptime());
+    world.server.intercept(move |call, _| {
+        let down = is_patch(call) && env.uptime().saturating_sub(begun) < Duration::from_secs(5);
+        if down { Fault::WebhookDown } else { Fault::None }
+    });
+    let answer = remove(&world, &["web-0"]).await;
+    assert_eq!(answer.code, StatusCode::CREATED, "{}", answer.body);
+    assert_eq!(world.server.store(|store| store.replicas()), 2);
+}
+
+#[tokio::test]
+async fn writes_that_fail_on_the_server_are_not_a_conflict() {
+    let world = World::with_pool(1, 3);
+    world.server.intercept(|call, _| {
+        if is_patch(call) { Fault::Refuse(503, "ServiceUnavailable") } else { Fault::None }
+    });
+    let answer = remove(&world, &["web-0"]).await;
+    assert_eq!(answer.code, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.body);
+    assert!(
+        answer.body["message"].as_str().unwrap().contains("refused: ServiceUnavailable"),
+        "{}",
+        answer.body
+    );
+}
+
+#[tokio::test]
 async fn a_target_that_vanishes_before_it_is_verified_spoils_the_request() {
     let world = World::with_pool(1, 3);
     world.server.intercept(|call, store| {
@@ -300,6 +349,6 @@ async fn a_server_that_never_answers_ends_in_a_timeout() {
         if is_patch(call) { Fault::KilledBefore } else { Fault::None }
     });
     let answer = remove(&world, &["web-0"]).await;
-    assert!(answer.code.is_server_error() || answer.code == StatusCode::CONFLICT, "{}", answer.body);
+    assert!(answer.code.is_server_error(), "{}", answer.body);
     assert!(world.since(begun) < Duration::from_secs(30));
 }
