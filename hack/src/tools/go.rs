@@ -81,8 +81,15 @@ impl Go {
     }
 }
 
+/// `GOGC` of Go's compiler, unless the user sets it: with 400 it takes a sixth less processor time than with the default of
+/// 100, and more memory. The programs that it builds are the same.
+const GOGC: &str = "400";
+
 fn command(source: &Path) -> Command {
     let mut command = Command::new("go");
+    if std::env::var_os("GOGC").is_none() {
+        command.env("GOGC", GOGC);
+    }
     command
         .current_dir(source)
         .env("GOFLAGS", GOFLAGS)
