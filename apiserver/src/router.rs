@@ -72,6 +72,8 @@ impl State {
     async fn grant(&self, request: Request, target: Target, id: &str) -> Result<Response<Body>, Error> {
         let (parts, body) = request.into_parts();
         let user = self.authenticator.authenticate(parts.extensions.get::<Peer>(), &parts.headers)?;
+        // Before anybody is asked about it: the question, and the answer that is remembered, would be as long.
+        possible(&target)?;
         // With the gate off there is nothing that anybody would need a right for, and we have none to ask for rights: what
         // is left are documents that tell of no resource, and answers that there is none.
         if self.enabled {
@@ -107,9 +109,6 @@ impl State {
         accepted(&parts.headers, false)?;
         let Object { namespace, name, .. } = object;
         let not_found = || Error::PoolNotFound { group: served.group, pool: name.clone() };
-        if !is_name(&name) || !is_name(&namespace) {
-            return Err(not_found());
-        }
         let pool: Value = match self.cluster.pool(&namespace, &name).await {
             Ok(pool) => pool,
             Err(error) if error.is_gone() => return Err(not_found()),
@@ -143,15 +142,30 @@ impl State {
         let Object { namespace, name, .. } = object;
         let query = parts.uri.query().unwrap_or_default();
         let wish = body::read(&body.to_bytes(), query, &namespace, &name)?;
-        if !is_name(&name) || !is_name(&namespace) {
-            return Err(Error::PoolNotFound { group: api::STORED_GROUP, pool: name });
-        }
         let dry_run = wish.dry_run;
         let audit = Audit { user, request: id.to_owned() };
         let pool = PoolName { namespace, name };
         let accepted = self.remover.remove(pool.clone(), wish, audit).await?;
         Ok(json(StatusCode::CREATED, &success(&pool.name, &accepted, dry_run)))
     }
+}
+
+/// Whether something of this name can exist.
+///
+/// # Errors
+/// [`Error::UnknownPath`] and [`Error::PoolNotFound`].
+fn possible(target: &Target) -> Result<(), Error> {
+    if target.is_too_long() {
+        return Err(Error::UnknownPath);
+    }
+    if let Target::Object(object) = target
+        && let Some(served) = served(object)
+        && !object.name.is_empty()
+        && (!is_name(&object.name) || !is_name(&object.namespace))
+    {
+        return Err(Error::PoolNotFound { group: served.group, pool: object.name.clone() });
+    }
+    Ok(())
 }
 
 /// The version of the API that an object is of, if it is one that is served.

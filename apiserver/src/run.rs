@@ -34,6 +34,9 @@ fn limits() -> Limits {
     Limits {
         // A longer one is counted and told by the handler, with the limit.
         body_bytes: body::LIMIT + 1,
+        // The longest path that can be read has 64 KiB, and the aggregation layer repeats it in a header. A longer head is
+        // no answer but a broken stream to it, which clients see as 503.
+        header_bytes: 256 << 10,
         // So that the handler's own answer comes first.
         request_deadline: removal::DEADLINE + Duration::from_secs(2),
         ..Limits::default()
@@ -64,7 +67,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     if !enabled {
         tracing::warn!("feature gate VirtualMachinePool is off: no resource is served");
     }
-    let clients = ClientCas::none();
+    let clients = ClientCas::demanding();
     let state = State::new(program.client(), env.clone(), enabled, accept_within, health.clone(), metrics);
     let _front_proxy = env.spawn("front proxy", state.follow_front_proxy(clients.clone()));
     let service = Service { router: router(state), clients, limits: limits(), certificates, traffic };

@@ -35,7 +35,28 @@ pub(crate) struct Object {
     pub(crate) beyond: bool,
 }
 
+/// Bytes of the path of a document. Those that are served have fewer than a hundred.
+const LONGEST_DOCUMENT: usize = 1024;
+/// Bytes of a part of the path of an object, as in every name of Kubernetes.
+const LONGEST_PART: usize = 253;
+
+impl Object {
+    /// The parts of its path.
+    pub(crate) fn texts(&self) -> [&str; 6] {
+        let Self { group, version, namespace, resource, name, subresource, verb: _, beyond: _ } = self;
+        [group, version, namespace, resource, name, subresource]
+    }
+}
+
 impl Target {
+    /// Whether nothing can be there, since a part of the path is longer than any that is served.
+    pub(crate) fn is_too_long(&self) -> bool {
+        match self {
+            Self::Document { path, verb } => path.len() > LONGEST_DOCUMENT || verb.len() > LONGEST_PART,
+            Self::Object(object) => object.texts().iter().any(|text| text.len() > LONGEST_PART),
+        }
+    }
+
     /// `None` if the path is not UTF-8.
     pub(crate) fn of(method: &Method, uri: &Uri) -> Option<Self> {
         let path = uri.path();

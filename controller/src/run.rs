@@ -54,7 +54,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
 
     if !gates.enabled(Feature::VirtualMachinePool) {
         tracing::warn!("feature gate VirtualMachinePool is off: nothing is watched, no pool is served");
-        return Ok(server.run(health, stop).await?);
+        return Ok(server.run(health, &env, stop).await?);
     }
 
     let client = vmpool_runtime::client::connect_through(
@@ -88,7 +88,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
         move || vitals.synced()
     });
     health.ready("lease", move || contact.check(OUT_OF_TOUCH));
-    let probes = server.run(health, stop.clone());
+    let probes = server.run(health, &env, stop.clone());
     let tenures = serve(&mut candidate, &lease, surroundings, vitals, stop.clone());
     futures::pin_mut!(probes, tenures);
     match futures::future::select(tenures, probes).await {

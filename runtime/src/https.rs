@@ -6,7 +6,7 @@
 //!   │            │                  │                    └─ extension: Peer
 //!   │            │                  └─ idle, other client CAs, shutdown: GOAWAY, what is under way finishes
 //!   │            └─ handshake_deadline
-//!   └─ no more than `connections`; the rest waits in the listener's queue
+//!   └─ no more than `connections`; the rest waits in the listener's queue. No more than `connections_per_client` of one
 //! ```
 //!
 //! Refusals that do not come from the router are `Status` objects, because those who call are Kubernetes clients.
@@ -29,6 +29,7 @@ use crate::env::Env;
 use crate::tls::{ClientCas, Identity, PeerCertificate};
 
 pub use metrics::TrafficMetrics;
+pub(crate) use rt::Clock;
 
 /// What one client may take.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,8 +43,13 @@ pub struct Limits {
     pub handshake_deadline: Duration,
     /// Bytes of a request's head, at least 8 KiB. A longer one is answered 431.
     pub header_bytes: usize,
-    /// Connections at a time. More wait in the queue of the listener until one ends.
+    /// Connections at a time. More wait in the queue of the listener until one ends. Meanwhile the client with the most of
+    /// them loses one that has had no request for some seconds.
     pub connections: usize,
+    /// Connections of one client, which is an address. More are closed at once.
+    pub connections_per_client: usize,
+    /// Requests at a time, of which one client may have half. More are answered 429.
+    pub requests: usize,
     /// For how long new connections are accepted after the shutdown has begun: those who still believe that this
     /// server is there would be refused otherwise. Meanwhile each answer over HTTP/1.1 is the last one of its connection, so
     /// that at the end none is closed under somebody who is just sending.
@@ -51,7 +57,8 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// Generous towards the API server: 4 MiB, 30 s, 10 s, 64 KiB, 512 connections, 3 s.
+    /// Generous towards the API server: 4 MiB, 30 s, 10 s, 64 KiB, 512 connections of which one client has 64, 1024
+    /// requests, 3 s.
     fn default() -> Self {
         Self {
             body_bytes: 4 << 20,
@@ -59,6 +66,8 @@ impl Default for Limits {
             handshake_deadline: Duration::from_secs(10),
             header_bytes: 64 << 10,
             connections: 512,
+            connections_per_client: 64,
+            requests: 1024,
             linger: Duration::from_secs(3),
         }
     }

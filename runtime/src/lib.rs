@@ -21,6 +21,7 @@ pub mod health;
 pub mod https;
 pub mod lease;
 pub mod metrics;
+mod room;
 pub mod serving;
 pub mod shutdown;
 pub mod telemetry;

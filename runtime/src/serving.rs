@@ -134,7 +134,7 @@ impl Program {
         let server = Server::new(identity, clients, limits, env.clone()).metrics(traffic);
         let serving = server.serve(listener, router, stop.cancelled_owned());
         let drained = CancellationToken::new();
-        let probing = probes.run(health, drained.clone());
+        let probing = probes.run(health, env, drained.clone());
         pin_mut!(serving, probing);
         match select(serving, probing).await {
             Either::Left((served, probing)) => {

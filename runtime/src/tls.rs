@@ -1,8 +1,10 @@
 //! What a TLS server is by: its own certificate and the authorities of its clients, both replaced while it serves.
 //!
-//! rustls with ring is the only stack. Nothing here reads files or waits: [`crate::certificates`] brings the bytes.
+//! rustls with ring is the only stack. Nothing here reads files or waits but [`ClientCas::follow`]:
+//! [`crate::certificates`] brings the bytes.
 
 mod clients;
+mod follow;
 mod identity;
 mod pem;
 

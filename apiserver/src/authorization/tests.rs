@@ -152,3 +152,19 @@ fn the_cache_does_not_grow_without_end() {
     cache.put((alice(), removal("web-1")), None, now + Duration::from_mins(1));
     assert_eq!(cache.len(), 1);
 }
+
+#[test]
+fn the_cache_is_bounded_in_bytes_too() {
+    let cache = Cache::new(MOST_REMEMBERED, REMEMBERED);
+    let now = Duration::from_secs(100);
+    let of_groups = |count: usize| User { groups: vec!["x".repeat(100); count], ..alice() };
+    for index in 0..MOST_REMEMBERED {
+        cache.put((of_groups(200), removal(&format!("web-{index}"))), Some("y".repeat(1000)), now);
+    }
+    assert!(cache.bytes() <= 8 << 20, "{} bytes", cache.bytes());
+    assert!(cache.len() > 100);
+    let bytes = cache.bytes();
+    let large = (of_groups(2000), removal("web"));
+    cache.put(large.clone(), None, now);
+    assert_eq!((cache.get(&large, now), cache.bytes()), (None, bytes), "what is too large is not remembered");
+}

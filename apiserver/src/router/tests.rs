@@ -267,3 +267,24 @@ async fn requests_are_counted_by_what_they_are() {
         assert!(page.contains(&format!("vmpool_apiserver_requests_total{{{labels}}} 1")), "{labels}\n{page}");
     }
 }
+
+#[rstest]
+#[case::of_a_pool("/apis/subresources.vmpool.dev/v1alpha1/namespaces/team-a/virtualmachinepools/NAME")]
+#[case::of_a_pool_to_shrink(
+    "/apis/subresources.vmpool.dev/v1alpha1/namespaces/team-a/virtualmachinepools/NAME/scaledownwith"
+)]
+#[case::of_a_namespace("/apis/subresources.vmpool.dev/v1alpha1/namespaces/NAME/virtualmachinepools/web")]
+#[case::of_a_resource("/apis/subresources.vmpool.dev/v1alpha1/namespaces/team-a/NAME/web")]
+#[case::of_a_group("/apis/NAME/v1alpha1/namespaces/team-a/virtualmachinepools/web")]
+#[case::of_a_document("/NAME")]
+#[tokio::test]
+async fn a_name_that_cannot_be_is_not_found_before_authorization(#[case] path: &str) {
+    let world = World::with_pool(1, 1);
+    let process = world.process(1);
+    for name in ["x".repeat(60 << 10), "x".repeat(2000)] {
+        let answer = call(&world, &process, "GET", &path.replace("NAME", &name), "").await;
+        is_status(&answer, 404, "NotFound");
+        assert!(answer.body.to_string().len() < 1000, "the answer does not repeat the name");
+    }
+    assert!(world.server.take_log().is_empty(), "nobody is asked whether the user may");
+}

@@ -100,7 +100,8 @@ async fn it_answers_over_tcp_until_it_is_shut_down() {
     assert_ne!(address.port(), 0);
     let shutdown = CancellationToken::new();
     let stop = shutdown.clone();
-    let task = Env::system().spawn("health", async move { server.run(failing(), stop).await.unwrap() });
+    let task = Env::system()
+        .spawn("health", async move { server.run(failing(), &Env::system(), stop).await.unwrap() });
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     stream.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
     let mut answer = String::new();
@@ -115,7 +116,44 @@ async fn it_answers_over_tcp_until_it_is_shut_down() {
 #[tokio::test]
 async fn an_address_in_use_is_named() {
     let taken = Server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
-    let error = Health::new().serve(taken.address(), CancellationToken::new()).await.unwrap_err();
+    let error =
+        Health::new().serve(taken.address(), &Env::system(), CancellationToken::new()).await.unwrap_err();
     assert!(matches!(error, HealthError::Listen { .. }));
     assert_eq!(error.to_string(), format!("listening on {} for health checks", taken.address()));
+}
+
+/// Connections that are closed by the server, of these many that send nothing.
+async fn closed(address: std::net::SocketAddr, count: usize) -> usize {
+    let mut streams = Vec::new();
+    for _ in 0..count {
+        streams.push(tokio::net::TcpStream::connect(address).await.unwrap());
+    }
+    let mut closed = 0;
+    for stream in &mut streams {
+        let mut byte = [0];
+        let read = stream.read(&mut byte);
+        closed += usize::from(Env::system().timeout(Duration::from_millis(200), read).await.is_ok());
+    }
+    closed
+}
+
+#[tokio::test]
+async fn silent_connections_do_not_take_all_places() {
+    let server = Server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let address = server.address();
+    let (clock, stop) = (ManualClock::new(), CancellationToken::new());
+    let (own, stopped) = (env(&clock, 0), stop.clone());
+    let task =
+        Env::system().spawn("health", async move { server.run(failing(), &own, stopped).await.unwrap() });
+    assert_eq!(closed(address, 20).await, 4, "one client has sixteen connections at most");
+    // A connection that is used no more is closed in time of the environment.
+    let mut silent = tokio::net::TcpStream::connect(address).await.unwrap();
+    let ended = async {
+        while Env::system().timeout(Duration::from_millis(20), silent.read(&mut [0; 1])).await.is_err() {
+            clock.advance(super::server::HEAD_DEADLINE / 10).await;
+        }
+    };
+    Env::system().timeout(Duration::from_secs(20), ended).await.expect("it ends");
+    stop.cancel();
+    Env::system().timeout(Duration::from_secs(20), task.join()).await.unwrap().unwrap();
 }

@@ -19,10 +19,11 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::Refusal;
-use super::request::{Activity, Answering};
+use super::request::Answering;
 use super::rt::{Clock, Tasks, unix_time};
 use super::{Peer, Server};
 use crate::env::Env;
+use crate::room::{Activity, Place, Turns};
 use crate::tls::{ClientCas, PeerCertificate};
 
 /// For how long an HTTP/1.1 client may take for the head of a request, the wait for its next request included.
@@ -33,7 +34,11 @@ pub(super) const IDLE: Duration = Duration::from_mins(3);
 /// How often an HTTP/2 client is asked whether it is still there, and for how long it may be silent then.
 const PING: Duration = Duration::from_secs(30);
 /// Requests of one HTTP/2 connection at a time.
-const STREAMS: u32 = 250;
+const STREAMS: u32 = 100;
+/// Bytes of bodies that an HTTP/2 client may send before they are read: of one request, and of all of a connection.
+const WINDOWS: [u32; 2] = [128 << 10, 256 << 10];
+/// For how long a connection that has to make room may take to end in order.
+const EVICTION: Duration = Duration::from_secs(1);
 /// How often a connection looks whether it should end.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -52,6 +57,11 @@ impl Origin {
         let snapshot = clients.snapshot();
         let verdict = (snapshot.generation, snapshot.verify(&chain, unix_time(env)));
         Self { address, chain, clients: clients.clone(), verdict: Mutex::new(verdict) }
+    }
+
+    /// Where the connection comes from.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// The sender of a request that comes now.
@@ -82,6 +92,8 @@ pub(super) async fn run(
     config: Arc<ServerConfig>,
     generation: u64,
     accepted: (TcpStream, SocketAddr),
+    place: &Place,
+    turns: Arc<Turns>,
     ends: Ends,
 ) {
     let (stream, address) = accepted;
@@ -90,7 +102,15 @@ pub(super) async fn run(
         prepare(&stream, server.limits.request_deadline)?;
         TlsAcceptor::from(config).accept(stream).await
     };
-    let stream = match server.env.timeout(server.limits.handshake_deadline, handshake).await {
+    let handshake = std::pin::pin!(server.env.timeout(server.limits.handshake_deadline, handshake));
+    let stream = match select(handshake, std::pin::pin!(place.evicted.cancelled())).await {
+        Either::Left((shaken, _)) => shaken,
+        Either::Right(((), _)) => {
+            server.metrics.refused(Refusal::Handshake);
+            return;
+        }
+    };
+    let stream = match stream {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
             server.metrics.refused(Refusal::Handshake);
@@ -108,7 +128,7 @@ pub(super) async fn run(
     let chain = session.peer_certificates().unwrap_or_default();
     let chain = chain.iter().map(|der| der.clone().into_owned()).collect();
     let origin = Arc::new(Origin::new(address, chain, &server.clients, &server.env));
-    let activity = Activity::new(&server.env);
+    let activity = Arc::clone(&place.activity);
     let answering = Answering {
         router,
         limits: server.limits.clone(),
@@ -116,6 +136,7 @@ pub(super) async fn run(
         env: server.env.clone(),
         origin,
         activity: Arc::clone(&activity),
+        turns,
         leaving: ends.leaving,
     };
     let service = service_fn(move |request| {
@@ -125,14 +146,18 @@ pub(super) async fn run(
     let builder = builder(&server, http2);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    let ending = end(&server, generation, &activity, &ends.drain);
+    let ending = end(&server, generation, &activity, &ends.drain, &place.evicted);
     let ending = std::pin::pin!(ending);
     let result = match select(connection.as_mut(), ending).await {
         Either::Left((result, _)) => result,
         Either::Right(((), _)) => {
             connection.as_mut().graceful_shutdown();
             // A request that has just begun gets its time; a client that does not let go, no more than that.
-            let patience = server.limits.request_deadline + server.limits.handshake_deadline;
+            let patience = if place.evicted.is_cancelled() {
+                EVICTION
+            } else {
+                server.limits.request_deadline + server.limits.handshake_deadline
+            };
             match server.env.timeout(patience, connection).await {
                 Ok(result) => result,
                 Err(_) => Ok(()),
@@ -145,14 +170,21 @@ pub(super) async fn run(
 }
 
 /// Waits until the connection should end.
-async fn end(server: &Server, generation: u64, activity: &Activity, drain: &CancellationToken) {
+async fn end(
+    server: &Server,
+    generation: u64,
+    activity: &Activity,
+    drain: &CancellationToken,
+    evicted: &CancellationToken,
+) {
     let env = &server.env;
     let look = async {
         while activity.idle(env) < IDLE && server.clients.generation() == generation {
             env.sleep(LOOK).await;
         }
     };
-    select(std::pin::pin!(drain.cancelled()), std::pin::pin!(look)).await;
+    let (drained, evicted) = (std::pin::pin!(drain.cancelled()), std::pin::pin!(evicted.cancelled()));
+    select(select(drained, evicted), std::pin::pin!(look)).await;
 }
 
 fn builder(server: &Server, http2: bool) -> auto::Builder<Tasks> {
@@ -169,6 +201,8 @@ fn builder(server: &Server, http2: bool) -> auto::Builder<Tasks> {
         .timer(clock)
         .max_header_list_size(u32::try_from(header_bytes).unwrap_or(u32::MAX))
         .max_concurrent_streams(STREAMS)
+        .initial_stream_window_size(WINDOWS[0])
+        .initial_connection_window_size(WINDOWS[1])
         .keep_alive_interval(PING)
         .keep_alive_timeout(PING);
     // Decided by ALPN, so that no client can keep us guessing.

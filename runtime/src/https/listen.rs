@@ -10,12 +10,13 @@ use futures::future::{Either, select};
 use rustls::ServerConfig;
 use rustls::server::NoServerSessionStorage;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::Server;
 use super::connection::{self, Ends};
+use super::metrics::Refusal;
 use super::rt::Wall;
+use crate::room::{Room, Turns};
 use crate::tls::{Snapshot, provider};
 
 /// The pause after a failure to accept that is not about one connection, such as too many open files.
@@ -32,7 +33,7 @@ pub(super) async fn serve(
     let (leaving, drain, stop) =
         (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
     let _stopped = stop.clone().drop_guard();
-    let room = Arc::new(Semaphore::new(server.limits.connections));
+    let room = Room::new(server.limits.connections, server.limits.connections_per_client, server.env.clone());
 
     let env = server.env.clone();
     let shutdown = async {
@@ -49,8 +50,7 @@ pub(super) async fn serve(
     // Whoever connects from now on is refused at once instead of waiting in the queue for nothing.
     drop(listener);
     drain.cancel();
-    let connections = u32::try_from(server.limits.connections).unwrap_or(u32::MAX);
-    let gone = room.acquire_many(connections);
+    let gone = room.empty(server.limits.connections);
     if env.timeout(server.limits.request_deadline, gone).await.is_err() {
         tracing::warn!("connections that did not end in time are cut");
     }
@@ -62,15 +62,14 @@ async fn accept(
     server: &Server,
     listener: &TcpListener,
     router: &Router,
-    room: &Arc<Semaphore>,
+    room: &Room,
     ends: &Ends,
     stop: &CancellationToken,
 ) -> io::Result<()> {
     let mut snapshot = server.clients.snapshot();
     let mut config = Arc::new(configure(server, &snapshot)?);
+    let turns = Turns::new(server.limits.requests);
     loop {
-        // Nobody closes the semaphore.
-        let Ok(place) = Arc::clone(room).acquire_owned().await else { return Ok(()) };
         let accepted = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) if is_about_one(&error) => continue,
@@ -80,22 +79,22 @@ async fn accept(
                 continue;
             }
         };
+        let Some(place) = room.enter(accepted.1.ip()).await else {
+            server.metrics.refused(Refusal::TooManyConnections);
+            tracing::debug!(address = %accepted.1, "a client has too many connections");
+            continue;
+        };
         if snapshot.generation != server.clients.generation() {
             snapshot = server.clients.snapshot();
             config = Arc::new(configure(server, &snapshot)?);
         }
-        let connection = connection::run(
-            server.clone(),
-            router.clone(),
-            Arc::clone(&config),
-            snapshot.generation,
-            accepted,
-            ends.clone(),
-        );
+        let (server_of_it, router, config) = (server.clone(), router.clone(), Arc::clone(&config));
+        let (generation, turns, ends) = (snapshot.generation, Arc::clone(&turns), ends.clone());
         let stop = stop.clone();
         let task = async move {
+            let connection =
+                connection::run(server_of_it, router, config, generation, accepted, &place, turns, ends);
             select(std::pin::pin!(connection), std::pin::pin!(stop.cancelled())).await;
-            drop(place);
         };
         // It ends by itself, or by `stop`, which fires when the server is dropped.
         server.env.spawn("https-connection", task).detach();

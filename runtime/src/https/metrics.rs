@@ -19,6 +19,10 @@ words!(
     pub(super) Refusal {
         /// The TLS handshake failed, or took too long.
         Handshake => "handshake",
+        /// The client has as many connections as one may have.
+        TooManyConnections => "too_many_connections",
+        /// So many requests are under way that this one was not begun.
+        TooManyRequests => "too_many_requests",
         /// The request said that its body is longer than allowed.
         BodyTooLarge => "body_too_large",
         /// There was no answer in time.

@@ -2,7 +2,6 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
 use axum::body::Body;
@@ -10,7 +9,6 @@ use axum::http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use futures::future::FutureExt as _;
 use http_body_util::Limited;
 use hyper::body::{Body as _, Incoming};
-use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
@@ -19,6 +17,7 @@ use super::connection::Origin;
 use super::metrics::Refusal;
 use super::{Limits, TrafficMetrics};
 use crate::env::{Elapsed, Env};
+use crate::room::{Activity, Busy, Turns};
 
 /// Says that a connection ends with this answer.
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
@@ -32,50 +31,9 @@ pub(super) struct Answering {
     pub(super) env: Env,
     pub(super) origin: Arc<Origin>,
     pub(super) activity: Arc<Activity>,
+    pub(super) turns: Arc<Turns>,
     /// The answer is the last one of an HTTP/1.1 connection.
     pub(super) leaving: CancellationToken,
-}
-
-/// What a connection is busy with.
-#[derive(Debug)]
-pub(super) struct Activity {
-    under_way: AtomicUsize,
-    /// Uptime at which the last request began or ended.
-    last: Mutex<std::time::Duration>,
-}
-
-impl Activity {
-    pub(super) fn new(env: &Env) -> Arc<Self> {
-        Arc::new(Self { under_way: AtomicUsize::new(0), last: Mutex::new(env.uptime()) })
-    }
-
-    /// For how long there has been no request; zero while there is one.
-    pub(super) fn idle(&self, env: &Env) -> std::time::Duration {
-        if self.under_way.load(Ordering::SeqCst) > 0 {
-            return std::time::Duration::ZERO;
-        }
-        env.uptime().saturating_sub(*self.last.lock())
-    }
-}
-
-/// A request under way.
-struct Busy {
-    activity: Arc<Activity>,
-    env: Env,
-}
-
-impl Busy {
-    fn new(activity: &Arc<Activity>, env: &Env) -> Self {
-        activity.under_way.fetch_add(1, Ordering::SeqCst);
-        Self { activity: Arc::clone(activity), env: env.clone() }
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        *self.activity.last.lock() = self.env.uptime();
-        self.activity.under_way.fetch_sub(1, Ordering::SeqCst);
-    }
 }
 
 impl Answering {
@@ -90,6 +48,13 @@ impl Answering {
 
     async fn respond(self, request: Request<Incoming>) -> Response<Body> {
         let _busy = Busy::new(&self.activity, &self.env);
+        let Some(_turn) = self.turns.take(self.origin.address().ip()) else {
+            self.metrics.refused(Refusal::TooManyRequests);
+            let message = "too many requests are under way, try again later";
+            let mut response = status(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            return response;
+        };
         let limit = self.limits.body_bytes;
         if exceeds(&request, limit) {
             self.metrics.refused(Refusal::BodyTooLarge);

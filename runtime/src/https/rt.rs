@@ -29,7 +29,7 @@ where
 
 /// hyper counts in `Instant`s: they stand for uptimes here, from a point where both were looked at.
 #[derive(Debug, Clone)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     env: Env,
     origin: Instant,
     uptime: Duration,
@@ -40,7 +40,7 @@ impl Clock {
         clippy::disallowed_methods,
         reason = "only a name for the uptime at this moment; nothing is measured by it"
     )]
-    pub(super) fn new(env: &Env) -> Self {
+    pub(crate) fn new(env: &Env) -> Self {
         Self { env: env.clone(), origin: Instant::now(), uptime: env.uptime() }
     }
 }

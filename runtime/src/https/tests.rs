@@ -207,3 +207,57 @@ async fn authorities_that_are_replaced_count_for_connections_that_exist() {
     let mut client = world.connect(H2, Some(&new.client(&["front-proxy"]))).await.unwrap();
     assert_eq!(client.get("/peer").await.unwrap().1, "127.0.0.1 front-proxy");
 }
+
+#[tokio::test]
+async fn connections_that_are_silent_make_room_when_all_places_are_taken() {
+    let world = World::new(Limits { connections: 2, ..Limits::default() }).await;
+    let mut silent = vec![world.connect(H2, None).await.unwrap(), world.connect(H2, None).await.unwrap()];
+    let third = async { world.connect(H2, None).await.unwrap().get("/peer").await };
+    let third = world.env.timeout(SOON * 2, third).await.expect("one of the two makes room").unwrap();
+    assert_eq!(third.0, StatusCode::OK);
+    assert!(silent.pop().unwrap().get("/peer").await.is_ok(), "the other one stays");
+}
+
+#[tokio::test]
+async fn one_client_has_its_share_of_connections() {
+    let world = World::new(Limits { connections_per_client: 2, ..Limits::default() }).await;
+    let mut first = world.connect(H2, None).await.unwrap();
+    let _second = world.connect(H2, None).await.unwrap();
+    assert!(world.connect(H2, None).await.is_err(), "the third is closed");
+    assert_eq!(world.metrics.count(Refusal::TooManyConnections), 1);
+    assert_eq!(first.get("/peer").await.unwrap().0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn more_requests_than_allowed_are_refused_at_once() {
+    let world = World::new(Limits { requests: 2, ..Limits::default() }).await;
+    let mut first = world.connect(H2, None).await.unwrap();
+    let (waiting, refused) = futures::join!(first.get("/wait"), async {
+        world.until(|| *world.waiting.lock() == 1).await;
+        let refused = world.connect(H1, None).await.unwrap().get("/peer").await.unwrap();
+        world.gate.notify_waiters();
+        refused
+    });
+    assert_eq!((waiting.unwrap().0, refused.0), (StatusCode::OK, StatusCode::TOO_MANY_REQUESTS));
+    assert_eq!(world.metrics.count(Refusal::TooManyRequests), 1);
+    assert_eq!(first.get("/peer").await.unwrap().0, StatusCode::OK, "its turn has ended");
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_demanded_is_asked_for_in_the_handshake() {
+    let (ours, clients) = (Ca::new("ours"), ClientCas::demanding());
+    let world = World::with(Limits::default(), Identity::new(), clients).await;
+    let leaf = world.ca.serving("localhost");
+    world.identity.replace(leaf.chain.as_bytes(), leaf.key.as_bytes()).unwrap();
+    world.clients.replace(ours.pem().as_bytes()).unwrap();
+    for alpn in [H1, H2] {
+        let without = match world.connect(alpn, None).await {
+            Err(_) => true,
+            Ok(mut client) => client.get("/peer").await.is_err(),
+        };
+        assert!(without, "no certificate, no connection");
+        let mut with = world.connect(alpn, Some(&ours.client(&["front-proxy"]))).await.unwrap();
+        assert_eq!(with.get("/peer").await.unwrap().1, "127.0.0.1 front-proxy");
+    }
+    assert_eq!(world.metrics.count(Refusal::Handshake), 2);
+}

@@ -14,10 +14,14 @@ use super::{TlsError, certificates, provider};
 
 /// The authorities whose client certificates are accepted, replaced while a server uses them. Clones share them.
 ///
-/// A connection without a client certificate is accepted and marked as such; one with a certificate that none of the
-/// authorities vouches for is refused. Without authorities, clients are not asked for certificates.
+/// A connection without a client certificate is accepted and marked as such, unless certificates are
+/// [demanded](Self::demanding); one with a certificate that none of the authorities vouches for is refused. Without
+/// authorities, clients are not asked for certificates.
 #[derive(Clone)]
-pub struct ClientCas(Arc<RwLock<Snapshot>>);
+pub struct ClientCas {
+    current: Arc<RwLock<Snapshot>>,
+    demanded: bool,
+}
 
 /// The authorities at one moment.
 #[derive(Clone)]
@@ -39,7 +43,13 @@ impl ClientCas {
     /// No authorities: nobody is asked for a certificate.
     pub fn none() -> Self {
         let verifier = WebPkiClientVerifier::no_client_auth();
-        Self(Arc::new(RwLock::new(Snapshot { generation: 0, verifier, pem: Arc::default() })))
+        let snapshot = Snapshot { generation: 0, verifier, pem: Arc::default() };
+        Self { current: Arc::new(RwLock::new(snapshot)), demanded: false }
+    }
+
+    /// No authorities. Once there are some, the handshake fails for a client that shows no certificate.
+    pub fn demanding() -> Self {
+        Self { demanded: true, ..Self::none() }
     }
 
     /// Accepts the clients of these authorities, and of no others, from now on. Returns whether that changed anything.
@@ -51,7 +61,7 @@ impl ClientCas {
     /// [`TlsError`] if the text holds no certificate or a broken one. What was there before stays.
     pub fn replace(&self, pem: &[u8]) -> Result<bool, TlsError> {
         const CAS: &str = "client CA bundle";
-        if *self.0.read().pem == *pem {
+        if *self.current.read().pem == *pem {
             return Ok(false);
         }
         let mut roots = RootCertStore::empty();
@@ -62,11 +72,11 @@ impl ClientCas {
                 problem: error.to_string(),
             })?;
         }
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
-            .allow_unauthenticated()
-            .build()
-            .map_err(|error| TlsError::Pem { what: CAS, problem: error.to_string() })?;
-        let mut snapshot = self.0.write();
+        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
+        let builder = if self.demanded { builder } else { builder.allow_unauthenticated() };
+        let verifier =
+            builder.build().map_err(|error| TlsError::Pem { what: CAS, problem: error.to_string() })?;
+        let mut snapshot = self.current.write();
         *snapshot = Snapshot { generation: snapshot.generation + 1, verifier, pem: pem.into() };
         Ok(true)
     }
@@ -77,11 +87,11 @@ impl ClientCas {
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
-        self.0.read().clone()
+        self.current.read().clone()
     }
 
     pub(crate) fn generation(&self) -> u64 {
-        self.0.read().generation
+        self.current.read().generation
     }
 }
 
