@@ -1,4 +1,4 @@
-//! How scenarios reach a cluster, whoever started it.
+//! How scenarios access a cluster.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,37 +10,37 @@ use crate::cluster::{AuditEntry, AuditMark};
 use crate::error::{Error, Result};
 use crate::process;
 
-/// Longer than any `kubectl wait` of a scenario.
+/// Longer than the timeout of any `kubectl wait` in a scenario.
 const KUBECTL_DEADLINE: Duration = Duration::from_mins(2);
 
-/// The administrator's ways into a cluster.
+/// The administrator's access to a cluster.
 #[derive(Clone)]
 pub struct Access {
-    /// A client with every right. It repeats nothing by itself, so that one call is one request.
+    /// A client with all permissions. It does not retry, so that one call is one request.
     pub client: Client,
     /// The administrator's kubeconfig.
     pub kubeconfig: PathBuf,
-    /// The kubectl that fits the cluster.
+    /// A kubectl with a version that suits the cluster.
     pub kubectl: PathBuf,
-    /// A directory for logs, and for what kubectl and helm keep below the home directory.
+    /// A directory for logs, and the home directory of kubectl and helm.
     pub home: PathBuf,
-    /// The API server's audit log, where it can be read: without it, whoever asks who wrote what learns nothing.
+    /// The API server's audit log, if it can be read. Without it, queries of the audit log return nothing.
     pub audit_log: Option<PathBuf>,
 }
 
 impl Access {
-    /// Runs kubectl as the administrator and returns what it printed.
+    /// Runs kubectl as the administrator and returns its output.
     ///
     /// # Errors
-    /// [`Error::Command`] with its error output if it fails, [`Error::Spawn`] if it cannot be run.
+    /// [`Error::Command`] with its error output if it fails, [`Error::Spawn`] if it cannot be started.
     pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         self.run("kubectl", &self.kubectl, arguments, KUBECTL_DEADLINE).await
     }
 
-    /// Runs a tool of the user's that finds the cluster by `--kubeconfig`, and returns what it printed.
+    /// Runs a command-line tool that accepts `--kubeconfig`, and returns its output.
     ///
     /// # Errors
-    /// [`Error::Command`] with its error output if it fails, [`Error::Spawn`] if it cannot be run or takes longer than
+    /// [`Error::Command`] with its error output if it fails, [`Error::Spawn`] if it cannot be started or takes longer than
     /// `deadline`.
     pub(crate) async fn run(
         &self,
@@ -67,13 +67,13 @@ impl Access {
         }
     }
 
-    /// The end of the audit log as it is now. Requests answered before are in front of it.
+    /// The current end of the audit log. Requests that were answered before are in front of it.
     pub fn audit_mark(&self) -> AuditMark {
         self.audit_log.as_deref().map_or_else(AuditMark::default, AuditMark::end_of)
     }
 
-    /// The requests answered since `mark` (a default mark is the start of the cluster), in the order of their
-    /// answers, and the mark behind the last of them. A watch has its answer when it ends.
+    /// The requests answered since `mark`, in the order of their responses, and the mark after the last of them. The default
+    /// mark is the start of the cluster. A watch is answered when it ends.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -81,7 +81,7 @@ impl Access {
         self.audit_log.as_deref().map_or_else(|| Ok((Vec::new(), mark)), |log| mark.read(log))
     }
 
-    /// The same, of the requests about a namespace.
+    /// The same for requests that concern a namespace.
     ///
     /// # Errors
     /// [`Error::File`].

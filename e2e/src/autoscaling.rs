@@ -1,8 +1,8 @@
-//! The metrics that autoscalers ask for, as a scenario sets them.
+//! Metrics for autoscalers, set by scenarios.
 //!
-//! One small server plays both the resource metrics (`metrics.k8s.io`, CPU of Pods) and the custom metrics
-//! (`custom.metrics.k8s.io`) of a cluster, each registered as an APIService. A scenario says how much load its namespace
-//! has; the Pods that exist share it evenly, so that adding machines helps, as it does in life.
+//! One small server provides both the resource metrics (`metrics.k8s.io`, CPU of Pods) and the custom metrics
+//! (`custom.metrics.k8s.io`) of a cluster, each registered as an APIService. A scenario sets the load of its namespace. The
+//! existing Pods share the load evenly, so that additional machines reduce it, as in a real cluster.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -31,28 +31,28 @@ use crate::installation::until_available;
 use crate::object::{API_VERSION, Kind};
 use crate::world::{Pool, World};
 
-/// Name of the Service that leads the API server here.
+/// Name of the Service through which the API server reaches this server.
 const SERVICE: &str = "e2e-metrics";
 
-/// Its namespace, which is not the chart's: that one may go.
+/// The Service's namespace. It is not the chart's, because scenarios delete that one.
 const NAMESPACE: &str = "e2e-metrics";
 
 /// The groups and versions that are served.
 const GROUPS: [(&str, &str); 2] = [("metrics.k8s.io", "v1beta1"), ("custom.metrics.k8s.io", "v1beta2")];
 
-/// What is going on in one namespace.
+/// The metrics of one namespace.
 #[derive(Debug, Clone, Default)]
 struct Load {
-    /// Thousandths of a core, of all Pods together.
+    /// CPU usage of all Pods together, in thousandths of a core.
     cpu_millis: u64,
-    /// Other figures by name: of an object as they are, of its Pods shared evenly.
+    /// Custom metrics by name. Metrics of an object are returned as they are, and those of Pods are shared evenly.
     custom: BTreeMap<String, u64>,
 }
 
 /// The loads by namespace.
 type Loads = Arc<Mutex<BTreeMap<String, Load>>>;
 
-/// The server. Dropping it takes the metrics away.
+/// The metrics server. Dropping it removes the metrics.
 pub struct MetricsApi {
     loads: Loads,
     _task: AbortOnDropHandle<()>,
@@ -65,34 +65,34 @@ struct Shared {
 }
 
 impl MetricsApi {
-    /// Starts the server on this machine and registers it, until the API server reaches it.
+    /// Starts the server on this host, registers it, and waits until the API server reaches it.
     ///
     /// # Errors
-    /// [`Error::Port`] and what [`MetricsApi::serve`] says.
+    /// [`Error::Port`] and the errors of [`MetricsApi::serve`].
     pub(crate) async fn start(cluster: &Cluster) -> Result<Self> {
         let listener =
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|source| Error::Port { source })?;
         let port = listener.local_addr().map_err(|source| Error::Port { source })?.port();
-        // The API server dials an external name at the port of the APIService.
+        // The API server connects to the external name at the port of the APIService.
         let local = json!({ "type": "ExternalName", "externalName": "localhost" });
         Self::serve(&cluster.admin(), listener, &[service(&local)], port).await
     }
 
-    /// Starts the server on the network of a cluster that has one of its own, and registers it, until the API server
-    /// reaches it.
+    /// Starts the server on the network of a cluster with its own network, registers it, and waits until the API server reaches
+    /// it.
     ///
     /// # Errors
-    /// [`Error::Port`], and whatever the API server says to the objects that lead here.
+    /// [`Error::Port`], and the API server's errors for the created objects.
     pub async fn start_inside(cluster: &Cluster) -> Result<Self> {
         /// The port of the Service, which kube-proxy translates.
         const PORT: u16 = 443;
         let inside = cluster.namespaces().ok_or_else(|| Error::Unexpected {
-            what: "the cluster has a network of its own".to_owned(),
-            last: "it is on the loopback address".to_owned(),
+            what: "the cluster has its own network".to_owned(),
+            last: "it uses the loopback address".to_owned(),
         })?;
         let listener = TcpListener::from_std(inside.listen()?).map_err(|source| Error::Port { source })?;
         let address = listener.local_addr().map_err(|source| Error::Port { source })?;
-        // Nobody selects a process that is no Pod: its address is written down by hand.
+        // The process is not a Pod, so no selector finds it; the EndpointSlice is written directly.
         let ports = json!([{ "name": "https", "port": PORT, "targetPort": address.port() }]);
         let slice = json!({
             "apiVersion": "discovery.k8s.io/v1",
@@ -107,7 +107,7 @@ impl MetricsApi {
         Self::serve(&cluster.admin(), listener, &way, PORT).await
     }
 
-    /// Serves on a socket to which these objects lead, at this port of the Service.
+    /// Serves on a socket, with these objects that route to it and this port of the Service.
     ///
     /// # Errors
     /// [`Error::Certificate`], [`Error::Api`], [`Error::Deadline`].
@@ -120,7 +120,7 @@ impl MetricsApi {
             let forever = std::future::pending();
             if let Err(error) = https::serve(listener, identity, clients, router, limits, &env, forever).await
             {
-                tracing::warn!(%error, "the metrics are not served any more");
+                tracing::warn!(%error, "the metrics server has stopped");
             }
         }));
         let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
@@ -133,7 +133,7 @@ impl MetricsApi {
         Ok(Self { loads, _task: task })
     }
 
-    /// Sets how much CPU the Pods of a namespace use together, in thousandths of a core.
+    /// Sets the CPU usage of the Pods of a namespace together, in thousandths of a core.
     pub fn set_cpu(&self, namespace: &str, millis: u64) {
         self.loads.lock().entry(namespace.to_owned()).or_default().cpu_millis = millis;
     }
@@ -144,22 +144,22 @@ impl MetricsApi {
     }
 }
 
-/// CPU that each machine may use, as a metric of [`autoscale`]: a tenth of a core.
+/// The target CPU usage of each machine, as a metric for [`autoscale`]: a tenth of a core.
 pub fn cpu() -> Value {
     let target = json!({ "type": "AverageValue", "averageValue": "100m" });
     json!({ "type": "Resource", "resource": { "name": "cpu", "target": target } })
 }
 
-/// Rules of scaling by which an autoscaler goes all the way as soon as a metric says so.
+/// Scaling rules without stabilization, so that an autoscaler follows the metric at once.
 pub fn at_once() -> Value {
     let all = json!({ "type": "Percent", "value": 100, "periodSeconds": 1 });
     json!({ "stabilizationWindowSeconds": 0, "policies": [all] })
 }
 
-/// Gives a pool a HorizontalPodAutoscaler of its name, of one to five machines, that grows it at once.
+/// Creates a HorizontalPodAutoscaler for a pool, with one to five machines and immediate scale-up.
 ///
 /// # Errors
-/// Whatever the API server says to it.
+/// The API server's error.
 pub async fn autoscale(world: &World, pool: &Pool<'_>, metric: Value, scale_down: Value) -> Result<()> {
     let hpa = json!({
         "apiVersion": "autoscaling/v2",
@@ -182,7 +182,7 @@ fn identity() -> Result<Identity> {
     let identity = Identity::new();
     identity.replace(made.cert.pem().as_bytes(), made.signing_key.serialize_pem().as_bytes()).map_err(
         |source| Error::Unexpected {
-            what: "a fresh certificate is usable".to_owned(),
+            what: "the new certificate is usable".to_owned(),
             last: source.to_string(),
         },
     )?;
@@ -250,7 +250,7 @@ struct Selection {
 
 type Answer = Result<Json<Value>, (StatusCode, String)>;
 
-/// The Pods of a namespace that run and that a selector finds.
+/// The running Pods of a namespace that match a selector.
 async fn pods(client: Client, namespace: &str, selector: &str) -> Result<Vec<Pod>, (StatusCode, String)> {
     let params = ListParams::default().labels(selector);
     let listed = Api::<Pod>::namespaced(client, namespace).list(&params).await;
@@ -321,7 +321,7 @@ async fn custom_metrics(
     })))
 }
 
-/// With whole seconds, as Kubernetes writes times.
+/// The time in whole seconds, as Kubernetes writes it.
 fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_load_is_shared_and_nothing_of_it_is_lost() {
+    fn a_load_is_shared_without_remainder() {
         assert_eq!([share(100, 1), share(100, 3), share(0, 3), share(100, 0)], [100, 34, 0, 100]);
     }
 }

@@ -1,4 +1,4 @@
-//! Decisions that a seed makes.
+//! Seeded random decisions.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use vmpool_runtime::env::Entropy;
 use vmpool_runtime::testing::SeededEntropy;
 
-/// A source of decisions.
+/// A seeded source of random decisions.
 #[derive(Debug)]
 pub struct Chance(SeededEntropy);
 
 impl Chance {
     /// The decisions of this seed.
     pub fn new(seed: u64) -> Self {
-        // Neighbouring seeds begin far apart.
+        // The multiplication separates the sequences of adjacent seeds.
         Self(SeededEntropy::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d).wrapping_add(0x9e37_79b9)))
     }
 
@@ -22,7 +22,7 @@ impl Chance {
         self.0.next()
     }
 
-    /// A number of the range.
+    /// A number in the range.
     pub fn number(&self, range: RangeInclusive<u64>) -> u64 {
         range.start() + self.any() % (range.end() - range.start() + 1)
     }
@@ -32,12 +32,12 @@ impl Chance {
         self.any() % 1000 < of
     }
 
-    /// A duration up to `most`, in milliseconds; short ones are likelier.
+    /// A duration up to `most` milliseconds; short ones are more likely.
     pub fn delay(&self, most: u64) -> Duration {
         Duration::from_millis(self.number(0..=self.number(0..=most)))
     }
 
-    /// One of several; `None` if there is none.
+    /// A random element; `None` if there is none.
     pub fn one<'a, T>(&self, of: &'a [T]) -> Option<&'a T> {
         let last = u64::try_from(of.len()).ok()?.checked_sub(1)?;
         of.get(usize::try_from(self.number(0..=last)).ok()?)

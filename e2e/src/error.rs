@@ -1,4 +1,4 @@
-//! What can go wrong in the harness itself, each with what was attempted.
+//! Errors of the harness, each with what was attempted.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,25 +6,25 @@ use std::process::ExitStatus;
 
 use crate::deadline::Elapsed;
 
-/// A failure of the harness, or of an expectation that a scenario stated through it.
+/// A failure of the harness, or of an expectation that a scenario checks through it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A program of the control plane is not where `cargo xtask tools` puts it.
+    /// A program of the control plane was not built.
     #[error("{tool} is not in {}: run `cargo xtask tools` first", directory.display())]
     MissingTool {
         /// File name of the program.
         tool: &'static str,
-        /// Where it was looked for.
+        /// The directory that was searched.
         directory: PathBuf,
     },
-    /// One of our own programs was not built.
+    /// One of the project's programs was not built.
     #[error("{program} is not at {}: run `cargo build --workspace --bins` first (or set {variable})", path.display())]
     MissingProgram {
         /// Name of the program.
         program: &'static str,
-        /// Where it was looked for.
+        /// The expected path.
         path: PathBuf,
-        /// The environment variable that names another place.
+        /// The environment variable with an alternative path.
         variable: &'static str,
     },
     /// A source of one of our own programs changed after the program was built.
@@ -35,30 +35,30 @@ pub enum Error {
         /// The source that changed.
         source_file: PathBuf,
     },
-    /// A program that an image shall have was not built.
-    #[error("{} is missing, which the image {name} is made of: run `cargo build --workspace --bins` first", program.display())]
+    /// The program for an image was not built.
+    #[error("{} does not exist, but the image {name} needs it: run `cargo build --workspace --bins` first", program.display())]
     MissingImage {
         /// Name of the image.
         name: String,
-        /// Where the program was looked for.
+        /// The expected path of the program.
         program: PathBuf,
     },
-    /// This machine cannot have a node cluster.
+    /// This host cannot run a node cluster.
     #[error("{missing}")]
     Node {
         /// What is missing, in one line.
         missing: String,
     },
-    /// `E2E_CLUSTER` names a provider that this build cannot start.
+    /// `E2E_CLUSTER` names an unsupported provider.
     #[error(
-        "E2E_CLUSTER={name} is no cluster for this: tests start `embedded` and `node` by themselves, and `make e2e` takes \
+        "E2E_CLUSTER={name} is not supported here: tests start `embedded` and `node` by themselves, and `make e2e` takes \
          `kind`, `k3s` and `current`, too"
     )]
     UnknownProvider {
-        /// What the variable says.
+        /// The value of the variable.
         name: String,
     },
-    /// A cluster of somebody else cannot be had here.
+    /// An external cluster cannot be used on this host.
     #[error("E2E_CLUSTER={provider} needs {what}")]
     ProviderLacks {
         /// The provider.
@@ -71,7 +71,7 @@ pub enum Error {
     Spawn {
         /// The child's name.
         name: String,
-        /// What the system said.
+        /// The I/O error.
         source: std::io::Error,
     },
     /// A signal could not be sent.
@@ -81,160 +81,160 @@ pub enum Error {
         name: String,
         /// Name of the signal.
         signal: &'static str,
-        /// What the system said.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// A child ended although it was needed.
+    /// A child process exited although it was needed.
     #[error("{name} ended early ({status}); {log}")]
     Exited {
         /// The child's name.
         name: String,
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
-        /// What it said last.
+        /// The end of its log.
         log: Box<LogTail>,
     },
-    /// A child did not become ready, or did not end, in time.
+    /// A child process did not become ready, or did not exit, in time.
     #[error("{name} was not {state} after {after}{}; {log}", because(last))]
     NotInTime {
         /// The child's name.
         name: String,
-        /// What was waited for: `ready`, `gone`.
+        /// The expected state: `ready`, `gone`.
         state: &'static str,
-        /// How long.
+        /// How long the harness waited.
         after: Elapsed,
-        /// The last answer or error seen while waiting, may be empty.
+        /// The last response or error; may be empty.
         last: String,
-        /// What it said last.
+        /// The end of its log.
         log: Box<LogTail>,
     },
-    /// A file or directory of the harness could not be used.
+    /// A file or directory could not be used.
     #[error("{doing} {}", path.display())]
     File {
         /// What was attempted, such as `writing`.
         doing: &'static str,
-        /// On which file.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// No free port could be had.
+    /// No free port was found.
     #[error("picking a free port on the loopback address")]
     Port {
-        /// What the system said.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// A key or certificate could not be made.
-    #[error("making the certificate of {subject}")]
+    /// A key or certificate could not be created.
+    #[error("creating the certificate of {subject}")]
     Certificate {
-        /// Whose.
+        /// Its subject.
         subject: &'static str,
-        /// What the library said.
+        /// The error of the library.
         source: rcgen::Error,
     },
-    /// A client could not be made from a kubeconfig of ours.
+    /// A client could not be created from a kubeconfig.
     #[error("reading the kubeconfig {}", path.display())]
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// What the library said.
+        /// The error of the library.
         source: Box<kube::config::KubeconfigError>,
     },
-    /// A manifest is not what it should be.
+    /// A manifest is invalid.
     #[error("reading the manifest {origin}")]
     Manifest {
-        /// The file, or what produced the text.
+        /// The file, or the source of the text.
         origin: String,
-        /// What the library said.
+        /// The error of the library.
         source: serde_yaml_ng::Error,
     },
     /// An object of a manifest has no kind or no API version.
     #[error("an object in {origin} has no apiVersion, kind or name")]
     Untyped {
-        /// The file, or what produced the text.
+        /// The file, or the source of the text.
         origin: String,
     },
-    /// The API server refused or did not answer.
+    /// The API server refused the request or did not respond.
     #[error("{doing}")]
     Api {
         /// What was attempted, with the object's name.
         doing: String,
-        /// What the client said.
+        /// The error of the client.
         #[source]
         source: Box<kube::Error>,
     },
-    /// An object could not be written down as, or read from, JSON.
+    /// An object could not be converted to or from JSON.
     #[error("{doing}")]
     Json {
         /// What was attempted.
         doing: String,
-        /// What the library said.
+        /// The error of the library.
         source: serde_json::Error,
     },
-    /// A command of the user's (kubectl, helm) failed.
+    /// A command-line tool (kubectl, helm) failed.
     #[error("`{command}` failed ({status}): {stderr}")]
     Command {
         /// The command line.
         command: String,
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
-        /// What it printed as its error.
+        /// Its error output.
         stderr: String,
     },
-    /// A background task of the harness is gone.
+    /// A background task of the harness has ended.
     #[error("{task} ended")]
     TaskEnded {
-        /// Which one.
+        /// The name of the task.
         task: &'static str,
     },
-    /// The shared cluster could not be started, which every scenario is told.
+    /// The shared cluster could not be started. Every scenario gets this error.
     #[error("the shared cluster did not start: {reason}")]
     SharedCluster {
-        /// The first error, written out.
+        /// The first error.
         reason: String,
     },
-    /// Something expected did not happen before the deadline.
-    #[error("{what}: not so after {after}\nlast seen:\n{last}")]
+    /// An expectation was not met before the deadline.
+    #[error("{what}: not met after {after}\nlast seen:\n{last}")]
     Deadline {
-        /// What was expected, of which object.
+        /// The expectation, with the object's name.
         what: String,
         /// How long the harness waited for it.
         after: Elapsed,
-        /// The last object or answer seen.
+        /// The last observed object or response.
         last: String,
     },
-    /// Something that should have stayed so did not.
-    #[error("{what}: no longer so after {after}\nlast seen:\n{last}")]
+    /// A condition that should hold throughout did not.
+    #[error("{what}: no longer met after {after}\nlast seen:\n{last}")]
     DidNotHold {
-        /// What was expected to hold, of which object.
+        /// The condition, with the object's name.
         what: String,
         /// How long it had held.
         after: Elapsed,
-        /// The object or answer that broke it.
+        /// The object or response that violated it.
         last: String,
     },
-    /// A step went against what the scenario expects, without a wait.
+    /// A step had an unexpected result.
     #[error("{what}\nlast seen:\n{last}")]
     Unexpected {
-        /// What was expected.
+        /// The expectation.
         what: String,
-        /// What was seen instead.
+        /// The actual result.
         last: String,
     },
-    /// An invariant of the product was broken.
-    #[error("broken invariants:\n{}", violations.join("\n"))]
+    /// An invariant of the product was violated.
+    #[error("violated invariants:\n{}", violations.join("\n"))]
     Invariants {
-        /// One line for each.
+        /// One line for each violation.
         violations: Vec<String>,
     },
 }
 
-/// What a child said last.
+/// The end of a child's log.
 #[derive(Debug, Clone)]
 pub struct LogTail {
-    /// Its whole log.
+    /// Path of the log.
     pub path: PathBuf,
-    /// The last lines of it.
+    /// Its last lines.
     pub lines: String,
 }
 
@@ -248,25 +248,25 @@ impl fmt::Display for LogTail {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// Wraps what the client said with what was attempted.
+    /// Adds what was attempted to an error of the client.
     pub fn api(doing: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Api { doing, source: Box::new(source) }
     }
 
-    /// Wraps what the JSON library said with what was attempted.
+    /// Adds what was attempted to an error of the JSON library.
     pub fn json(doing: impl Into<String>) -> impl FnOnce(serde_json::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Json { doing, source }
     }
 
-    /// Wraps what the system said about a file.
+    /// Adds the operation and the path to an I/O error.
     pub fn file(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { doing, path, source }
     }
 
-    /// The answer of the API server with this HTTP code, if that is what went wrong.
+    /// The HTTP status code of the API server's response, if the error is one.
     pub fn status_code(&self) -> Option<u16> {
         match self {
             Self::Api { source, .. } => match source.as_ref() {
@@ -282,7 +282,7 @@ fn because(last: &str) -> String {
     if last.is_empty() { String::new() } else { format!(" ({last})") }
 }
 
-/// The error and everything that caused it, on one line.
+/// The error and its causes, on one line.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);
@@ -292,7 +292,7 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         }
         let answer =
             error.downcast_ref().or_else(|| error.downcast_ref::<Box<kube::Error>>().map(AsRef::as_ref));
-        // The client writes the same answer down three times.
+        // The client's error contains the same response three times.
         if let Some(kube::Error::Api(status)) = answer {
             return format!("{text}{} ({} {})", status.message, status.code, status.reason);
         }
@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chain_says_every_cause_once() {
+    fn a_chain_contains_every_cause_once() {
         let status = Status::failure("pools \"web\" not found", "NotFound").with_code(404);
         let error = Error::api("reading web")(kube::Error::Api(status.boxed()));
         assert_eq!(chain(&error), "reading web: pools \"web\" not found (404 NotFound)");

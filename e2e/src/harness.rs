@@ -1,8 +1,7 @@
-//! What all scenarios of one test binary share: a runtime, a cluster, and another one that is guarded.
+//! State shared by all scenarios of one test binary: a runtime, and the clusters.
 //!
-//! The runtime belongs to nobody's test: the watches, connections and pumps of the shared cluster would die with
-//! the runtime of the test that happened to come first. Statics are never dropped, so the shared cluster is torn
-//! down when the process exits.
+//! The runtime does not belong to a test, because watches and connections of the shared cluster would end with the runtime
+//! of the first test. Statics are never dropped, so the shared cluster is torn down when the process exits.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
@@ -16,7 +15,7 @@ use crate::cluster::Cluster;
 use crate::error::{Error, Result, chain};
 use crate::installation::{GuardOptions, Installation, cluster_options};
 
-/// A part of the shared cluster: started once, its failure told to everybody who asks.
+/// A part of the shared cluster. It is started once; if that fails, every caller gets the error.
 type Shared<T> = OnceCell<std::result::Result<Arc<T>, String>>;
 
 static CLUSTER: Shared<Cluster> = OnceCell::const_new();
@@ -24,13 +23,13 @@ static INSTALLATION: Shared<Installation> = OnceCell::const_new();
 static GUARDED: Shared<Installation> = OnceCell::const_new();
 static CHOKED: Shared<Installation> = OnceCell::const_new();
 
-/// The flag with which reservations end soon, for scenarios that wait for that.
+/// A flag that shortens reservations, for scenarios that wait for their end.
 pub const SHORT_RESERVATION: &str = "--reservation-timeout=5s";
 
-/// The runtime of the harness. It lives as long as the process.
+/// The runtime of the harness. It exists until the process exits.
 ///
 /// # Panics
-/// If the system has no threads left, so that no test could run either.
+/// If the system cannot create threads, in which case no test can run.
 pub fn runtime() -> &'static Runtime {
     static RUNTIME: OnceLock<Runtime> = OnceLock::new();
     RUNTIME.get_or_init(|| {
@@ -40,7 +39,7 @@ pub fn runtime() -> &'static Runtime {
             .enable_all()
             .thread_name("e2e")
             .build()
-            .expect("a process that can run tests can have a runtime")
+            .expect("the runtime can be created")
     })
 }
 
@@ -49,10 +48,10 @@ pub fn block_on<F: Future>(test: F) -> F::Output {
     runtime().block_on(test)
 }
 
-/// The control plane that all scenarios share, with our CRDs and nothing else.
+/// The control plane that all scenarios share, with the project's CRDs and nothing else.
 ///
 /// # Errors
-/// [`Error::SharedCluster`] if it did not start, to everybody who asks.
+/// [`Error::SharedCluster`] if it did not start; every caller gets this error.
 pub async fn cluster() -> Result<Arc<Cluster>> {
     let start = async || {
         tear_down_at_exit();
@@ -64,17 +63,17 @@ pub async fn cluster() -> Result<Arc<Cluster>> {
 /// The shared control plane with the chart's accounts and the simulator.
 ///
 /// # Errors
-/// [`Error::SharedCluster`] if something of it did not start, to everybody who asks.
+/// [`Error::SharedCluster`] if a part of it did not start; every caller gets this error.
 pub async fn installation() -> Result<Arc<Installation>> {
     shared(&INSTALLATION, async || Installation::onto(cluster().await?).await).await
 }
 
-/// Another shared control plane, with the chart's accounts, the simulator, the webhook and the aggregated API.
+/// A second shared control plane, with the chart's accounts, the simulator, the webhook and the aggregated API.
 ///
-/// It is not the first one, so that the controller is also seen without the webhook that guards its pools.
+/// It is separate, because the first one tests the controller without the webhook.
 ///
 /// # Errors
-/// [`Error::SharedCluster`] if something of it did not start, to everybody who asks.
+/// [`Error::SharedCluster`] if a part of it did not start; every caller gets this error.
 pub async fn guarded() -> Result<Arc<Installation>> {
     let start = async || {
         tear_down_at_exit();
@@ -83,11 +82,11 @@ pub async fn guarded() -> Result<Arc<Installation>> {
     shared(&GUARDED, start).await
 }
 
-/// One more shared control plane, whose webhook and aggregated API have one replica each that can be killed at a request
-/// of its own, and reservations that last five seconds.
+/// A third shared control plane. Its webhook and aggregated API have one replica each, which can be killed at one of its
+/// requests, and reservations last five seconds.
 ///
 /// # Errors
-/// [`Error::SharedCluster`] if something of it did not start, to everybody who asks.
+/// [`Error::SharedCluster`] if a part of it did not start; every caller gets this error.
 pub async fn choked() -> Result<Arc<Installation>> {
     let start = async || {
         tear_down_at_exit();
@@ -103,12 +102,12 @@ async fn shared<T>(cell: &Shared<T>, start: impl AsyncFnOnce() -> Result<T>) -> 
     started.clone().map_err(|reason| Error::SharedCluster { reason })
 }
 
-/// Logs of the harness, shown for failed tests or with `--nocapture`, chosen by `RUST_LOG`.
+/// Logs of the harness, printed for failed tests or with `--nocapture`, filtered by `RUST_LOG`.
 fn log_to_stderr() {
-    // The client reports every connection that a starting API server refuses as an error.
+    // The client logs every refused connection to a starting API server as an error.
     const DEFAULT: &str = "warn,vmpool_e2e=info,kube_client=off";
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT));
-    // A program that has its own logs keeps them.
+    // A program with its own subscriber keeps it.
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
 }
 
@@ -132,8 +131,8 @@ fn tear_down_at_exit() {
     });
 }
 
-/// Has this done when the process exits, for what statics hold: they are never dropped.
-#[expect(unsafe_code, reason = "the standard library cannot call anything when the process exits")]
+/// Registers a function to run when the process exits, for values in statics, which are never dropped.
+#[expect(unsafe_code, reason = "the standard library has no exit hooks")]
 pub fn at_exit(last: impl FnOnce() + Send + 'static) {
     static LAST: Mutex<Vec<Box<dyn FnOnce() + Send>>> = Mutex::new(Vec::new());
     static ONCE: std::sync::Once = std::sync::Once::new();
@@ -141,7 +140,7 @@ pub fn at_exit(last: impl FnOnce() + Send + 'static) {
         safe fn atexit(callback: extern "C" fn()) -> std::ffi::c_int;
     }
     extern "C" fn tear_down() {
-        // Not under the lock: one of them may take long, or panic.
+        // The lock is released first, because a function may take long or panic.
         let all = std::mem::take(&mut *LAST.lock());
         for last in all {
             last();
@@ -149,9 +148,9 @@ pub fn at_exit(last: impl FnOnce() + Send + 'static) {
     }
     LAST.lock().push(Box::new(last));
     ONCE.call_once(|| {
-        // On Linux the children die with the process anyway, and only the directory would stay.
+        // On Linux the children are killed with the process anyway; only the directory would remain.
         if atexit(tear_down) != 0 {
-            tracing::warn!("the directory of the shared cluster will stay");
+            tracing::warn!("the directory of the shared cluster will not be removed");
         }
     });
 }

@@ -1,5 +1,5 @@
-//! A cluster with everything that pools need: CRDs, the chart's accounts, the simulator, an image and a class; and on
-//! a guarded one, the webhook and the aggregated API.
+//! A cluster with everything that pools need: CRDs, the chart's accounts, the simulator, an image and a class. A guarded
+//! installation also has the webhook and the aggregated API.
 
 mod guard;
 
@@ -15,21 +15,21 @@ use crate::error::{Error, Result};
 use crate::object::API_VERSION;
 use crate::programs::{Accounts, Chart, Simulator};
 
-/// The image that the pools of scenarios boot from, a ClusterVirtualImage.
+/// The ClusterVirtualImage from which pools of scenarios boot.
 pub const IMAGE: &str = "alpine";
 
-/// The class of the machines of scenarios.
+/// The class of the machines in scenarios.
 pub const CLASS: &str = "generic";
 
-/// Options of a cluster with our CRDs and nothing else.
+/// Options of a cluster with the project's CRDs and nothing else.
 pub fn cluster_options(name: &str) -> Options {
     let manifests = vec![workspace_root().join("api/crds")];
     Options { name: name.to_owned(), manifests, ..Options::default() }
 }
 
-/// A cluster on which pools live. Controllers are started apart, by those who want one.
+/// A cluster prepared for pools. Controllers are started separately.
 pub struct Installation {
-    // Fields are dropped in this order: programs go before the API server that they talk to.
+    // Fields are dropped in this order: the programs stop before their API server.
     guard: Option<Guard>,
     simulator: Simulator,
     accounts: Accounts,
@@ -37,10 +37,10 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// Starts a cluster of its own and installs everything on it; webhook and aggregated API if it shall be guarded.
+    /// Starts a new cluster and installs everything on it; with `guard` also the webhook and the aggregated API.
     ///
     /// # Errors
-    /// What [`Cluster::start`] and [`Installation::onto`] say.
+    /// The errors of [`Cluster::start`] and [`Installation::onto`].
     pub async fn start(name: &str, guard: Option<GuardOptions>) -> Result<Self> {
         let cluster = Arc::new(Cluster::start(cluster_options(name)).await?);
         match guard {
@@ -49,11 +49,11 @@ impl Installation {
         }
     }
 
-    /// Installs everything but webhook and aggregated API on a cluster that was started with [`cluster_options`].
+    /// Installs everything but the webhook and the aggregated API on a cluster that was started with [`cluster_options`].
     ///
     /// # Errors
-    /// [`crate::Error::MissingProgram`] and [`crate::Error::MissingTool`] for what was not built, and whatever the
-    /// manifests meet.
+    /// [`crate::Error::MissingProgram`] and [`crate::Error::MissingTool`] if a program was not built, and the errors of the
+    /// manifests.
     pub async fn onto(cluster: Arc<Cluster>) -> Result<Self> {
         let chart = Chart::render(&[]).await.inspect_err(|_| cluster.keep_directory())?;
         Self::of(&chart, cluster).await
@@ -70,17 +70,17 @@ impl Installation {
             Ok((accounts, simulator))
         }
         .await;
-        // Whoever fails to install wants the logs.
+        // If the installation fails, the logs are kept.
         let (accounts, simulator) = installed.inspect_err(|_| cluster.keep_directory())?;
-        tracing::info!("roles, image, class and simulator are in place");
+        tracing::info!("roles, image, class and simulator are installed");
         Ok(Self { guard: None, simulator, accounts, cluster })
     }
 
-    /// Installs everything on a cluster that was started with [`cluster_options`], as the chart would with the values
-    /// of `options`.
+    /// Installs everything on a cluster that was started with [`cluster_options`], as the chart does with the values of
+    /// `options`.
     ///
     /// # Errors
-    /// As [`Installation::onto`], and [`crate::Error::Deadline`] if the API server does not reach our programs.
+    /// As [`Installation::onto`], and [`crate::Error::Deadline`] if the API server does not reach the programs.
     pub async fn guarded(cluster: Arc<Cluster>, options: GuardOptions) -> Result<Self> {
         let installed: Result<_> = async {
             let chart = Chart::render(&options.values).await?;
@@ -91,7 +91,7 @@ impl Installation {
         }
         .await;
         let (accounts, simulator, guard) = installed.inspect_err(|_| cluster.keep_directory())?;
-        tracing::info!("roles, image, class, simulator, webhook and aggregated API are in place");
+        tracing::info!("roles, image, class, simulator, webhook and aggregated API are installed");
         Ok(Self { guard: Some(guard), simulator, accounts, cluster })
     }
 
@@ -100,17 +100,17 @@ impl Installation {
         &self.cluster
     }
 
-    /// The simulator.
+    /// The platform simulator.
     pub fn simulator(&self) -> &Simulator {
         &self.simulator
     }
 
-    /// What the chart grants.
+    /// The accounts of the chart.
     pub fn accounts(&self) -> &Accounts {
         &self.accounts
     }
 
-    /// Webhook and aggregated API.
+    /// The webhook and the aggregated API.
     ///
     /// # Errors
     /// [`Error::Unexpected`] if this installation has none.
@@ -121,7 +121,7 @@ impl Installation {
         })
     }
 
-    /// Whether no program that everybody relies on ended by itself.
+    /// Checks that no shared program has exited.
     ///
     /// # Errors
     /// [`Error::Exited`].
@@ -130,14 +130,14 @@ impl Installation {
         self.guard.as_ref().map_or(Ok(()), Guard::check)
     }
 
-    /// The logs of the programs, by name.
+    /// The ends of the programs' logs, by name.
     pub(crate) fn logs(&self, lines: usize) -> Vec<(String, String)> {
         let simulator = ("simulator".to_owned(), self.simulator.log_tail(lines));
         let guard = self.guard.as_ref().map(|guard| guard.logs(lines)).unwrap_or_default();
         std::iter::once(simulator).chain(guard).collect()
     }
 
-    /// Kills everything but the cluster. For owners that are never dropped.
+    /// Kills everything but the cluster, for owners that are never dropped.
     pub(crate) fn tear_down(&self) {
         if let Some(guard) = &self.guard {
             guard.kill();
@@ -145,7 +145,7 @@ impl Installation {
         self.simulator.kill();
     }
 
-    /// Stops our programs, then the cluster if nobody else uses it.
+    /// Stops the programs, then the cluster if it is not shared.
     ///
     /// # Errors
     /// As [`Cluster::stop`].
@@ -159,7 +159,8 @@ impl Installation {
     }
 }
 
-/// Installs the roles of a chart, an image and a class. Machines stay as they were created until a simulator is started.
+/// Installs the roles of a chart, an image and a class, without the platform simulator: machines keep the state in which they
+/// were created.
 ///
 /// # Errors
 /// As [`Installation::onto`].
@@ -169,7 +170,7 @@ pub async fn install_without_simulator(chart: &Chart, cluster: &Cluster) -> Resu
     Ok(accounts)
 }
 
-/// What a platform's administrator provides.
+/// The objects that an administrator of the platform provides.
 pub(crate) fn platform_objects() -> Vec<Value> {
     vec![
         json!({

@@ -1,26 +1,26 @@
 //! Control plane, scenario language and end-to-end tests of vmpool.
 //!
-//! From the outside in:
+//! From the top layer down:
 //!
-//! * [`scenario`] runs a scenario as a test, with a namespace and controllers of its own;
-//! * [`smoke`] are stories for any cluster where the chart is installed;
-//! * [`world`] is the language scenarios are written in;
-//! * [`invariants`] are checked after each step, over what the [`recorder`] saw;
-//! * [`harness`] is what the scenarios of one test binary share;
+//! * [`scenario`] runs a scenario as a test, with its own namespace and controllers;
+//! * [`smoke`] contains scenarios for any cluster with the chart installed;
+//! * [`world`] is the language of scenarios;
+//! * [`invariants`] are checked after each step, over what the [`recorder`] has observed;
+//! * [`harness`] is the shared state of the scenarios of one test binary;
 //! * [`installation`] is a cluster with CRDs, roles and the platform simulator, and if guarded, webhook and aggregated API;
 //! * [`release`] is the chart as a user installs it, on a cluster with nodes;
-//! * [`programs`] are our own binaries as processes, and [`choke`] a place on their way to the API server;
-//! * [`autoscaling`] is what autoscalers ask for;
-//! * [`access`] is how scenarios reach a cluster, whoever started it;
-//! * [`node`] is a whole cluster of one node, with real Pods;
+//! * [`programs`] runs the project's binaries as processes, and [`choke`] is the fault proxy between them and the API server;
+//! * [`autoscaling`] provides metrics for autoscalers;
+//! * [`access`] is the access to any cluster;
+//! * [`node`] is a cluster of one node, with real Pods;
 //! * [`cluster`] is a real control plane as child processes;
-//! * [`namespaces`] are what a node has of its own: network, mounts, processes;
-//! * [`provider`] has clusters of other people, for `make e2e`;
-//! * [`process`] are child processes that cannot outlive the harness, and [`usage`] what they use;
-//! * [`deadline`] bounds waits, and counts little of the time in which the machine was busy with other work;
-//! * [`chance`] decides where a seed shall.
+//! * [`namespaces`] are the Linux namespaces of a node: network, mounts, processes;
+//! * [`provider`] uses external clusters, for `make e2e`;
+//! * [`process`] runs child processes that cannot outlive the harness, and [`usage`] reads their resource usage;
+//! * [`deadline`] limits waits, and counts little of the time in which the host was busy with other work;
+//! * [`chance`] makes seeded random decisions.
 //!
-//! Progress is told through `tracing`, at level info.
+//! Progress is logged through `tracing`, at level info.
 
 pub mod access;
 pub mod autoscaling;

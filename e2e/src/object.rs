@@ -1,6 +1,6 @@
-//! Objects as the API server stores them, with the few fields that scenarios and checks ask for.
+//! Objects as the API server stores them, with accessors for scenarios and checks.
 //!
-//! The harness reads plain JSON on purpose: a field that our types would drop or default shows here as it is.
+//! The harness reads plain JSON, so that fields which typed objects would drop or default are visible.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,16 +16,16 @@ pub const GROUP: &str = "virtualization.deckhouse.io";
 /// Group and version of pools, machines and disks.
 pub const API_VERSION: &str = "virtualization.deckhouse.io/v1alpha2";
 
-/// Label with the UID of the pool that a machine or disk belongs to.
+/// Label with the UID of the machine's or disk's pool.
 pub const POOL_UID_LABEL: &str = "vmpool.virtualization.deckhouse.io/pool-uid";
 
 /// Label with the revision that is in effect on a machine.
 pub const TEMPLATE_HASH_LABEL: &str = "vmpool.virtualization.deckhouse.io/template-hash";
 
-/// Annotation of a pool with the machines that are removed by name.
+/// Annotation with the removal record of a pool.
 pub const REMOVAL_ANNOTATION: &str = "vmpool.virtualization.deckhouse.io/scale-down-targets";
 
-/// The kinds that scenarios deal with.
+/// The kinds that scenarios use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// VirtualMachinePool.
@@ -41,10 +41,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kinds whose history invariants are about.
+    /// The kinds whose history is recorded.
     pub const RECORDED: [Self; 4] = [Self::Pool, Self::Machine, Self::Disk, Self::Event];
 
-    /// The resource in the plural.
+    /// Plural name of the resource.
     pub fn plural(self) -> &'static str {
         match self {
             Self::Pool => "virtualmachinepools",
@@ -55,7 +55,7 @@ impl Kind {
         }
     }
 
-    /// What a manifest calls it.
+    /// The kind's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pool => "VirtualMachinePool",
@@ -66,7 +66,7 @@ impl Kind {
         }
     }
 
-    /// How the client finds it.
+    /// The API resource.
     pub fn resource(self) -> ApiResource {
         let (group, version) = if self == Self::Event { ("", "v1") } else { (GROUP, "v1alpha2") };
         ApiResource {
@@ -89,7 +89,7 @@ pub fn uids(objects: &[Object]) -> Vec<String> {
     objects.iter().map(|object| object.uid().to_owned()).collect()
 }
 
-/// An object as it was stored at one moment. Cheap to clone.
+/// An object as stored at one moment. Cheap to clone.
 #[derive(Clone, PartialEq)]
 pub struct Object(Arc<Value>);
 
@@ -99,17 +99,17 @@ impl Object {
         Self(Arc::new(value))
     }
 
-    /// All of it.
+    /// The whole JSON value.
     pub fn value(&self) -> &Value {
         &self.0
     }
 
-    /// The value at a JSON pointer; null where there is none.
+    /// The value at a JSON pointer; null if there is none.
     pub fn at(&self, pointer: &str) -> &Value {
         self.0.pointer(pointer).unwrap_or(&Value::Null)
     }
 
-    /// The text at a JSON pointer; empty where there is none.
+    /// The string at a JSON pointer; empty if there is none.
     pub fn text(&self, pointer: &str) -> &str {
         self.at(pointer).as_str().unwrap_or_default()
     }
@@ -134,17 +134,17 @@ impl Object {
         self.text("/metadata/namespace")
     }
 
-    /// The revision of the store at which it became like this.
+    /// The revision of the store at which the object got this state.
     pub fn revision(&self) -> u64 {
         self.text("/metadata/resourceVersion").parse().unwrap_or_default()
     }
 
-    /// Whether its deletion was accepted.
+    /// Whether the deletion timestamp is set.
     pub fn is_terminating(&self) -> bool {
         !self.at("/metadata/deletionTimestamp").is_null()
     }
 
-    /// UID of its controller owner; empty without one.
+    /// UID of its controlling owner; empty if there is none.
     pub fn owner_uid(&self) -> &str {
         let references = self.at("/metadata/ownerReferences").as_array();
         references
@@ -155,12 +155,12 @@ impl Object {
             .unwrap_or_default()
     }
 
-    /// A label's value.
+    /// The value of a label.
     pub fn label(&self, key: &str) -> Option<&str> {
         self.at("/metadata/labels").get(key).and_then(Value::as_str)
     }
 
-    /// An annotation's value.
+    /// The value of an annotation.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.at("/metadata/annotations").get(key).and_then(Value::as_str)
     }
@@ -175,13 +175,13 @@ impl Object {
         ["Running", "Migrating"].contains(&self.phase())
     }
 
-    /// The condition of a type, if present.
+    /// The condition of this type, if present.
     pub fn condition(&self, condition_type: &str) -> Option<&Value> {
         let conditions = self.at("/status/conditions").as_array();
         conditions.into_iter().flatten().find(|condition| condition["type"] == condition_type)
     }
 
-    /// Names of the disks that a machine's spec refers to.
+    /// Names of the disks in a machine's spec.
     pub fn disk_references(&self) -> impl Iterator<Item = &str> {
         let references = self.at("/spec/blockDeviceRefs").as_array();
         references
@@ -198,7 +198,7 @@ impl Object {
         map.unwrap_or_default().into_values().collect()
     }
 
-    /// As YAML without managed fields, for people.
+    /// YAML without managed fields.
     pub fn to_yaml(&self) -> String {
         let mut value = self.value().clone();
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {

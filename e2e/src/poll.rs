@@ -1,17 +1,17 @@
-//! Asking again until an answer fits, for what nobody announces.
+//! Polls for changes that no watch reports.
 
 use std::time::Duration;
 
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
-/// How often the question is asked.
+/// Poll interval.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Asks until the answer is `Ok`; the inner error is what was seen instead.
+/// Polls until the result is `Ok`; the inner error describes the current state.
 ///
 /// # Errors
-/// [`Error::Deadline`] with what was seen last, or whatever keeps the question from being asked.
+/// [`Error::Deadline`] with the last state, or the error of a poll.
 pub async fn until<T>(
     what: impl FnOnce() -> String,
     deadline: Duration,
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_last_answer_is_in_the_error() {
+    async fn the_error_contains_the_last_result() {
         let mut asked = 0;
         let answer = until(
             || "ten".to_owned(),
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_fitting_answer_is_returned() {
+    async fn the_first_ok_is_returned() {
         let mut asked = 0;
         let answer = until(String::new, Duration::from_secs(10), async || {
             asked += 1;

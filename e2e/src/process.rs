@@ -1,16 +1,16 @@
 //! Child processes that cannot outlive the harness.
 //!
-//! Three nets, the outermost first:
+//! Three mechanisms ensure that, the outermost first:
 //!
-//! * on Linux the kernel kills a child when the harness dies, however it dies (`PR_SET_PDEATHSIG`);
-//! * dropping a [`Process`] kills it with its whole process group and reaps it (what a child that ended by itself left
-//!   in its group stays: none of ours forks);
-//! * every child has a process group of its own, so that a Ctrl-C for the harness does not reach the children
-//!   in an order of the terminal's choosing.
+//! * on Linux the kernel kills a child when the harness exits for any reason (`PR_SET_PDEATHSIG`);
+//! * dropping a [`Process`] kills its whole process group and reaps it (processes in the group of a child that has exited on
+//!   its own are not killed, but none of the children forks);
+//! * every child has its own process group, so that a Ctrl-C for the harness does not reach the children in an arbitrary
+//!   order.
 //!
-//! The trap in the first net: the signal is sent when the *thread* that forked ends, not the process. A test
-//! thread or a blocking thread of a runtime would take its children along, so all children are forked by one
-//! thread that lives as long as the process.
+//! Caution with the first mechanism: the kernel sends the signal when the *thread* that forked exits, not the process. A test
+//! thread or a blocking thread of a runtime would kill its children when it exits. Therefore one thread, which exists as long
+//! as the process, forks all children.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -29,24 +29,24 @@ use crate::error::{Error, LogTail, Result};
 #[cfg(test)]
 mod tests;
 
-/// How often a child is asked whether it has ended. The kernel could tell, but only for one waiter.
+/// Poll interval for the exit of a child. The kernel could report it, but only to one waiter.
 const POLL: Duration = Duration::from_millis(10);
 
-/// How many lines of a log go into an error.
+/// Number of log lines in an error.
 pub const TAIL_LINES: usize = 25;
 
-/// A child process, alive or ended. Dropping it kills it.
+/// A child process, running or exited. Dropping it kills it.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     log: PathBuf,
     pid: u32,
-    /// The lock makes "still ours, then signal" one step: a process id is only reused after the child was reaped.
+    /// The lock makes "check that it is not reaped, then signal" atomic: a process id is reused only after the child was reaped.
     child: Mutex<Child>,
 }
 
 impl Process {
-    /// Starts `command` under `name`, with everything it prints appended to the file `log`.
+    /// Starts `command` under `name`, and appends its output to the file `log`.
     ///
     /// # Errors
     /// [`Error::File`] if the log cannot be opened, [`Error::Spawn`] if the program cannot be started.
@@ -64,56 +64,56 @@ impl Process {
         Ok(Self { name, log, pid: child.id(), child: Mutex::new(child) })
     }
 
-    /// The name that was given to it.
+    /// The name of the process.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its process id.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// The file with everything it printed.
+    /// The log file.
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// The last lines it printed.
+    /// The last lines of the log.
     pub fn log_tail(&self, lines: usize) -> String {
         tail(&self.log, lines)
     }
 
-    /// How it ended, or `None` while it runs (or is paused).
+    /// The exit status; `None` while the process runs or is paused.
     pub fn exit_status(&self) -> Option<ExitStatus> {
         self.child.lock().try_wait().ok().flatten()
     }
 
-    /// Stops it where it stands (SIGSTOP).
+    /// Pauses the process (SIGSTOP).
     ///
     /// # Errors
-    /// [`Error::Signal`] if the system refuses; an ended process is no error.
+    /// [`Error::Signal`] if the signal cannot be sent; not for an exited process.
     pub fn pause(&self) -> Result<()> {
         self.signal(Signal::STOP, "SIGSTOP")
     }
 
-    /// Lets it go on after [`Process::pause`] (SIGCONT).
+    /// Resumes the process after [`Process::pause`] (SIGCONT).
     ///
     /// # Errors
-    /// [`Error::Signal`] if the system refuses; an ended process is no error.
+    /// [`Error::Signal`] if the signal cannot be sent; not for an exited process.
     pub fn resume(&self) -> Result<()> {
         self.signal(Signal::CONT, "SIGCONT")
     }
 
-    /// Asks it to end (SIGTERM).
+    /// Requests the process to exit (SIGTERM).
     ///
     /// # Errors
-    /// [`Error::Signal`] if the system refuses; an ended process is no error.
+    /// [`Error::Signal`] if the signal cannot be sent; not for an exited process.
     pub fn terminate(&self) -> Result<()> {
         self.signal(Signal::TERM, "SIGTERM")
     }
 
-    /// Fails if it has ended.
+    /// Fails if the process has exited.
     ///
     /// # Errors
     /// [`Error::Exited`] with the end of its log.
@@ -121,12 +121,12 @@ impl Process {
         self.exit_status().map_or(Ok(()), |status| Err(self.exited(status)))
     }
 
-    /// Ends it at once, without a chance to tidy up (SIGKILL), and waits until the kernel has done so.
+    /// Kills the process (SIGKILL) and waits until the kernel has done so.
     pub fn kill(&self) {
         let mut child = self.child.lock();
         if child.try_wait().ok().flatten().is_none() {
             if let Some(group) = pid(child.id()) {
-                // Its own children go with it. Nothing to do about a refusal: `wait` below is the judge.
+                // This kills its children, too. An error is ignored, because `wait` below shows the result.
                 let _ = rustix::process::kill_process_group(group, Signal::KILL);
             }
             let _ = child.kill();
@@ -134,7 +134,7 @@ impl Process {
         }
     }
 
-    /// Waits until it has ended by itself or after a signal.
+    /// Waits until the process exits.
     ///
     /// # Errors
     /// [`Error::NotInTime`] after the deadline.
@@ -151,7 +151,7 @@ impl Process {
         }
     }
 
-    /// Asks it to end, and kills it after the deadline.
+    /// Requests the process to exit, and kills it after the deadline.
     ///
     /// # Errors
     /// [`Error::NotInTime`] if it had to be killed.
@@ -162,12 +162,12 @@ impl Process {
         waited
     }
 
-    /// The error of a child that ended although it was needed.
+    /// The error for a process that exited although it was needed.
     pub fn exited(&self, status: ExitStatus) -> Error {
         Error::Exited { name: self.name.clone(), status, log: Box::new(self.last_words()) }
     }
 
-    /// The error of a child that is too slow.
+    /// The error for a process that is too slow.
     pub fn not_in_time(&self, state: &'static str, after: Elapsed, last: String) -> Error {
         Error::NotInTime { name: self.name.clone(), state, after, last, log: Box::new(self.last_words()) }
     }
@@ -194,10 +194,10 @@ impl Drop for Process {
     }
 }
 
-/// Runs a short command to its end and returns what it printed, whatever its exit status.
+/// Runs a short command to its end and returns its output, regardless of its exit status.
 ///
 /// # Errors
-/// [`Error::Spawn`] if it cannot be started or read, also when it had to be killed after `deadline`.
+/// [`Error::Spawn`] if it cannot be started or read, or was killed after `deadline`.
 pub async fn output(name: &str, mut command: Command, deadline: Duration) -> Result<Output> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let spawn_error = |source| Error::Spawn { name: name.to_owned(), source };
@@ -208,13 +208,13 @@ pub async fn output(name: &str, mut command: Command, deadline: Duration) -> Res
         Ok(Ok(output)) => output.map_err(spawn_error),
         Ok(Err(join)) => Err(spawn_error(io::Error::other(join))),
         Err(_elapsed) => {
-            // Not reaped yet, or the task would have answered: the id is still the child's.
+            // The process is not reaped yet, because the task has not finished. So the process id is valid.
             if let Some(target) = target {
                 let _ = rustix::process::kill_process_group(target, Signal::KILL);
             }
             Err(spawn_error(io::Error::new(
                 io::ErrorKind::TimedOut,
-                format!("no end after {deadline:?}, killed"),
+                format!("still running after {deadline:?}, killed"),
             )))
         }
     }
@@ -222,7 +222,7 @@ pub async fn output(name: &str, mut command: Command, deadline: Duration) -> Res
 
 /// The last `lines` lines of a file; empty if it cannot be read.
 pub fn tail(path: &Path, lines: usize) -> String {
-    /// A line of a log rarely takes more.
+    /// Typical maximum length of a log line.
     const BYTES_PER_LINE: u64 = 512;
     let read = || -> io::Result<String> {
         let mut file = File::open(path)?;
@@ -242,10 +242,10 @@ fn pid(raw: u32) -> Option<Pid> {
     i32::try_from(raw).ok().and_then(Pid::from_raw)
 }
 
-/// One order to the forking thread, and where its answer goes.
+/// A request to the forking thread, with the channel for its response.
 type Order = (Command, mpsc::SyncSender<io::Result<Child>>);
 
-/// Forks on the one thread that never ends before the process does.
+/// Forks on a thread that exists as long as the process.
 fn fork(mut command: Command) -> io::Result<Child> {
     static FORKER: OnceLock<mpsc::Sender<Order>> = OnceLock::new();
     command.process_group(0);
@@ -260,7 +260,7 @@ fn fork(mut command: Command) -> io::Result<Child> {
         orders
     });
     let (answer, result) = mpsc::sync_channel(1);
-    let gone = || io::Error::other("the forking thread is gone");
+    let gone = || io::Error::other("the forking thread has ended");
     forker.send((command, answer)).map_err(|_| gone())?;
     result.recv().map_err(|_| gone())?
 }
@@ -269,12 +269,12 @@ fn fork(mut command: Command) -> io::Result<Child> {
 #[expect(unsafe_code, reason = "the standard library offers no safe way to run code between fork and exec")]
 fn die_with_parent(command: &mut Command) {
     let parent = rustix::process::getpid();
-    // SAFETY: the closure makes two system calls and neither allocates nor takes locks, as is required between
-    // fork and exec of a process with threads.
+    // SAFETY: the closure makes two system calls, which neither allocate nor take locks, as required between fork and exec of a
+    // process with threads.
     unsafe {
         command.pre_exec(move || {
             rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-            // The parent may have died between fork and the line above.
+            // The parent may have exited between fork and the line above.
             if rustix::process::getppid() == Some(parent) {
                 Ok(())
             } else {
@@ -284,6 +284,6 @@ fn die_with_parent(command: &mut Command) {
     }
 }
 
-/// Elsewhere the drop of [`Process`] is the only net.
+/// On other systems only the drop of [`Process`] kills children.
 #[cfg(not(target_os = "linux"))]
 fn die_with_parent(_command: &mut Command) {}

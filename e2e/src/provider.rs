@@ -1,14 +1,13 @@
-//! Clusters of other people, for `make e2e`. CI has none of them: what is here compiles, its refusals are tested, and
-//! whoever has Docker or a cluster runs the rest.
+//! External clusters for `make e2e`. CI has none of them: this code is compiled there and its refusals are tested. Developers
+//! with Docker or a cluster run the rest.
 //!
 //! | `E2E_CLUSTER` | What it is | What it needs |
 //! | --- | --- | --- |
-//! | `kind` | a cluster of kind, made and removed | Docker and kind |
-//! | `k3s` | a server of k3s in one container, made and removed | Docker |
-//! | `current` | the cluster of the kubeconfig, which has the chart already | a kubeconfig |
+//! | `kind` | a kind cluster, created and deleted | Docker and kind |
+//! | `k3s` | a k3s server in one container, created and deleted | Docker |
+//! | `current` | the cluster of the kubeconfig, with the chart installed | a kubeconfig |
 //!
-//! Docker is asked through its own command: a library for it would bring another HTTP stack into the tree, for what are
-//! six commands.
+//! Docker is used through its command-line tool: a library would add another HTTP stack to the dependencies, for six commands.
 
 mod current;
 mod k3s;
@@ -30,18 +29,18 @@ use tool::Tool;
 /// The programs that run as Pods.
 const PROGRAMS: [&str; 4] = ["vmpool-controller", "vmpool-webhook", "vmpool-apiserver", platform::SIMULATOR];
 
-/// Whose cluster it is.
+/// A provider of external clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Provider {
-    /// A cluster of kind.
+    /// A kind cluster.
     Kind,
-    /// A server of k3s in a container.
+    /// A k3s server in a container.
     K3s,
     /// The cluster of the user's kubeconfig.
     Current,
 }
 
-/// Where tools and kubeconfigs are looked for.
+/// Environment variables that determine where tools and kubeconfigs are found.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
     /// `PATH`.
@@ -53,7 +52,7 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// Those of this process.
+    /// The environment of this process.
     pub fn here() -> Self {
         Self {
             path: std::env::var_os("PATH").unwrap_or_default(),
@@ -64,10 +63,10 @@ impl Surroundings {
 }
 
 impl Provider {
-    /// All of them.
+    /// All providers.
     pub const ALL: [Self; 3] = [Self::Kind, Self::K3s, Self::Current];
 
-    /// As `E2E_CLUSTER` names it.
+    /// The name in `E2E_CLUSTER`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kind => "kind",
@@ -76,7 +75,7 @@ impl Provider {
         }
     }
 
-    /// The one of this name.
+    /// The provider with this name.
     ///
     /// # Errors
     /// [`Error::UnknownProvider`].
@@ -90,15 +89,15 @@ impl Provider {
     }
 }
 
-/// A cluster with the platform, played by the simulator, and the chart, for a while.
+/// An external cluster with the simulated platform and the chart.
 pub struct Foreign {
     access: Access,
     keeper: Keeper,
-    /// What kubectl and helm keep, and the kubeconfig.
+    /// The data of kubectl and helm, and the kubeconfig.
     _home: tempfile::TempDir,
 }
 
-/// Who takes the cluster away. Dropping it does.
+/// Deletes the cluster when it is dropped.
 enum Keeper {
     Nobody,
     Kind(kind::Cluster),
@@ -106,11 +105,11 @@ enum Keeper {
 }
 
 impl Foreign {
-    /// Has a cluster of `provider` with everything on it.
+    /// Starts or uses a cluster of `provider`, and installs everything on it.
     ///
     /// # Errors
-    /// [`Error::ProviderLacks`], one line, for what this machine lacks. Whatever the provider's tools, helm and the cluster
-    /// say; the cluster is taken away then.
+    /// [`Error::ProviderLacks`], on one line, for what this host lacks. The errors of the provider's tools, helm and the cluster;
+    /// in that case the cluster is deleted.
     pub async fn start(provider: Provider, surroundings: &Surroundings) -> Result<Self> {
         let home = tempfile::Builder::new()
             .prefix("vmpool-e2e-")
@@ -140,15 +139,15 @@ impl Foreign {
         Ok(foreign)
     }
 
-    /// The way in.
+    /// The access to the cluster.
     pub fn access(&self) -> &Access {
         &self.access
     }
 
-    /// Takes the cluster away, if it was made for us.
+    /// Deletes the cluster, if it was created by [`Foreign::start`].
     ///
     /// # Errors
-    /// What the provider's tool says.
+    /// The error of the provider's tool.
     pub async fn stop(self) -> Result<()> {
         match self.keeper {
             Keeper::Nobody => Ok(()),
@@ -170,12 +169,12 @@ fn images() -> Result<Vec<Image>> {
     PROGRAMS.into_iter().map(images::of_program).collect()
 }
 
-/// A name that no other run has.
+/// A unique name of this run.
 fn unique_name() -> String {
     format!("vmpool-e2e-{}", std::process::id())
 }
 
-/// Docker, if it is there and answers.
+/// The Docker command, if it is installed and the daemon responds.
 ///
 /// # Errors
 /// [`Error::ProviderLacks`].
@@ -186,7 +185,7 @@ async fn docker(provider: Provider, surroundings: &Surroundings) -> Result<Tool>
         Ok(_version) => Ok(docker),
         Err(Error::Command { stderr, .. }) => {
             let reason = stderr.lines().next().unwrap_or_default();
-            Err(provider.lacks(format!("a Docker that answers, and `docker version` says: {reason}")))
+            Err(provider.lacks(format!("a running Docker daemon, but `docker version` fails: {reason}")))
         }
         Err(error) => Err(error),
     }

@@ -1,6 +1,6 @@
-//! The chart as a user installs it: with helm, on whatever cluster [`Access`] leads to.
+//! The chart as a user installs it: with helm, on the cluster of [`Access`].
 //!
-//! [`platform`] brings what the chart expects: the platform's definitions, and somebody who plays the platform.
+//! [`platform`] installs what the chart requires: the platform's CRDs and the platform simulator.
 
 mod helm;
 pub mod platform;
@@ -19,14 +19,14 @@ use crate::programs::SYSTEM_NAMESPACE;
 /// Name of the release.
 pub const RELEASE: &str = "vmpool";
 
-/// The APIServices that the chart registers, where nobody else holds the platform's group.
+/// The APIServices that the chart registers if the platform does not serve its own group.
 pub const API_SERVICES: [&str; 2] =
     ["v1alpha1.subresources.vmpool.dev", "v1alpha2.subresources.virtualization.deckhouse.io"];
 
-/// The webhook configuration that the chart makes.
+/// The webhook configuration of the chart.
 pub const WEBHOOK: &str = "vmpool-webhook";
 
-/// The chart, installed. It stays when this is dropped.
+/// The installed chart. Dropping this does not uninstall it.
 #[derive(Clone)]
 pub struct Release {
     access: Access,
@@ -35,13 +35,13 @@ pub struct Release {
 }
 
 impl Release {
-    /// Installs the chart into a namespace that enforces the restricted Pod Security Standard, and waits until its programs
-    /// are at work: for the Pods as helm does, then until the API server reaches webhook and aggregated API.
+    /// Installs the chart into a namespace that enforces the restricted Pod Security Standard. Waits for the Pods as helm does, then
+    /// until the API server reaches the webhook and the aggregated API.
     ///
-    /// `values` is a file of values as a user has one; whatever it names as images the cluster must have.
+    /// `values` is a values file; the cluster must have the images that it names.
     ///
     /// # Errors
-    /// [`Error::MissingTool`] without helm, [`Error::Command`] with what helm says, [`Error::Deadline`].
+    /// [`Error::MissingTool`] without helm, [`Error::Command`] with helm's error, [`Error::Deadline`].
     pub async fn install(access: &Access, values: &Path) -> Result<Self> {
         let namespace = json!({
             "apiVersion": "v1", "kind": "Namespace",
@@ -59,12 +59,12 @@ impl Release {
         Ok(release)
     }
 
-    /// The way into its cluster.
+    /// The access to its cluster.
     pub fn access(&self) -> &Access {
         &self.access
     }
 
-    /// Installs it again, with the same values.
+    /// Installs the chart again with the same values.
     ///
     /// # Errors
     /// As [`Release::install`].
@@ -72,10 +72,10 @@ impl Release {
         Self::install(&self.access, &self.values).await.map(drop)
     }
 
-    /// Upgrades it with changed values, such as `webhook.log.level=debug`, and waits as helm does.
+    /// Upgrades the release with changed values, such as `webhook.log.level=debug`, and waits as helm does.
     ///
     /// # Errors
-    /// [`Error::Command`] with what helm says.
+    /// [`Error::Command`] with helm's error.
     pub async fn upgrade(&self, changes: &[&str]) -> Result<()> {
         let chart = chart();
         let mut arguments = vec!["upgrade", RELEASE, &chart, "--reset-then-reuse-values", "--wait"];
@@ -85,26 +85,26 @@ impl Release {
         self.helm.run(&arguments).await.map(drop)
     }
 
-    /// Goes back to the revision before, and waits as helm does.
+    /// Rolls back to the previous revision, and waits as helm does.
     ///
     /// # Errors
-    /// [`Error::Command`] with what helm says.
+    /// [`Error::Command`] with helm's error.
     pub async fn rollback(&self) -> Result<()> {
         self.helm.run(&["rollback", RELEASE, "--wait"]).await.map(drop)
     }
 
-    /// Uninstalls it, and does not wait until its Pods are gone.
+    /// Uninstalls the release, without waiting for its Pods.
     ///
     /// # Errors
-    /// [`Error::Command`] with what helm says.
+    /// [`Error::Command`] with helm's error.
     pub async fn uninstall(&self) -> Result<()> {
         self.helm.run(&["uninstall", RELEASE]).await.map(drop)
     }
 
-    /// What helm knows about it: number and status (`deployed`, `superseded`) of each revision, the oldest first.
+    /// The release history: number and status (`deployed`, `superseded`) of each revision, oldest first.
     ///
     /// # Errors
-    /// [`Error::Command`] with what helm says, [`Error::Unexpected`] if that is no list.
+    /// [`Error::Command`] with helm's error, [`Error::Unexpected`] if its output is no list.
     pub async fn history(&self) -> Result<Vec<(u64, String)>> {
         let text = self.helm.run(&["history", RELEASE, "--output=json"]).await?;
         let listed: serde_json::Value =
@@ -120,10 +120,10 @@ impl Release {
         Ok(revisions.iter().map(read).collect())
     }
 
-    /// Waits until the API server reaches webhook and aggregated API.
+    /// Waits until the API server reaches the webhook and the aggregated API.
     ///
     /// # Errors
-    /// [`Error::Api`], [`Error::Deadline`] with its reason why not.
+    /// [`Error::Api`], [`Error::Deadline`] with the reason in the condition.
     pub async fn until_at_work(&self) -> Result<()> {
         until_judged(&self.access.client, || Ok(())).await?;
         for name in API_SERVICES {

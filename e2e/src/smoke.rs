@@ -1,6 +1,6 @@
-//! What must work on any cluster where the chart is installed: short stories that need nothing but the API.
+//! Core scenarios that work on any cluster with the chart installed and use only its API.
 //!
-//! The node cluster's tests tell them, and so does `make e2e` on other people's clusters.
+//! The node cluster's tests run them, and so does `make e2e` on external clusters.
 
 use serde_json::json;
 
@@ -9,11 +9,10 @@ use crate::object::Object;
 use crate::world::condition::{disks, has_machine, live_members, not, ready_replicas};
 use crate::world::{Policy, Pool, SUBRESOURCES, World};
 
-/// A pool gets its machines and their disks, follows `kubectl scale` up and down, and replaces a machine that somebody
-/// deletes.
+/// The controller creates a pool's machines and disks, follows `kubectl scale` up and down, and replaces a deleted machine.
 ///
 /// # Errors
-/// What was not so.
+/// The first expectation that is not met.
 pub async fn a_pool_converges(world: &World) -> Result<()> {
     let pool = world.pool("web").disk("root").disk("data").replicas(3).ready().await?;
     pool.until(disks(6)).await?;
@@ -26,10 +25,10 @@ pub async fn a_pool_converges(world: &World) -> Result<()> {
     pool.until(not(has_machine(&machine)).and(ready_replicas(2))).await
 }
 
-/// Nobody shrinks an Explicit pool by its count: the API server reaches the webhook through its Service.
+/// An Explicit pool cannot be scaled down through its replicas: the API server reaches the webhook through its Service.
 ///
 /// # Errors
-/// What was not so.
+/// The first expectation that is not met.
 pub async fn explicit_is_kept(world: &World) -> Result<()> {
     let pool = world.pool("runners").policy(Policy::Explicit).replicas(2).ready().await?;
     let attempts = [
@@ -42,28 +41,28 @@ pub async fn explicit_is_kept(world: &World) -> Result<()> {
             Ok(()) => {
                 return Err(Error::Unexpected {
                     what: format!("{who} cannot shrink an Explicit pool"),
-                    last: "it was accepted".to_owned(),
+                    last: "the request was accepted".to_owned(),
                 });
             }
             Err(error) => {
                 let words = chain(&error);
                 expect(words.contains("Explicit") && words.contains("scaledownwith"), || {
-                    format!("{who} is refused in words that lead on, and not so: {words}")
+                    format!("the refusal of {who} explains what to do, unlike: {words}")
                 })?;
             }
         }
     }
-    // Growth is nobody's business but the autoscaler's.
+    // Scale-up is allowed.
     pool.scale(3).await?;
     pool.until(ready_replicas(3)).await?;
     pool.holds(live_members(3), crate::world::SETTLE).await
 }
 
-/// Named machines leave and nobody else, through `kubectl create --raw` and a client's POST: the API server reaches the
+/// A targeted removal removes only its targets, through `kubectl create --raw` and a client's POST: the API server reaches the
 /// aggregated API through its Service.
 ///
 /// # Errors
-/// What was not so.
+/// The first expectation that is not met.
 pub async fn named_machines_leave(world: &World) -> Result<()> {
     let pool = world.pool("runners").policy(Policy::Explicit).replicas(3).ready().await?;
     let machines = pool.machines().await?;
@@ -73,11 +72,11 @@ pub async fn named_machines_leave(world: &World) -> Result<()> {
     pool.until(ready_replicas(1)).await?;
     let left = pool.machines().await?;
     expect(left.len() == 1 && left[0].uid() == machines[2].uid(), || {
-        format!("{} is the one that is left, and not {left:?}", machines[2].name())
+        format!("only {} is left, but found {left:?}", machines[2].name())
     })
 }
 
-/// As the docs tell a user to do it.
+/// Uses the command from the docs.
 async fn remove_by_kubectl(world: &World, pool: &Pool<'_>, machine: &Object) -> Result<()> {
     let path = format!(
         "/apis/{SUBRESOURCES}/namespaces/{}/virtualmachinepools/{}/scaledownwith",
@@ -94,7 +93,7 @@ async fn remove_by_kubectl(world: &World, pool: &Pool<'_>, machine: &Object) -> 
         .await?;
     world.grounds().removed.insert(uid, machine.name().to_owned());
     expect(answer.contains(r#""status":"Success""#), || {
-        format!("the answer is a success, and not {answer}")
+        format!("the response is a success, but was {answer}")
     })?;
     world.check().await
 }

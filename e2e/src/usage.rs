@@ -1,4 +1,4 @@
-//! What a process has used: read from `/proc`.
+//! Resource usage of a process, from `/proc`.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ mod tests;
 /// Memory of a process, in MiB.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Memory {
-    /// Resident now.
+    /// Current resident memory.
     pub now: f64,
-    /// The most that was ever resident.
+    /// Maximum resident memory so far.
     pub peak: f64,
 }
 
-/// User and system time of all threads of a process, those that ended included.
+/// User and system time of all threads of a process, including exited ones.
 ///
 /// Unit of the result: seconds.
 ///
 /// # Errors
-/// If there is no such process, or no `/proc`.
+/// If the process or `/proc` does not exist.
 pub fn cpu(pid: u32) -> Result<f64> {
     ticks_of_process(&read(&format!("/proc/{pid}/stat"))?).map(|count| ticks(count).as_secs_f64())
 }
@@ -34,7 +34,7 @@ pub fn memory(pid: u32) -> Result<Memory> {
     memory_of(&read(&format!("/proc/{pid}/status"))?)
 }
 
-/// Threads of a process.
+/// Number of threads of a process.
 ///
 /// # Errors
 /// As [`cpu`].
@@ -43,7 +43,7 @@ pub fn threads(pid: u32) -> Result<u64> {
     whole(field(&status, "Threads:")?)
 }
 
-/// Files, sockets and the like that a process has open.
+/// Number of open file descriptors of a process.
 ///
 /// # Errors
 /// As [`cpu`].
@@ -61,23 +61,23 @@ pub fn read(path: &str) -> Result<String> {
     std::fs::read_to_string(path).map_err(Error::file("reading", path))
 }
 
-/// The time that so many clock ticks are.
-#[expect(clippy::cast_precision_loss, reason = "ticks since the machine started are far below 2^53")]
+/// The duration of this number of clock ticks.
+#[expect(clippy::cast_precision_loss, reason = "ticks since boot are far below 2^53")]
 pub fn ticks(count: u64) -> Duration {
     Duration::from_secs_f64(count as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// Clock ticks of a process: `utime` and `stime` of `/proc/PID/stat`. The name of the program, in brackets, may hold anything.
+/// Clock ticks of a process: `utime` and `stime` in `/proc/PID/stat`. The program's name, in parentheses, may contain anything.
 ///
 /// # Errors
-/// [`Error::Unexpected`] if the line is none.
+/// [`Error::Unexpected`] if the line cannot be parsed.
 pub fn ticks_of_process(stat: &str) -> Result<u64> {
     let (_, fields) = stat.rsplit_once(')').ok_or_else(|| unreadable(stat))?;
     let field = |index: usize| {
         let text = fields.split_ascii_whitespace().nth(index).ok_or_else(|| unreadable(stat))?;
         whole(text)
     };
-    // Fields 14 and 15 of the line, and the first one behind the name is number 3.
+    // These are fields 14 and 15 of the line; the first field after the name is number 3.
     Ok(field(11)? + field(12)?)
 }
 
@@ -90,7 +90,7 @@ fn memory_of(status: &str) -> Result<Memory> {
     Ok(Memory { now: mib("VmRSS:")?, peak: mib("VmHWM:")? })
 }
 
-/// What stands behind a name in `/proc/PID/status`.
+/// The value of a field in `/proc/PID/status`.
 fn field<'a>(status: &'a str, name: &str) -> Result<&'a str> {
     let found = status.lines().find_map(|line| line.strip_prefix(name));
     found.map(str::trim).ok_or_else(|| unreadable(status))
@@ -101,5 +101,8 @@ fn whole(text: &str) -> Result<u64> {
 }
 
 fn unreadable(text: &str) -> Error {
-    Error::Unexpected { what: "the system says what a process uses".to_owned(), last: text.to_owned() }
+    Error::Unexpected {
+        what: "/proc contains the resource usage of a process".to_owned(),
+        last: text.to_owned(),
+    }
 }

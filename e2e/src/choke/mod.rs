@@ -1,9 +1,9 @@
-//! A place between one of our programs and the API server where requests can be counted, held up and never answered,
-//! and where watches see what the faults of a network and of an API server would let them see.
+//! The fault proxy between a program and the API server. It counts requests, drops requests or their responses, and changes
+//! what watches deliver, as faults of a network or of an API server would.
 //!
-//! The program gets a kubeconfig that leads here without TLS; what is forwarded goes under the program's own account.
-//! So a scenario can let a process die exactly before or after the k-th of its writes, without luck ([`Choke::trap`]),
-//! and can let it act on the world of k events ago ([`Choke::show`]).
+//! The program gets a kubeconfig that points to the proxy, without TLS; the proxy forwards requests with the program's own
+//! account. A scenario can kill a process exactly before or after the k-th of its writes ([`Choke::trap`]), and can let it
+//! act on a state that is k events old ([`Choke::show`]).
 
 mod passage;
 mod view;
@@ -34,31 +34,31 @@ use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::world::DEADLINE;
 
-/// Whether the API server gets to see the request at which it happens.
+/// Whether the API server receives the trapped request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// The request never arrives.
+    /// The request does not reach the API server.
     Before,
-    /// The request is carried out, and its answer never arrives.
+    /// The API server handles the request, and the response is dropped.
     After,
 }
 
 impl Moment {
-    /// Both.
+    /// Both moments.
     pub const BOTH: [Self; 2] = [Self::Before, Self::After];
 }
 
-/// A request, as far as a trap can tell it from others.
+/// The parts of a request that traps can match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
-    /// `POST`, `GET` ...
+    /// The method, such as `POST` or `GET`.
     pub method: Method,
     /// Path and query.
     pub path: String,
 }
 
 impl Asked {
-    /// Whether it asks for a change.
+    /// Whether the request is a write.
     pub fn is_write(&self) -> bool {
         self.method != Method::GET && self.method != Method::HEAD
     }
@@ -68,14 +68,14 @@ impl Asked {
         self.path.split_once('?').unwrap_or((&self.path, ""))
     }
 
-    /// The resource whose changes it wants to be told.
+    /// The watched resource, if the request is a watch.
     fn watched(&self) -> Option<&str> {
         let (path, query) = self.split();
         let watches = query.split('&').any(|part| part == "watch=true" || part == "watch=1");
         watches.then(|| path.rsplit('/').next().unwrap_or_default())
     }
 
-    /// The resource of which it wants a list, if its path ends in one.
+    /// The listed resource, if the path ends in one.
     fn listed(&self) -> Option<&str> {
         let is_list = !self.is_write() && self.watched().is_none();
         is_list.then(|| self.split().0.rsplit('/').next().unwrap_or_default())
@@ -83,21 +83,21 @@ impl Asked {
 }
 
 impl std::fmt::Display for Asked {
-    /// Without the query, which is the same for all.
+    /// Without the query, which varies little.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.method, self.split().0)
     }
 }
 
-/// Which requests count.
+/// Selects the requests that count.
 type Filter = Box<dyn Fn(&Asked) -> bool + Send>;
 
-/// What happens at the request that was waited for.
+/// Runs when the trap is triggered.
 type Action = Box<dyn FnOnce() + Send>;
 
 struct Trap {
     filter: Filter,
-    /// Requests that still pass.
+    /// Number of matching requests that still pass.
     passing: usize,
     moment: Moment,
     action: Action,
@@ -106,11 +106,11 @@ struct Trap {
 #[derive(Default)]
 struct State {
     trap: Option<Trap>,
-    /// Everything that was asked for since the last [`Choke::forget`].
+    /// All requests since the last [`Choke::forget`].
     seen: Vec<Asked>,
 }
 
-/// What requests on their way through share.
+/// State shared by all requests.
 #[derive(Clone)]
 struct Shared {
     client: Client,
@@ -118,7 +118,7 @@ struct Shared {
     views: watch::Sender<Views>,
 }
 
-/// The place itself. Dropping it breaks all connections that go through it.
+/// The fault proxy. Dropping it closes all connections through it.
 pub struct Choke {
     port: u16,
     state: Arc<Mutex<State>>,
@@ -127,10 +127,10 @@ pub struct Choke {
 }
 
 impl Choke {
-    /// Opens the way for one account.
+    /// Starts the proxy for one account.
     ///
     /// # Errors
-    /// [`Error::Port`], [`Error::Api`] if there is no such account.
+    /// [`Error::Port`], [`Error::Api`] if the account does not exist.
     pub async fn open(cluster: &Cluster, namespace: &str, account: &str) -> Result<Self> {
         let client = cluster.service_account_client(namespace, account).await?;
         let listener =
@@ -140,13 +140,13 @@ impl Choke {
         let shared = Shared { client, state: state.clone(), views: views.clone() };
         let router = axum::Router::new().fallback(move |request: Request| pass(shared, request));
         let task = AbortOnDropHandle::new(tokio::spawn(async move {
-            // Serving on a listener of ours ends only with the task.
+            // `serve` returns only when the task is aborted.
             let _ = axum::serve(listener, router).await;
         }));
         Ok(Self { port, state, views, _task: task })
     }
 
-    /// The kubeconfig of a program whose requests shall go through here.
+    /// The kubeconfig for a program whose requests go through the proxy.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -154,8 +154,8 @@ impl Choke {
         cluster.bare_kubeconfig("choke", &format!("http://127.0.0.1:{}", self.port))
     }
 
-    /// Lets `passing` requests of a kind through, and acts at the next one: before or after the API server sees it.
-    /// That one is never answered. A trap that was set before is gone.
+    /// Lets `passing` matching requests through, and runs the action at the next one, before or after the API server handles it.
+    /// That request gets no response. This replaces an earlier trap.
     pub fn trap<T: Send + 'static>(
         &self,
         filter: impl Fn(&Asked) -> bool + Send + 'static,
@@ -165,60 +165,60 @@ impl Choke {
     ) -> Sprung<T> {
         let (tell, told) = oneshot::channel();
         let action: Action = Box::new(move || {
-            // Whoever set it may not want to know.
+            // The result may not be needed.
             _ = tell.send(action());
         });
         self.state.lock().trap = Some(Trap { filter: Box::new(filter), passing, moment, action });
         Sprung(told)
     }
 
-    /// Takes a trap away; whether it was still set.
+    /// Removes the trap. Returns whether it was still set.
     pub fn disarm(&self) -> bool {
         self.state.lock().trap.take().is_some()
     }
 
-    /// Everything that was asked for since the last [`Choke::forget`], in the order of arrival.
+    /// All requests since the last [`Choke::forget`], in the order of arrival.
     pub fn seen(&self) -> Vec<Asked> {
         self.state.lock().seen.clone()
     }
 
-    /// Begins to count anew.
+    /// Clears the list of requests.
     pub fn forget(&self) {
         self.state.lock().seen.clear();
     }
 
-    /// What watches of these resources (`virtualmachines` ...) see from now on, those that are open, too. Watches of
-    /// others go on as before.
+    /// Sets what watches of these resources (such as `virtualmachines`) deliver from now on, including open ones. Watches of
+    /// other resources do not change.
     pub fn show(&self, resources: &[&str], view: View) {
         self.views.send_modify(|views| resources.iter().for_each(|resource| views.set(resource, view)));
     }
 
-    /// All watches see everything again, what was held back first. Whoever has missed something is told so, as the API
-    /// server would, and lists anew; whoever is refused stays so until then.
+    /// Lets all watches deliver everything again, starting with the held events. A watch that has lost events receives 410,
+    /// as from the API server, so that its client lists again. A refused watch stays refused until then.
     pub fn release(&self) {
         self.views.send_modify(Views::release);
     }
 
-    /// Whether watches of this resource are still refused, because nobody has listed it.
+    /// Whether watches of this resource are still refused because no client has listed it.
     pub fn refuses(&self, resource: &str) -> bool {
         self.views.borrow().refuses(resource)
     }
 }
 
-/// A trap that may spring.
+/// The pending result of a trap.
 #[derive(Debug)]
 pub struct Sprung<T>(oneshot::Receiver<T>);
 
 impl<T> Sprung<T> {
-    /// Waits until it has sprung, and returns what its action came to.
+    /// Waits until the trap is triggered, and returns the result of its action.
     ///
     /// # Errors
-    /// [`Error::Deadline`] if its request does not come, [`Error::TaskEnded`] if it was taken away.
+    /// [`Error::Deadline`] if no matching request arrives, [`Error::TaskEnded`] if the trap was removed.
     pub async fn done(self) -> Result<T> {
         match Deadline::after(DEADLINE).within(self.0).await {
             Ok(done) => done.map_err(|_| Error::TaskEnded { task: "the trap" }),
             Err(elapsed) => {
-                let what = "the request that a trap waits for comes".to_owned();
+                let what = "a request matches the trap".to_owned();
                 Err(Error::Deadline { what, after: elapsed, last: String::new() })
             }
         }
@@ -226,7 +226,7 @@ impl<T> Sprung<T> {
 }
 
 impl State {
-    /// The trap, if this is the request that it waits for.
+    /// The trap, if this request triggers it.
     fn sprung(&mut self, asked: &Asked) -> Option<Trap> {
         self.seen.push(asked.clone());
         let trap = self.trap.as_mut().filter(|trap| (trap.filter)(asked))?;
@@ -242,7 +242,7 @@ async fn pass(shared: Shared, request: Request) -> Result<Response, Infallible> 
     let path = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
     let asked = Asked { method: request.method().clone(), path };
     let sprung = shared.state.lock().sprung(&asked);
-    // What has come this far is carried out, even if whoever asked dies or gives up meanwhile.
+    // A request that reaches this point is handled, even if its client disconnects.
     let Some(Trap { moment, action, .. }) = sprung else {
         let forwarded = tokio::spawn(forward(shared, asked, request)).await;
         return Ok(forwarded.unwrap_or_else(|error| broken(&error.to_string())));
@@ -250,11 +250,11 @@ async fn pass(shared: Shared, request: Request) -> Result<Response, Infallible> 
     tokio::spawn(async move {
         if moment == Moment::After {
             let response = forward(shared, asked.clone(), request).await;
-            tracing::debug!(%asked, status = %response.status(), "carried out, and not answered");
+            tracing::debug!(%asked, status = %response.status(), "handled, and the response dropped");
         }
         action();
     });
-    // Whoever asked is gone, or waits in vain.
+    // The client gets no response.
     std::future::pending().await
 }
 
@@ -269,7 +269,7 @@ async fn forward(shared: Shared, asked: Asked, request: Request) -> Response {
         views.send_if_modified(|views| views.lists(resource));
     }
     let (mut parts, body) = request.into_parts();
-    // The API server's own name, and an account's own token.
+    // The host name and the token must be those for the API server.
     parts.headers.remove(header::HOST);
     parts.headers.remove(header::CONNECTION);
     if let Ok(uri) = asked.path.parse() {
@@ -283,7 +283,7 @@ async fn forward(shared: Shared, asked: Asked, request: Request) -> Response {
     match sent.await {
         Ok(response) => {
             let (mut parts, body) = response.into_parts();
-            // They are about the connection behind us.
+            // These headers concern only the connection to the API server.
             parts.headers.remove(header::CONNECTION);
             parts.headers.remove(header::TRANSFER_ENCODING);
             let body = Body::new(body);
@@ -303,7 +303,7 @@ fn broken(why: &str) -> Response {
     response
 }
 
-/// The answer to a watch that would begin before what the server remembers.
+/// The response to a watch that starts before the remembered history.
 fn too_old() -> Response {
     let mut response = Response::new(Body::from(view::expired().to_string()));
     *response.status_mut() = StatusCode::GONE;

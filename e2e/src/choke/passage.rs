@@ -1,4 +1,4 @@
-//! One watch on its way through: its lines, and what its view does to them.
+//! One watch through the fault proxy: its lines, and how its view changes them.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -10,10 +10,10 @@ use tokio::sync::{mpsc, watch};
 
 use super::view::{Fate, View, Views, expired};
 
-/// Lines that may be on their way to a program that does not read.
+/// Maximum number of lines for a program that does not read.
 const IN_FLIGHT: usize = 64;
 
-/// The body of an answer to a watch, as its program gets to see it.
+/// The body of a watch response as the program receives it.
 pub(super) fn through(body: Body, resource: &str, views: watch::Sender<Views>) -> Body {
     views.send_if_modified(|views| views.begins(resource));
     let (sender, mut receiver) = mpsc::channel(IN_FLIGHT);
@@ -26,17 +26,17 @@ pub(super) fn through(body: Body, resource: &str, views: watch::Sender<Views>) -
     Body::from_stream(stream::poll_fn(move |context| receiver.poll_recv(context)))
 }
 
-/// What a passage wakes up for.
+/// An event that a passage handles.
 enum Step {
-    /// The API server says something.
+    /// The API server sent a line.
     Line(Bytes),
-    /// The API server has ended the watch.
+    /// The API server ended the watch.
     Ended,
-    /// The view may be another one.
+    /// The view may have changed.
     Looked,
 }
 
-/// The lines of a body. One that breaks off in the middle is dropped, as are those behind a broken connection.
+/// The lines of a body. An incomplete line is dropped, and so is everything after a broken connection.
 fn lines(body: Body) -> impl Stream<Item = Bytes> {
     let state = (body.into_data_stream(), Vec::new());
     stream::unfold(state, async |(mut data, mut rest): (_, Vec<u8>)| {
@@ -51,7 +51,7 @@ fn lines(body: Body) -> impl Stream<Item = Bytes> {
     })
 }
 
-/// Whether a line is about an object, and no bookmark. The API server writes the type first, and a line may be long.
+/// Whether a line is an event other than a bookmark. The API server writes the type first, so the prefix is enough.
 fn is_event(line: &[u8]) -> bool {
     ["ADDED", "MODIFIED", "DELETED"].iter().any(|kind| {
         let begin = format!("{{\"type\":\"{kind}\"");
@@ -59,18 +59,18 @@ fn is_event(line: &[u8]) -> bool {
     })
 }
 
-/// The lines of one watch.
+/// The state of one watch.
 pub(super) struct Passage {
     resource: String,
-    /// Lines that have not arrived, and whether each is an event.
+    /// Lines that have not been delivered, and whether each is an event.
     waiting: VecDeque<(Bytes, bool)>,
-    /// Whether the API server has nothing more to say.
+    /// Whether the API server has ended the watch.
     ended: bool,
-    /// Whether nothing arrives any more.
+    /// Whether nothing is delivered anymore.
     forgotten: bool,
 }
 
-/// Whether the connection goes on.
+/// Whether the connection stays open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Onward {
     Yes,
@@ -112,23 +112,23 @@ impl Passage {
         }
     }
 
-    /// The API server has said something.
+    /// Adds a line from the API server.
     pub(super) fn take(&mut self, line: Bytes) {
         let event = is_event(&line);
         self.waiting.push_back((line, event));
     }
 
-    /// The API server has ended the watch.
+    /// Records that the API server has ended the watch.
     pub(super) fn end(&mut self) {
         self.ended = true;
     }
 
-    /// Moves what may arrive now to `out`.
+    /// Moves the lines that may be delivered to `out`.
     pub(super) fn advance(&mut self, views: &watch::Sender<Views>, out: &mut Vec<Bytes>) -> Onward {
         while !self.forgotten {
             let events = self.waiting.iter().filter(|(_, event)| *event).count();
             let mut fate = Fate::Held;
-            // Nobody else has to look again because one event has passed.
+            // An event that passes does not change the view, so the other watches need no notification.
             views.send_if_modified(|views| {
                 let is_bookmark = self.waiting.front().is_some_and(|(_, event)| !event);
                 let passes =
@@ -152,7 +152,7 @@ impl Passage {
                 Fate::Held => break,
             }
         }
-        // A silent connection does not even tell that it has ended. Whoever is behind gets the rest with the next one.
+        // A silent connection does not show that the API server ended it. The next watch delivers the missing events.
         let silent = self.forgotten || views.borrow().of(&self.resource) == View::Silent;
         if self.ended && !silent { Onward::No } else { Onward::Yes }
     }

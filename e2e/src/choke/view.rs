@@ -1,57 +1,56 @@
-//! What a watch sees.
+//! What a watch delivers.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// What becomes of the events of a resource's watches on their way. Bookmarks are no events: they keep their place among
-/// them.
+/// How the events of a resource's watches are changed. Bookmarks do not count as events, and keep their position among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum View {
-    /// They arrive as they come.
+    /// Events are delivered at once.
     #[default]
     Live,
-    /// An event arrives when so many newer ones are there.
+    /// An event is delivered when this number of newer events exist.
     Behind(usize),
-    /// Nothing arrives, and the connection stays.
+    /// No events are delivered, and the connection stays open.
     Silent,
-    /// Nothing ever arrives any more on the connection that there is, and it stays: the network forgot it. Once: the
-    /// next connection is live.
+    /// No events are delivered on the current connection, and it stays open, as if the network had dropped its state. This
+    /// happens once: the next connection is live.
     Forgotten,
-    /// Each event arrives twice, as after a reconnect that begins a little too early.
+    /// Each event is delivered twice, as after a reconnect at an older version.
     Twice,
-    /// So many events arrive, and the connection ends. Once.
+    /// This number of events is delivered, then the connection ends. This happens once.
     Closed(usize),
-    /// So many events arrive, and then the word that the watch is too old (an event of type ERROR with code 410). Once.
+    /// This number of events is delivered, then an event of type ERROR with code 410. This happens once.
     Expired(usize),
-    /// So many events are lost, and then comes the word that the watch is too old. Once.
+    /// This number of events is lost, then an event of type ERROR with code 410 follows. This happens once.
     Lost(usize),
-    /// The connection ends, and every attempt to go on is answered with 410 until the resource is listed.
+    /// The connection ends, and every new watch gets 410 until the resource is listed.
     Refused,
 }
 
-/// The Status of a watch that is too old.
+/// The Status for an expired watch.
 pub(super) fn expired() -> Value {
     json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "Expired", "code": 410,
-        "message": "too old resource version, says the choke",
+        "message": "too old resource version (fault proxy)",
     })
 }
 
-/// What becomes of the next line of a watch.
+/// What happens to the next line of a watch.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It has to wait.
+    /// It is held.
     Held,
-    /// It has to wait for ever.
+    /// It is held forever.
     Forgotten,
-    /// It arrives, so many times.
+    /// It is delivered this number of times.
     Arrives(usize),
-    /// It never arrives.
+    /// It is dropped.
     Lost,
-    /// The connection ends in front of it.
+    /// The connection ends before it.
     Closed,
-    /// The word that the watch is too old comes in front of it, and the connection ends.
+    /// An error with code 410 is sent before it, and the connection ends.
     Expired,
 }
 
@@ -59,7 +58,7 @@ pub(super) enum Fate {
 #[derive(Debug, Default)]
 pub(super) struct Views {
     views: BTreeMap<String, View>,
-    /// Resources of whose events some are lost already, and nobody was told so far.
+    /// Resources that have lost events without an error so far.
     owing: Vec<String>,
 }
 
@@ -72,20 +71,20 @@ impl Views {
         self.views.get(resource).copied().unwrap_or_default()
     }
 
-    /// Everything is live again, but for those who are to be told that they have missed something, and for those whom
-    /// only a list helps.
+    /// Makes everything live again, except for watches that must receive an error for lost events, and for refused watches,
+    /// which need a list.
     pub(super) fn release(&mut self) {
         self.views.retain(|_, view| *view == View::Refused);
         let owing = std::mem::take(&mut self.owing);
         self.views.extend(owing.into_iter().map(|resource| (resource, View::Expired(0))));
     }
 
-    /// Whether a watch of the resource may not begin.
+    /// Whether watches of the resource are refused.
     pub(super) fn refuses(&self, resource: &str) -> bool {
         self.of(resource) == View::Refused
     }
 
-    /// Somebody lists the resource; whether that changes anything.
+    /// Records a list of the resource. Returns whether that changes a view.
     pub(super) fn lists(&mut self, resource: &str) -> bool {
         let refused = self.refuses(resource);
         if refused {
@@ -94,7 +93,7 @@ impl Views {
         refused
     }
 
-    /// A watch of the resource begins; whether that changes anything.
+    /// Records a new watch of the resource. Returns whether that changes a view.
     pub(super) fn begins(&mut self, resource: &str) -> bool {
         let forgotten = self.of(resource) == View::Forgotten;
         if forgotten {
@@ -103,8 +102,8 @@ impl Views {
         forgotten
     }
 
-    /// What becomes of the first of `waiting` events, if there is one, and takes note of it. Without one, only a
-    /// connection that is to end now has a fate.
+    /// Decides about the first of `waiting` events and updates the view. If there is none, the only possible decision is to end
+    /// the connection.
     pub(super) fn judge(&mut self, resource: &str, waiting: usize) -> Fate {
         match self.of(resource) {
             View::Closed(0) => self.once(resource, Fate::Closed),
@@ -134,7 +133,7 @@ impl Views {
         }
     }
 
-    /// A fault that does not happen again.
+    /// Ends a fault that happens only once.
     fn once(&mut self, resource: &str, fate: Fate) -> Fate {
         self.views.remove(resource);
         self.owing.retain(|owing| owing != resource);

@@ -13,14 +13,14 @@ use kube::{Api, Client, Config};
 use super::Cluster;
 use crate::error::{Error, Result};
 
-/// Longer than any run, and than a playground that somebody forgot, so that no program needs another token.
+/// Longer than any run and any forgotten playground, so that no program needs a second token.
 const TOKEN_SECONDS: i64 = 90 * 24 * 60 * 60;
 
-/// How long the API server may say nothing about a request. It gives up itself after a minute, and ends watches of ours
-/// sooner than that.
+/// Maximum time without data on a connection. The API server's own timeout is one minute, and it ends the harness's watches
+/// sooner than this.
 const SILENCE: Duration = Duration::from_secs(90);
 
-/// A client that uses a kubeconfig and repeats nothing by itself.
+/// A client for a kubeconfig, without retries.
 ///
 /// # Errors
 /// [`Error::Kubeconfig`] or [`Error::Api`].
@@ -29,7 +29,7 @@ pub(crate) async fn client(kubeconfig: &Path) -> Result<Client> {
     Client::try_from(config).map_err(Error::api(format!("using {}", kubeconfig.display())))
 }
 
-/// The text that the API server answers to a GET of a path that is no resource's.
+/// The body of the response to a GET of a non-resource path.
 ///
 /// # Errors
 /// [`Error::Api`].
@@ -45,16 +45,16 @@ async fn config(kubeconfig: &Path) -> Result<Config> {
     let file = Kubeconfig::read_from(kubeconfig).map_err(wrong)?;
     let mut config =
         Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(wrong)?;
-    // kube repeats even creates on 429, 503 and 504; tests count requests and want to see refusals.
+    // By default kube retries even creates on 429, 503 and 504. Tests count requests and need to see refusals.
     config.default_retry = false;
-    // A request that is never answered shall fail the test that asked, and say which one it was.
+    // A request without a response must fail its test with an error that names the request.
     config.read_timeout = Some(SILENCE);
     config.reset_reader_on_write = true;
     Ok(config)
 }
 
 impl Cluster {
-    /// A kubeconfig that acts as a service account, by a token from the TokenRequest API.
+    /// A kubeconfig for a service account, with a token from the TokenRequest API.
     ///
     /// # Errors
     /// [`Error::Api`] if the account does not exist, [`Error::File`].
@@ -77,7 +77,7 @@ impl Cluster {
         self.pki.token_kubeconfig(&file, &self.address(), namespace, &token)
     }
 
-    /// A kubeconfig that leads to another address, without TLS and without credentials: something there adds them.
+    /// A kubeconfig for another address, without TLS and credentials: a proxy at that address adds them.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -86,7 +86,7 @@ impl Cluster {
         self.pki.bare_kubeconfig(&format!("{stem}-{serial}"), address)
     }
 
-    /// A client that acts as a service account.
+    /// A client that uses a service account.
     ///
     /// # Errors
     /// As [`Cluster::service_account_kubeconfig`].
@@ -94,7 +94,7 @@ impl Cluster {
         client(&self.service_account_kubeconfig(namespace, name).await?).await
     }
 
-    /// A client of the administrator that impersonates somebody.
+    /// A client of the administrator that impersonates a user.
     ///
     /// # Errors
     /// [`Error::Kubeconfig`] or [`Error::Api`].

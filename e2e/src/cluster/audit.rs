@@ -1,4 +1,4 @@
-//! The API server's audit log: who asked for what, and what the answer was.
+//! The API server's audit log: requests, their users and their responses.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
@@ -12,69 +12,69 @@ use super::{AUDIT_LOG, Cluster};
 use crate::error::{Error, Result};
 use crate::object::Object;
 
-/// A place in the audit log.
+/// A position in the audit log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct AuditMark(u64);
 
-/// One request, as far as checks need it.
+/// The fields of a request that checks need.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditEntry {
     /// When the request arrived.
     pub at: Timestamp,
-    /// Who asked, such as `system:serviceaccount:vmpool-system:vmpool-controller`.
+    /// The user, such as `system:serviceaccount:vmpool-system:vmpool-controller`.
     pub user: String,
-    /// The program's own name and version.
+    /// The user agent: name and version of the program.
     pub user_agent: String,
     /// `create`, `update`, `patch`, `delete`, `deletecollection`, `get`, `list`, `watch`.
     pub verb: String,
     /// API group, empty for the core group.
     pub group: String,
-    /// Resource in the plural; empty for a request that is for none.
+    /// Plural name of the resource; empty for a non-resource request.
     pub resource: String,
-    /// `status`, `scale` ... or empty.
+    /// The subresource, such as `status` or `scale`, or empty.
     pub subresource: String,
     /// Empty for a cluster-scoped request.
     pub namespace: String,
-    /// Empty for a create (the body has it) and for lists.
+    /// Empty for lists and for creates, whose name is in the body.
     pub name: String,
-    /// HTTP code of the answer; 0 if there was none.
+    /// HTTP status code of the response; 0 if there was none.
     pub code: u16,
-    /// Whether it asks only for the answer.
+    /// Whether it is a dry run.
     pub dry_run: bool,
-    /// The body, for writes to pools and for deletions only.
+    /// The body; only recorded for writes to pools and for deletions.
     pub body: Value,
 }
 
 impl AuditEntry {
-    /// Whether it asks for a change.
+    /// Whether the request is a write.
     pub fn is_write(&self) -> bool {
         ["create", "update", "patch", "delete", "deletecollection"].contains(&self.verb.as_str())
     }
 
-    /// Whether it deletes this object and no other one that has or had its name.
+    /// Whether it deletes this object, and not another object with the same name.
     pub fn deletes(&self, object: &Object) -> bool {
         self.verb == "delete"
             && self.name == object.name()
             && self.meant_uid().is_none_or(|uid| uid == object.uid())
     }
 
-    /// The UID on which a deletion is conditional.
+    /// The UID in the precondition of a deletion.
     pub fn meant_uid(&self) -> Option<&str> {
         self.body.pointer("/preconditions/uid").and_then(Value::as_str)
     }
 
-    /// Whether it was answered with a success.
+    /// Whether the response was a success.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.code)
     }
 
-    /// Reads one line of the log; `None` for a line that is none.
+    /// Parses one line of the log; `None` if it is invalid.
     pub fn parse(line: &str) -> Option<Self> {
         let raw: Raw = serde_json::from_str(line).ok()?;
         let object = raw.object_ref;
         Some(Self {
             at: raw.request_received_timestamp,
-            // An impersonating client stays who it is; nobody impersonates here.
+            // For impersonated requests this is the impersonating user, but no check uses those.
             user: raw.user.username,
             user_agent: raw.user_agent,
             verb: raw.verb,
@@ -138,12 +138,12 @@ struct RawStatus {
 }
 
 impl AuditMark {
-    /// The end of a log as it is now; the start, if there is none yet.
+    /// The current end of a log; the start if it does not exist yet.
     pub(crate) fn end_of(log: &Path) -> Self {
         Self(std::fs::metadata(log).map_or(0, |file| file.len()))
     }
 
-    /// The entries of a log from here, and the mark behind the last of them.
+    /// The entries of a log after this mark, and the mark after the last of them.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -151,8 +151,8 @@ impl AuditMark {
         self.read_where(log, |_| true)
     }
 
-    /// The same for the lines that `wanted` lets through: most of a log is about others, and reading a line takes much
-    /// longer than looking at it.
+    /// The same, only for lines that match `wanted`. Most lines concern other namespaces, and parsing takes much longer than
+    /// this filter.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -169,7 +169,7 @@ impl AuditMark {
             Ok(bytes)
         };
         let mut bytes = read().map_err(Error::file("reading", log))?;
-        // The last line may be half written.
+        // The last line may be incomplete.
         bytes.truncate(bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1));
         let next = Self(self.0 + bytes.len() as u64);
         let text = String::from_utf8_lossy(&bytes);
@@ -192,7 +192,7 @@ impl Cluster {
     }
 }
 
-/// How many requests each user made, by `verb resource/subresource`.
+/// The number of requests of each user, by `verb resource/subresource`.
 pub fn by_user(entries: &[AuditEntry]) -> BTreeMap<String, BTreeMap<String, u64>> {
     let mut counts: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
     for entry in entries {
@@ -210,7 +210,7 @@ mod tests {
     const LINE: &str = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Request","auditID":"x","stage":"ResponseComplete","requestURI":"/apis/virtualization.deckhouse.io/v1alpha2/namespaces/a/virtualmachinepools/web/status","verb":"patch","user":{"username":"system:serviceaccount:vmpool-system:vmpool-controller","groups":["system:authenticated"]},"sourceIPs":["127.0.0.1"],"userAgent":"vmpool-controller/0.1.0","objectRef":{"resource":"virtualmachinepools","namespace":"a","name":"web","apiGroup":"virtualization.deckhouse.io","apiVersion":"v1alpha2","subresource":"status"},"responseStatus":{"metadata":{},"code":200},"requestObject":{"status":{"replicas":3}},"requestReceivedTimestamp":"2026-01-02T03:04:05.678901Z","stageTimestamp":"2026-01-02T03:04:05.700000Z"}"#;
 
     #[test]
-    fn a_line_of_the_log_is_read() {
+    fn a_log_line_is_parsed() {
         let entry = AuditEntry::parse(LINE).unwrap();
         assert_eq!(
             entry.to_string(),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_line_is_none() {
+    fn an_incomplete_line_is_invalid() {
         assert_eq!(AuditEntry::parse(&LINE[..100]), None);
     }
 }

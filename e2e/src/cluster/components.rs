@@ -1,4 +1,4 @@
-//! The command lines of the control plane's three programs.
+//! The command lines of the three programs of the control plane.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use super::site::command;
 use super::tools::Tools;
 use crate::namespaces::{self, Namespaces};
 
-/// The controllers we need where there is no node. Each one left out saves memory and requests.
+/// The controllers that are needed without a node. Omitting the others saves memory and requests.
 const CONTROLLERS: [&str; 11] = [
     "clusterrole-aggregation-controller",
     "deployment-controller",
@@ -24,10 +24,11 @@ const CONTROLLERS: [&str; 11] = [
     "serviceaccount-token-controller",
 ];
 
-/// What the requests of our own accounts and of the scenarios leave in the audit log.
+/// The audit policy for requests of the project's accounts and of scenarios.
 ///
-/// Writes to pools come with their body, to prove which fields the controller writes, and deletions with theirs, which says
-/// whom they mean. Reads of the control plane itself are noise; its writes are kept, since the garbage collector explains why an object went.
+/// Writes to pools are logged with their body, to check which fields the controller writes, and deletions with their options,
+/// which contain the UID. Reads of the control plane are omitted. Its writes are logged, because those of the garbage
+/// collector explain why an object was deleted.
 const AUDIT_POLICY: &str = r#"
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -67,8 +68,8 @@ pub(super) struct Ports {
     pub(super) api_server: u16,
 }
 
-/// etcd, without fsync: the data of a test need not survive the machine. What it stores may take `space` bytes, which
-/// is several GiB unless told otherwise.
+/// etcd without fsync, because test data need not survive a crash of the host. `space` limits the size of its store in bytes;
+/// the default is several GiB.
 pub(super) fn etcd(
     namespaces: Option<&Namespaces>,
     tools: &Tools,
@@ -92,16 +93,16 @@ pub(super) fn etcd(
     command
 }
 
-/// Writes the audit policy where [`api_server`] looks for it.
+/// Writes the audit policy to the path that [`api_server`] uses.
 ///
 /// # Errors
-/// What the system says.
+/// The I/O error.
 pub(super) fn write_audit_policy(directory: &Path) -> std::io::Result<()> {
     std::fs::write(directory.join("audit-policy.yaml"), AUDIT_POLICY)
 }
 
-/// kube-apiserver, ready for aggregation: the front-proxy certificate proves to an aggregated API server that
-/// the user's name in the headers comes from here.
+/// kube-apiserver, configured for aggregation: with the front-proxy certificate it proves to an aggregated API server that
+/// the user name in the headers is authentic.
 pub(super) fn api_server(
     namespaces: Option<&Namespaces>,
     tools: &Tools,
@@ -128,16 +129,16 @@ pub(super) fn api_server(
         .arg("--requestheader-extra-headers-prefix=X-Remote-Extra-")
         .arg(path("--proxy-client-cert-file", &pki.certificate("front-proxy-client")))
         .arg(path("--proxy-client-key-file", &pki.key("front-proxy-client")))
-        // A graceful stop otherwise waits up to a minute for watches that nobody ends.
+        // Otherwise a graceful shutdown waits up to a minute for open watches.
         .args(["--shutdown-delay-duration=0s", "--shutdown-watch-termination-grace-period=1s"]);
     if namespaces.is_some() {
         command
-            // As most clusters have it. The plugin below learns of a new definition half a minute late.
+            // The default of most clusters. With the plugin below, new CRDs take half a minute longer.
             .arg("--enable-admission-plugins=NodeRestriction")
             .args(["--bind-address=0.0.0.0", "--authorization-mode=Node,RBAC"])
-            // Pods find the API server here, behind the Service `kubernetes`.
+            // Pods reach the API server at this address, through the Service `kubernetes`.
             .arg(format!("--advertise-address={}", namespaces::ADDRESS))
-            // For logs and exec. The kubelet's own certificate is self-signed, and nobody is between the two.
+            // For logs and exec. The kubelet's certificate is self-signed, and the connection stays on this host.
             .arg(path("--kubelet-client-certificate", &pki.certificate("kubelet-client")))
             .arg(path("--kubelet-client-key", &pki.key("kubelet-client")))
             .arg("--kubelet-preferred-address-types=InternalIP");
@@ -146,7 +147,7 @@ pub(super) fn api_server(
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
             "--authorization-mode=RBAC",
-            // Owner references with blockOwnerDeletion need a right where this plugin is on: have it on.
+            // On clusters with this plugin, owner references with blockOwnerDeletion need a permission, which tests must cover.
             "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         ]);
     }
@@ -154,14 +155,14 @@ pub(super) fn api_server(
         command
             .arg(path("--audit-policy-file", &directory.join("audit-policy.yaml")))
             .arg(path("--audit-log-path", &directory.join(super::AUDIT_LOG)))
-            // In MiB, and beyond what a run writes: a rotated log would lose the marks that readers hold.
+            // In MiB, and more than a run writes: a rotation would invalidate the marks of readers.
             .arg("--audit-log-maxsize=16384");
     }
     command
 }
 
-/// kube-controller-manager, each controller under its own account: those we need, or with a node all that are on by
-/// default.
+/// kube-controller-manager, with a separate account for each controller. It runs the needed controllers, or with a node all
+/// default controllers.
 pub(super) fn controller_manager(
     namespaces: Option<&Namespaces>,
     tools: &Tools,
@@ -172,7 +173,7 @@ pub(super) fn controller_manager(
     if namespaces.is_none() {
         command.arg(format!("--controllers={}", CONTROLLERS.join(",")));
     } else {
-        // The controller of volumes makes this directory, by default below /usr.
+        // The volume controller creates this directory, by default below /usr.
         command.arg(path("--flex-volume-plugin-dir", &kubeconfig.with_file_name("volume-plugins")));
     }
     command
@@ -180,9 +181,9 @@ pub(super) fn controller_manager(
         .arg("--use-service-account-credentials")
         .arg("--leader-elect=false")
         .arg("--secure-port=0")
-        // The client's own limit (20 a second) would make the collection of a big pool the slowest part of a test.
+        // With the default limit of 20 requests per second, garbage collection of a large pool would dominate a test.
         .args(["--kube-api-qps=500", "--kube-api-burst=1000"])
-        // An autoscaler decides every 15 s, and ignores the CPU of a Pod in its first minutes, unless told otherwise.
+        // By default an autoscaler runs every 15 s, and ignores the CPU of a Pod in its first minutes.
         .arg("--horizontal-pod-autoscaler-sync-period=1s")
         .arg("--horizontal-pod-autoscaler-cpu-initialization-period=1s")
         .arg("--horizontal-pod-autoscaler-initial-readiness-delay=1s")

@@ -1,4 +1,4 @@
-//! Where a cluster keeps its logs and data: `target/e2e/<name>-<process id>-<number>`.
+//! The directory of a cluster's logs and data: `target/e2e/<name>-<process id>-<number>`.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 use super::target_directory;
 use crate::error::{Error, Result};
 
-/// How long a kept directory is of use to anybody. Each has some 100 MiB.
+/// How long directories are kept. Each has about 100 MiB.
 const KEPT_FOR: Duration = Duration::from_hours(24);
 
-/// Makes a new directory, and removes those that were kept long ago.
+/// Creates a new directory, and removes old ones.
 ///
 /// # Errors
 /// [`Error::File`].
@@ -20,12 +20,12 @@ pub(super) fn create(name: &str) -> Result<PathBuf> {
     create_in(&parent, name)
 }
 
-/// Makes the directory that was asked for, empty.
+/// Creates the given directory, and empties it if it exists.
 ///
 /// # Errors
 /// [`Error::File`].
 pub(super) fn create_at(path: &Path) -> Result<PathBuf> {
-    // An attempt that lost a port leaves its logs.
+    // An earlier attempt that failed because of a port conflict has left its logs.
     let _ = std::fs::remove_dir_all(path);
     std::fs::create_dir_all(path).map_err(Error::file("creating", path))?;
     Ok(path.to_owned())
@@ -36,13 +36,13 @@ fn create_in(parent: &Path, name: &str) -> Result<PathBuf> {
     let name = if name.is_empty() { "cluster" } else { name };
     let serial = NEXT.fetch_add(1, Ordering::Relaxed);
     let path = parent.join(format!("{name}-{}-{serial}", std::process::id()));
-    // A process of the same id may have left one.
+    // An earlier process with the same id may have left a directory.
     let _ = std::fs::remove_dir_all(&path);
     std::fs::create_dir_all(&path).map_err(Error::file("creating", &path))?;
     Ok(path)
 }
 
-/// Nobody is harmed if something cannot be removed, and no cluster runs that long.
+/// Removes old directories. Errors are ignored, because leftovers are harmless. No cluster runs as long as `age`.
 fn remove_older_than(parent: &Path, age: Duration) {
     let now = SystemTime::now();
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {

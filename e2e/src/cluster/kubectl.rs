@@ -1,4 +1,4 @@
-//! The user's own tool.
+//! Access through kubectl.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::access::Access;
 use crate::error::Result;
 
 impl Cluster {
-    /// The administrator's ways into this cluster.
+    /// The administrator's access to this cluster.
     pub fn access(&self) -> Access {
         Access {
             client: self.admin(),
@@ -18,7 +18,7 @@ impl Cluster {
         }
     }
 
-    /// The kubectl that has the API server's own version.
+    /// The kubectl with the API server's version.
     pub fn kubectl_program(&self) -> &Path {
         &self.tools.kubectl
     }
@@ -26,7 +26,7 @@ impl Cluster {
     /// As [`Access::kubectl`].
     ///
     /// # Errors
-    /// [`crate::Error::Command`] with its error output if it fails, [`crate::Error::Spawn`] if it cannot be run.
+    /// [`crate::Error::Command`] with its error output if it fails, [`crate::Error::Spawn`] if it cannot be started.
     pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         self.access().kubectl(arguments).await
     }

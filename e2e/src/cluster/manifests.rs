@@ -1,4 +1,4 @@
-//! Reading YAML and applying it.
+//! Reads and applies YAML manifests.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,10 +14,10 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::poll;
 
-/// Field manager of what the harness applies.
+/// Field manager of applied objects.
 const MANAGER: &str = "vmpool-e2e";
 
-/// How long a CRD may take to be served.
+/// How long it may take until a CRD is served.
 const ESTABLISHED_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The documents of a YAML text. `origin` names it in errors.
@@ -27,13 +27,13 @@ const ESTABLISHED_DEADLINE: Duration = Duration::from_secs(30);
 pub fn documents(origin: &str, text: &str) -> Result<Vec<Value>> {
     serde_yaml_ng::Deserializer::from_str(text)
         .map(Value::deserialize)
-        // An empty document is what stands before a leading `---`.
+        // A leading `---` gives an empty document.
         .filter(|document| !matches!(document, Ok(Value::Null)))
         .collect::<Result<_, _>>()
         .map_err(|source| Error::Manifest { origin: origin.to_owned(), source })
 }
 
-/// The documents of a file, or of all `.yaml` files of a directory, in the order of their names.
+/// The documents of a file, or of all `.yaml` files of a directory in the order of their names.
 ///
 /// # Errors
 /// [`Error::File`] and [`Error::Manifest`].
@@ -53,10 +53,10 @@ pub fn documents_in(path: &Path) -> Result<Vec<Value>> {
     Ok(all)
 }
 
-/// Applies objects (server-side) in the given order, CRDs first, and waits until those are served.
+/// Applies objects with server-side apply, CRDs first, and waits until the CRDs are served.
 ///
 /// # Errors
-/// [`Error::Untyped`] for what is no object, [`Error::Api`] for a refused one, [`Error::Deadline`].
+/// [`Error::Untyped`] if an object has no kind, [`Error::Api`] if one is refused, [`Error::Deadline`].
 pub async fn apply(client: &Client, objects: &[Value], namespace: Option<&str>) -> Result<()> {
     let (definitions, others): (Vec<_>, Vec<_>) =
         objects.iter().partition(|object| object["kind"] == "CustomResourceDefinition");
@@ -109,7 +109,7 @@ async fn apply_one(
         .map_err(Error::api(format!("applying {} {name}", resource.kind)))
 }
 
-/// Waits until a CRD is established and every served version of it answers a list.
+/// Waits until a CRD is established and a list of every served version succeeds.
 async fn until_served(client: &Client, definition: &Value) -> Result<()> {
     let field =
         |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -123,8 +123,7 @@ async fn until_served(client: &Client, definition: &Value) -> Result<()> {
         let resource = ApiResource::from_gvk_with_plural(&gvk, &plural);
         let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
         let params = ListParams::default().limit(1);
-        // The list answers 404 until the API server serves the resource; the condition alone comes a little
-        // before that.
+        // A list returns 404 until the API server serves the resource, which happens shortly after the condition is set.
         let what = || format!("the CRD {plural} is served");
         poll::until(what, ESTABLISHED_DEADLINE, async || {
             Ok(api.list_metadata(&params).await.map(drop).map_err(|error| error.to_string()))

@@ -1,4 +1,4 @@
-//! The API server's own count of the requests it served.
+//! The API server's request counters.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,31 +7,31 @@ use super::Cluster;
 use super::accounts::get_text;
 use crate::error::Result;
 
-/// The counter that has every request by what it was for.
+/// The counter of requests by verb, resource and response code.
 const COUNTER: &str = "apiserver_request_total";
 
-/// What one counter counts.
+/// The labels of one counter.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestKey {
-    /// As the API server writes it: `POST`, `PATCH`, `APPLY`, `DELETE`, `GET`, `LIST`, `WATCH` ...
+    /// The verb as the API server writes it: `POST`, `PATCH`, `APPLY`, `DELETE`, `GET`, `LIST`, `WATCH` ...
     pub verb: String,
     /// API group, empty for the core group.
     pub group: String,
-    /// Resource in the plural, such as `virtualmachines`.
+    /// Plural name of the resource, such as `virtualmachines`.
     pub resource: String,
-    /// `status`, `scale` ... or empty.
+    /// The subresource, such as `status` or `scale`, or empty.
     pub subresource: String,
-    /// HTTP code of the answer.
+    /// HTTP status code of the response.
     pub code: u16,
 }
 
 impl RequestKey {
-    /// Whether it asks for a change.
+    /// Whether the request is a write.
     pub fn is_write(&self) -> bool {
         ["POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"].contains(&self.verb.as_str())
     }
 
-    /// Whether it was answered with a success.
+    /// Whether the response was a success.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.code)
     }
@@ -45,16 +45,16 @@ impl fmt::Display for RequestKey {
     }
 }
 
-/// Requests by what they were for, since the API server started or between two marks.
+/// Numbers of requests since the start of the API server, or between two marks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestCounts {
     counts: BTreeMap<RequestKey, u64>,
 }
 
 impl RequestCounts {
-    /// Reads the counters out of the text format.
+    /// Parses the counters from the Prometheus text format.
     ///
-    /// Dry runs, scopes and versions are summed up.
+    /// Dry runs, scopes and versions are summed.
     pub fn parse(text: &str) -> Self {
         let mut counts = BTreeMap::new();
         for line in text.lines() {
@@ -79,41 +79,41 @@ impl RequestCounts {
         Self { counts }
     }
 
-    /// What was added since `earlier`.
+    /// The increase since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let added = self.counts.iter().map(|(key, &count)| {
             let before = earlier.counts.get(key).copied().unwrap_or_default();
-            // A restarted API server counts from zero: then all of it is new.
+            // A restarted API server counts from zero, so the whole value is new.
             (key.clone(), count.checked_sub(before).unwrap_or(count))
         });
         Self { counts: added.filter(|&(_, count)| count > 0).collect() }
     }
 
-    /// Only what `wanted` selects.
+    /// The counters that `wanted` selects.
     #[must_use]
     pub fn only(&self, wanted: impl Fn(&RequestKey) -> bool) -> Self {
         let kept = self.counts.iter().filter(|(key, _)| wanted(key));
         Self { counts: kept.map(|(key, &count)| (key.clone(), count)).collect() }
     }
 
-    /// Only requests that ask for a change.
+    /// The counters of writes.
     #[must_use]
     pub fn writes(&self) -> Self {
         self.only(RequestKey::is_write)
     }
 
-    /// All of them together.
+    /// The sum of all counters.
     pub fn total(&self) -> u64 {
         self.counts.values().sum()
     }
 
-    /// How many requests `verb` the resource (not its subresources) had, whatever the answer.
+    /// The number of requests with this verb for the resource, without its subresources and regardless of the response.
     pub fn of(&self, verb: &str, resource: &str) -> u64 {
         self.only(|key| key.verb == verb && key.resource == resource && key.subresource.is_empty()).total()
     }
 
-    /// The single counters, in the order of their keys.
+    /// All counters, ordered by key.
     pub fn iter(&self) -> impl Iterator<Item = (&RequestKey, u64)> {
         self.counts.iter().map(|(key, &count)| (key, count))
     }
@@ -125,7 +125,7 @@ impl fmt::Display for RequestCounts {
     }
 }
 
-/// Reads `name="value",...`. Values of this counter have no escapes.
+/// Parses `name="value",...`. The values of this counter contain no escapes.
 fn parse_labels(text: &str) -> BTreeMap<&str, String> {
     text.split("\",")
         .filter_map(|pair| pair.split_once("=\""))
@@ -133,7 +133,7 @@ fn parse_labels(text: &str) -> BTreeMap<&str, String> {
         .collect()
 }
 
-/// A counter is a float in the text format (`1.5e+06`), and whole in what it means.
+/// Parses a counter. The text format uses floats (`1.5e+06`), but the value is whole.
 fn whole(value: &str) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -144,7 +144,7 @@ fn whole(value: &str) -> u64 {
 }
 
 impl Cluster {
-    /// The API server's request counters as they are now. Asking is itself a request, for no resource.
+    /// The API server's current counters. Reading them is a non-resource request.
     ///
     /// # Errors
     /// [`Error::Api`](crate::error::Error::Api).
@@ -171,7 +171,7 @@ apiserver_request_total{code="200",component="apiserver",dry_run="",group="",res
 "#;
 
     #[test]
-    fn the_difference_has_what_was_added() {
+    fn since_gives_the_increase() {
         let added = RequestCounts::parse(AFTER).since(&RequestCounts::parse(BEFORE));
         assert_eq!(
             added.to_string(),
@@ -180,18 +180,18 @@ apiserver_request_total{code="200",component="apiserver",dry_run="",group="",res
              1 POST virtualization.deckhouse.io/virtualmachines 409\n"
         );
         assert_eq!(added.of("POST", "virtualmachines"), 3);
-        assert_eq!(added.of("PATCH", "virtualmachinepools"), 0, "a subresource is not the resource");
+        assert_eq!(added.of("PATCH", "virtualmachinepools"), 0, "requests for a subresource do not count");
         assert_eq!(added.writes().total(), 5);
     }
 
     #[test]
-    fn counters_of_a_restarted_server_are_all_new() {
+    fn counters_of_a_restarted_server_count_from_zero() {
         let added = RequestCounts::parse(BEFORE).since(&RequestCounts::parse(AFTER));
         assert_eq!(added.of("POST", "virtualmachines"), 3);
     }
 
     #[test]
-    fn big_counters_are_floats() {
+    fn large_counters_are_parsed_from_floats() {
         assert_eq!(RequestCounts::parse(BEFORE).of("LIST", "pods"), 1_500_000);
     }
 }

@@ -1,16 +1,16 @@
-//! A Kubernetes control plane of our own: etcd, kube-apiserver and kube-controller-manager as child processes.
+//! A Kubernetes control plane for tests: etcd, kube-apiserver and kube-controller-manager as child processes.
 //!
-//! There is no node and no scheduler: machines are played by the simulator, and our programs run as local
-//! processes under the chart's accounts. [`crate::node`] puts the same control plane on a node's own network, and the
-//! node beside it. The order of starting and stopping matters:
+//! There is no node and no scheduler. The platform simulator runs the machines, and the project's programs run as local
+//! processes with the chart's accounts. [`crate::node`] runs the same control plane on a node's network, together with a
+//! node. The order of starting and stopping matters:
 //!
 //! ```text
 //! start  etcd ─► kube-apiserver ─► CRDs established ─► kube-controller-manager ─► default account exists
 //! stop   kube-controller-manager ─► kube-apiserver ─► etcd
 //! ```
 //!
-//! CRDs come before the controller manager, because its garbage collector looks for new resources only every
-//! 30 seconds. kube-apiserver goes before etcd, because without etcd its shutdown takes minutes.
+//! CRDs are applied before the controller manager starts, because its garbage collector discovers new resources only every
+//! 30 seconds. kube-apiserver stops before etcd, because without etcd its shutdown takes minutes.
 
 mod accounts;
 mod audit;
@@ -52,50 +52,50 @@ use crate::error::{Error, Result};
 use crate::namespaces::{Forwarder, Namespaces};
 use crate::process::Process;
 
-/// Whether [`Cluster::audit`] has anything to tell.
+/// Whether the API server writes an audit log for [`Cluster::audit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AuditLog {
-    /// Every request of ours is in it.
+    /// All requests of the project's programs and of scenarios are logged.
     #[default]
     Written,
-    /// There is none, so that requests cost what they cost elsewhere: for measurements.
+    /// There is no log, so that measurements are not affected.
     Off,
 }
 
 /// Name of the audit log in the cluster's directory.
 const AUDIT_LOG: &str = "audit.log";
 
-/// How long any part of the control plane may take to become ready, on a busy machine.
+/// How long a part of the control plane may take to become ready, on a busy host.
 const READY_DEADLINE: Duration = Duration::from_mins(1);
 
-/// How long any part may take to end by itself.
+/// How long a part may take to exit.
 const STOP_DEADLINE: Duration = Duration::from_secs(15);
 
-/// How often somebody else may take a port that we just picked.
+/// How often the start is retried if another process takes a selected port.
 const PORT_ATTEMPTS: usize = 3;
 
-/// What a new cluster shall have.
+/// Options of a new cluster.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Goes into the name of the cluster's directory.
+    /// Part of the name of the cluster's directory.
     pub name: String,
-    /// Files or directories of YAML that are applied before kube-controller-manager starts; CRDs among them are
-    /// established when the cluster is ready.
+    /// YAML files or directories that are applied before kube-controller-manager starts. When the cluster is ready, their CRDs
+    /// are established.
     pub manifests: Vec<PathBuf>,
-    /// Keep the directory with logs and data after a success, too.
+    /// Whether to keep the directory with logs and data after a success.
     pub keep: bool,
-    /// Whether the API server writes down who asked for what.
+    /// Whether the API server writes an audit log.
     pub audit: AuditLog,
-    /// The cluster's directory, which is emptied first; by default a new one below `target/e2e`, which a later
-    /// cluster clears away if it was left there for a day.
+    /// The cluster's directory, which is emptied first. The default is a new one below `target/e2e`; later clusters remove it
+    /// after a day if it was kept.
     pub directory: Option<PathBuf>,
-    /// Where its parts run.
+    /// Where the parts of the cluster run.
     pub site: Site,
 }
 
-/// A running control plane. Dropping it stops every part of it at once.
+/// A running control plane. Dropping it stops every part at once.
 ///
-/// All its background work runs on the runtime it was started on; [`crate::harness`] has one that outlives tests.
+/// Its background tasks run on the runtime on which it was started; [`crate::harness`] has one that outlives tests.
 pub struct Cluster {
     directory: PathBuf,
     tools: Tools,
@@ -104,31 +104,31 @@ pub struct Cluster {
     audit: AuditLog,
     admin: Client,
     admin_kubeconfig: PathBuf,
-    /// Counts the files of kubeconfigs and the like.
+    /// Counter for unique names of kubeconfigs and other files.
     serial: AtomicU32,
     keep: AtomicBool,
     namespaces: Option<Namespaces>,
     _forwarder: Option<Forwarder>,
-    /// In the order in which they stop.
+    /// In the order in which they are stopped.
     controller_manager: Mutex<Option<Process>>,
     api_server: Mutex<Option<Process>>,
     etcd: Mutex<Option<Process>>,
 }
 
 impl Cluster {
-    /// Starts a control plane and waits until it is ready to be used, typically 3 to 4 seconds.
+    /// Starts a control plane and waits until it is ready, typically 3 to 4 seconds.
     ///
     /// # Errors
-    /// [`Error::UnknownProvider`] if `E2E_CLUSTER` asks for another kind of cluster,
-    /// [`Error::MissingTool`] if the programs were not built, [`Error::Exited`] and [`Error::NotInTime`] with the
-    /// end of the log of the part that failed, and whatever the manifests meet.
+    /// [`Error::UnknownProvider`] if `E2E_CLUSTER` requests another kind of cluster, [`Error::MissingTool`] if the programs were
+    /// not built, [`Error::Exited`] and [`Error::NotInTime`] with the end of the log of the failed part, and the errors of the
+    /// manifests.
     pub async fn start(options: Options) -> Result<Self> {
         check_provider()?;
         let tools = Tools::find()?;
         for attempt in 1.. {
             match Self::start_once(&options, &tools).await {
                 Err(error) if attempt < PORT_ATTEMPTS && port_was_taken(&error) => {
-                    tracing::warn!(attempt, "a port was taken in between, starting again");
+                    tracing::warn!(attempt, "another process took a port, starting again");
                 }
                 result => return result,
             }
@@ -146,7 +146,7 @@ impl Cluster {
         components::write_audit_policy(&directory).map_err(Error::file("writing", &directory))?;
         let namespaces = options.site.prepare(&directory).await?;
         let (forwarder, [etcd_port, etcd_peer, api_server]) = match &namespaces {
-            // Kept by the forwarder on this side, and nobody else is on the other.
+            // The forwarder holds these ports on the host; inside the namespaces no other process uses them.
             Some(namespaces) => namespaces.forward().map(|(forwarder, ports)| (Some(forwarder), ports))?,
             None => (None, free_ports()?),
         };
@@ -166,7 +166,7 @@ impl Cluster {
             admin,
             admin_kubeconfig,
             serial: AtomicU32::new(0),
-            // Whoever fails to start wants the logs; a success decides below.
+            // If the start fails, the logs are kept. A success decides below.
             keep: AtomicBool::new(true),
             namespaces,
             _forwarder: forwarder,
@@ -191,7 +191,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// A client with every right. It repeats nothing by itself, so that one call is one request.
+    /// A client with all permissions. It does not retry, so that one call is one request.
     pub fn admin(&self) -> Client {
         self.admin.clone()
     }
@@ -211,12 +211,12 @@ impl Cluster {
         format!("https://127.0.0.1:{}", self.ports.api_server)
     }
 
-    /// Keeps the directory when the cluster goes, because somebody will want to read it.
+    /// Keeps the directory for inspection after the cluster has stopped.
     pub fn keep_directory(&self) {
         self.keep.store(true, Ordering::Relaxed);
     }
 
-    /// The namespaces that its parts run in, if they have some.
+    /// The namespaces in which its parts run, if any.
     pub(crate) fn namespaces(&self) -> Option<&Namespaces> {
         self.namespaces.as_ref()
     }
@@ -226,26 +226,26 @@ impl Cluster {
         &self.pki
     }
 
-    /// A path in the cluster's directory that no other call returns.
+    /// A unique path in the cluster's directory.
     pub(crate) fn unique_path(&self, stem: &str, extension: &str) -> PathBuf {
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
         self.directory.join(format!("{stem}-{serial}.{extension}"))
     }
 
-    /// Applies every YAML document of a file, or of all files of a directory, and waits until the CRDs among them
-    /// are established. Objects without a namespace go to `namespace`.
+    /// Applies every YAML document of a file, or of all files of a directory, and waits until their CRDs are established. Objects
+    /// without a namespace are created in `namespace`.
     ///
     /// # Errors
-    /// [`Error::Manifest`] for bad YAML, [`Error::Api`] for a refused object, [`Error::Deadline`].
+    /// [`Error::Manifest`] for invalid YAML, [`Error::Api`] for a refused object, [`Error::Deadline`].
     pub async fn apply_path(&self, path: &Path, namespace: Option<&str>) -> Result<()> {
         let objects = documents_in(path)?;
         apply(&self.admin, &objects, namespace).await
     }
 
-    /// Whether every part still runs.
+    /// Checks that every part is running.
     ///
     /// # Errors
-    /// [`Error::Exited`] with the end of the log of the first part that ended by itself.
+    /// [`Error::Exited`] with the end of the log of the first part that has exited.
     pub fn check(&self) -> Result<()> {
         [&self.etcd, &self.api_server, &self.controller_manager]
             .into_iter()
@@ -253,10 +253,10 @@ impl Cluster {
         self.namespaces().map_or(Ok(()), Namespaces::check)
     }
 
-    /// Stops everything in the right order and removes the directory, unless it shall be kept.
+    /// Stops everything in the right order, and removes the directory unless it is to be kept.
     ///
     /// # Errors
-    /// [`Error::NotInTime`] if a part had to be killed; nothing is left running even then.
+    /// [`Error::NotInTime`] if a part had to be killed; even then nothing is left running.
     pub async fn stop(self) -> Result<()> {
         let mut result = Ok(());
         for slot in [&self.controller_manager, &self.api_server, &self.etcd] {
@@ -272,7 +272,7 @@ impl Cluster {
         result
     }
 
-    /// Kills every part and removes the directory, unless it shall be kept. What drop does, for owners that are
+    /// Kills every part, and removes the directory unless it is to be kept. Drop does the same; this is for owners that are
     /// never dropped.
     pub(crate) fn tear_down(&self) {
         for slot in [&self.controller_manager, &self.api_server, &self.etcd] {
@@ -280,7 +280,7 @@ impl Cluster {
             slot.lock().take();
         }
         if let Some(namespaces) = &self.namespaces {
-            // Whoever still runs inside may still write into the directory.
+            // Remaining processes in the namespaces might still write into the directory.
             namespaces.kill();
         }
         if self.keep.load(Ordering::Relaxed) || std::thread::panicking() {
@@ -298,7 +298,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The controller manager works once the namespace has what it puts there.
+    /// Waits for the default service account, which shows that the controller manager works.
     pub(crate) async fn until_accounts_are_made(&self, namespace: &str) -> Result<()> {
         let accounts = Api::<ServiceAccount>::namespaced(self.admin(), namespace);
         let deadline = Deadline::after(READY_DEADLINE);
@@ -327,9 +327,9 @@ impl Drop for Cluster {
     }
 }
 
-/// Whether `E2E_CLUSTER` asks for what we can start.
+/// Checks that `E2E_CLUSTER` requests a supported cluster.
 fn check_provider() -> Result<()> {
-    /// The providers that are made here: a node cluster is an embedded one with a node.
+    /// The providers that this module starts: a node cluster is an embedded one with a node.
     const OURS: [&str; 2] = ["embedded", "node"];
     match std::env::var("E2E_CLUSTER") {
         Ok(name) if !OURS.contains(&name.as_str()) => Err(Error::UnknownProvider { name }),

@@ -5,7 +5,7 @@
 //!              ├─ admin                (O=system:masters)
 //!              ├─ kube-controller-manager
 //!              └─ on a node: kubelet, kubelet-client, kube-proxy, kube-scheduler
-//! front-proxy-ca ── front-proxy-client   what an aggregated API server trusts to name users
+//! front-proxy-ca ── front-proxy-client   authenticates the API server to aggregated API servers
 //! service-account key pair               signs and verifies tokens
 //! ```
 
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 
-/// Directory with the files of [`Pki::create`].
+/// The directory with the files of [`Pki::create`].
 #[derive(Debug, Clone)]
 pub(crate) struct Pki {
     directory: PathBuf,
@@ -28,7 +28,7 @@ pub(crate) struct Pki {
 type Authority = Issuer<'static, KeyPair>;
 
 impl Pki {
-    /// Makes everything anew in `directory`.
+    /// Creates all keys and certificates in `directory`.
     ///
     /// # Errors
     /// [`Error::Certificate`] and [`Error::File`].
@@ -72,7 +72,7 @@ impl Pki {
         self.directory.join("service-account.pub")
     }
 
-    /// Writes a kubeconfig that uses the client certificate `name` and returns its path.
+    /// Writes a kubeconfig with the client certificate `name`, and returns its path.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -81,7 +81,7 @@ impl Pki {
         self.kubeconfig(name, server, "default", &user)
     }
 
-    /// Writes a kubeconfig that uses a bearer token and returns its path.
+    /// Writes a kubeconfig with a bearer token, and returns its path.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -95,7 +95,7 @@ impl Pki {
         self.kubeconfig(name, server, namespace, &json!({ "token": token }))
     }
 
-    /// Writes a kubeconfig without credentials and returns its path.
+    /// Writes a kubeconfig without credentials, and returns its path.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -113,7 +113,7 @@ impl Pki {
             "contexts": [{ "name": "e2e", "context": { "cluster": "e2e", "user": name, "namespace": namespace } }],
             "current-context": "e2e",
         });
-        // JSON is YAML.
+        // JSON is valid YAML.
         self.write(&format!("{name}.kubeconfig"), &config.to_string())
     }
 

@@ -4,19 +4,18 @@ use std::net::{Ipv4Addr, TcpListener};
 
 use crate::error::{Error, Result};
 
-/// Words with which a program says that its port was taken after all, in lower case: Go and Rust differ in that.
+/// The error text of a program whose port is in use, in lower case, because Go and Rust capitalize it differently.
 const TAKEN: &str = "address already in use";
 
-/// `N` different ports that nobody listens on at this moment.
+/// `N` different unused ports.
 ///
-/// Somebody may take one before the program that needs it binds it, so callers start again when
-/// [`was_taken`] recognises that.
+/// Another process may take a port before the program binds it. Callers detect that with [`was_taken`] and start again.
 ///
 /// # Errors
-/// [`Error::Port`] if the system has none.
+/// [`Error::Port`] if there is no free port.
 pub fn free<const N: usize>() -> Result<[u16; N]> {
     let mut ports = [0; N];
-    // All are held until the last is known, or the system may hand out one twice.
+    // All ports are held until the last is known; otherwise the system could return one twice.
     let mut held = Vec::with_capacity(N);
     for port in &mut ports {
         let listener =
@@ -27,7 +26,7 @@ pub fn free<const N: usize>() -> Result<[u16; N]> {
     Ok(ports)
 }
 
-/// Whether a child failed because its port was taken in between.
+/// Whether a child failed because another process took its port.
 pub fn was_taken(error: &Error) -> bool {
     matches!(error, Error::Exited { log, .. } if log.lines.to_lowercase().contains(TAKEN))
 }

@@ -11,20 +11,20 @@ use crate::error::{Error, Result, chain};
 use crate::process::Process;
 use crate::programs::probe;
 
-/// How often readiness is asked for.
+/// Poll interval for readiness.
 const POLL: Duration = Duration::from_millis(50);
 
-/// How the API server goes before it comes back.
+/// How the API server is stopped before it restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restart {
-    /// With SIGTERM: it finishes what it has begun.
+    /// With SIGTERM: it completes open requests.
     Graceful,
-    /// With SIGKILL: connections break, requests in flight get no answer.
+    /// With SIGKILL: connections break, and open requests get no response.
     Killed,
 }
 
 impl Cluster {
-    /// Stops the API server and starts it again on the same port and data, until it is ready.
+    /// Restarts the API server with the same port and data, and waits until it is ready.
     ///
     /// # Errors
     /// [`Error::Exited`] and [`Error::NotInTime`] with the end of its log.
@@ -41,7 +41,7 @@ impl Cluster {
         self.start_api_server().await
     }
 
-    /// Starts the API server and waits for its readiness.
+    /// Starts the API server and waits until it is ready.
     pub(super) async fn start_api_server(&self) -> Result<()> {
         let command = components::api_server(
             self.namespaces(),
@@ -68,10 +68,10 @@ impl Cluster {
     pub(super) async fn until_etcd_listens(&self) -> Result<()> {
         let deadline = Deadline::after(READY_DEADLINE);
         loop {
-            // A connection alone proves nothing where a forwarder takes it.
+            // A connection alone is not enough, because a forwarder may accept it.
             let last = match probe::get(self.ports.etcd, "/version").await {
                 Ok((200, _)) => return Ok(()),
-                Ok((code, body)) => format!("/version answered {code} {body}"),
+                Ok((code, body)) => format!("/version returned {code} {body}"),
                 Err(reason) => reason,
             };
             check_begun(&self.etcd, &deadline, last)?;
@@ -80,12 +80,12 @@ impl Cluster {
     }
 }
 
-/// Fails if a part has ended by itself.
+/// Fails if a part has exited.
 pub(super) fn check_running(part: &Mutex<Option<Process>>) -> Result<()> {
     part.lock().as_ref().map_or(Ok(()), Process::check)
 }
 
-/// Fails if a part has ended before it was ready, or the deadline for its start is over; `last` is what was seen of it.
+/// Fails if a part exited before it was ready, or if its start timed out; `last` is the last observation.
 pub(super) fn check_begun(part: &Mutex<Option<Process>>, deadline: &Deadline, last: String) -> Result<()> {
     check_running(part)?;
     if !deadline.is_over() {
@@ -93,7 +93,7 @@ pub(super) fn check_begun(part: &Mutex<Option<Process>>, deadline: &Deadline, la
     }
     Err(match &*part.lock() {
         Some(part) => part.not_in_time("ready", deadline.elapsed(), last),
-        // The scenario has stopped it meanwhile.
+        // The scenario has stopped the part meanwhile.
         None => Error::Deadline {
             what: "a part of the control plane is ready".to_owned(),
             after: deadline.elapsed(),

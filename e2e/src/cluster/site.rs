@@ -9,15 +9,15 @@ use crate::namespaces::{Depth, Namespaces};
 /// Where the parts of a control plane run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Site {
-    /// On this machine's loopback address; no privileges are needed.
+    /// On the host's loopback address; needs no privileges.
     #[default]
     Loopback,
-    /// On a network of their own, which a node shares; this needs root on Linux.
+    /// On a separate network that a node shares; needs root on Linux.
     Node,
 }
 
 impl Site {
-    /// Makes what there has to be first.
+    /// Creates the namespaces, if they are needed.
     ///
     /// # Errors
     /// As [`Namespaces::create`].
@@ -29,7 +29,7 @@ impl Site {
     }
 }
 
-/// A command that runs a part of the control plane where it belongs.
+/// A command that runs a part of the control plane in its namespaces.
 pub(super) fn command(namespaces: Option<&Namespaces>, program: &Path) -> Command {
     match namespaces {
         Some(namespaces) => namespaces.command(Depth::Network, program),

@@ -1,4 +1,4 @@
-//! What can happen to etcd: it goes and comes back, it stalls, its disk is full.
+//! Faults of etcd: restarts, stalls, a full disk.
 
 use serde_json::{Value, json};
 
@@ -7,14 +7,14 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::programs::probe;
 
-/// Less than any store takes: the next write finds no space.
+/// Less than the size of any store, so that the next write fails.
 const NO_SPACE: u64 = 1;
 
-/// What an operator does to alarms.
+/// The etcd endpoint for alarms.
 const ALARMS: &str = "/v3/maintenance/alarm";
 
 impl Cluster {
-    /// Stops etcd and starts it again on the same ports and data, until it listens. The API server notices by itself.
+    /// Restarts etcd with the same ports and data, and waits until it listens. The API server reconnects on its own.
     ///
     /// # Errors
     /// [`Error::Exited`] and [`Error::NotInTime`] with the end of its log.
@@ -22,8 +22,8 @@ impl Cluster {
         self.renew_etcd(how, None).await
     }
 
-    /// Leaves etcd without space, as a disk does that is full: it takes no write but deletions, until
-    /// [`Cluster::clear_disk`]. etcd is restarted for it.
+    /// Makes etcd behave as with a full disk: it refuses all writes except deletions until [`Cluster::clear_disk`]. This
+    /// restarts etcd.
     ///
     /// # Errors
     /// As [`Cluster::restart_etcd`].
@@ -31,16 +31,16 @@ impl Cluster {
         self.renew_etcd(Restart::Killed, Some(NO_SPACE)).await
     }
 
-    /// Does what an operator does after the disk was full: gives etcd space, and takes its alarm back. Returns how
-    /// many alarms there were: none, if nobody wrote while there was no space.
+    /// Performs an operator's steps after a full disk: gives etcd space, and disarms its alarms. Returns the number of alarms,
+    /// which is 0 if there was no write while the disk was full.
     ///
     /// # Errors
-    /// As [`Cluster::restart_etcd`], and [`Error::Unexpected`] if etcd keeps its alarm.
+    /// As [`Cluster::restart_etcd`], and [`Error::Unexpected`] if an alarm remains.
     pub async fn clear_disk(&self) -> Result<usize> {
         self.renew_etcd(Restart::Killed, None).await?;
         let raised = self.alarms(&json!({ "action": "GET" })).await?;
         for alarm in &raised {
-            // The one that was raised, by the member that raised it.
+            // The alarm of the member that raised it.
             let mut disarm = alarm.clone();
             disarm["action"] = json!("DEACTIVATE");
             self.alarms(&disarm).await?;
@@ -49,11 +49,11 @@ impl Cluster {
         if left.is_empty() {
             Ok(raised.len())
         } else {
-            Err(unexpected("no alarm is left", format!("{left:?}")))
+            Err(unexpected("no alarm remains", format!("{left:?}")))
         }
     }
 
-    /// Stops etcd where it stands, so that whoever asks waits. [`Cluster::resume_etcd`] lets it go on.
+    /// Pauses etcd, so that its requests wait until [`Cluster::resume_etcd`].
     ///
     /// # Errors
     /// [`Error::Signal`].
@@ -61,7 +61,7 @@ impl Cluster {
         self.etcd.lock().as_ref().map_or(Ok(()), Process::pause)
     }
 
-    /// Lets etcd go on.
+    /// Resumes etcd.
     ///
     /// # Errors
     /// [`Error::Signal`].
@@ -85,10 +85,10 @@ impl Cluster {
         self.until_etcd_listens().await
     }
 
-    /// Asks etcd something about alarms, and returns those that it answers with.
+    /// Sends an alarm request to etcd, and returns the alarms in the response.
     async fn alarms(&self, request: &Value) -> Result<Vec<Value>> {
         let answer = probe::post(self.ports.etcd, ALARMS, &request.to_string()).await;
-        let refused = |last: String| unexpected("etcd answers about its alarms", last);
+        let refused = |last: String| unexpected("etcd responds to an alarm request", last);
         match answer {
             Ok((200, body)) => {
                 let body: Value =

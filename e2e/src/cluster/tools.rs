@@ -1,13 +1,13 @@
-//! Where the programs of the control plane are.
+//! Finds the programs of the control plane.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// The environment variable that names another directory of tools.
+/// The environment variable with an alternative directory of tools.
 const VARIABLE: &str = "VMPOOL_TOOLS";
 
-/// The programs of a control plane, each known to exist.
+/// The programs of a control plane. Each of them exists.
 #[derive(Debug, Clone)]
 pub(crate) struct Tools {
     /// etcd; its main package is called `server`.
@@ -21,10 +21,10 @@ pub(crate) struct Tools {
 }
 
 impl Tools {
-    /// Finds them in `$VMPOOL_TOOLS`, or where `cargo xtask tools` puts them.
+    /// Finds the programs in `$VMPOOL_TOOLS`, or in the output directory of `cargo xtask tools`.
     ///
     /// # Errors
-    /// [`Error::MissingTool`] for the first one that is not there.
+    /// [`Error::MissingTool`] for the first missing program.
     pub(crate) fn find() -> Result<Self> {
         let directory = std::env::var_os(VARIABLE)
             .map_or_else(|| target_directory().join("tools/control-plane/bin"), PathBuf::from);
@@ -49,17 +49,17 @@ impl Tools {
     }
 }
 
-/// Where helm is.
+/// The path of helm.
 ///
 /// # Errors
-/// [`Error::MissingTool`] if it is not there.
+/// [`Error::MissingTool`] if it does not exist.
 pub(crate) fn helm() -> Result<PathBuf> {
     let directory = target_directory().join("tools/helm/bin");
     let path = directory.join("helm");
     if path.is_file() { Ok(path) } else { Err(Error::MissingTool { tool: "helm", directory }) }
 }
 
-/// Where kubectl is.
+/// The path of kubectl.
 ///
 /// # Errors
 /// [`Error::MissingTool`] if the control plane was not built.
@@ -67,10 +67,10 @@ pub(crate) fn kubectl() -> Result<PathBuf> {
     Tools::find().map(|tools| tools.kubectl)
 }
 
-/// Whether everything that [`super::Cluster::start`] needs was built.
+/// Checks that all programs for [`super::Cluster::start`] were built.
 ///
 /// # Errors
-/// [`Error::MissingTool`] for the first program that is not there.
+/// [`Error::MissingTool`] for the first missing program.
 pub fn check() -> Result<()> {
     Tools::find().map(drop)
 }
@@ -83,7 +83,7 @@ pub fn check_helm() -> Result<()> {
     helm().map(drop)
 }
 
-/// The root of the workspace that this crate was built in.
+/// The root of this crate's workspace.
 pub fn workspace_root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or_else(|| Path::new("."))
 }
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_tool_names_the_command_to_run() {
+    fn the_error_for_a_missing_tool_names_the_command_to_run() {
         let empty = tempfile::tempdir().unwrap();
         let error = Tools::in_directory(empty.path()).unwrap_err().to_string();
         assert!(error.contains("cargo xtask tools"), "{error}");

@@ -1,4 +1,4 @@
-//! The webhook and the aggregated API, at work for a cluster.
+//! The webhook and the aggregated API of a cluster.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,44 +15,44 @@ use crate::object::{API_VERSION, Kind, REMOVAL_ANNOTATION};
 use crate::poll;
 use crate::programs::{Chart, Component, SYSTEM_NAMESPACE, Service, ServiceOptions};
 
-/// How long it may take until the API server reaches the programs: their certificates have to be made, put into the
-/// objects that name them, and noticed.
+/// How long it may take until the API server reaches the programs. Their certificates must be created, written into the
+/// registrations, and loaded.
 const REACHED_DEADLINE: Duration = Duration::from_mins(1);
 
-/// A label of namespaces whose pools the webhook does not judge, so that scenarios can store what it would refuse: what
-/// an earlier version, another platform or a cluster without it has stored. The chart itself knows no such label.
+/// A label of namespaces that the webhook skips, so that scenarios can store objects that it would refuse: those of an earlier
+/// version, of another platform, or of a cluster without the webhook. The chart does not have this label.
 pub const UNGUARDED: &str = "e2e.vmpool.dev/unguarded";
 
-/// How webhook and aggregated API are installed.
+/// How the webhook and the aggregated API are installed.
 #[derive(Debug, Clone)]
 pub struct GuardOptions {
     /// Values of the chart.
     pub values: Vec<String>,
-    /// How many replicas each has and with which further flags.
+    /// Number of replicas and additional flags.
     pub services: ServiceOptions,
-    /// Whether their requests go through a [`Choke`].
+    /// Whether their requests go through a fault proxy ([`Choke`]).
     pub choked: bool,
 }
 
-/// No API server of the platform holds its group here, which helm cannot see when it only renders.
+/// The platform's group is not served here, but helm cannot detect that when it only renders.
 const PLATFORM_GROUP: &str = "apiserver.platformGroup=true";
 
 impl Default for GuardOptions {
-    /// As the chart does it by default.
+    /// The defaults of the chart.
     fn default() -> Self {
         Self { values: vec![PLATFORM_GROUP.to_owned()], services: ServiceOptions::default(), choked: false }
     }
 }
 
 impl GuardOptions {
-    /// With one more value of the chart, such as `featureGates.VirtualMachinePool=false`.
+    /// Adds a value of the chart, such as `featureGates.VirtualMachinePool=false`.
     #[must_use]
     pub fn value(mut self, value: &str) -> Self {
         self.values.push(value.to_owned());
         self
     }
 
-    /// With one replica of each, whose requests go through a [`Choke`].
+    /// With one replica of each, whose requests go through a fault proxy ([`Choke`]).
     #[must_use]
     pub fn choked(mut self) -> Self {
         self.services.replicas = 1;
@@ -61,7 +61,7 @@ impl GuardOptions {
     }
 }
 
-/// Webhook, aggregated API, and the metrics that autoscalers ask for.
+/// The webhook, the aggregated API, and the metrics server for autoscalers.
 pub struct Guard {
     services: Vec<Service>,
     chokes: Vec<(Component, Choke)>,
@@ -69,7 +69,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Starts what the chart deploys and leads the API server to it, until it gets answers.
+    /// Starts the deployments of the chart, registers them, and waits until the API server reaches them.
     ///
     /// # Errors
     /// As [`Service::prepare`] and [`Service::start`], [`Error::Api`], [`Error::Deadline`].
@@ -107,19 +107,19 @@ impl Guard {
         })
     }
 
-    /// What the requests of a component go through.
+    /// The fault proxy of a component.
     ///
     /// # Errors
-    /// [`Error::Unexpected`] if they go straight to the API server.
+    /// [`Error::Unexpected`] if it was started without one.
     pub fn choke(&self, component: Component) -> Result<&Choke> {
         let found = self.chokes.iter().find(|(choked, _)| *choked == component);
         found.map(|(_, choke)| choke).ok_or_else(|| Error::Unexpected {
-            what: format!("the requests of {} go through a choke", component.name()),
-            last: "it was started without".to_owned(),
+            what: format!("the requests of {} go through a fault proxy", component.name()),
+            last: "it was started without one".to_owned(),
         })
     }
 
-    /// What autoscalers see.
+    /// The metrics server for autoscalers.
     pub fn metrics(&self) -> &MetricsApi {
         &self.metrics
     }
@@ -137,10 +137,10 @@ impl Guard {
         replicas.map(|replica| (replica.log().display().to_string(), replica.log_tail(lines))).collect()
     }
 
-    /// Waits until the webhook judges pools.
+    /// Waits until the webhook validates pools.
     ///
     /// # Errors
-    /// [`Error::Deadline`] with the last answer.
+    /// [`Error::Deadline`] with the last response.
     pub async fn until_webhook_answers(&self, cluster: &Cluster) -> Result<()> {
         until_judged(&cluster.admin(), || self.check()).await
     }
@@ -177,7 +177,7 @@ fn check(services: &[Service]) -> Result<()> {
     services.iter().try_for_each(Service::check)
 }
 
-/// Lets the webhooks of a configuration pass over namespaces with the label [`UNGUARDED`].
+/// Excludes namespaces with the label [`UNGUARDED`] from the webhooks of a configuration.
 fn let_pass(object: &mut Value) {
     for webhook in object.get_mut("webhooks").and_then(Value::as_array_mut).into_iter().flatten() {
         let selector = &mut webhook["namespaceSelector"];
@@ -187,22 +187,22 @@ fn let_pass(object: &mut Value) {
     }
 }
 
-/// Waits until a webhook judges pools, as long as `check` has nothing against it.
+/// Waits until a webhook validates pools, as long as `check` succeeds.
 ///
 /// # Errors
-/// [`Error::Deadline`] with the last answer, and what `check` says.
+/// [`Error::Deadline`] with the last response, and the errors of `check`.
 pub(crate) async fn until_judged(client: &Client, check: impl Fn() -> Result<()>) -> Result<()> {
     let probe = probe()?;
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let api = Kind::Pool.api(client.clone(), "default");
     poll::until(
-        || "the webhook judges pools".to_owned(),
+        || "the webhook validates pools".to_owned(),
         REACHED_DEADLINE,
         async || {
             check()?;
             Ok(match api.create(&params, &probe).await {
                 Err(kube::Error::Api(status)) if status.message.contains("denied the request") => Ok(()),
-                // No answer of the webhook, and no later one will be.
+                // The schema refused the probe, so retrying would not help.
                 Err(kube::Error::Api(status)) if status.code == 422 => {
                     return Err(Error::Unexpected {
                         what: "the schema accepts the probe".to_owned(),
@@ -210,15 +210,15 @@ pub(crate) async fn until_judged(client: &Client, check: impl Fn() -> Result<()>
                     });
                 }
                 Err(error) => Err(chain(&error)),
-                Ok(_) => Err("a pool with a record of removals was accepted".to_owned()),
+                Ok(_) => Err("a pool with a removal record was accepted".to_owned()),
             })
         },
     )
     .await
 }
 
-/// A pool that the schema accepts and the webhook refuses, whatever the cluster has: nobody but the aggregated API names
-/// machines to be removed.
+/// A pool that the schema accepts and the webhook refuses on any cluster, because only the aggregated API may write a removal
+/// record.
 fn probe() -> Result<DynamicObject> {
     let probe = json!({
         "apiVersion": API_VERSION,
@@ -240,11 +240,11 @@ fn probe() -> Result<DynamicObject> {
     serde_json::from_value(probe).map_err(Error::json("writing a probe"))
 }
 
-/// Waits until the API server says that it reaches an aggregated API, and sends requests on to it. It does that only when
-/// it has heard of its own word, a moment later.
+/// Waits until an aggregated API is available and the API server proxies requests to it, which it does shortly after it has
+/// set the condition.
 ///
 /// # Errors
-/// [`Error::Api`], [`Error::Deadline`] with its reason why not.
+/// [`Error::Api`], [`Error::Deadline`] with the reason in the condition.
 pub(crate) async fn until_available(client: &Client, name: &str) -> Result<()> {
     let resource = ApiResource {
         group: "apiregistration.k8s.io".to_owned(),

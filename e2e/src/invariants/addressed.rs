@@ -1,7 +1,7 @@
-//! I6: removing named machines takes effect exactly once.
+//! I6: a targeted removal takes effect exactly once.
 //!
-//! That its targets are not replaced is judged where machines join ([`super::growth`]), that nobody else leaves for
-//! it where machines leave ([`super::removal`]).
+//! [`super::growth`] checks that its targets are not replaced, and [`super::removal`] that no other machine is removed in
+//! their place.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,8 @@ use super::{Grounds, Violation};
 use crate::object::{Kind, Object};
 use crate::recorder::History;
 
-/// Acceptances that do not lower the count by their targets, that happen twice, or that nobody asked for; and removals
-/// that were answered with a success and did not happen.
+/// Finds removals that were accepted without lowering `replicas` by their targets, that were accepted twice or without a
+/// request, and removals that were answered with a success but did not happen.
 pub fn violations(history: &History, grounds: &Grounds) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut judge = Judge::default();
@@ -26,22 +26,24 @@ pub fn violations(history: &History, grounds: &Grounds) -> Vec<Violation> {
     let machine = |uid: &str| history.state().get(Kind::Machine, uid);
     for (uid, name) in &grounds.removed {
         if !judge.accepted.contains(uid) {
-            found.push(format!("the removal of {name} was answered with a success, and never took effect"));
-        // Who was taken out of the pool before it was deleted is no longer the pool's to delete.
+            found.push(format!("the removal of {name} was answered with a success, but never took effect"));
+        // A machine that was released before it was deleted is no longer the pool's to delete.
         } else if machine(uid)
             .is_some_and(|machine| !machine.is_terminating() && !machine.owner_uid().is_empty())
         {
-            found.push(format!("the removal of {name} was answered with a success, and it was not deleted"));
+            found.push(format!(
+                "the removal of {name} was answered with a success, but the machine was not deleted"
+            ));
         }
     }
     found.into_iter().map(|what| Violation { invariant: "I6", what }).collect()
 }
 
-/// What was accepted so far.
+/// The removals that were accepted so far.
 #[derive(Default)]
 struct Judge {
     accepted: BTreeSet<String>,
-    /// The record of each pool, by UID.
+    /// The removal record of each pool, by UID.
     records: BTreeMap<String, Record>,
 }
 
@@ -56,7 +58,7 @@ impl Judge {
                 found.push(format!("the removal of {uid} was accepted twice"));
             }
             if !grounds.asked.contains_key(uid) {
-                found.push(format!("the removal of {uid} was accepted, and nobody had asked for it"));
+                found.push(format!("the removal of {uid} was accepted without a request"));
             }
         }
         let replicas = |pool: &Object| pool.number("/spec/replicas").unwrap_or_default();
@@ -64,7 +66,7 @@ impl Judge {
         let wanted = had - i64::try_from(new.len()).unwrap_or(i64::MAX).min(had);
         if !new.is_empty() && has != wanted {
             found.push(format!(
-                "the removal of {} machines was accepted, and replicas went from {had} to {has}",
+                "the removal of {} machines was accepted, but replicas changed from {had} to {has}",
                 new.len()
             ));
         }

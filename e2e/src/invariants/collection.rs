@@ -1,4 +1,4 @@
-//! I10: with a `ttl`, free disks end at no more than `keep` and those that are younger than it.
+//! I10: disk garbage collection deletes free disks older than `ttl`, except the newest `keep`.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::Violation;
 use crate::object::{Kind, Object};
 use crate::recorder::State;
 
-/// What a collection takes from when a disk is too old: the grace, another one if it starts over, and a look now and then.
+/// The time that a collection takes at most: the grace period, a second one if it starts again, and some delay.
 pub const SLACK: Duration = Duration::from_secs(90);
 
-/// Where more free disks are too old than a template keeps.
+/// Templates with too many expired free disks.
 pub fn violations(state: &State, now: Timestamp) -> Vec<Violation> {
     let pools = state.all(Kind::Pool).filter(|pool| !pool.is_terminating());
     pools.flat_map(|pool| of_pool(state, pool, now)).collect()
@@ -25,7 +25,7 @@ fn of_pool(state: &State, pool: &Object, now: Timestamp) -> Vec<Violation> {
         let (name, reclaim) = (template["name"].as_str().unwrap_or_default(), &template["reclaim"]);
         let ttl = reclaim["ttl"].as_str().and_then(|ttl| GoDuration::parse_positive(ttl).ok()?.to_std());
         let (Some(ttl), true) = (ttl, refers(pool, name)) else { continue };
-        // Longer than there has been time: nothing is as old.
+        // A `ttl` longer than the time since the epoch never expires.
         let Ok(limit) = now.checked_sub(SLACK.saturating_add(ttl)) else { continue };
         let disks = state.owned_by(Kind::Disk, pool.uid());
         let of_template = disks.filter(|disk| disk.label(labels::DISK_TEMPLATE) == Some(name));
@@ -35,7 +35,7 @@ fn of_pool(state: &State, pool: &Object, now: Timestamp) -> Vec<Violation> {
         if u64::try_from(old.len()).is_ok_and(|count| count > keep) {
             let (pool, old) = (pool.name(), old.join(", "));
             let what = format!(
-                "pool {pool} keeps {keep} disks of {name}, and these have been free for too long: {old}"
+                "pool {pool} keeps {keep} disks of {name}, but these have been free for too long: {old}"
             );
             found.push(Violation { invariant: "I10", what });
         }
@@ -43,13 +43,13 @@ fn of_pool(state: &State, pool: &Object, now: Timestamp) -> Vec<Violation> {
     found
 }
 
-/// Whether the pool's machines have a disk of this template: of one that they have not, nothing expires.
+/// Whether the pool's machines use this disk template. Disks of an unused template do not expire.
 fn refers(pool: &Object, template: &str) -> bool {
     let references = pool.at("/spec/virtualMachineTemplate/spec/blockDeviceRefs").as_array();
     references.into_iter().flatten().any(|reference| reference["name"] == template)
 }
 
-/// Whether nobody has a disk that holds data, since before `limit`.
+/// Whether the disk contains data and has been free since before `limit`.
 fn is_free_since(state: &State, disk: &Object, limit: Timestamp) -> bool {
     let since = disk.annotation(annotations::FREE_SINCE).and_then(|since| since.parse::<Timestamp>().ok());
     let claimed = disk.annotation(annotations::CLAIMED_BY).is_some();

@@ -1,4 +1,4 @@
-//! I4: what is not the pool's business.
+//! I4: the controller leaves foreign objects alone.
 
 use serde_json::{Value, json};
 
@@ -7,11 +7,11 @@ use crate::cluster::AuditEntry;
 use crate::object::{Kind, Object};
 use crate::recorder::History;
 
-/// Annotations with this prefix are the simulator's own records.
+/// Prefix of annotations that the simulator uses for its own records.
 const SIMULATOR_PREFIX: &str = "simulator.vmpool.dev/";
 
-/// Foreign objects that were changed or deleted, disks deleted by the controller while a machine needed them, machines
-/// deleted by it that were no pool's any more, and deletions that do not say whom they mean.
+/// Finds foreign objects that were changed or deleted, disks and machines that the controller must not delete, and deletions
+/// without a UID.
 pub fn violations(
     history: &History,
     grounds: &Grounds,
@@ -25,7 +25,7 @@ pub fn violations(
     found
 }
 
-/// What makes an object what it is to its owner. Status and finalizers belong to the platform.
+/// The parts of an object that matter to its owner. Status and finalizers belong to the platform.
 fn essence(object: &Object) -> Value {
     let mut annotations = object.at("/metadata/annotations").clone();
     if let Some(map) = annotations.as_object_mut() {
@@ -44,7 +44,7 @@ fn touched(history: &History, grounds: &Grounds) -> Vec<Violation> {
     let mut found = Vec::new();
     for change in history.changes() {
         let Some(left) = grounds.foreign.get(change.object.uid()) else { continue };
-        // What came before the scenario's own last word on it is not judged.
+        // Changes before the scenario's own last change are not checked.
         if change.revision <= left.revision() || grounds.named.contains(left.uid()) {
             continue;
         }
@@ -60,7 +60,7 @@ fn touched(history: &History, grounds: &Grounds) -> Vec<Violation> {
         } else {
             continue;
         };
-        // Once is enough: every later change shows the same.
+        // One violation per object is enough: later changes would only repeat it.
         if !found.iter().any(|known: &Violation| known.what.contains(&format!("{kind} {name} was"))) {
             found.push(Violation { invariant: "I4", what });
         }
@@ -68,24 +68,24 @@ fn touched(history: &History, grounds: &Grounds) -> Vec<Violation> {
     found
 }
 
-/// Whether the controller has deleted this object. Another one of the same name may have been deleted by it before.
+/// Whether the controller deleted this object. It may have deleted another object with the same name before.
 fn deleted_by(controller_user: &str, audit: &[AuditEntry], kind: Kind, object: &Object) -> bool {
     let by_us = |entry: &&AuditEntry| entry.user == controller_user && entry.resource == kind.plural();
     audit.iter().filter(by_us).any(|entry| entry.is_success() && entry.deletes(object))
 }
 
-/// Deletions that take whoever has the name by the time that they arrive.
+/// Deletions without a UID, which delete any object that has the name when they arrive.
 fn of_anybody(audit: &[AuditEntry], controller_user: &str) -> impl Iterator<Item = Violation> {
     let by_us = audit.iter().filter(move |entry| entry.user == controller_user && entry.verb == "delete");
     let ours =
         by_us.filter(|entry| [Kind::Machine, Kind::Disk].iter().any(|kind| kind.plural() == entry.resource));
     ours.filter(|entry| entry.meant_uid().is_none()).map(|entry| Violation {
         invariant: "I4",
-        what: format!("the controller deleted whoever has the name: {entry}"),
+        what: format!("the controller sent a deletion without a UID: {entry}"),
     })
 }
 
-/// Who was named leaves whatever has become of it; nobody else does who was taken out of the pool.
+/// Machines that the controller deleted after they were released. Targets of a targeted removal may be deleted.
 fn others_machines(
     history: &History,
     grounds: &Grounds,
@@ -101,8 +101,9 @@ fn others_machines(
         }
         if !grounds.is_named(former.uid()) && deleted_by(controller_user, audit, Kind::Machine, former) {
             let (name, revision) = (former.name(), change.revision);
-            let what =
-                format!("the controller deleted machine {name} at revision {revision}, which was no pool's");
+            let what = format!(
+                "the controller deleted machine {name} at revision {revision}, although no pool owned it"
+            );
             found.push(Violation { invariant: "I4", what });
         }
     });
@@ -129,7 +130,7 @@ fn needed_disks(history: &History, audit: &[AuditEntry], controller_user: &str) 
         let needing = before.all(Kind::Machine).find(needs);
         if let Some(machine) = needing.filter(|_| deleted_by(controller_user, audit, Kind::Disk, disk)) {
             let what = format!(
-                "the controller deleted disk {} at revision {}, which machine {} has",
+                "the controller deleted disk {} at revision {}, although machine {} uses it",
                 disk.name(),
                 change.revision,
                 machine.name()

@@ -1,13 +1,13 @@
-//! I2: how many members there may be. Also I6: who is removed by name is not replaced.
+//! I2: the number of machines is limited. Also I6: a target of a targeted removal is not replaced.
 
 use super::timeline::{Timeline, Wish, taken_in};
 use super::{Grounds, Violation};
 use crate::object::Kind;
 use crate::recorder::History;
 
-/// Members that joined although there were as many as any reader of the pool could want.
+/// Machines that were added although the pool had the maximum number of machines that any reader could still see as desired.
 ///
-/// A pool that was scaled down has too many members for a while, so only joining is judged.
+/// A pool may have too many machines for a while after a scale-down, so only additions are checked.
 pub fn violations(history: &History, grounds: &Grounds) -> Vec<Violation> {
     let mut timeline = Timeline::default();
     let mut found = Vec::new();
@@ -24,7 +24,7 @@ pub fn violations(history: &History, grounds: &Grounds) -> Vec<Violation> {
         }
         let stamp = if former.is_none() { change.object.text("/metadata/creationTimestamp") } else { "" };
         let wishes = timeline.readable(pool, taken_in(change.at, stamp));
-        // A reserved machine that is gone still has its place: it is not replaced (I6).
+        // A reserved machine that is gone still counts, because it is not replaced (I6).
         let vacant = |wish: &Wish| {
             let gone = |uid: &&String| before.get(Kind::Machine, uid).is_none();
             wish.desired.saturating_sub(wish.record.reserved.iter().filter(gone).count())
@@ -42,7 +42,7 @@ pub fn violations(history: &History, grounds: &Grounds) -> Vec<Violation> {
             );
             found.push(Violation { invariant: "I2", what });
         } else if members > vacant + more {
-            let what = format!("machine {name} joined at revision {revision} in the place of one that is removed by name");
+            let what = format!("machine {name} was added at revision {revision} in the place of a targeted machine");
             found.push(Violation { invariant: "I6", what });
         }
     });

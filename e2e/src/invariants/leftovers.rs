@@ -1,4 +1,4 @@
-//! I9: nothing is left after a pool is deleted.
+//! I9: nothing remains after a pool is deleted.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use super::Violation;
 use crate::object::{Kind, Object};
 use crate::recorder::History;
 
-/// What still belongs to a pool that is gone, or to a member of one. Orphaned objects belong to nobody, and a disk that is
-/// deleted goes when the machine that runs on it does, whose owner somebody may have taken away.
+/// Objects that belong to a deleted pool, or to a machine of one. Orphaned objects are exempt. A disk that is being deleted
+/// may remain as long as a released machine runs on it.
 ///
-/// Ask when the garbage collector has had its time.
+/// Call this after the garbage collector has had enough time.
 pub fn violations(history: &History) -> Vec<Violation> {
     let removed = |kind: Kind| -> BTreeSet<&str> {
         history
@@ -32,7 +32,12 @@ pub fn violations(history: &History) -> Vec<Violation> {
         .filter(|(kind, object)| !held(*kind, object))
         .map(|(kind, object)| Violation {
             invariant: "I9",
-            what: format!("{} {} outlived its owner {}", kind.name(), object.name(), object.owner_uid()),
+            what: format!(
+                "{} {} still exists without its owner {}",
+                kind.name(),
+                object.name(),
+                object.owner_uid()
+            ),
         })
         .collect()
 }

@@ -1,18 +1,18 @@
-//! What must hold whatever happens, as pure functions over what was recorded.
+//! Invariants of the product, as pure functions of the recorded history.
 //!
 //! | invariant | check | needs |
 //! | --- | --- | --- |
-//! | I1 no machine leaves unless named or surplus | [`removal`] | history |
-//! | I2 members never exceed what any reader could still see as desired | [`growth`] | history |
+//! | I1 no machine is removed unless it is a target or surplus | [`removal`] | history |
+//! | I2 machines never exceed what any reader could still see as desired | [`growth`] | history |
 //! | I3 a disk is mounted by one machine at a time | the simulator records it; `World::check`  reads it | |
 //! | I3 no two machines refer to one disk for long | [`shared`] | state |
 //! | I4 foreign objects are left alone, referenced disks are not deleted | [`foreign`] | history, audit log |
-//! | I5 an Explicit pool loses only named machines | [`removal`] | history |
-//! | I6 a removal by name takes effect exactly once, and touches nobody else | [`addressed`], [`growth`], [`removal`] | history |
+//! | I5 an Explicit pool loses only targets of a targeted removal | [`removal`] | history |
+//! | I6 a targeted removal takes effect exactly once, and affects no other machine | [`addressed`], [`growth`], [`removal`] | history |
 //! | I7 the controller never writes `spec.replicas` | [`writes`] | history, audit log |
-//! | I8 a settled world is told truthfully and costs no writes | [`settled`] | state, audit log |
-//! | I9 nothing is left after a pool is deleted | [`leftovers`] | history |
-//! | I10 free disks that are too old end, but for those that are kept | [`collection`] | state |
+//! | I8 in a settled world the status is correct, and there are no writes | [`settled`] | state, audit log |
+//! | I9 nothing remains after a pool is deleted | [`leftovers`] | history |
+//! | I10 expired free disks are deleted, except those that are kept | [`collection`] | state |
 
 pub mod addressed;
 pub mod collection;
@@ -37,12 +37,12 @@ use crate::cluster::AuditEntry;
 use crate::object::Object;
 use crate::recorder::History;
 
-/// A broken invariant.
+/// A violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Violation {
     /// Its number, such as `I1`.
     pub invariant: &'static str,
-    /// What broke it, with the object's name and the revision of the store.
+    /// The violation, with the object's name and the revision of the store.
     pub what: String,
 }
 
@@ -52,38 +52,38 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What the scenario itself did, which the checks must not hold against the controller.
+/// Actions of the scenario that the checks must take into account.
 #[derive(Debug, Clone, Default)]
 pub struct Grounds {
-    /// UIDs of the objects that the scenario deleted by name.
+    /// UIDs of the objects that the scenario deleted.
     pub named: BTreeSet<String>,
-    /// By UID, how many requests to remove this machine by name may have had an effect: those that were accepted, those
-    /// under way, and those that got no answer. One that was refused is not among them.
+    /// By UID, the number of targeted removals of the machine that may have had an effect: accepted, open and unconfirmed ones.
+    /// Refused ones do not count.
     pub asked: BTreeMap<String, usize>,
-    /// Machines whose removal by name was answered with a success: their names by UID.
+    /// Machines whose targeted removal was answered with a success: their names by UID.
     pub removed: BTreeMap<String, String>,
-    /// For each pool UID, how many members more a killed or paused leader may add: its requests in flight.
+    /// For each pool UID, the number of additional machines that a killed or paused leader may create with its open requests.
     pub in_flight: BTreeMap<String, usize>,
-    /// Names of the machines whose creation is such a request: they may join whenever it arrives.
+    /// Names of the machines in such requests: they may be created whenever the request arrives.
     pub late: BTreeSet<String>,
-    /// Objects by UID that are none of the pool's business, as the scenario left them last.
+    /// Foreign objects by UID, as the scenario last wrote them.
     pub foreign: BTreeMap<String, Object>,
 }
 
 impl Grounds {
-    /// Whether the scenario named this machine in one way or another.
+    /// Whether the scenario deleted this machine or requested its removal.
     pub fn is_named(&self, uid: &str) -> bool {
         self.named.contains(uid) || self.asked.contains_key(uid)
     }
 
-    /// A request to remove these machines by name is about to be sent.
+    /// Records that a targeted removal of these machines is about to be sent.
     pub fn ask(&mut self, uids: &[String]) {
         for uid in uids {
             *self.asked.entry(uid.clone()).or_default() += 1;
         }
     }
 
-    /// A request to remove these machines by name was refused.
+    /// Records that a targeted removal of these machines was refused.
     pub fn refused(&mut self, uids: &[String]) {
         for uid in uids {
             let left = self.asked.get(uid).copied().unwrap_or_default().saturating_sub(1);
@@ -96,7 +96,7 @@ impl Grounds {
     }
 }
 
-/// Every violation in what was recorded so far. I3 and I8 need more than a recording and are checked apart.
+/// All violations in the recorded history. I3 and I8 need more input and are checked separately.
 pub fn violations(
     history: &History,
     grounds: &Grounds,

@@ -1,4 +1,4 @@
-//! The pool's own record of machines that are removed by name, read without the code that writes it.
+//! Parses the removal record of a pool, without the code that writes it.
 
 use std::collections::BTreeSet;
 
@@ -6,17 +6,17 @@ use serde_json::Value;
 
 use crate::object::{Object, REMOVAL_ANNOTATION};
 
-/// Who is named on a pool, by UID.
+/// The targets of a pool, by UID.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Record {
-    /// The count was lowered for them.
+    /// Targets for which `replicas` was lowered.
     pub(super) accepted: BTreeSet<String>,
-    /// Somebody may be about to remove them: they count as present, even if they are gone.
+    /// Targets whose removal may be about to be accepted: they count as existing, even if they are gone.
     pub(super) reserved: BTreeSet<String>,
 }
 
 impl Record {
-    /// What is written on a pool; nothing if it cannot be read.
+    /// The record of a pool; empty if it cannot be parsed.
     pub(super) fn of(pool: &Object) -> Self {
         let mut record = Self::default();
         let text = pool.annotation(REMOVAL_ANNOTATION).unwrap_or("[]");
@@ -26,7 +26,7 @@ impl Record {
             let reserved = entry.get("reserved").is_some();
             if reserved { &mut record.reserved } else { &mut record.accepted }.insert(uid);
         }
-        // Whoever was accepted counts as that, whoever else reserves it.
+        // An accepted target counts as accepted, even if another request reserves it.
         let Self { accepted, reserved } = &mut record;
         reserved.retain(|uid| !accepted.contains(uid));
         record

@@ -1,4 +1,4 @@
-//! I1 and I5: who may leave. Also I6: nobody leaves in the place of one that was named.
+//! I1 and I5: which machines may be removed. Also I6: no machine is removed in the place of a target.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -7,7 +7,7 @@ use super::{Grounds, Violation};
 use crate::object::Kind;
 use crate::recorder::{Change, History, State};
 
-/// Members that left although nobody named them and the pool had no surplus (I1), or only names count (I5).
+/// Machines that were removed although they were not targets and the pool had no surplus (I1), or is Explicit (I5).
 pub fn violations(history: &History, grounds: &Grounds) -> Vec<Violation> {
     let mut timeline = Timeline::default();
     let mut found = Vec::new();
@@ -24,13 +24,13 @@ pub fn violations(history: &History, grounds: &Grounds) -> Vec<Violation> {
             return;
         }
         let wishes = timeline.readable(pool, taken_in(change.at, change.object.text("/metadata/deletionTimestamp")));
-        // The garbage collector takes the members of a pool that goes; a pool we never saw is nobody's.
+        // The garbage collector deletes the machines of a terminating pool. A pool that was never recorded is not checked.
         if wishes.is_empty() || wishes.iter().any(|wish| wish.going) {
             return;
         }
         if wishes.iter().all(|wish| wish.explicit) {
             let what = format!(
-                "machine {} left the Explicit pool at revision {}, and nobody had named it",
+                "machine {} was removed from the Explicit pool at revision {} without a request",
                 former.name(),
                 change.revision
             );
@@ -38,10 +38,10 @@ pub fn violations(history: &History, grounds: &Grounds) -> Vec<Violation> {
             return;
         }
         let members = || before.owned_by(Kind::Machine, pool).filter(|member| !member.is_terminating());
-        // What others take away at this moment was still there for whoever decided.
+        // Machines that others removed at this moment still existed when the controller decided.
         let taken = taken.lately(pool, change.at);
         let live = members().count() + taken;
-        // Who is removed by name leaves for the decrement that was made for it, and nobody else does.
+        // A target is removed for the decrement that was made for it; no other machine may use that decrement.
         let surplus = |wish: &Wish| {
             let staying = members().filter(|member| !wish.record.accepted.contains(member.uid()));
             staying.count() + taken > wish.desired
@@ -52,7 +52,7 @@ pub fn violations(history: &History, grounds: &Grounds) -> Vec<Violation> {
         let desired = wishes.iter().map(|wish| wish.desired).min().unwrap_or_default();
         let (name, revision) = (former.name(), change.revision);
         found.push(if live > desired {
-            let what = format!("machine {name} left at revision {revision} in the place of one that was named");
+            let what = format!("machine {name} was removed at revision {revision} in the place of a target");
             Violation { invariant: "I6", what }
         } else {
             let what = format!(
@@ -65,7 +65,7 @@ pub fn violations(history: &History, grounds: &Grounds) -> Vec<Violation> {
     found
 }
 
-/// Members that somebody else took away: named ones, and those that were taken out of the pool.
+/// Machines that others removed from the pool: deleted and released ones.
 #[derive(Default)]
 struct Taken(Vec<(String, Timestamp)>);
 
@@ -86,7 +86,7 @@ impl Taken {
         }
     }
 
-    /// How many of a pool were still there for whoever decided on a write of now.
+    /// How many machines of a pool still existed when the controller decided about a write that happens now.
     fn lately(&self, pool: &str, now: Timestamp) -> usize {
         let limit = SignedDuration::try_from(READABLE_FOR).unwrap_or(SignedDuration::MAX);
         self.0.iter().filter(|(of, at)| of == pool && now.duration_since(*at) <= limit).count()

@@ -1,4 +1,4 @@
-//! I8: a settled world is told truthfully, and nobody writes to it any more.
+//! I8: in a settled world the status is correct, and the controller does not write.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::Violation;
 use crate::cluster::AuditEntry;
 use crate::object::{GROUP, Object, POOL_UID_LABEL, REMOVAL_ANNOTATION, TEMPLATE_HASH_LABEL};
 
-/// Where the status of a pool differs from what its members are. Empty if it tells the truth.
+/// Differences between the status of a pool and its machines.
 pub fn lies(pool: &Object, members: &[&Object]) -> Vec<Violation> {
     let live = || members.iter().filter(|member| !member.is_terminating());
     let desired = count(pool.at("/spec/replicas"));
@@ -25,7 +25,7 @@ pub fn lies(pool: &Object, members: &[&Object]) -> Vec<Violation> {
     let mut compare = |field: &str, told: &Value, truth: String| {
         let told = told.as_str().map_or_else(|| told.to_string(), str::to_owned);
         if told != truth {
-            lies.push(format!("{field} is {told}, and should be {truth}"));
+            lies.push(format!("{field} is {told}, but should be {truth}"));
         }
     };
     compare(
@@ -38,7 +38,7 @@ pub fn lies(pool: &Object, members: &[&Object]) -> Vec<Violation> {
     compare("status.updatedReplicas", pool.at("/status/updatedReplicas"), updated.to_string());
     compare("status.selector", pool.at("/status/selector"), format!("{POOL_UID_LABEL}={}", pool.uid()));
     let record = pool.annotation(REMOVAL_ANNOTATION).unwrap_or("none").to_owned();
-    compare("the record of removals by name", &Value::from(record), "none".to_owned());
+    compare("the removal record", &Value::from(record), "none".to_owned());
     compare("condition Available", status_of(pool, "Available"), truth(ready >= desired));
     // A disk that a person detached from a machine is told as well.
     let is_complete = |member: &&&Object| {
@@ -47,7 +47,7 @@ pub fn lies(pool: &Object, members: &[&Object]) -> Vec<Violation> {
     };
     let synced = updated == live().count() && live().all(|member| is_complete(&member));
     compare("condition Synced", status_of(pool, "Synced"), truth(synced));
-    // Never left at False: present while the count differs, else absent.
+    // The condition is never False: it is present while the count differs, otherwise absent.
     let progressing = if members.len() == desired { "null".to_owned() } else { truth(true) };
     compare("condition Progressing", status_of(pool, "Progressing"), progressing);
     lies.into_iter()
@@ -55,7 +55,7 @@ pub fn lies(pool: &Object, members: &[&Object]) -> Vec<Violation> {
         .collect()
 }
 
-/// Writes that the controller sent although nothing had changed. Leases and events apart.
+/// Writes of the controller although nothing had changed, without leases and events.
 pub fn restless(audit: &[AuditEntry], controller_user: &str) -> Vec<Violation> {
     audit
         .iter()

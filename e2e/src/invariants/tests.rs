@@ -1,4 +1,4 @@
-//! Every check is shown a made-up history that breaks it, and the same history without the flaw.
+//! Each check runs on a history that violates it, and on the same history without the violation.
 
 use jiff::{SignedDuration, Timestamp};
 use rstest::rstest;
@@ -10,7 +10,7 @@ use crate::recorder::Change;
 
 const CONTROLLER: &str = "system:serviceaccount:vmpool-system:vmpool-controller";
 
-/// Writes a history down, one second per change unless told otherwise.
+/// Builds a history with one second between changes.
 struct Story {
     history: History,
     revision: u64,
@@ -43,7 +43,7 @@ impl Story {
         self.write(Kind::Pool, pool, false)
     }
 
-    /// A pool with a record of removals by name: `+name` is reserved, `name` accepted.
+    /// A pool with a removal record: `+name` is reserved, `name` accepted.
     fn recorded(self, replicas: i64, policy: &str, names: &[&str]) -> Self {
         let entry = |name: &&str| match name.strip_prefix('+') {
             Some(name) => json!({ "name": name, "uid": format!("uid-{name}"), "reserved": "request" }),
@@ -64,7 +64,7 @@ impl Story {
         self.write(Kind::Machine, machine(name), false)
     }
 
-    /// A change of a machine that is heard of now, and that the server stamped so many seconds after the beginning.
+    /// A change of a machine that is observed now, with a server timestamp this many seconds after the start.
     fn stamped(self, name: &str, field: &str, second: i64) -> Self {
         let mut object = machine(name);
         let stamp = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second);
@@ -133,33 +133,33 @@ fn two_of(desired: i64, policy: &str) -> Story {
 }
 
 #[rstest]
-#[case::a_machine_leaves_a_full_pool(two_of(2, "NewestFirst").terminating("b"), &["I1"])]
-#[case::a_machine_vanishes_from_a_full_pool(two_of(2, "NewestFirst").removed("b"), &["I1"])]
-#[case::the_surplus_leaves(two_of(2, "NewestFirst").pool(1, "NewestFirst").terminating("b").removed("b"), &[])]
-#[case::one_more_than_the_surplus_leaves(
+#[case::a_machine_is_deleted_without_a_surplus(two_of(2, "NewestFirst").terminating("b"), &["I1"])]
+#[case::a_machine_disappears_without_a_surplus(two_of(2, "NewestFirst").removed("b"), &["I1"])]
+#[case::a_surplus_machine_is_deleted(two_of(2, "NewestFirst").pool(1, "NewestFirst").terminating("b").removed("b"), &[])]
+#[case::one_more_than_the_surplus_is_deleted(
     two_of(2, "NewestFirst").pool(1, "NewestFirst").terminating("b").terminating("a"), &["I1"])]
-#[case::a_surplus_that_was_just_taken_back(
+#[case::a_scale_down_that_was_just_reverted(
     two_of(2, "NewestFirst").pool(1, "NewestFirst").pool(2, "NewestFirst").terminating("b"), &[])]
-#[case::a_surplus_that_was_taken_back_long_ago(
+#[case::a_scale_down_that_was_reverted_long_ago(
     two_of(2, "NewestFirst").pool(1, "NewestFirst").pool(2, "NewestFirst").later(10).terminating("b"), &["I1"])]
-#[case::a_surplus_that_left_long_before_it_was_heard_of(
+#[case::a_surplus_deleted_long_before_it_was_observed(
     two_of(2, "NewestFirst").pool(1, "NewestFirst").pool(2, "NewestFirst").later(10)
         .stamped("b", "deletionTimestamp", 5), &[])]
-#[case::a_surplus_that_left_late(
+#[case::a_surplus_deleted_too_late(
     two_of(2, "NewestFirst").pool(1, "NewestFirst").pool(2, "NewestFirst").later(10)
         .stamped("b", "deletionTimestamp", 12), &["I1"])]
-#[case::the_pool_goes(two_of(2, "NewestFirst").pool_removed().later(10).terminating("b"), &[])]
-#[case::the_surplus_of_an_explicit_pool_stays(two_of(2, "Explicit").pool(1, "Explicit").later(10), &[])]
-#[case::the_surplus_of_an_explicit_pool_leaves(
+#[case::the_pool_is_deleted(two_of(2, "NewestFirst").pool_removed().later(10).terminating("b"), &[])]
+#[case::an_explicit_pool_keeps_its_surplus(two_of(2, "Explicit").pool(1, "Explicit").later(10), &[])]
+#[case::an_explicit_pool_loses_its_surplus(
     two_of(2, "Explicit").pool(1, "Explicit").later(10).terminating("b"), &["I5"])]
-fn who_may_leave(#[case] story: Story, #[case] expected: &[&str]) {
+fn machines_that_may_be_removed(#[case] story: Story, #[case] expected: &[&str]) {
     assert_eq!(story.found(&Grounds::default(), &[]), expected);
 }
 
 #[rstest]
 #[case("NewestFirst")]
 #[case("Explicit")]
-fn whom_the_scenario_named_may_leave(#[case] policy: &str) {
+fn targets_of_the_scenario_may_be_removed(#[case] policy: &str) {
     assert_eq!(two_of(2, policy).terminating("b").removed("b").found(&named("b"), &[]), [""; 0]);
     assert_eq!(two_of(2, policy).terminating("b").found(&named("a"), &[]).len(), 1);
 }
@@ -169,32 +169,32 @@ fn three() -> Story {
 }
 
 #[rstest]
-#[case::a_removal_as_it_should_be(
+#[case::correct(
     three().recorded(3, "NewestFirst", &["+a"]).recorded(2, "NewestFirst", &["a"]).terminating("a").removed("a")
         .pool(2, "NewestFirst"), &["a"], &[])]
-#[case::of_two_at_once(
+#[case::of_two_machines(
     three().recorded(3, "Explicit", &["+a", "+b"]).recorded(1, "Explicit", &["a", "b"]).removed("b").removed("a"),
     &["a", "b"], &[])]
-#[case::that_nobody_asked_for(three().recorded(2, "NewestFirst", &["a"]), &[], &["I6"])]
-#[case::that_forgets_the_count(three().recorded(3, "NewestFirst", &["a"]).later(10), &["a"], &["I6"])]
-#[case::that_counts_twice(three().recorded(1, "NewestFirst", &["a"]).later(10), &["a"], &["I6"])]
-#[case::that_takes_effect_twice(
+#[case::without_a_request(three().recorded(2, "NewestFirst", &["a"]), &[], &["I6"])]
+#[case::without_lowering_replicas(three().recorded(3, "NewestFirst", &["a"]).later(10), &["a"], &["I6"])]
+#[case::that_lowers_replicas_twice(three().recorded(1, "NewestFirst", &["a"]).later(10), &["a"], &["I6"])]
+#[case::that_is_accepted_twice(
     three().recorded(2, "NewestFirst", &["a"]).pool(2, "NewestFirst").recorded(1, "NewestFirst", &["a"]), &["a"],
     &["I6"])]
-#[case::that_is_accepted_beside_an_older_one(
+#[case::that_is_accepted_during_an_older_one(
     three().recorded(2, "Explicit", &["a"]).recorded(2, "Explicit", &["a", "+b"]).recorded(1, "Explicit", &["a", "b"]),
     &["a", "b"], &[])]
-#[case::whose_target_stays_and_another_one_leaves(
+#[case::that_removes_another_machine(
     three().recorded(2, "NewestFirst", &["a"]).terminating("c"), &["a"], &["I6"])]
-#[case::beside_a_surplus(
+#[case::during_a_scale_down(
     three().recorded(2, "NewestFirst", &["a"]).recorded(1, "NewestFirst", &["a"]).terminating("c"), &["a"], &[])]
-#[case::whose_target_vanishes_and_is_replaced(
+#[case::whose_target_disappears_and_is_replaced(
     three().recorded(3, "NewestFirst", &["+a"]).later(10).removed("a").machine("d"), &["a"], &["I6"])]
-#[case::whose_target_vanishes_just_when_it_is_reserved(
+#[case::whose_target_disappears_when_it_is_reserved(
     three().removed("a").recorded(3, "NewestFirst", &["+a"]).machine("d"), &["a"], &[])]
 #[case::that_was_withdrawn(
     three().recorded(3, "NewestFirst", &["+a"]).later(10).removed("a").pool(3, "NewestFirst").machine("d"), &["a"], &[])]
-#[case::of_more_than_are_wanted(two_of(2, "NewestFirst").pool(1, "NewestFirst").recorded(0, "NewestFirst", &["a", "b"]), &["a", "b"], &[])]
+#[case::of_more_than_desired(two_of(2, "NewestFirst").pool(1, "NewestFirst").recorded(0, "NewestFirst", &["a", "b"]), &["a", "b"], &[])]
 fn a_removal(#[case] story: Story, #[case] asked: &[&str], #[case] expected: &[&str]) {
     let asked = asked.iter().map(|name| (format!("uid-{name}"), 1)).collect();
     assert_eq!(story.found(&Grounds { asked, ..Grounds::default() }, &[]), expected);
@@ -203,8 +203,8 @@ fn a_removal(#[case] story: Story, #[case] asked: &[&str], #[case] expected: &[&
 #[rstest]
 #[case::happened(three().recorded(2, "Explicit", &["a"]).terminating("a"), &[])]
 #[case::never_took_effect(three(), &["I6"])]
-#[case::deleted_nobody(three().recorded(2, "Explicit", &["a"]), &["I6"])]
-#[case::taken_out_first(
+#[case::deleted_no_machine(three().recorded(2, "Explicit", &["a"]), &["I6"])]
+#[case::released_first(
     three().recorded(2, "Explicit", &["a"]).write(Kind::Machine, json!({ "metadata": { "name": "a" } }), false), &[])]
 fn a_removal_that_was_answered_with_a_success(#[case] story: Story, #[case] expected: &[&str]) {
     let mut grounds = Grounds::default();
@@ -214,30 +214,34 @@ fn a_removal_that_was_answered_with_a_success(#[case] story: Story, #[case] expe
 }
 
 #[test]
-fn a_refused_request_gives_no_right_to_leave() {
+fn a_refused_request_does_not_allow_a_removal() {
     let mut grounds = Grounds::default();
     let targets = ["uid-b".to_owned()];
     grounds.ask(&targets);
     grounds.ask(&targets);
     grounds.refused(&targets);
-    assert_eq!(two_of(2, "Explicit").terminating("b").found(&grounds, &[]), [""; 0], "the other one may");
+    assert_eq!(
+        two_of(2, "Explicit").terminating("b").found(&grounds, &[]),
+        [""; 0],
+        "the second request may still have an effect"
+    );
     grounds.refused(&targets);
     assert_eq!(two_of(2, "Explicit").terminating("b").found(&grounds, &[]), ["I5"]);
 }
 
 #[rstest]
 #[case::one_too_many(two_of(2, "NewestFirst").machine("c"), &["I2"])]
-#[case::the_place_of_a_terminating_one(two_of(2, "NewestFirst").pool(1, "NewestFirst").terminating("b").pool(2,
+#[case::a_replacement_of_a_terminating_machine(two_of(2, "NewestFirst").pool(1, "NewestFirst").terminating("b").pool(2,
     "NewestFirst").machine("c"), &["I2"])]
-#[case::the_place_of_one_that_is_gone(
+#[case::a_replacement_of_a_deleted_machine(
     two_of(2, "NewestFirst").pool(1, "NewestFirst").removed("b").pool(2, "NewestFirst").machine("c"), &[])]
-#[case::a_wish_that_was_just_withdrawn(
+#[case::a_scale_up_that_was_just_reverted(
     two_of(2, "NewestFirst").pool(3, "NewestFirst").pool(2, "NewestFirst").machine("c"), &[])]
-#[case::a_wish_that_was_withdrawn_long_ago(
+#[case::a_scale_up_that_was_reverted_long_ago(
     two_of(2, "NewestFirst").pool(3, "NewestFirst").pool(2, "NewestFirst").later(10).machine("c"), &["I2"])]
-#[case::after_the_pool_went(two_of(3, "NewestFirst").pool_removed().later(10).machine("c"), &["I2"])]
-#[case::an_update_of_a_member(two_of(2, "NewestFirst").machine("b"), &[])]
-fn who_may_join(#[case] story: Story, #[case] expected: &[&str]) {
+#[case::after_the_pool_was_deleted(two_of(3, "NewestFirst").pool_removed().later(10).machine("c"), &["I2"])]
+#[case::an_update_of_a_machine(two_of(2, "NewestFirst").machine("b"), &[])]
+fn machines_that_may_be_added(#[case] story: Story, #[case] expected: &[&str]) {
     assert_eq!(story.found(&Grounds::default(), &[]), expected);
 }
 
@@ -249,7 +253,7 @@ fn a_killed_leader_may_add_its_requests_in_flight() {
 }
 
 #[test]
-fn a_late_request_may_arrive_when_the_pool_wants_less() {
+fn a_late_create_may_arrive_after_a_scale_down() {
     let story = || two_of(2, "NewestFirst").pool(0, "NewestFirst").later(10);
     let grounds = Grounds { late: ["c".to_owned()].into(), ..Grounds::default() };
     assert_eq!(story().machine("c").found(&grounds, &[]), [""; 0]);
@@ -257,7 +261,7 @@ fn a_late_request_may_arrive_when_the_pool_wants_less() {
 }
 
 #[test]
-fn who_decided_did_not_see_what_others_took_away_meanwhile() {
+fn machines_removed_by_others_count_until_the_controller_can_see_it() {
     let surplus = || two_of(2, "NewestFirst").pool(1, "NewestFirst").later(10);
     let outside = json!({ "metadata": { "name": "a" }, "spec": {} });
     assert_eq!(surplus().terminating("a").terminating("b").found(&named("a"), &[]), [""; 0]);
@@ -267,11 +271,11 @@ fn who_decided_did_not_see_what_others_took_away_meanwhile() {
     assert_eq!(released().terminating("b").found(&Grounds::default(), &[]), [""; 0]);
     assert_eq!(released().later(10).terminating("b").found(&Grounds::default(), &[]), ["I1"]);
     let full = two_of(2, "NewestFirst").terminating("a").terminating("b");
-    assert_eq!(full.found(&named("a"), &[]), ["I1"], "there was no surplus before");
+    assert_eq!(full.found(&named("a"), &[]), ["I1"], "the pool had no surplus before");
 }
 
 #[test]
-fn the_controller_deletes_no_machine_that_was_taken_out_of_its_pool() {
+fn the_controller_must_not_delete_a_released_machine() {
     let deleted = [deletion(Kind::Machine, "a", "uid-a")];
     let outside = json!({ "metadata": { "name": "a" }, "spec": {} });
     let released = || {
@@ -279,8 +283,8 @@ fn the_controller_deletes_no_machine_that_was_taken_out_of_its_pool() {
         out.write(Kind::Machine, outside.clone(), true)
     };
     assert_eq!(released().found(&Grounds::default(), &deleted), ["I4"]);
-    assert_eq!(released().found(&named("a"), &deleted), [""; 0], "whoever is named leaves");
-    assert_eq!(released().found(&Grounds::default(), &[]), [""; 0], "somebody else deleted it");
+    assert_eq!(released().found(&named("a"), &deleted), [""; 0], "a target may be deleted");
+    assert_eq!(released().found(&Grounds::default(), &[]), [""; 0], "another client deleted it");
 }
 
 fn foreign(spec: &str, annotations: &Value) -> Value {
@@ -294,7 +298,10 @@ fn foreign(spec: &str, annotations: &Value) -> Value {
 #[case::annotated(|story: Story| story.write(Kind::Machine, foreign("x", &json!({ "a": "b" })), false), &["I4"])]
 #[case::changed(|story: Story| story.write(Kind::Machine, foreign("y", &json!({})), false), &["I4"])]
 #[case::removed(|story: Story| story.write(Kind::Machine, foreign("x", &json!({})), true), &["I4"])]
-fn foreign_objects_are_left_alone(#[case] then: fn(Story) -> Story, #[case] expected: &[&str]) {
+fn the_controller_must_not_change_foreign_objects(
+    #[case] then: fn(Story) -> Story,
+    #[case] expected: &[&str],
+) {
     let story = Story::new().write(Kind::Machine, foreign("x", &Value::Null), false);
     let left = story.history.state().named(Kind::Machine, "theirs").unwrap().clone();
     let grounds = Grounds { foreign: [(left.uid().to_owned(), left)].into(), ..Grounds::default() };
@@ -302,19 +309,23 @@ fn foreign_objects_are_left_alone(#[case] then: fn(Story) -> Story, #[case] expe
 }
 
 #[test]
-fn the_controller_deletes_no_disk_that_a_machine_needs() {
+fn the_controller_must_not_delete_a_disk_in_use() {
     let deleted = [deletion(Kind::Disk, "a-root", "uid-a-root")];
     let needed = || two_of(2, "NewestFirst").disk("a-root", "a", false).disk("a-root", "a", true);
     assert_eq!(needed().found(&Grounds::default(), &deleted), ["I4"]);
-    assert_eq!(needed().found(&Grounds::default(), &[]), [""; 0], "somebody else deleted it");
+    assert_eq!(needed().found(&Grounds::default(), &[]), [""; 0], "another client deleted it");
     let another = [deletion(Kind::Disk, "a-root", "earlier")];
-    assert_eq!(needed().found(&Grounds::default(), &another), [""; 0], "that was another disk of this name");
+    assert_eq!(
+        needed().found(&Grounds::default(), &another),
+        [""; 0],
+        "the deletion concerned another disk with this name"
+    );
     let unneeded = Story::new().pool(1, "NewestFirst").disk("a-root", "a", false).disk("a-root", "a", true);
     assert_eq!(unneeded.found(&Grounds::default(), &deleted), [""; 0]);
 }
 
 #[test]
-fn the_controller_says_whom_it_deletes() {
+fn the_controller_must_delete_by_uid() {
     let story = Story::new().pool(1, "NewestFirst");
     let of_anybody = request("delete", Kind::Disk, "", "a", json!({ "propagationPolicy": "Background" }));
     assert_eq!(story.found(&Grounds::default(), std::slice::from_ref(&of_anybody)), ["I4"]);
@@ -329,7 +340,7 @@ fn the_controller_says_whom_it_deletes() {
 #[case::an_annotation("", json!({ "metadata": { "annotations": { "a": "b" } } }), &[])]
 #[case::a_guard_of_a_json_patch("", json!([{ "op": "test", "path": "/spec/replicas", "value": 2 }]), &[])]
 #[case::the_status("status", json!({ "spec": { "replicas": 2 }, "status": { "replicas": 2 } }), &[])]
-fn the_controller_does_not_ask_for_replicas(
+fn the_controller_must_not_write_replicas(
     #[case] subresource: &str,
     #[case] body: Value,
     #[case] expected: &[&str],
@@ -341,7 +352,7 @@ fn the_controller_does_not_ask_for_replicas(
 }
 
 #[test]
-fn the_controller_owns_no_replicas() {
+fn the_controller_must_not_own_replicas() {
     let pool = |manager: &str| {
         let fields = json!([{ "manager": manager, "fieldsV1": { "f:spec": { "f:replicas": {} } } }]);
         let pool =
@@ -374,29 +385,29 @@ fn told(change: impl FnOnce(&mut Value)) -> Vec<Violation> {
 const TEMPLATE_HASH: &str = crate::object::TEMPLATE_HASH_LABEL;
 
 #[test]
-fn a_true_status_is_no_lie() {
+fn a_correct_status_is_no_violation() {
     assert_eq!(told(|_| {}), []);
 }
 
 #[rstest]
 #[case::of_an_old_generation("/status/observedGeneration", json!(3))]
-#[case::that_counts_too_many("/status/replicas", json!(3))]
-#[case::that_leaves_out_a_counter("/status/readyReplicas", Value::Null)]
-#[case::that_counts_a_stopped_one_as_ready("/status/readyReplicas", json!(2))]
+#[case::with_too_many_replicas("/status/replicas", json!(3))]
+#[case::without_a_counter("/status/readyReplicas", Value::Null)]
+#[case::that_counts_a_stopped_machine_as_ready("/status/readyReplicas", json!(2))]
 #[case::of_another_revision("/status/updatedReplicas", json!(1))]
-#[case::that_selects_nothing("/status/selector", json!("a=b"))]
-#[case::that_says_available("/status/conditions/0/status", json!("True"))]
-#[case::that_says_not_synced("/status/conditions/1/status", json!("False"))]
+#[case::with_a_wrong_selector("/status/selector", json!("a=b"))]
+#[case::that_is_available_too_early("/status/conditions/0/status", json!("True"))]
+#[case::that_is_not_synced("/status/conditions/1/status", json!("False"))]
 #[case::that_is_still_progressing("/status/conditions/0/type", json!("Progressing"))]
-#[case::beside_a_removal_that_is_open("/metadata/annotations", json!({ crate::object::REMOVAL_ANNOTATION: "[]" }))]
-fn a_status_lies(#[case] pointer: &str, #[case] value: Value) {
+#[case::with_a_removal_record("/metadata/annotations", json!({ crate::object::REMOVAL_ANNOTATION: "[]" }))]
+fn a_wrong_status_is_reported(#[case] pointer: &str, #[case] value: Value) {
     let found = told(|pool| *pool.pointer_mut(pointer).unwrap() = value);
     assert!(!found.is_empty());
     assert!(found.iter().all(|lie| lie.invariant == "I8"), "{found:?}");
 }
 
 #[test]
-fn a_settled_world_costs_no_writes() {
+fn writes_in_a_settled_world_are_reported() {
     let write = request("patch", Kind::Pool, "status", "pool", Value::Null);
     assert_eq!(settled::restless(std::slice::from_ref(&write), CONTROLLER).len(), 1);
     let lease = AuditEntry { group: "coordination.k8s.io".to_owned(), ..write.clone() };
@@ -406,7 +417,7 @@ fn a_settled_world_costs_no_writes() {
 }
 
 #[test]
-fn what_outlives_its_pool_is_found() {
+fn leftovers_of_a_deleted_pool_are_reported() {
     let going = two_of(2, "NewestFirst").disk("a-root", "a", false).pool_removed();
     assert_eq!(
         leftovers::violations(&going.history).len(),
@@ -420,7 +431,7 @@ fn what_outlives_its_pool_is_found() {
 }
 
 #[test]
-fn a_disk_goes_with_the_machine_that_was_taken_out_of_its_pool() {
+fn a_disk_of_a_released_machine_remains_until_the_machine_is_deleted() {
     let mut machine = machine("a");
     machine["metadata"]["ownerReferences"] = Value::Null;
     let disk = json!({ "metadata": { "name": "a-root", "deletionTimestamp": "2026-01-01T00:00:00Z",
@@ -428,21 +439,25 @@ fn a_disk_goes_with_the_machine_that_was_taken_out_of_its_pool() {
     let story = Story::new().pool(1, "NewestFirst").write(Kind::Machine, machine, false).pool_removed();
     let held = story.write(Kind::Disk, disk, false);
     assert_eq!(leftovers::violations(&held.history), []);
-    assert_eq!(leftovers::violations(&held.removed("a").history).len(), 1, "nobody holds it any more");
+    assert_eq!(
+        leftovers::violations(&held.removed("a").history).len(),
+        1,
+        "no machine uses the disk anymore"
+    );
 }
 
 #[test]
-fn orphans_belong_to_nobody() {
+fn orphaned_objects_are_no_leftovers() {
     let orphan = json!({ "metadata": { "name": "a" }, "spec": {} });
     let story = Story::new().pool(1, "NewestFirst").machine("a").write(Kind::Machine, orphan, false);
     assert_eq!(leftovers::violations(&story.pool_removed().history), []);
 }
 
 #[test]
-fn changes_that_arrive_late_are_judged_in_the_order_of_the_store() {
+fn late_changes_are_checked_in_the_order_of_the_store() {
     let mut told = Story::new().pool(1, "NewestFirst").machine("a").pool(2, "NewestFirst").machine("b");
     assert_eq!(told.found(&Grounds::default(), &[]), [""; 0]);
-    // The watch of the machines was faster than the watch of the pools.
+    // The watch of machines was faster than the watch of pools.
     let mut late = History::default();
     for revision in [1, 2, 4, 3] {
         let change = told.history.changes().iter().find(|change| change.revision == revision).unwrap();
@@ -452,8 +467,8 @@ fn changes_that_arrive_late_are_judged_in_the_order_of_the_store() {
     assert_eq!(told.found(&Grounds::default(), &[]), [""; 0]);
 }
 
-/// A pool that keeps so many free disks of `cache` for ten minutes beyond their use, with three of them: free since so
-/// many seconds before [`now`], and with more besides.
+/// A pool that keeps `keep` free disks of `cache` with a `ttl` of ten minutes. It has three disks, free since this many
+/// seconds before [`now`], with these additional fields.
 fn kept(keep: u64, free: [(i64, Value); 3]) -> Story {
     let pool = json!({
         "metadata": { "name": "pool" },
@@ -490,10 +505,10 @@ const YOUNG: i64 = 600 + 89;
 #[case::as_many_as_are_kept(3, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({}))], 0)]
 #[case::one_is_young(2, [(OLD, json!({})), (OLD, json!({})), (YOUNG, json!({}))], 0)]
 #[case::one_is_attached(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({ "status": { "attachedToVirtualMachines": [{ "name": "x" }] } }))], 0)]
-#[case::one_is_promised(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({ "metadata": { "annotations": { "vmpool.virtualization.deckhouse.io/claimed-by": "x" } } }))], 0)]
-#[case::one_is_going(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({ "metadata": { "deletionTimestamp": "1970-01-02T00:00:00Z" } }))], 0)]
+#[case::one_is_allocated(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({ "metadata": { "annotations": { "vmpool.virtualization.deckhouse.io/claimed-by": "x" } } }))], 0)]
+#[case::one_is_terminating(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({ "metadata": { "deletionTimestamp": "1970-01-02T00:00:00Z" } }))], 0)]
 #[case::one_is_foreign(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({ "metadata": { "ownerReferences": null } }))], 0)]
-fn free_disks_end_but_for_those_that_are_kept(
+fn expired_free_disks_are_reported_except_those_that_are_kept(
     #[case] keep: u64,
     #[case] free: [(i64, Value); 3],
     #[case] found: usize,
@@ -505,7 +520,7 @@ fn free_disks_end_but_for_those_that_are_kept(
 }
 
 #[test]
-fn a_disk_that_a_machine_refers_to_is_not_free() {
+fn a_disk_that_a_machine_uses_is_not_free() {
     let machine = json!({
         "metadata": { "name": "vm" }, "spec": { "blockDeviceRefs": [{ "kind": "VirtualDisk", "name": "disk-0" }] } });
     let story =

@@ -1,4 +1,4 @@
-//! What each pool wanted, and until when a reader could still believe it.
+//! The desired state of each pool over time, and how long a reader could still see a former one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,41 +9,41 @@ use super::record::Record;
 use crate::object::Kind;
 use crate::recorder::Change;
 
-/// How long after a change of the pool a write may still follow from its former state.
+/// How long after a change of the pool a write may still be based on the former state.
 ///
-/// The controller reads the pool live before it writes and gives a write no longer than this.
+/// The controller reads the pool live before it writes, and a write takes at most this long.
 pub(super) const READABLE_FOR: Duration = Duration::from_secs(3);
 
-/// When the store took a write in that the harness heard of `heard`. The server's own `stamp` of it, in whole seconds,
-/// counts where it is earlier: a watch that broke tells late.
+/// When the store accepted a write that the harness observed at `heard`. The server's own `stamp`, in whole seconds, is used if
+/// it is earlier, because a broken watch delivers events late.
 pub(super) fn taken_in(heard: Timestamp, stamp: &str) -> Timestamp {
     let stamped: Option<Timestamp> = stamp.parse().ok();
     stamped.map_or(heard, |stamped| heard.min(stamped + SignedDuration::from_secs(1)))
 }
 
-/// What a pool wanted from one moment on.
+/// The desired state of a pool from one moment on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wish {
-    /// When the harness heard of it.
+    /// When the harness observed it.
     since: Timestamp,
-    /// `spec.replicas`; 0 once the pool is going.
+    /// `spec.replicas`; 0 once the pool is terminating.
     pub(super) desired: usize,
-    /// Who is removed by name.
+    /// The removal record.
     pub(super) record: Record,
-    /// Whether members leave by name only.
+    /// Whether only targets may be removed.
     pub(super) explicit: bool,
-    /// The deletion of the pool was accepted, or it is gone.
+    /// Whether the pool is terminating or deleted.
     pub(super) going: bool,
 }
 
-/// The wishes of all pools, by UID, in the order of the store.
+/// The desired states of all pools, by UID, in the order of the store.
 #[derive(Debug, Default)]
 pub(super) struct Timeline {
     pools: BTreeMap<String, Vec<Wish>>,
 }
 
 impl Timeline {
-    /// Takes note of a change, if it is one of a pool.
+    /// Records a change of a pool; ignores other changes.
     pub(super) fn observe(&mut self, change: &Change) {
         if change.kind != Kind::Pool {
             return;
@@ -65,8 +65,8 @@ impl Timeline {
         }
     }
 
-    /// What a writer of this moment may have read: the last wish, and those that were replaced a short time ago.
-    /// Empty for an unknown pool.
+    /// The states that a writer may have read at this moment: the current one, and those that were replaced recently. Empty for an
+    /// unknown pool.
     pub(super) fn readable(&self, pool_uid: &str, at: Timestamp) -> Vec<&Wish> {
         let wishes = self.pools.get(pool_uid).map_or(&[][..], Vec::as_slice);
         let limit = SignedDuration::try_from(READABLE_FOR).unwrap_or(SignedDuration::ZERO);

@@ -1,4 +1,4 @@
-//! I7: `spec.replicas` belongs to people and autoscalers.
+//! I7: only users and autoscalers write `spec.replicas`.
 
 use serde_json::Value;
 
@@ -7,17 +7,17 @@ use crate::cluster::AuditEntry;
 use crate::object::Kind;
 use crate::recorder::History;
 
-/// The controller's name as a field manager, or the beginning of it.
+/// The controller's field manager, or a prefix of it.
 const MANAGER: &str = "vmpool-controller";
 
-/// Writes of the controller to `spec.replicas`: asked for in a request, or recorded by the API server.
+/// Writes of the controller to `spec.replicas`, in the audit log or in the managed fields.
 pub fn violations(history: &History, audit: &[AuditEntry], controller_user: &str) -> Vec<Violation> {
     let requests = audit
         .iter()
         .filter(|entry| entry.user == controller_user && entry.is_write())
         .filter(|entry| entry.resource == Kind::Pool.plural())
         .filter(|entry| asks_for_replicas(entry))
-        .map(|entry| format!("the controller asked to write spec.replicas: {entry} {}", entry.body));
+        .map(|entry| format!("the controller requested a write of spec.replicas: {entry} {}", entry.body));
     let recorded = history
         .changes()
         .iter()
@@ -38,7 +38,7 @@ pub fn violations(history: &History, audit: &[AuditEntry], controller_user: &str
 fn asks_for_replicas(entry: &AuditEntry) -> bool {
     match entry.subresource.as_str() {
         "scale" => true,
-        // The API server ignores the spec of a status write.
+        // The API server ignores the spec in a write of the status.
         "" => match &entry.body {
             Value::Array(operations) => operations.iter().any(|operation| {
                 let path = operation["path"].as_str().unwrap_or_default();

@@ -1,12 +1,12 @@
-//! Control groups, the one thing that no namespace takes away when it goes.
+//! Control groups: the only resource that remains after the namespaces are gone.
 //!
 //! ```text
-//! /sys/fs/cgroup[/HIERARCHY]/vmpool-node-N           one folder for everything of a node
-//!                                         ├─ holder    the first process inside: who has it, has a living node
-//!                                         └─ kubepods  the kubelet's
+//! /sys/fs/cgroup[/HIERARCHY]/vmpool-node-N           one folder for all processes of a node
+//!                                         ├─ holder    the first process; while it has one, the node is alive
+//!                                         └─ kubepods  created by the kubelet
 //! ```
 //!
-//! A folder without processes is nobody's: the next node to start removes what a killed harness left.
+//! A folder without processes is unused: the next node that starts removes what a killed harness has left.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -15,19 +15,19 @@ use std::time::{Duration, SystemTime};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
-/// Where control groups are mounted, on every distribution.
+/// The mount point of control groups on every distribution.
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// What our folders' names start with.
+/// Prefix of the folders' names.
 const PREFIX: &str = "vmpool-node-";
 
-/// Younger folders may be of somebody who is just about to put the holder there.
+/// A younger folder may belong to a node that has not started its holder yet.
 const SETTLED: Duration = Duration::from_mins(2);
 
-/// How long the kernel may take to be done with processes that were killed.
+/// How long the kernel may take until killed processes are gone.
 const EMPTY_DEADLINE: Duration = Duration::from_secs(10);
 
-/// The folders of one node, in every hierarchy. Dropping removes them.
+/// The folders of one node, in every hierarchy. Dropping it removes them.
 #[derive(Debug)]
 pub(super) struct Cgroups {
     roots: Vec<PathBuf>,
@@ -35,7 +35,7 @@ pub(super) struct Cgroups {
 }
 
 impl Cgroups {
-    /// Makes folders of a name that nobody else has, and removes those of dead nodes.
+    /// Creates folders with an unused name, and removes those of dead nodes.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -43,12 +43,12 @@ impl Cgroups {
         Self::create_in(hierarchies(Path::new(ROOT)))
     }
 
-    /// The same, below these folders.
+    /// The same, below the given folders.
     pub(super) fn create_in(roots: Vec<PathBuf>) -> Result<Self> {
         remove_dead(&roots);
         for number in 0.. {
             let name = format!("{PREFIX}{number}");
-            // The first folder decides whose the name is; another one of this name is what a dead node left.
+            // The first folder reserves the name. In the other hierarchies a folder with this name is a leftover of a dead node.
             match roots.first().map_or(Ok(()), |first| std::fs::create_dir(first.join(&name))) {
                 Ok(()) => {
                     let cgroups = Self { roots, name };
@@ -70,9 +70,9 @@ impl Cgroups {
         &self.name
     }
 
-    /// Where the first process inside shall go, as far as it can.
+    /// The folders for the first process, as far as they accept one.
     pub(super) fn holders(&self) -> Vec<String> {
-        // A new cpuset has no processors yet, and takes nobody before it is given some; the runtime does that.
+        // A new cpuset has no CPUs and accepts no process; the container runtime assigns CPUs later.
         let takes = |folder: &PathBuf| !folder.join("cpuset.effective_cpus").exists();
         let holders = self.folders().map(|folder| folder.join("holder")).filter(takes);
         holders.map(|folder| folder.display().to_string()).collect()
@@ -89,7 +89,7 @@ impl Drop for Cgroups {
         for folder in self.folders() {
             while let Err(error) = remove(&folder) {
                 if deadline.is_over() {
-                    eprintln!("the control group {} stays: {error}", folder.display());
+                    eprintln!("the control group {} could not be removed: {error}", folder.display());
                     break;
                 }
                 std::thread::sleep(Duration::from_millis(20));
@@ -98,7 +98,7 @@ impl Drop for Cgroups {
     }
 }
 
-/// The folders that each are the root of a hierarchy: one for all controllers, or one for each of them.
+/// The root folders of the hierarchies: one for all controllers, or one for each.
 fn hierarchies(root: &Path) -> Vec<PathBuf> {
     if root.join("cgroup.controllers").exists() {
         return vec![root.to_owned()];
@@ -114,7 +114,7 @@ fn hierarchies(root: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// Removes what nodes left that are dead for certain.
+/// Removes the folders of nodes that are certainly dead.
 fn remove_dead(roots: &[PathBuf]) {
     let ours = |root: &PathBuf| {
         let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
@@ -123,7 +123,7 @@ fn remove_dead(roots: &[PathBuf]) {
             .map(|entry| entry.path())
     };
     let all: Vec<PathBuf> = roots.iter().flat_map(ours).collect();
-    // A living node has a process in at least one hierarchy.
+    // A node is alive if it has a process in at least one hierarchy.
     let lives = |name: &std::ffi::OsStr| {
         roots.iter().map(|root| root.join(name)).any(|folder| !is_empty(&folder) || !is_settled(&folder))
     };
@@ -137,18 +137,18 @@ fn remove_dead(roots: &[PathBuf]) {
 fn is_settled(folder: &Path) -> bool {
     match folder.metadata().and_then(|metadata| metadata.modified()) {
         Ok(changed) => SystemTime::now().duration_since(changed).is_ok_and(|passed| passed > SETTLED),
-        // What is not there holds nobody up.
+        // A missing folder prevents nothing.
         Err(_) => true,
     }
 }
 
-/// Whether no process is in the folder or below.
+/// Whether the folder and its subfolders contain no process.
 fn is_empty(folder: &Path) -> bool {
     let processes = std::fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
     processes.trim().is_empty() && children(folder).iter().all(|child| is_empty(child))
 }
 
-/// Removes a folder from the leaves up. The files in it are the kernel's and go with it.
+/// Removes a folder, leaves first. Its files belong to the kernel and disappear with it.
 fn remove(folder: &Path) -> std::io::Result<()> {
     for child in children(folder) {
         remove(&child)?;

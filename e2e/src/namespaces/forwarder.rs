@@ -1,7 +1,7 @@
-//! The way in: ports of the host's loopback address that lead to addresses inside.
+//! Forwards ports of the host's loopback address to addresses inside the namespaces.
 //!
-//! A socket belongs to the network that its thread was in when it was made, for ever. So one thread listens on sockets
-//! of the host, moves into the other network, and dials there.
+//! A socket belongs to the network namespace of the thread that creates it. Therefore one thread creates its listeners on the
+//! host, enters the other network, and connects there.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, Result};
 
-/// Hands connections on until it is dropped.
+/// Forwards connections until it is dropped.
 #[derive(Debug)]
 pub struct Forwarder {
     stop: CancellationToken,
@@ -20,11 +20,11 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// Listens on free loopback ports and hands what comes on to `network`: to the addresses that `target` names for
-    /// each port.
+    /// Listens on free loopback ports, and forwards connections into `network`: to the address that `target` returns for each
+    /// port.
     ///
     /// # Errors
-    /// [`Error::Port`] without ports or threads, or if the network cannot be entered.
+    /// [`Error::Port`] if no port or thread is available, or the network cannot be entered.
     pub(super) fn start<const N: usize>(
         network: File,
         target: impl Fn(u16) -> SocketAddr,
@@ -56,7 +56,7 @@ impl Forwarder {
             })
             .map_err(|source| Error::Port { source })?;
         let forwarder = Self { stop, thread: Some(thread) };
-        let gone = || std::io::Error::other("the forwarder's thread is gone");
+        let gone = || std::io::Error::other("the forwarder's thread has ended");
         result.recv().unwrap_or_else(|_| Err(gone())).map_err(|source| Error::Port { source })?;
         Ok((forwarder, ports))
     }
@@ -86,7 +86,7 @@ pub(super) fn enter(network: &File) -> std::io::Result<()> {
     move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network)).map_err(Into::into)
 }
 
-/// Other systems have no networks to enter.
+/// Other systems have no network namespaces.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn enter(_network: &File) -> std::io::Result<()> {
     Err(std::io::ErrorKind::Unsupported.into())
@@ -103,14 +103,14 @@ async fn serve(listeners: Vec<(SocketAddr, std::net::TcpListener)>, stop: Cancel
 async fn accept(target: SocketAddr, listener: std::net::TcpListener) {
     let listener = match TcpListener::from_std(listener) {
         Ok(listener) => listener,
-        Err(error) => return tracing::warn!(%target, %error, "a way in is closed"),
+        Err(error) => return tracing::warn!(%target, %error, "a forwarded port is closed"),
     };
     loop {
         match listener.accept().await {
             Ok((client, _)) => {
                 tokio::spawn(forward(client, target));
             }
-            // Out of file descriptors, most likely: others will close theirs.
+            // Most likely there are no free file descriptors; other connections will release theirs.
             Err(error) => {
                 tracing::debug!(%target, %error, "a connection was not accepted");
                 tokio::task::yield_now().await;
@@ -119,11 +119,11 @@ async fn accept(target: SocketAddr, listener: std::net::TcpListener) {
     }
 }
 
-/// While nobody listens inside, clients are hung up on.
+/// If no process listens inside, the client's connection is closed.
 async fn forward(mut client: TcpStream, target: SocketAddr) {
     if let Ok(mut server) = TcpStream::connect(target).await {
         let _ = client.set_nodelay(true).and_then(|()| server.set_nodelay(true));
-        // Either side may break the connection at any time.
+        // Either side may close the connection at any time.
         let _ = copy_bidirectional(&mut client, &mut server).await;
     }
 }

@@ -1,4 +1,4 @@
-//! A way out: a socket of this process on the network inside, so that what runs there reaches the harness.
+//! A socket of this process on the network inside the namespaces, through which programs there reach the harness.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, TcpListener};
@@ -11,13 +11,13 @@ use crate::error::{Error, Result};
 /// # Errors
 /// [`Error::Port`] if the network cannot be entered or has no such address.
 pub(super) fn listen(network: File, address: Ipv4Addr) -> Result<TcpListener> {
-    // A thread that has moved cannot be used for anything else.
+    // A thread that has entered another network namespace is not reused.
     let thread = std::thread::spawn(move || {
         enter(&network)?;
         let listener = TcpListener::bind((address, 0))?;
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
-    let gone = |_panic| Err(std::io::Error::other("the thread that was to listen is gone"));
+    let gone = |_panic| Err(std::io::Error::other("the listening thread has panicked"));
     thread.join().unwrap_or_else(gone).map_err(|source| Error::Port { source })
 }

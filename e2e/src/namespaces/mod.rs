@@ -1,15 +1,15 @@
-//! A set of Linux namespaces: a network, mounts and process ids of its own, as a node of a cluster has them.
+//! A set of Linux namespaces for a node: network, mounts and process ids.
 //!
 //! ```text
-//! harness ──► unshare ──► holder      the first process inside: reaps orphans, and its end is everybody's
-//!    │           └─ dies with the harness, and the holder with it
-//!    ├──► nsenter --net ─► etcd, kube-apiserver ...            children of the harness as ever, on the network inside
-//!    └──► nsenter --net --mount --pid ─► containerd, kubelet   what they start cannot leave
+//! harness ──► unshare ──► holder      the first process inside: reaps orphans; if it exits, all processes inside are killed
+//!    │           └─ is killed with the harness, and the holder with it
+//!    ├──► nsenter --net ─► etcd, kube-apiserver ...            children of the harness, on the network inside
+//!    └──► nsenter --net --mount --pid ─► containerd, kubelet   their children cannot leave the namespaces
 //! ```
 //!
-//! Nothing done inside is seen outside: devices, routes and packet filters are the network's own, mounts are private,
-//! and what programs want to write below `/run`, `/var/lib` and `/var/log` goes to memory. When the holder ends, the
-//! kernel kills every process inside and takes network and mounts away. Only control groups stay: see `cgroups`.
+//! Changes inside do not affect the host: devices, routes and packet filters belong to the network namespace, mounts are
+//! private, and files below `/run`, `/var/lib` and `/var/log` are in memory. When the holder exits, the kernel kills every
+//! process inside and removes network and mounts. Only control groups remain: see `cgroups`.
 
 mod cgroups;
 mod forwarder;
@@ -33,28 +33,28 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::programs;
 
-/// The address of the node on its own network. Everybody there reaches it, nobody elsewhere.
+/// The address of the node on its network. It is reachable only inside.
 pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 123, 0, 1);
 
-/// Directories that are empty and in memory inside, so that nothing is left behind in those of the host.
+/// Directories that are empty and in memory inside, so that those of the host are not changed.
 pub const HIDDEN: [&str; 3] = ["/run", "/var/lib", "/var/log"];
 
-/// Exists inside, in a directory of its own, once everything is set up.
+/// A file inside, in one of these directories, that exists once everything is set up.
 const READY: &str = "/run/namespaces-ready";
 
-/// Setting up takes a tenth of a second; the machine may be busy.
+/// The setup takes a tenth of a second, but the host may be busy.
 const READY_DEADLINE: Duration = Duration::from_secs(30);
 
-/// How long the kernel may take to end everything inside.
+/// How long the kernel may take to kill everything inside.
 const KILL_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How often readiness, or the end, is looked for.
+/// Poll interval for readiness and for the end.
 const POLL: Duration = Duration::from_millis(10);
 
-/// What the first process inside does before it becomes the holder.
+/// The setup that the first process runs before it becomes the holder.
 ///
-/// A kubelet writes certain values into the kernel's settings, which are the whole machine's: a file that says what it
-/// wants to read stands in front of each.
+/// A kubelet writes certain kernel settings, which would affect the whole host. Therefore a file with the expected value is
+/// mounted over each.
 const SET_UP: &str = r"
 for directory in $HIDDEN; do mount -t tmpfs -o mode=755 inside $directory; done
 mkdir /run/settings
@@ -75,16 +75,16 @@ ip route add default dev node0
 echo 1 >/proc/sys/net/ipv4/ip_forward
 ";
 
-/// How much of the namespaces a program enters.
+/// Which namespaces a program enters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// The network. The program stays a child like any other: it has its id outside, and signals reach it.
+    /// Only the network. The program remains a normal child: its process id is valid outside, and signals reach it.
     Network,
-    /// Network, mounts and process ids. What is outside is its parent; it can be killed, and nothing gentler.
+    /// Network, mounts and process ids. Its parent is outside, and it can only be killed.
     All,
 }
 
-/// Namespaces, held open. Dropping them kills everything inside.
+/// Open namespaces. Dropping them kills everything inside.
 #[derive(Debug)]
 pub struct Namespaces {
     holder: Process,
@@ -92,10 +92,10 @@ pub struct Namespaces {
 }
 
 impl Namespaces {
-    /// Makes namespaces whose holder logs into `directory`. Root on Linux can.
+    /// Creates namespaces whose holder logs into `directory`. Requires root on Linux.
     ///
     /// # Errors
-    /// [`Error::MissingProgram`] without the holder, [`Error::Exited`] with what could not be set up.
+    /// [`Error::MissingProgram`] without the holder, [`Error::Exited`] if the setup failed.
     pub async fn create(directory: &Path) -> Result<Self> {
         let cgroups = Cgroups::create()?;
         let holder = programs::find("pause", "VMPOOL_PAUSE")?;
@@ -103,7 +103,7 @@ impl Namespaces {
         let holder = Process::spawn("the namespaces' holder", command, directory.join("namespaces.log"))?;
         let namespaces = Self { holder, cgroups };
         let deadline = Deadline::after(READY_DEADLINE);
-        // Before the namespaces are there the path leads to the host's own directory, which has no such file.
+        // Before the namespaces exist, the path leads to the host's own directory, which has no such file.
         while !namespaces.path(Path::new(READY)).exists() {
             namespaces.check()?;
             if deadline.is_over() {
@@ -114,10 +114,10 @@ impl Namespaces {
         Ok(namespaces)
     }
 
-    /// Tries on this machine whether namespaces can be made and what `script` does in them works.
+    /// Checks that this host can create namespaces and run `script` in them.
     ///
     /// # Errors
-    /// The last line of what was said.
+    /// The last line of the error output.
     pub(crate) fn rehearse(script: &str) -> std::result::Result<(), String> {
         let cgroups = Cgroups::create().map_err(|error| crate::error::chain(&error))?;
         let output = unshare(&cgroups, &format!("{SET_UP}\n{script}"), Path::new("sh"))
@@ -130,31 +130,31 @@ impl Namespaces {
         Err(words.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("unshare failed").trim().to_owned())
     }
 
-    /// A command that runs `program` inside. It finds what was built beside it, and what is for administrators.
+    /// A command that runs `program` inside. Its PATH contains the program's own directory and those for administrators.
     pub fn command(&self, depth: Depth, program: &Path) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net={}", self.handle("net").display()));
         if depth == Depth::All {
             command.arg(format!("--mount={}", self.handle("mnt").display()));
-            // The holder's parent stays outside of it; its children do not.
+            // The holder's parent is outside the process namespace; only its children are inside.
             command.arg(format!("--pid={}", self.handle("pid_for_children").display()));
         }
         command.arg("--").arg(program).env("PATH", search_path(program.parent()));
         command
     }
 
-    /// A path inside as it can be used outside, while the namespaces live.
+    /// The path through which a path inside is accessible from outside, while the namespaces exist.
     pub fn path(&self, inside: &Path) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.holder.pid()));
         root.join(inside.strip_prefix("/").unwrap_or(inside))
     }
 
-    /// The folder for the control groups of what runs inside, from the root of each hierarchy.
+    /// The folder for the control groups of the programs inside, relative to the root of each hierarchy.
     pub fn cgroup(&self) -> String {
         format!("/{}", self.cgroups.name())
     }
 
-    /// Makes ports of the host's loopback address lead to the same ports inside.
+    /// Forwards ports of the host's loopback address to the same ports inside.
     ///
     /// # Errors
     /// [`Error::Port`], [`Error::File`].
@@ -162,7 +162,7 @@ impl Namespaces {
         Forwarder::start(self.network()?, |port| (Ipv4Addr::LOCALHOST, port).into())
     }
 
-    /// Makes a port of the host's loopback address lead to an address inside.
+    /// Forwards a port of the host's loopback address to an address inside.
     ///
     /// # Errors
     /// [`Error::Port`], [`Error::File`].
@@ -175,7 +175,7 @@ impl Namespaces {
         File::open(&path).map_err(Error::file("opening", path))
     }
 
-    /// A socket on a free port of [`ADDRESS`] whose connections this process answers.
+    /// A socket of this process on a free port of [`ADDRESS`].
     ///
     /// # Errors
     /// [`Error::Port`], [`Error::File`].
@@ -185,17 +185,17 @@ impl Namespaces {
         listener::listen(network, ADDRESS)
     }
 
-    /// Whether everything inside still lives.
+    /// Checks that the holder is running.
     ///
     /// # Errors
-    /// [`Error::Exited`] with what the holder said.
+    /// [`Error::Exited`] with the holder's log.
     pub fn check(&self) -> Result<()> {
         self.holder.check()
     }
 
-    /// Ends every process inside and waits until the kernel has done so. What [`Depth::Network`] has entered lives on.
+    /// Kills every process inside and waits for that. Programs that entered only [`Depth::Network`] continue.
     pub(crate) fn kill(&self) {
-        // The parent reaps the first process when all others are gone, and then ends by itself.
+        // The parent reaps the first process when all others are gone, then exits on its own.
         if let Some(first) = self.first_process() {
             let _ = rustix::process::kill_process(first, rustix::process::Signal::KILL);
             let deadline = Deadline::after(KILL_DEADLINE);
@@ -206,17 +206,17 @@ impl Namespaces {
         self.holder.kill();
     }
 
-    /// The holder, as the child of the process that made the namespaces.
+    /// The holder, found as the child of the process that created the namespaces.
     fn first_process(&self) -> Option<Pid> {
         let parent = self.holder.pid().to_string();
         let is_child = |pid: &i32| {
-            // After the name, which is in parentheses: state, parent.
+            // The fields after the name, which is in parentheses, are state and parent.
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             stat.rsplit(')').next().is_some_and(|rest| rest.split_whitespace().nth(1) == Some(&parent))
         };
         let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let mut ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        // One that has ended already has no parent's process to be the child of.
+        // If the parent has exited, its process id may be reused, so the search is skipped.
         self.check().ok().and_then(|()| ids.find(is_child)).and_then(Pid::from_raw)
     }
 
@@ -227,12 +227,12 @@ impl Namespaces {
 
 impl Drop for Namespaces {
     fn drop(&mut self) {
-        // Control groups can be removed when nobody is in them.
+        // Control groups can be removed only if they contain no process.
         self.kill();
     }
 }
 
-/// PATH with `first` in front, and behind it what a user's may lack.
+/// PATH with `first` in front, and with the administrators' directories, which a user's PATH may lack.
 pub(crate) fn search_path(first: Option<&Path>) -> OsString {
     let given = std::env::var_os("PATH").unwrap_or_default();
     let first = first.map(Path::to_owned).into_iter();
@@ -240,7 +240,7 @@ pub(crate) fn search_path(first: Option<&Path>) -> OsString {
     std::env::join_paths(all).unwrap_or(given)
 }
 
-/// A shell as the first process of new namespaces; `program` is its `$0`.
+/// A shell as the first process of new namespaces, with `program` as its `$0`.
 fn unshare(cgroups: &Cgroups, script: &str, program: &Path) -> Command {
     let mut command = Command::new("unshare");
     command

@@ -3,7 +3,7 @@ use std::time::SystemTime;
 
 use super::cgroups::Cgroups;
 
-/// Plain folders stand for hierarchies; the kernel's own files in them are the tests'.
+/// Plain folders instead of hierarchies. The tests write the kernel's files.
 fn hierarchies(parent: &std::path::Path) -> Vec<PathBuf> {
     let roots = ["cpu", "cpuset", "memory"].map(|name| parent.join(name));
     for root in &roots {
@@ -13,7 +13,7 @@ fn hierarchies(parent: &std::path::Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_node_has_a_folder_of_its_own_in_every_hierarchy_and_none_when_it_is_gone() {
+fn a_node_has_a_folder_in_every_hierarchy_until_it_is_dropped() {
     let parent = tempfile::tempdir().unwrap();
     let roots = hierarchies(parent.path());
     let first = Cgroups::create_in(roots.clone()).unwrap();
@@ -30,18 +30,18 @@ fn a_node_has_a_folder_of_its_own_in_every_hierarchy_and_none_when_it_is_gone() 
 }
 
 #[test]
-fn the_holder_goes_where_it_is_taken() {
+fn the_holder_enters_folders_that_accept_it() {
     let parent = tempfile::tempdir().unwrap();
     let cgroups = Cgroups::create_in(hierarchies(parent.path())).unwrap();
     let cpuset = parent.path().join("cpuset").join(cgroups.name()).join("holder");
     std::fs::write(cpuset.join("cpuset.effective_cpus"), "").unwrap();
     let holders = cgroups.holders();
-    assert_eq!(holders.len(), 2, "a cpuset without processors takes nobody: {holders:?}");
+    assert_eq!(holders.len(), 2, "a cpuset without CPUs accepts no process: {holders:?}");
     std::fs::remove_file(cpuset.join("cpuset.effective_cpus")).unwrap();
 }
 
 #[test]
-fn only_what_dead_nodes_left_is_removed() {
+fn only_folders_of_dead_nodes_are_removed() {
     let parent = tempfile::tempdir().unwrap();
     let roots = hierarchies(parent.path());
     let long_ago = SystemTime::now() - std::time::Duration::from_hours(1);
@@ -55,13 +55,13 @@ fn only_what_dead_nodes_left_is_removed() {
     make(10, long_ago);
     make(11, long_ago);
     make(12, SystemTime::now());
-    // A process in one hierarchy is enough of a life.
+    // A process in one hierarchy shows that the node is alive.
     std::fs::write(roots[2].join("vmpool-node-11/holder/cgroup.procs"), "4711\n").unwrap();
 
     let _own = Cgroups::create_in(roots.clone()).unwrap();
     let left =
         |number: u32| roots.iter().filter(|root| root.join(format!("vmpool-node-{number}")).exists()).count();
-    assert_eq!(left(10), 0, "nobody is in it");
-    assert_eq!(left(11), 3, "somebody is in it");
-    assert_eq!(left(12), 3, "somebody may be about to enter it");
+    assert_eq!(left(10), 0, "no process is in it");
+    assert_eq!(left(11), 3, "a process is in it");
+    assert_eq!(left(12), 3, "a process may be about to enter it");
 }

@@ -1,4 +1,4 @@
-//! The command lines and settings of what a node consists of.
+//! The command lines and settings of the node's components.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,19 +11,19 @@ use crate::cluster::Pki;
 use crate::error::{Error, Result};
 use crate::namespaces::{ADDRESS, Depth, Namespaces};
 
-/// Where containerd listens, inside: a path on disk could be longer than a socket's name may be.
+/// The socket of containerd, inside the namespaces. A path on disk could exceed the length limit of sockets.
 pub(super) const SOCKET: &str = "/run/containerd/containerd.sock";
 
-/// Addresses of Pods.
+/// The address range of Pods.
 const POD_NETWORK: &str = "10.244.0.0/24";
 
-/// Where distributions put the plugins that connect Pods to a network.
+/// The directories in which distributions install CNI plugins.
 pub(super) const CNI_PLUGINS: [&str; 2] = ["/usr/lib/cni", "/opt/cni/bin"];
 
-/// The plugins that the node's network consists of.
+/// The CNI plugins of the node's network.
 pub(super) const USED_PLUGINS: [&str; 4] = ["bridge", "host-local", "loopback", "portmap"];
 
-/// containerd, with everything that it keeps in `directory`.
+/// containerd, with all its data in `directory`.
 ///
 /// # Errors
 /// [`Error::File`].
@@ -44,7 +44,7 @@ pub(super) fn containerd(
                 "bridge": "pods0",
                 "isGateway": true,
                 "ipMasq": true,
-                // A Pod may be behind the Service that it calls.
+                // A Pod may call a Service whose endpoint is the Pod itself.
                 "hairpinMode": true,
                 "ipam": {
                     "type": "host-local",
@@ -57,7 +57,7 @@ pub(super) fn containerd(
     });
     write(&networks.join("10-pods.conflist"), &bridge.to_string())?;
     let data = directory.join("containerd");
-    // The snapshotters that are left out want devices or file systems of their own; `opt` would write to /opt.
+    // The disabled snapshotters need devices or special file systems; the `opt` plugin would write to /opt.
     let settings = format!(
         r#"version = 3
 root = {root}
@@ -89,7 +89,7 @@ disabled_plugins = [
   bin_dirs = {plugins}
   conf_dir = {networks}
 "#,
-        // A JSON string is a TOML string.
+        // A JSON string is a valid TOML string.
         root = json!(data),
         pause = json!(pause),
         plugins = json!(CNI_PLUGINS),
@@ -102,7 +102,7 @@ disabled_plugins = [
     Ok(command)
 }
 
-/// The kubelet, which is allowed what a kubelet is and nothing else.
+/// The kubelet, with the permissions of a normal kubelet.
 ///
 /// # Errors
 /// [`Error::File`].
@@ -120,13 +120,13 @@ pub(super) fn kubelet(
         "containerRuntimeEndpoint": format!("unix://{SOCKET}"),
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": namespaces.cgroup(),
-        // Machines with the old control groups are still about.
+        // Some hosts still use cgroup v1.
         "failCgroupV1": false,
         "failSwapOn": false,
-        // There is no name service: programs find the API server by its address, in their environment.
+        // There is no cluster DNS: programs find the API server by its address in their environment.
         "clusterDNS": [],
         "resolvConf": "",
-        // The disk is the developer's: how full it is, is no reason to evict Pods or to delete our images.
+        // The disk belongs to the developer's host: its usage must not cause evictions or image deletions.
         "evictionHard": { "memory.available": "50Mi", "nodefs.available": "0%", "imagefs.available": "0%" },
         "imageGCHighThresholdPercent": 100,
         "podLogsDir": directory.join("pods"),
@@ -136,7 +136,7 @@ pub(super) fn kubelet(
         "registerNode": true,
     });
     let file = directory.join("kubelet.yaml");
-    // JSON is YAML.
+    // JSON is valid YAML.
     write(&file, &settings.to_string())?;
     let data = directory.join("kubelet");
     let mut command = namespaces.command(Depth::All, &tools.kubelet);
@@ -150,7 +150,7 @@ pub(super) fn kubelet(
     Ok(command)
 }
 
-/// kube-proxy, which makes the node's packet filter lead to Services.
+/// kube-proxy, which configures the node's packet filter for Services.
 ///
 /// # Errors
 /// [`Error::File`].
@@ -161,9 +161,9 @@ pub(super) fn proxy(namespaces: &Namespaces, tools: &NodeTools, pki: &Pki, serve
         .arg(format!("--hostname-override={NODE}"))
         .arg("--proxy-mode=iptables")
         .arg(format!("--cluster-cidr={POD_NETWORK}"))
-        // A change of endpoints is in effect at once, and not a second later.
+        // Changes of endpoints take effect at once, instead of a second later.
         .arg("--iptables-min-sync-period=100ms")
-        // The size of the table of connections is the whole machine's.
+        // The size of the connection table is a setting of the whole host.
         .arg("--conntrack-max-per-core=0");
     Ok(command)
 }
@@ -185,7 +185,7 @@ pub(super) fn scheduler(
     Ok(command)
 }
 
-/// containerd's client, in the place where the kubelet's images are.
+/// containerd's client, in the namespace of the kubelet's images.
 pub(super) fn ctr(namespaces: &Namespaces, tools: &NodeTools) -> Command {
     let mut command = namespaces.command(Depth::All, &tools.ctr);
     command.args(["--address", SOCKET, "--namespace", "k8s.io"]);

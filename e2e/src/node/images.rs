@@ -1,4 +1,4 @@
-//! Images of programs, made without a container engine: one program, the libraries it is linked with, nothing else.
+//! Builds container images without a container engine: one program and its shared libraries.
 
 mod archive;
 mod libraries;
@@ -14,30 +14,30 @@ use crate::cluster::target_directory;
 use crate::error::{Error, Result};
 use crate::programs::profile_directory;
 
-/// Where the names of our images pretend to come from. Nobody is ever asked there.
+/// The registry in the images' names. It does not exist, and images are never pulled.
 const REGISTRY: &str = "vmpool.local";
 
-/// The tag of our images.
+/// The tag of the images.
 pub const TAG: &str = "test";
 
-/// An image on disk.
+/// An image file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// What Pods call it, such as `vmpool.local/vmpool-controller:test`.
+    /// The reference in Pods, such as `vmpool.local/vmpool-controller:test`.
     pub reference: String,
     /// The file, in the format of `docker save`.
     pub archive: PathBuf,
 }
 
-/// The image of one of our own programs, as it was built last. Made anew only when the program was.
+/// The image of one of the project's programs in its last build. It is rebuilt only if the program has changed.
 ///
 /// # Errors
-/// [`Error::MissingImage`] if the program was not built, [`Error::Command`] if it cannot be read, [`Error::File`].
+/// [`Error::MissingImage`] if the program was not built, [`Error::Command`] if its libraries cannot be listed, [`Error::File`].
 pub fn of_program(name: &str) -> Result<Image> {
     of_file(name, &profile_directory()?.join(name))
 }
 
-/// The image of any program, under a name.
+/// The image of any program, under this name.
 ///
 /// # Errors
 /// As [`of_program`].
@@ -55,7 +55,7 @@ pub fn of_file(name: &str, program: &Path) -> Result<Image> {
     if !archive.is_file() {
         remove_older(&folder, name);
         let layer = layer(program, &folder)?;
-        // It appears under its name when it is whole: another test may look for it at this moment.
+        // The file is renamed when it is complete, because another test may look for it at the same time.
         let draft = tempfile::NamedTempFile::new_in(&folder).map_err(Error::file("creating", &folder))?;
         let written = archive::write(draft.as_file(), &reference, &entrypoint(program), &layer);
         written.map_err(Error::file("writing", draft.path()))?;
@@ -64,7 +64,7 @@ pub fn of_file(name: &str, program: &Path) -> Result<Image> {
     Ok(Image { reference, archive })
 }
 
-/// The files of the only layer: the program without what debuggers read, and its libraries where it looks for them.
+/// The files of the only layer: the stripped program, and its libraries at their original paths.
 fn layer(program: &Path, folder: &Path) -> Result<Vec<Entry>> {
     let stripped = tempfile::NamedTempFile::new_in(folder).map_err(Error::file("creating", folder))?;
     let mut strip = Command::new("strip");
@@ -78,12 +78,12 @@ fn layer(program: &Path, folder: &Path) -> Result<Vec<Entry>> {
     Ok(layer)
 }
 
-/// Where the program is in its image.
+/// The path of the program in its image.
 fn entrypoint(program: &Path) -> String {
     format!("/{}", program.file_name().unwrap_or_default().to_string_lossy())
 }
 
-/// Removes the images of earlier builds of a program.
+/// Removes the images of earlier builds of the program.
 fn remove_older(folder: &Path, name: &str) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let file = entry.file_name().to_string_lossy().into_owned();
@@ -93,7 +93,7 @@ fn remove_older(folder: &Path, name: &str) {
     }
 }
 
-/// Whether a file is an archive of this program, and not of one whose name begins the same.
+/// Whether a file is an archive of this program, and not of one whose name has the same prefix.
 fn is_of(file: &str, name: &str) -> bool {
     let key = file.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
     key.and_then(|key| key.strip_suffix(".tar"))

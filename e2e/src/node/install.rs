@@ -1,4 +1,4 @@
-//! Everything that a user of the chart has: the platform, played by the simulator, and the chart from our own images.
+//! Installs everything that a user of the chart has: the simulated platform, and the chart with locally built images.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use super::{NodeCluster, NodeOptions};
 use crate::error::{Error, Result};
 use crate::release::{Release, platform};
 
-/// Values that fit the images which the cluster has, for whoever has no others.
+/// Chart values for the locally built images.
 pub const VALUES: &str = "\
 # Images that are there already: the cluster has no registry.
 image:
@@ -19,7 +19,7 @@ image:
 /// The programs of the chart.
 const PROGRAMS: [&str; 3] = ["vmpool-controller", "vmpool-webhook", "vmpool-apiserver"];
 
-/// A cluster of this name with the images of all our programs.
+/// Options for a cluster with this name and the images of all programs.
 ///
 /// # Errors
 /// As [`images::of_program`].
@@ -29,7 +29,7 @@ pub fn options(name: &str) -> Result<NodeOptions> {
     Ok(NodeOptions { name: name.to_owned(), images, ..NodeOptions::default() })
 }
 
-/// Installs the platform and then the chart, with values such as [`VALUES`].
+/// Installs the platform, then the chart with values such as [`VALUES`].
 ///
 /// # Errors
 /// As [`platform::install`] and [`Release::install`].
@@ -41,7 +41,7 @@ pub async fn install(node: &NodeCluster, values: &str) -> Result<Release> {
     Release::install(&access, &file).await
 }
 
-/// A file as a user has one, and can upgrade with.
+/// Writes the values file that the release is installed and upgraded with.
 fn write(directory: &Path, values: &str) -> Result<PathBuf> {
     let file = directory.join("values.yaml");
     std::fs::write(&file, values).map_err(Error::file("writing", &file))?;

@@ -1,4 +1,4 @@
-//! What this machine lacks for a node cluster.
+//! Checks what this host lacks for a node cluster.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -7,7 +7,7 @@ use super::components::{CNI_PLUGINS, USED_PLUGINS};
 use crate::cluster::{target_directory, workspace_root};
 use crate::namespaces::{HIDDEN, Namespaces, search_path};
 
-/// Programs of a distribution, and what Debian and its descendants call their packages.
+/// Required programs, and their packages in Debian and its derivatives.
 const PROGRAMS: [(&str, &str); 8] = [
     ("unshare", "util-linux"),
     ("nsenter", "util-linux"),
@@ -15,12 +15,12 @@ const PROGRAMS: [(&str, &str); 8] = [
     ("runc", "runc"),
     ("iptables", "iptables"),
     ("conntrack", "conntrack"),
-    // Those of our programs that go into images are freed of what only debuggers read.
+    // Programs for images are stripped of debug information.
     ("strip", "binutils"),
     ("ldd", "libc-bin"),
 ];
 
-/// What else has to work, tried for good in namespaces that are gone at once.
+/// A script that tries the remaining requirements in temporary namespaces.
 const REHEARSAL: &str = "
 mkdir /run/lower /run/upper /run/work /run/both
 mount -t overlay overlay -o lowerdir=/run/lower,upperdir=/run/upper,workdir=/run/work /run/both
@@ -31,9 +31,9 @@ iptables --wait --table filter --append FORWARD --match conntrack --ctstate INVA
 iptables --wait --table nat --append OUTPUT --match statistic --mode random --probability 0.5 --jump RETURN
 ";
 
-/// One line that says what is missing for a node cluster on this machine; `None` if one can be had.
+/// One line that describes what this host lacks for a node cluster; `None` if it lacks nothing.
 ///
-/// It takes a tenth of a second the first time.
+/// The first call takes a tenth of a second.
 pub fn missing() -> Option<String> {
     static FOUND: OnceLock<Option<String>> = OnceLock::new();
     FOUND.get_or_init(look).clone()
@@ -59,12 +59,12 @@ fn look() -> Option<String> {
     )
 }
 
-/// What has to be installed.
+/// The missing packages.
 pub(super) fn packages(path: &[&Path], plugins: &[&Path]) -> Option<String> {
     let is_in = |directories: &[&Path], file: &str| directories.iter().any(|path| path.join(file).is_file());
     let mut lacking: Vec<&str> =
         PROGRAMS.iter().filter(|(program, _)| !is_in(path, program)).map(|(_, package)| *package).collect();
-    // All of them in one directory, since that is how they are installed.
+    // All plugins must be in the same directory, as packages install them.
     if !plugins.iter().any(|directory| USED_PLUGINS.iter().all(|plugin| is_in(&[directory], plugin))) {
         lacking.push("containernetworking-plugins");
     }
@@ -72,7 +72,7 @@ pub(super) fn packages(path: &[&Path], plugins: &[&Path]) -> Option<String> {
     (!lacking.is_empty()).then(|| format!("a node cluster needs the packages {}", lacking.join(", ")))
 }
 
-/// Whether we are where a node has directories of its own.
+/// Whether a path of the repository is inside a directory that the node hides.
 pub(super) fn place(ours: &[&Path]) -> Option<String> {
     let hidden = |path: &&&Path| HIDDEN.iter().any(|directory| path.starts_with(directory));
     let path = ours.iter().find(hidden)?;

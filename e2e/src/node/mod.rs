@@ -1,16 +1,16 @@
-//! A whole Kubernetes cluster of one node, without a container engine and without a registry.
+//! A Kubernetes cluster of one node, without a container engine and without a registry.
 //!
 //! ```text
-//! a control plane as ever (crate::cluster), on the node's own network, and beside it
-//!   kube-scheduler ── places Pods on the one node
-//!   containerd ────── runs them, with runc and the distribution's network plugins, from images made here (images)
+//! a control plane (crate::cluster) on the node's own network, and in addition
+//!   kube-scheduler ── schedules Pods to the node
+//!   containerd ────── runs them, with runc and the distribution's network plugins, from local images (images)
 //!   kubelet ───────── mounts, probes, limits, restarts
-//!   kube-proxy ────── makes addresses of Services lead to Pods
+//!   kube-proxy ────── routes addresses of Services to Pods
 //! ```
 //!
-//! Here the chart is seen as users get it: real Pods, Services, probes, security contexts. It needs root on Linux and
-//! some packages; [`missing`] says which. Everything runs in [`crate::namespaces`], so nothing of the host changes and
-//! nothing stays behind. There is no name service, and network policies are accepted and not enforced.
+//! Tests on it run the chart as users do, with real Pods, Services, probes and security contexts. It needs root on Linux and
+//! some packages, which [`missing`] lists. Everything runs in [`crate::namespaces`], so the host is not changed and nothing
+//! remains. There is no cluster DNS, and network policies are accepted but not enforced.
 
 mod components;
 pub mod images;
@@ -41,27 +41,27 @@ use crate::process::{self, Process};
 /// The name of the node.
 pub const NODE: &str = "node";
 
-/// How long one image may take to be unpacked, on a busy machine.
+/// How long the import of one image may take on a busy host.
 const IMPORT_DEADLINE: Duration = Duration::from_mins(2);
 
-/// What a new cluster shall have.
+/// Options of a new cluster.
 #[derive(Debug, Clone, Default)]
 pub struct NodeOptions {
-    /// Goes into the name of the cluster's directory.
+    /// Part of the name of the cluster's directory.
     pub name: String,
-    /// What Pods can be made of. There is nowhere to pull others from: `imagePullPolicy: Never` says so in Pods.
+    /// Images for Pods. Other images cannot be pulled; Pods use `imagePullPolicy: Never`.
     pub images: Vec<Image>,
-    /// Files or directories of YAML that are applied before kube-controller-manager starts.
+    /// YAML files or directories that are applied before kube-controller-manager starts.
     pub manifests: Vec<PathBuf>,
-    /// Keep the directory with logs and data after a success, too.
+    /// Whether to keep the directory with logs and data after a success.
     pub keep: bool,
-    /// Whether the API server writes down who asked for what.
+    /// Whether the API server writes an audit log.
     pub audit: AuditLog,
     /// The cluster's directory, as in [`Options::directory`].
     pub directory: Option<PathBuf>,
 }
 
-/// A running cluster. Dropping it kills every part and every Pod of it.
+/// A running cluster. Dropping it kills every part of it and every Pod.
 pub struct NodeCluster {
     tools: NodeTools,
     // Fields are dropped in this order.
@@ -76,8 +76,8 @@ impl NodeCluster {
     /// Starts a cluster and waits until its node is ready for Pods.
     ///
     /// # Errors
-    /// [`Error::Node`] if this machine cannot have one, [`Error::MissingTool`] and [`Error::MissingProgram`] for what
-    /// was not built, [`Error::Exited`] and [`Error::NotInTime`] with the end of the log of the part that failed.
+    /// [`Error::Node`] if this host cannot run one, [`Error::MissingTool`] and [`Error::MissingProgram`] if a program was not
+    /// built, [`Error::Exited`] and [`Error::NotInTime`] with the end of the log of the failed part.
     pub async fn start(options: NodeOptions) -> Result<Self> {
         if let Some(missing) = missing() {
             return Err(Error::Node { missing });
@@ -95,7 +95,7 @@ impl NodeCluster {
         })
         .await?;
         let control_plane = begin.elapsed();
-        // Whoever fails to start wants the logs.
+        // If the start fails, the logs are kept.
         let started = Self::on(cluster, tools, pause, &options.images).await?;
         tracing::info!(
             directory = %started.directory().display(),
@@ -111,7 +111,7 @@ impl NodeCluster {
         let node = Self { tools, kubelet: Mutex::new(None), proxy, scheduler, containerd, cluster };
         let ready = async {
             node.until_containerd_answers().await?;
-            // The kubelet is started before the images are there, and its first Pods come after.
+            // The kubelet starts before the images are imported; its first Pods are created later.
             node.restart_kubelet()?;
             node.load(std::slice::from_ref(&pause)).await?;
             node.load(images).await?;
@@ -121,32 +121,32 @@ impl NodeCluster {
         Ok(node)
     }
 
-    /// The control plane, with everything that can be asked of it.
+    /// The control plane.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// A client with every right. It repeats nothing by itself, so that one call is one request.
+    /// A client with all permissions. It does not retry, so that one call is one request.
     pub fn admin(&self) -> Client {
         self.cluster.admin()
     }
 
-    /// The administrator's kubeconfig. It works on the host as well as inside.
+    /// The administrator's kubeconfig. It works on the host and inside the namespaces.
     pub fn kubeconfig(&self) -> &Path {
         self.cluster.kubeconfig()
     }
 
-    /// The directory with all logs and data; logs of Pods are below `pods`.
+    /// The directory with all logs and data; logs of Pods are in `pods`.
     pub fn directory(&self) -> &Path {
         self.cluster.directory()
     }
 
-    /// Keeps the directory when the cluster goes, because somebody will want to read it.
+    /// Keeps the directory for inspection after the cluster has stopped.
     pub fn keep_directory(&self) {
         self.cluster.keep_directory();
     }
 
-    /// Runs kubectl as the administrator and returns what it printed.
+    /// Runs kubectl as the administrator and returns its output.
     ///
     /// # Errors
     /// As [`Cluster::kubectl`].
@@ -154,22 +154,22 @@ impl NodeCluster {
         self.cluster.kubectl(arguments).await
     }
 
-    /// The last lines of every part's log, by name.
+    /// The last lines of each part's log, by name.
     pub fn logs(&self, lines: usize) -> Vec<(String, String)> {
         let entries = std::fs::read_dir(self.directory()).into_iter().flatten().flatten();
         let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
         files.retain(|file| file.extension().is_some_and(|extension| extension == "log"));
-        // One line for each request is nothing to read.
+        // The audit log, with one line per request, is too long for a report.
         files.retain(|file| file.file_stem().is_some_and(|stem| stem != "audit"));
         files.sort();
         let name = |file: &Path| file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         files.iter().map(|file| (name(file), process::tail(file, lines))).collect()
     }
 
-    /// Unpacks images, so that Pods can be made of them.
+    /// Imports images, so that Pods can use them.
     ///
     /// # Errors
-    /// [`Error::Command`] with what containerd said.
+    /// [`Error::Command`] with containerd's output.
     pub async fn load(&self, images: &[Image]) -> Result<()> {
         let load = async |image: &Image| {
             let mut command = components::ctr(self.namespaces(), &self.tools);
@@ -187,8 +187,8 @@ impl NodeCluster {
         try_join_all(images.iter().map(load)).await.map(drop)
     }
 
-    /// A port of the host's loopback address that leads to an address of the cluster, such as that of a Service, until
-    /// the forwarder is dropped.
+    /// Forwards a port of the host's loopback address to an address of the cluster, such as that of a Service, until the forwarder
+    /// is dropped.
     ///
     /// # Errors
     /// [`Error::Port`], [`Error::File`].
@@ -196,13 +196,13 @@ impl NodeCluster {
         self.namespaces().forward_to(address)
     }
 
-    /// Kills the kubelet, if there is one, and starts it again. Pods run on meanwhile.
+    /// Kills the kubelet if it runs, and starts it again. Pods continue to run.
     ///
     /// # Errors
     /// [`Error::File`], [`Error::Spawn`].
     pub fn restart_kubelet(&self) -> Result<()> {
         let mut kubelet = self.kubelet.lock();
-        // Else the new one would find the old one's lock and ports.
+        // Otherwise the new kubelet would conflict with the lock and ports of the old one.
         drop(kubelet.take());
         let cluster = &self.cluster;
         let (namespaces, directory) = (self.namespaces(), cluster.directory());
@@ -212,29 +212,29 @@ impl NodeCluster {
         Ok(())
     }
 
-    /// Whether every part still runs.
+    /// Checks that every part is running.
     ///
     /// # Errors
-    /// [`Error::Exited`] with the end of the log of the first part that ended by itself.
+    /// [`Error::Exited`] with the end of the log of the first part that has exited.
     pub fn check(&self) -> Result<()> {
         self.cluster.check()?;
         [&self.containerd, &self.scheduler, &self.proxy].into_iter().try_for_each(Process::check)?;
         self.kubelet.lock().as_ref().map_or(Ok(()), Process::check)
     }
 
-    /// Stops everything: the node with its Pods at once, the control plane in order. No trace stays, but for the
-    /// directory if it shall be kept.
+    /// Stops everything: the node with its Pods at once, the control plane in order. Nothing remains, except the directory if it is
+    /// to be kept.
     ///
     /// # Errors
-    /// [`Error::NotInTime`] if a part of the control plane had to be killed; nothing is left running even then.
+    /// [`Error::NotInTime`] if a part of the control plane had to be killed; even then nothing is left running.
     pub async fn stop(self) -> Result<()> {
         let Self { kubelet, proxy, scheduler, containerd, cluster, .. } = self;
-        // Nobody is there any more whom Pods could serve.
+        // No client uses the Pods anymore, so they are not drained.
         drop((kubelet, proxy, scheduler, containerd));
         cluster.stop().await
     }
 
-    /// Kills everything and removes the directory, unless it shall be kept. What drop does, for owners that are never
+    /// Kills everything, and removes the directory unless it is to be kept. Drop does the same; this is for owners that are never
     /// dropped.
     pub fn tear_down(&self) {
         drop(self.kubelet.lock().take());
@@ -243,11 +243,11 @@ impl NodeCluster {
     }
 
     fn namespaces(&self) -> &Namespaces {
-        self.cluster.namespaces().expect("the control plane was started on the site of a node")
+        self.cluster.namespaces().expect("the control plane was started with Site::Node")
     }
 }
 
-/// The parts of the node that are started once.
+/// The parts of the node that are never restarted.
 struct Parts {
     containerd: Process,
     scheduler: Process,
@@ -256,7 +256,7 @@ struct Parts {
 
 impl Parts {
     fn start(cluster: &Cluster, tools: &NodeTools, pause: &Image) -> Result<Self> {
-        let namespaces = cluster.namespaces().expect("the control plane was started on the site of a node");
+        let namespaces = cluster.namespaces().expect("the control plane was started with Site::Node");
         let (directory, pki, server) = (cluster.directory(), cluster.pki(), cluster.address());
         let spawn =
             |name: &str, command| Process::spawn(name, command, directory.join(format!("{name}.log")));

@@ -1,4 +1,4 @@
-//! Waiting until the node can have Pods.
+//! Waits until the node is ready for Pods.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::error::{Error, Result};
 use crate::poll;
 use crate::process;
 
-/// How long any part of the node may take to become ready, on a busy machine.
+/// How long a part of the node may take to become ready on a busy host.
 const READY_DEADLINE: Duration = Duration::from_mins(2);
 
-/// How long one question to containerd may take.
+/// Timeout of one request to containerd.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
 
 impl NodeCluster {
@@ -39,7 +39,7 @@ impl NodeCluster {
                 self.check()?;
                 let node = nodes.get_opt(NODE).await.map_err(Error::api("reading the node"))?;
                 Ok(match &node {
-                    None => Err("the kubelet has not registered it".to_owned()),
+                    None => Err("the kubelet has not registered the node".to_owned()),
                     Some(node) if is_ready(node) => Ok(()),
                     Some(node) => Err(serde_json::to_string(&node.status).unwrap_or_default()),
                 })
@@ -49,7 +49,7 @@ impl NodeCluster {
     }
 }
 
-/// Ready, and cleared for Pods: the taint of a new node goes a moment after the condition comes.
+/// Whether the node is Ready and has no taint. The taint of a new node is removed shortly after it becomes Ready.
 fn is_ready(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_deref()).unwrap_or_default();

@@ -3,7 +3,7 @@ use std::path::Path;
 use super::missing::{packages, place};
 
 #[test]
-fn what_is_missing_is_one_line_with_the_names_of_packages() {
+fn missing_packages_are_listed_on_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let (bin, cni) = (folder.path().join("bin"), folder.path().join("cni"));
     std::fs::create_dir(&bin).unwrap();
@@ -23,14 +23,14 @@ fn what_is_missing_is_one_line_with_the_names_of_packages() {
     assert_eq!(
         packages(&[&bin], &[&cni]).unwrap(),
         "a node cluster needs the packages containernetworking-plugins",
-        "one plugin of four is not there",
+        "one of four plugins is missing",
     );
     make(&cni, &["host-local"]);
     assert_eq!(packages(&[&bin], &[&cni]), None);
 }
 
 #[test]
-fn a_checkout_that_a_node_would_hide_is_refused() {
+fn a_checkout_in_a_hidden_directory_is_refused() {
     let line = place(&[Path::new("/home/me"), Path::new("/var/lib/ci/vmpool")]).unwrap();
     assert_eq!(
         line,

@@ -1,11 +1,11 @@
-//! Where the programs of a node are.
+//! Finds the programs of a node.
 
 use std::path::{Path, PathBuf};
 
 use crate::cluster::target_directory;
 use crate::error::{Error, Result};
 
-/// The programs that are built for a node, each known to exist.
+/// The programs that are built for a node. Each of them exists.
 #[derive(Debug, Clone)]
 pub(super) struct NodeTools {
     /// kubelet.
@@ -14,17 +14,17 @@ pub(super) struct NodeTools {
     pub(super) proxy: PathBuf,
     /// kube-scheduler.
     pub(super) scheduler: PathBuf,
-    /// containerd; its shim is beside it.
+    /// containerd; its shim is in the same directory.
     pub(super) containerd: PathBuf,
     /// containerd's own client.
     pub(super) ctr: PathBuf,
 }
 
 impl NodeTools {
-    /// Finds them where `cargo xtask tools node` puts them.
+    /// Finds the programs in the output directory of `cargo xtask tools node`.
     ///
     /// # Errors
-    /// [`Error::MissingTool`] for the first one that is not there.
+    /// [`Error::MissingTool`] for the first missing program.
     pub(super) fn find() -> Result<Self> {
         let tools = target_directory().join("tools");
         let (node, containerd) = (tools.join("node/bin"), tools.join("containerd/bin"));

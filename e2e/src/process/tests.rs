@@ -10,7 +10,7 @@ fn shell(script: &str) -> Command {
 }
 
 fn alive(pid: u32) -> bool {
-    // A zombie still has an entry, so look at its state.
+    // A zombie still has an entry, so the state is checked.
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
@@ -21,7 +21,7 @@ fn log() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[tokio::test]
-async fn what_it_prints_is_in_its_log() {
+async fn output_is_written_to_the_log() {
     let (_dir, path) = log();
     let process = Process::spawn("printer", shell("echo out; echo err >&2"), &path).unwrap();
     let status = process.wait(Duration::from_secs(10)).await.unwrap();
@@ -30,7 +30,7 @@ async fn what_it_prints_is_in_its_log() {
 }
 
 #[tokio::test]
-async fn dropping_kills_the_whole_group() {
+async fn drop_kills_the_whole_process_group() {
     let (_dir, path) = log();
     let process = Process::spawn("parent", shell("sleep 600 & echo $!; wait"), &path).unwrap();
     let grandchild = loop {
@@ -43,24 +43,24 @@ async fn dropping_kills_the_whole_group() {
     drop(process);
     let deadline = Deadline::after(Duration::from_secs(10));
     while alive(grandchild) {
-        assert!(!deadline.is_over(), "the grandchild is still there");
+        assert!(!deadline.is_over(), "the grandchild still exists");
         tokio::time::sleep(POLL).await;
     }
 }
 
 #[tokio::test]
-async fn a_child_survives_the_thread_that_asked_for_it() {
+async fn a_child_survives_the_thread_that_spawned_it() {
     let (_dir, path) = log();
     let process = std::thread::spawn(move || Process::spawn("sleeper", shell("sleep 600"), path).unwrap())
         .join()
         .unwrap();
-    // The signal of a dying parent thread arrives at once if it arrives at all.
+    // If the thread's exit sends a signal, it arrives at once.
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(process.exit_status(), None);
 }
 
 #[tokio::test]
-async fn a_paused_child_stands_still_and_goes_on() {
+async fn a_paused_child_stops_and_resumes() {
     let (_dir, path) = log();
     let script = "while true; do echo tick; sleep 0.01; done";
     let process = Process::spawn("ticker", shell(script), &path).unwrap();
@@ -76,13 +76,13 @@ async fn a_paused_child_stands_still_and_goes_on() {
     process.resume().unwrap();
     let deadline = Deadline::after(Duration::from_secs(10));
     while size() == paused {
-        assert!(!deadline.is_over(), "it did not go on");
+        assert!(!deadline.is_over(), "the process did not resume");
         tokio::time::sleep(POLL).await;
     }
 }
 
 #[tokio::test]
-async fn a_deaf_child_is_killed_after_the_deadline() {
+async fn a_child_that_ignores_sigterm_is_killed_after_the_deadline() {
     let (_dir, path) = log();
     let script = "trap '' TERM; echo deaf; while true; do sleep 0.01; done";
     let process = Process::spawn("deaf", shell(script), &path).unwrap();
@@ -100,7 +100,7 @@ async fn a_short_command_is_killed_at_its_deadline() {
     assert!(crate::error::chain(&error).contains("killed"), "{error}");
 }
 
-/// Not a test of its own: what the test below runs in a process that it kills.
+/// Not a test on its own: the test below runs it in a process that it kills.
 #[tokio::test]
 async fn harness_in_the_harness() {
     let Some(path) = std::env::var_os("VMPOOL_E2E_VICTIM") else { return };
@@ -110,7 +110,7 @@ async fn harness_in_the_harness() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_child_dies_with_a_killed_harness() {
+async fn a_child_is_killed_with_its_harness() {
     let (dir, path) = log();
     let mut victim = Command::new(std::env::current_exe().unwrap());
     victim.args(["--exact", "process::tests::harness_in_the_harness"]).env("VMPOOL_E2E_VICTIM", &path);
@@ -124,11 +124,11 @@ async fn a_child_dies_with_a_killed_harness() {
         tokio::time::sleep(POLL).await;
     };
     assert!(alive(orphan));
-    // The harness alone, not its group: the child has a group of its own.
+    // Only the harness, not its group: the child has its own group.
     harness.kill();
     let deadline = Deadline::after(Duration::from_secs(10));
     while alive(orphan) {
-        assert!(!deadline.is_over(), "the child outlived the harness");
+        assert!(!deadline.is_over(), "the child still runs after the harness was killed");
         tokio::time::sleep(POLL).await;
     }
 }

@@ -1,8 +1,8 @@
-//! What the Helm chart gives to our programs: accounts, roles, arguments, and the objects that lead the API server
-//! to them.
+//! The parts of the Helm chart that programs outside of Pods need: accounts, roles, arguments, and the registrations with the
+//! API server.
 //!
-//! Our programs run as local processes, so the chart's workloads are left out; what they may do, how they are called
-//! and how they are found comes from the chart and from nowhere else.
+//! The programs run as local processes, so the chart's workloads are not applied. Their permissions, arguments and
+//! registrations come only from the chart.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -17,23 +17,23 @@ use crate::process;
 #[cfg(test)]
 mod tests;
 
-/// The namespace that the chart is installed into.
+/// The namespace of the release.
 pub const SYSTEM_NAMESPACE: &str = "vmpool-system";
 
 /// The controller's service account in [`SYSTEM_NAMESPACE`].
 pub const CONTROLLER_ACCOUNT: &str = "vmpool-controller";
 
-/// Rendering takes a fraction of a second; the machine may be busy.
+/// Rendering takes a fraction of a second, but the host may be busy.
 const HELM_DEADLINE: Duration = Duration::from_mins(1);
 
 /// The part of the rendered chart that local processes need, in the working tree. `cargo xtask chart` keeps it equal to
 /// the chart.
 const STORED: &str = "e2e/manifests/chart.yaml";
 
-/// The kinds of the chart's documents that say who may do what.
+/// The kinds of the chart's RBAC objects and accounts.
 const KINDS: [&str; 5] = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
 
-/// The chart as helm renders it.
+/// The rendered chart.
 #[derive(Debug, Clone)]
 pub struct Chart {
     documents: Vec<Value>,
@@ -43,7 +43,7 @@ impl Chart {
     /// Renders the chart with values such as `featureGates.VirtualMachinePool=false`.
     ///
     /// # Errors
-    /// [`Error::MissingTool`] without helm, [`Error::Command`] if the chart does not render.
+    /// [`Error::MissingTool`] without helm, [`Error::Command`] if the chart cannot be rendered.
     pub async fn render(values: &[String]) -> Result<Self> {
         let mut command = Command::new(helm()?);
         command
@@ -71,12 +71,12 @@ impl Chart {
         documents_in(&workspace_root().join(STORED)).map(|documents| Self { documents })
     }
 
-    /// The documents of a kind.
+    /// The documents of this kind.
     pub fn all<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
         self.documents.iter().filter(move |document| document["kind"] == kind)
     }
 
-    /// The arguments of a Deployment's only container, with the environment that they refer to put in.
+    /// The arguments of a Deployment's only container, with environment variables expanded.
     ///
     /// # Errors
     /// [`Error::Unexpected`] if there is no such Deployment.
@@ -98,11 +98,10 @@ impl Chart {
         Ok(list("args").iter().filter_map(Value::as_str).map(expand).collect())
     }
 
-    /// The objects that lead the API server to programs that listen on loopback ports, by the names of their Services.
+    /// The registrations for programs that listen on loopback ports. `ports` maps the names of Services to ports.
     ///
-    /// A Service becomes an external name: the API server then dials that name at exactly the port that the webhook or
-    /// APIService says, while the certificate's name stays the Service's. Several references to one Service are led to
-    /// its ports in turn.
+    /// Each Service becomes an ExternalName: the API server connects to that name at the port in the webhook or APIService, but
+    /// verifies the Service's name in the certificate. Several references to one Service use its ports in turn.
     pub fn wiring(&self, ports: &BTreeMap<&str, &[u16]>) -> Vec<Value> {
         let mut objects: Vec<Value> = ports
             .keys()
@@ -144,7 +143,7 @@ impl Chart {
     }
 }
 
-/// Points a reference to a Service to a port of the processes that stand for it.
+/// Replaces the port in a reference to a Service by a port of its processes.
 fn redirect(reference: &mut Value, ports: &BTreeMap<&str, &[u16]>, turn: usize) {
     let ports = reference["name"].as_str().and_then(|name| ports.get(name)).copied().unwrap_or_default();
     if let Some(port) = ports.iter().cycle().nth(turn) {
@@ -152,7 +151,7 @@ fn redirect(reference: &mut Value, ports: &BTreeMap<&str, &[u16]>, turn: usize) 
     }
 }
 
-/// A variable of a container as Kubernetes would set it; `None` for what only a Pod has.
+/// An environment variable of a container; `None` for values that only a Pod has.
 fn environment(variable: &Value, pod: &str) -> Option<(String, String)> {
     let name = variable["name"].as_str()?.to_owned();
     let value = match variable.pointer("/valueFrom/fieldRef/fieldPath").and_then(Value::as_str) {
@@ -163,10 +162,10 @@ fn environment(variable: &Value, pod: &str) -> Option<(String, String)> {
     Some((name, value.to_owned()))
 }
 
-/// What the chart grants, applied to a cluster.
+/// The chart's accounts and roles, applied to a cluster.
 #[derive(Debug, Clone)]
 pub struct Accounts {
-    /// The controller's namespaced roles and their bindings, which hold for [`SYSTEM_NAMESPACE`] only.
+    /// The controller's namespaced roles and bindings, which apply only in [`SYSTEM_NAMESPACE`].
     namespaced: Vec<Value>,
 }
 
@@ -193,14 +192,14 @@ impl Accounts {
         Ok(Self { namespaced: controllers_own(&rendered) })
     }
 
-    /// Grants in `namespace` what the chart grants in its own, so that a controller can have its lease there.
+    /// Grants the controller's namespaced roles also in `namespace`, so that a controller can have its lease there.
     ///
     /// # Errors
     /// [`Error::Api`].
     pub async fn grant_in(&self, cluster: &Cluster, namespace: &str) -> Result<()> {
         let mut moved = self.namespaced.clone();
         for document in &mut moved {
-            // The subjects of the bindings stay: they name the account in the chart's own namespace.
+            // The subjects of the bindings are not changed: they refer to the account in the chart's namespace.
             document["metadata"]["namespace"] = Value::Null;
             for subject in document.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
                 if subject["namespace"].is_null() {
@@ -211,13 +210,13 @@ impl Accounts {
         apply(&cluster.admin(), &moved, Some(namespace)).await
     }
 
-    /// The controller's name as the API server sees it.
+    /// The controller's user name.
     pub fn controller_user() -> String {
         format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{CONTROLLER_ACCOUNT}")
     }
 }
 
-/// The namespaced roles that are bound to the controller, and the bindings.
+/// The namespaced roles that are bound to the controller, and their bindings.
 fn controllers_own(documents: &[Value]) -> Vec<Value> {
     let here = |document: &&Value| {
         document["metadata"]["namespace"].as_str().is_none_or(|namespace| namespace == SYSTEM_NAMESPACE)

@@ -10,34 +10,33 @@ use super::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE, find};
 use crate::cluster::Cluster;
 use crate::error::Result;
 
-/// Name of its package and binary.
+/// Name of the package and binary.
 pub(super) const PROGRAM: &str = "vmpool-controller";
 
-/// Names another binary.
+/// The environment variable with the path of an alternative binary.
 pub(super) const VARIABLE: &str = "VMPOOL_CONTROLLER";
 
-/// How a controller is run. In scenarios every one is restricted to a namespace, so that they do not disturb each
-/// other.
+/// Options of a controller. In scenarios each controller watches one namespace, so that scenarios do not affect each other.
 #[derive(Debug, Clone)]
 pub struct ControllerOptions {
-    /// The namespace that it has its lease in.
+    /// The namespace of the lease.
     pub namespace: String,
-    /// The namespace whose pools it serves; `None` for all of them.
+    /// The watched namespace; `None` for all namespaces.
     pub watch_namespace: Option<String>,
-    /// Its name in the lease and in its log's file name.
+    /// The identity in the lease, also part of the log's file name.
     pub identity: String,
-    /// How long its lease lasts.
+    /// The lease duration.
     pub lease_duration: Duration,
-    /// How often it renews its lease.
+    /// The renew interval of the lease.
     pub renew_interval: Duration,
-    /// Another way to the API server than its account's own, such as [`crate::choke::Choke`].
+    /// An alternative kubeconfig, for example that of a fault proxy ([`crate::choke::Choke`]).
     pub kubeconfig: Option<PathBuf>,
-    /// Further flags, after all others.
+    /// Additional flags, after all others.
     pub extra: Vec<String>,
 }
 
 impl ControllerOptions {
-    /// The lease of 15 s that the chart has, renewed every 3 s, and a short grace for disks that are collected.
+    /// The chart's lease of 15 s with a renew interval of 3 s, and a short grace period for disk garbage collection.
     pub fn new(namespace: impl Into<String>, identity: impl Into<String>) -> Self {
         let namespace = namespace.into();
         Self {
@@ -47,17 +46,17 @@ impl ControllerOptions {
             lease_duration: Duration::from_secs(15),
             renew_interval: Duration::from_secs(3),
             kubeconfig: None,
-            // What is free for too long shall not keep a scenario waiting.
+            // Scenarios should not wait long for disk garbage collection.
             extra: vec!["--disk-collection-grace=2s".to_owned()],
         }
     }
 
-    /// As the chart runs it: for the pools of all namespaces, with its lease in [`SYSTEM_NAMESPACE`].
+    /// The chart's configuration: all namespaces, with the lease in [`SYSTEM_NAMESPACE`].
     pub fn everywhere(identity: impl Into<String>) -> Self {
         Self { watch_namespace: None, ..Self::new(SYSTEM_NAMESPACE, identity) }
     }
 
-    /// With a short lease, so that its end is noticed soon, and a deadline of requests that fits it.
+    /// A short lease, so that the loss of the leader is noticed soon, and a matching request timeout.
     pub fn short_lease(namespace: impl Into<String>, identity: impl Into<String>) -> Self {
         Self {
             lease_duration: Duration::from_secs(4),
@@ -67,11 +66,11 @@ impl ControllerOptions {
         }
     }
 
-    /// Name of the lease that it competes for.
+    /// Name of the lease.
     pub const LEASE: &'static str = PROGRAM;
 }
 
-/// A controller, running under the chart's service account. Dropping it kills it.
+/// A controller that runs with the chart's service account. Dropping it kills it.
 #[derive(Debug)]
 pub struct Controller {
     options: ControllerOptions,
@@ -81,7 +80,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Starts a controller and waits until it is live. Whether it leads, and thus acts, is another matter.
+    /// Starts a controller and waits until it is live. It acts only once it is the leader.
     ///
     /// # Errors
     /// [`crate::Error::MissingProgram`] if it was not built, [`crate::Error::Exited`] and
@@ -99,18 +98,18 @@ impl Controller {
         Ok(controller)
     }
 
-    /// Its name in the lease.
+    /// The identity in the lease.
     pub fn identity(&self) -> &str {
         &self.options.identity
     }
 
-    /// Whether it leads, as its metrics say; `None` if they do not answer.
+    /// Whether it is the leader according to its metrics; `None` if they cannot be read.
     pub async fn leads(&self) -> Option<bool> {
         let (_, page) = self.program.probe("/metrics").await;
         page.lines().find_map(|line| line.strip_prefix("vmpool_leader ")).map(|value| value == "1")
     }
 
-    /// Starts it again under the same identity after it was stopped or killed. One that still runs is killed first.
+    /// Restarts the controller with the same identity. If it is running, it is killed first.
     ///
     /// # Errors
     /// As [`Controller::start`].

@@ -1,4 +1,4 @@
-//! What a Service does for its Pods: one address in front of several replicas.
+//! A stand-in for a Service: one address in front of several replicas.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -10,14 +10,13 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::error::{Error, Result};
 
-/// Hands connections on to the replicas, until it is dropped. There is a port for each replica; one that is not there
-/// is stood in for by the others.
+/// Forwards connections to the replicas until it is dropped. There is a port for each replica. While a replica is not running,
+/// its port leads to the others.
 ///
-/// With a single port, all requests would go to one replica: the API server has one connection to an address, however
-/// many requests there are. A Service hides as much from it; whoever wants several replicas to be asked at a time gives
-/// the API server several ports.
+/// With a single port all requests would reach one replica, because the API server uses one connection per address. A real
+/// Service has the same effect. Several ports let the API server call several replicas at the same time.
 ///
-/// As with a Service, a backend that leaves gets no new connections and keeps those that it has.
+/// As with a Service, a removed backend gets no new connections but keeps its open ones.
 #[derive(Debug)]
 pub(super) struct Forwarder {
     ports: Vec<u16>,
@@ -25,12 +24,12 @@ pub(super) struct Forwarder {
     _tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-/// One place per replica, with the port of the replica that is there.
+/// The port of each running replica.
 #[derive(Debug)]
 struct Backends(Mutex<Vec<Option<u16>>>);
 
 impl Backends {
-    /// The ports to be tried for a new connection that is meant for the replica at `place`.
+    /// The ports to try for a new connection to the replica at `place`, in order.
     fn order(&self, place: usize) -> Vec<u16> {
         let mut places = self.0.lock().clone();
         places.rotate_left(place);
@@ -39,7 +38,7 @@ impl Backends {
 }
 
 impl Forwarder {
-    /// Listens on a free loopback port for each of so many replicas, of which none is there yet.
+    /// Listens on a free loopback port for each replica. No replica is running yet.
     ///
     /// # Errors
     /// [`Error::Port`].
@@ -55,12 +54,12 @@ impl Forwarder {
         Ok(Self { ports, backends, _tasks: tasks })
     }
 
-    /// Where it listens, in the order of the replicas.
+    /// The listening ports, in the order of the replicas.
     pub(super) fn ports(&self) -> &[u16] {
         &self.ports
     }
 
-    /// The replica at this place is ready on a port, or takes no new connections any more.
+    /// Records that the replica at this place is ready on a port, or accepts no new connections.
     pub(super) fn set(&self, place: usize, port: Option<u16>) {
         self.backends.0.lock()[place] = port;
     }
@@ -72,7 +71,7 @@ async fn accept(listener: TcpListener, place: usize, backends: Arc<Backends>) {
             Ok((client, _)) => {
                 tokio::spawn(forward(client, place, backends.clone()));
             }
-            // Out of file descriptors: whoever waits will time out and say so.
+            // No free file descriptors: the waiting client will time out and report it.
             Err(error) => {
                 tracing::warn!(%error, "a connection was not accepted");
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -81,13 +80,13 @@ async fn accept(listener: TcpListener, place: usize, backends: Arc<Backends>) {
     }
 }
 
-/// A client without any backend is hung up on, which is what a Service without endpoints amounts to.
+/// If there is no backend, the client's connection is closed, as by a Service without endpoints.
 async fn forward(mut client: TcpStream, place: usize, backends: Arc<Backends>) {
     for port in backends.order(place) {
-        // One that was killed a moment ago refuses; the next one may not.
+        // A replica that was just killed refuses the connection; the next one may accept it.
         if let Ok(mut server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
             let _ = client.set_nodelay(true).and_then(|()| server.set_nodelay(true));
-            // Either side may break the connection at any time.
+            // Either side may close the connection at any time.
             let _ = copy_bidirectional(&mut client, &mut server).await;
             return;
         }
@@ -101,7 +100,7 @@ mod tests {
     use super::*;
     use crate::cluster::free_ports;
 
-    /// Says its name to everybody.
+    /// A server that sends its name on each connection.
     async fn speaker(name: &'static str) -> u16 {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -114,7 +113,7 @@ mod tests {
         port
     }
 
-    /// What each of the ports answers.
+    /// The response on each port.
     async fn ask(forwarder: &Forwarder) -> Vec<String> {
         let mut answers = Vec::new();
         for port in forwarder.ports() {
@@ -127,9 +126,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_replica_has_a_port_and_those_that_are_there_stand_in_for_the_others() {
+    async fn the_port_of_a_missing_replica_leads_to_the_others() {
         let forwarder = Forwarder::start(3).await.unwrap();
-        assert_eq!(ask(&forwarder).await, ["", "", ""], "nobody is there");
+        assert_eq!(ask(&forwarder).await, ["", "", ""], "no replica is running");
         forwarder.set(0, Some(speaker("a").await));
         forwarder.set(2, Some(speaker("c").await));
         assert_eq!(ask(&forwarder).await, ["a", "c", "c"]);
@@ -137,6 +136,6 @@ mod tests {
         assert_eq!(ask(&forwarder).await, ["c", "c", "c"]);
         let [dead] = free_ports().unwrap();
         forwarder.set(1, Some(dead));
-        assert_eq!(ask(&forwarder).await, ["c", "c", "c"], "a dead one is passed over");
+        assert_eq!(ask(&forwarder).await, ["c", "c", "c"], "a killed replica is skipped");
     }
 }

@@ -1,4 +1,4 @@
-//! Our own programs as child processes.
+//! The project's programs as child processes.
 
 mod chart;
 mod controller;
@@ -18,17 +18,17 @@ pub use simulator::Simulator;
 
 use crate::error::{Error, Result};
 
-/// Whether our own programs were built.
+/// Checks that the project's programs were built.
 ///
 /// # Errors
-/// [`Error::MissingProgram`] for the first one that is not there.
+/// [`Error::MissingProgram`] for the first missing program.
 pub fn check() -> Result<()> {
     find(controller::PROGRAM, controller::VARIABLE)?;
     find(simulator::PROGRAM, simulator::VARIABLE)?;
     Component::ALL.into_iter().try_for_each(|component| component.find().map(drop))
 }
 
-/// Finds a program of ours: where `variable` says, else beside the running test's own directory.
+/// The path of a program: the value of `variable`, otherwise in the build directory of the running test.
 pub(crate) fn find(program: &'static str, variable: &'static str) -> Result<PathBuf> {
     let path = match std::env::var_os(variable) {
         Some(path) => PathBuf::from(path),
@@ -59,7 +59,7 @@ fn sources(list: &str) -> Vec<PathBuf> {
     sources.split(' ').map(|source| PathBuf::from(source.replace('\0', " "))).collect()
 }
 
-/// `target/<profile>`: tests run in its `deps`, binaries in itself.
+/// `target/<profile>`. Test binaries are in its subdirectory `deps`, programs directly in it.
 pub(crate) fn profile_directory() -> Result<PathBuf> {
     let own = std::env::current_exe().map_err(Error::file("finding", "the running program"))?;
     let directory = own.parent().unwrap_or(Path::new("."));

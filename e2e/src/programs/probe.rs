@@ -1,19 +1,19 @@
-//! Asking a child's endpoints on this machine.
+//! HTTP requests to a child's endpoints on the loopback address.
 
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// How long one answer may take.
+/// Timeout of one request.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// The HTTP code and body of `GET path` on a loopback port, or why there is none.
+/// The status code and body of `GET path` on a loopback port, or the error.
 pub(crate) async fn get(port: u16, path: &str) -> Result<(u16, String), String> {
     ask(port, &format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")).await
 }
 
-/// The HTTP code and body of `POST path` with a JSON body on a loopback port, or why there is none.
+/// The status code and body of `POST path` with a JSON body on a loopback port, or the error.
 pub(crate) async fn post(port: u16, path: &str, body: &str) -> Result<(u16, String), String> {
     let headers =
         format!("Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {}", body.len());
@@ -23,11 +23,11 @@ pub(crate) async fn post(port: u16, path: &str, body: &str) -> Result<(u16, Stri
 async fn ask(port: u16, request: &str) -> Result<(u16, String), String> {
     match tokio::time::timeout(DEADLINE, exchange(port, request)).await {
         Ok(answer) => answer.map_err(|error| error.to_string()),
-        Err(_elapsed) => Err(format!("no answer in {DEADLINE:?}")),
+        Err(_elapsed) => Err(format!("no response in {DEADLINE:?}")),
     }
 }
 
-/// HTTP/1.0, so that the end of the answer is the end of the connection.
+/// HTTP/1.0, so that the response ends with the connection.
 async fn exchange(port: u16, request: &str) -> std::io::Result<(u16, String)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
     stream.write_all(request.as_bytes()).await?;

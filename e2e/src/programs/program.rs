@@ -1,4 +1,4 @@
-//! What our programs have in common as child processes: a health port, one log for all lives, signals.
+//! Common functions for the project's programs as child processes: a health port, one log across restarts, signals.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -12,19 +12,19 @@ use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::process::Process;
 
-/// How long a program may take until it is live, on a busy machine.
+/// How long a program may take until it is live, on a busy host.
 const START_DEADLINE: Duration = Duration::from_secs(30);
 
-/// How long a graceful end may take: it finishes what it is in.
+/// Timeout of a graceful shutdown, in which the program completes its current work.
 const STOP_DEADLINE: Duration = Duration::from_secs(15);
 
-/// How often its health is asked for while it starts.
+/// Poll interval of the health endpoint during the start.
 const POLL: Duration = Duration::from_millis(20);
 
-/// How often somebody else may take the port that we just picked.
+/// How often the start is retried if another process takes a selected port.
 const PORT_ATTEMPTS: usize = 3;
 
-/// A program of ours that can be killed and started again. Dropping it kills it.
+/// A program that can be killed and restarted. Dropping it kills it.
 #[derive(Debug)]
 pub struct Program {
     name: String,
@@ -38,12 +38,12 @@ struct Running {
     health_port: u16,
 }
 
-/// What a program that was just started is waited for.
+/// The state to wait for after the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// `/livez` answers 200.
+    /// `/livez` returns 200.
     Live,
-    /// `/readyz` answers 200.
+    /// `/readyz` returns 200.
     Ready,
 }
 
@@ -64,13 +64,13 @@ impl State {
 }
 
 impl Program {
-    /// A program that does not run yet.
+    /// A program that is not running yet.
     pub(super) fn new(name: impl Into<String>, log: PathBuf) -> Self {
         Self { name: name.into(), log, running: Mutex::new(None) }
     }
 
-    /// Starts it and waits until it is in `state`, or until somebody else kills or stops it. One that still runs is killed
-    /// first. `command` gets `N` ports that were free a moment ago; the first one is for its health endpoints.
+    /// Starts the program and waits until it is in `state`, or until another task kills or stops it. If it is running, it is
+    /// killed first. `command` gets `N` unused ports; the first one is for the health endpoints.
     ///
     /// # Errors
     /// [`crate::Error::Exited`] and [`crate::Error::NotInTime`] with the end of its log, [`crate::Error::Port`].
@@ -81,7 +81,7 @@ impl Program {
     ) -> Result<[u16; N]> {
         for attempt in 1.. {
             let ports = free_ports()?;
-            // Else the new one would find its former life in its way.
+            // Otherwise the new process would conflict with the old one.
             self.kill();
             let process = Process::spawn(&self.name, command(ports), &self.log)?;
             *self.running.lock() = Some(Running { process, health_port: ports[0] });
@@ -99,10 +99,10 @@ impl Program {
             let last = match self.probe(state.path()).await {
                 (200, _) => return Ok(()),
                 (0, reason) => reason,
-                (code, body) => format!("{} answered {code} {body}", state.path()),
+                (code, body) => format!("{} returned {code} {body}", state.path()),
             };
             match &*self.running.lock() {
-                // A trap of the scenario may be quicker than our question. Who takes a program away knows of it.
+                // A trap of the scenario may have killed the program meanwhile. The scenario knows about that.
                 None => return Ok(()),
                 Some(running) => {
                     running.process.check()?;
@@ -115,23 +115,22 @@ impl Program {
         }
     }
 
-    /// The HTTP code and body of one of its health endpoints, such as `/readyz`; code 0 and the reason if there is
-    /// no answer.
+    /// The status code and body of a health endpoint, such as `/readyz`; code 0 and the error if there is no response.
     pub async fn probe(&self, path: &str) -> (u16, String) {
         let port = self.running.lock().as_ref().map(|running| running.health_port);
         match port {
             Some(port) => probe::get(port, path).await.unwrap_or_else(|reason| (0, reason)),
-            None => (0, "it does not run".to_owned()),
+            None => (0, "the program is not running".to_owned()),
         }
     }
 
-    /// Kills it at once (SIGKILL): its requests in flight may still be carried out.
+    /// Kills the program (SIGKILL). Its open requests may still be handled.
     pub fn kill(&self) {
         let running = self.running.lock().take();
         drop(running);
     }
 
-    /// Stops it where it stands (SIGSTOP).
+    /// Pauses the program (SIGSTOP).
     ///
     /// # Errors
     /// [`crate::Error::Signal`].
@@ -139,7 +138,7 @@ impl Program {
         self.with_process(Process::pause)
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Resumes the program (SIGCONT).
     ///
     /// # Errors
     /// [`crate::Error::Signal`].
@@ -147,7 +146,7 @@ impl Program {
         self.with_process(Process::resume)
     }
 
-    /// Asks it to end, and says how it did; `None` if it did not run.
+    /// Requests the program to exit, and returns its exit status; `None` if it was not running.
     ///
     /// # Errors
     /// [`crate::Error::NotInTime`] if it had to be killed.
@@ -155,7 +154,7 @@ impl Program {
         let running = self.running.lock().take();
         match running {
             Some(running) => {
-                // One that is paused cannot hear.
+                // A paused process does not handle signals.
                 running.process.resume()?;
                 running.process.stop(STOP_DEADLINE).await.map(Some)
             }
@@ -163,12 +162,12 @@ impl Program {
         }
     }
 
-    /// How it ended by itself, if it did.
+    /// The exit status if the program exited on its own.
     pub fn exit_status(&self) -> Option<ExitStatus> {
         self.running.lock().as_ref().and_then(|running| running.process.exit_status())
     }
 
-    /// Fails if it ended by itself.
+    /// Fails if the program exited on its own.
     ///
     /// # Errors
     /// [`crate::Error::Exited`] with the end of its log.
@@ -176,17 +175,17 @@ impl Program {
         self.running.lock().as_ref().map_or(Ok(()), |running| running.process.check())
     }
 
-    /// Its process id, while it runs.
+    /// The process id while the program runs.
     pub fn pid(&self) -> Option<u32> {
         self.running.lock().as_ref().map(|running| running.process.pid())
     }
 
-    /// The last lines of its log, of all its lives.
+    /// The last lines of its log, across restarts.
     pub fn log_tail(&self, lines: usize) -> String {
         crate::process::tail(&self.log, lines)
     }
 
-    /// The file with its log, of all its lives.
+    /// The log file, across restarts.
     pub fn log(&self) -> &Path {
         &self.log
     }
@@ -202,7 +201,7 @@ mod tests {
     use crate::deadline::Stopwatch;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn nobody_waits_for_one_that_is_killed_while_it_starts() {
+    async fn start_returns_if_the_program_is_killed_meanwhile() {
         let folder = tempfile::tempdir().unwrap();
         let program = std::sync::Arc::new(Program::new("deaf", folder.path().join("log")));
         let killer = program.clone();

@@ -1,7 +1,7 @@
 //! The programs that the API server calls: replicas of a component behind one address.
 //!
-//! They run with the arguments that the chart gives them; only what a process needs instead of a Pod (addresses, a
-//! kubeconfig) is put after those.
+//! They run with the arguments from the chart. Only what differs between a process and a Pod (addresses, a kubeconfig) is
+//! appended.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
@@ -12,20 +12,20 @@ use super::{Chart, SYSTEM_NAMESPACE, find};
 use crate::cluster::Cluster;
 use crate::error::Result;
 
-/// A component of the chart that answers calls of the API server.
+/// A component of the chart that the API server calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Component {
-    /// Admission of pools.
+    /// The validating webhook for pools.
     Webhook,
     /// The aggregated API.
     Apiserver,
 }
 
 impl Component {
-    /// All of them.
+    /// All components.
     pub const ALL: [Self; 2] = [Self::Webhook, Self::Apiserver];
 
-    /// What the chart calls its Deployment, Service and ServiceAccount; also the name of its package and binary.
+    /// The name of its Deployment, Service and ServiceAccount, and of its package and binary.
     pub fn name(self) -> &'static str {
         match self {
             Self::Webhook => "vmpool-webhook",
@@ -33,7 +33,7 @@ impl Component {
         }
     }
 
-    /// The Secret that its certificate is kept in.
+    /// The Secret of its certificate.
     pub fn secret(self) -> &'static str {
         match self {
             Self::Webhook => "vmpool-webhook-tls",
@@ -41,7 +41,7 @@ impl Component {
         }
     }
 
-    /// The environment variable that names another binary.
+    /// The environment variable with the path of an alternative binary.
     fn variable(self) -> &'static str {
         match self {
             Self::Webhook => "VMPOOL_WEBHOOK",
@@ -49,12 +49,12 @@ impl Component {
         }
     }
 
-    /// Its name as the API server sees it.
+    /// Its user name.
     pub fn user(self) -> String {
         format!("system:serviceaccount:{SYSTEM_NAMESPACE}:{}", self.name())
     }
 
-    /// Its binary.
+    /// The path of its binary.
     ///
     /// # Errors
     /// [`crate::Error::MissingProgram`] if it was not built.
@@ -63,25 +63,25 @@ impl Component {
     }
 }
 
-/// How a component is run.
+/// Options of a component.
 #[derive(Debug, Clone)]
 pub struct ServiceOptions {
-    /// How many replicas there may be.
+    /// The maximum number of replicas.
     pub replicas: usize,
-    /// Another way to the API server than its account's own, such as [`crate::choke::Choke`].
+    /// An alternative kubeconfig, for example that of a fault proxy ([`crate::choke::Choke`]).
     pub kubeconfig: Option<PathBuf>,
-    /// Further flags, after all others.
+    /// Additional flags, after all others.
     pub extra: Vec<String>,
 }
 
 impl Default for ServiceOptions {
-    /// Two replicas, as the chart has them.
+    /// Two replicas, as in the chart.
     fn default() -> Self {
         Self { replicas: 2, kubeconfig: None, extra: Vec::new() }
     }
 }
 
-/// A component at work. Dropping it kills all replicas.
+/// A running component. Dropping it kills all replicas.
 #[derive(Debug)]
 pub struct Service {
     component: Component,
@@ -107,7 +107,7 @@ impl std::ops::Deref for Replica {
 }
 
 impl Service {
-    /// Picks the address and prepares the replicas; none runs until [`Service::start`].
+    /// Selects the ports and prepares the replicas; none runs until [`Service::start`].
     ///
     /// # Errors
     /// [`crate::Error::MissingProgram`] if the component was not built, [`crate::Error::Unexpected`] if the chart has
@@ -137,17 +137,17 @@ impl Service {
         Ok(Self { component, binary, arguments, forwarder, replicas })
     }
 
-    /// The ports that the API server has to call: one for each replica, where the others stand in for it.
+    /// The ports for the API server: one for each replica. If a replica is not running, its port leads to the others.
     pub fn ports(&self) -> &[u16] {
         self.forwarder.ports()
     }
 
-    /// Which component it is.
+    /// The component.
     pub fn component(&self) -> Component {
         self.component
     }
 
-    /// The replicas, in the order of their places.
+    /// The replicas, ordered by place.
     pub fn replicas(&self) -> &[Replica] {
         &self.replicas
     }
@@ -159,15 +159,14 @@ impl Service {
     pub async fn start(&self) -> Result<()> {
         let launched = (0..self.replicas.len()).map(|place| self.launch(place));
         let ports = futures::future::try_join_all(launched).await?;
-        // Together: a client that came before them all would stay with the one that it found.
+        // All are added at the same time; otherwise the API server would keep its connection to the first one.
         for (place, port) in ports.into_iter().enumerate() {
             self.forwarder.set(place, Some(port));
         }
         Ok(())
     }
 
-    /// Starts a replica again after it was stopped or killed, and sends connections to it once it is ready. One that
-    /// still runs is killed first.
+    /// Restarts a replica, and sends connections to it once it is ready. If it is running, it is killed first.
     ///
     /// # Errors
     /// As [`Service::start`].
@@ -177,7 +176,7 @@ impl Service {
         Ok(())
     }
 
-    /// Starts a replica, and returns the port that it is ready on.
+    /// Starts a replica, and returns its port once it is ready.
     async fn launch(&self, place: usize) -> Result<u16> {
         self.forwarder.set(place, None);
         let command = |[health_port, port]: [u16; 2]| {
@@ -192,20 +191,20 @@ impl Service {
         Ok(port)
     }
 
-    /// Kills a replica at once (SIGKILL): its connections break.
+    /// Kills a replica (SIGKILL): its connections break.
     pub fn kill(&self, place: usize) {
         self.forwarder.set(place, None);
         self.replicas[place].program.kill();
     }
 
-    /// Kills every replica at once.
+    /// Kills every replica.
     pub fn kill_all(&self) {
         for replica in &self.replicas {
             self.kill(replica.place);
         }
     }
 
-    /// Takes a replica out of service and asks it to end, as the deletion of a Pod does.
+    /// Removes a replica from the service and requests it to exit, as the deletion of a Pod does.
     ///
     /// # Errors
     /// [`crate::Error::NotInTime`] if it had to be killed.
@@ -214,10 +213,10 @@ impl Service {
         self.replicas[place].program.stop().await
     }
 
-    /// Whether no replica ended by itself.
+    /// Checks that no replica has exited on its own.
     ///
     /// # Errors
-    /// [`crate::Error::Exited`] with the end of the log of the first one that did.
+    /// [`crate::Error::Exited`] with the end of the log of the first one that has.
     pub fn check(&self) -> Result<()> {
         self.replicas.iter().try_for_each(|replica| replica.program.check())
     }

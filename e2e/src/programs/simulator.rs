@@ -1,4 +1,4 @@
-//! The platform simulator as a child process. One serves all namespaces of a cluster.
+//! The platform simulator as a child process. One simulator serves all namespaces of a cluster.
 
 use std::ops::Deref;
 use std::process::Command;
@@ -8,18 +8,18 @@ use super::{SYSTEM_NAMESPACE, find};
 use crate::cluster::{Cluster, workspace_root};
 use crate::error::Result;
 
-/// Name of its package and binary.
+/// Name of the package and binary.
 pub(super) const PROGRAM: &str = "vmpool-simulator";
 
-/// Names another binary.
+/// The environment variable with the path of an alternative binary.
 pub(super) const VARIABLE: &str = "VMPOOL_SIMULATOR";
 
-/// Name of its account.
+/// Name of the service account.
 const ACCOUNT: &str = "vmpool-simulator";
 
-/// The simulator, running under an account of its own. Dropping it kills it.
+/// The simulator, running with its own service account. Dropping it kills it.
 ///
-/// If it ends by itself nothing moves any more, and scenarios fail for that reason: see [`Program::check`].
+/// If it exits, machines and disks do not change anymore, and scenarios fail for that reason: see [`Program::check`].
 #[derive(Debug)]
 pub struct Simulator {
     program: Program,

@@ -1,5 +1,5 @@
-//! The cluster that the user's kubectl speaks to. Nothing is installed there: the chart must be at work already, on the
-//! platform or on the simulator.
+//! The cluster of the user's current kubectl context. Nothing is installed there: the chart must be installed already, with the
+//! platform or the simulator.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,10 +15,10 @@ use crate::installation::{CLASS, IMAGE};
 use crate::process;
 use crate::release::{API_SERVICES, WEBHOOK};
 
-/// kubectl reads a file.
+/// kubectl only reads a file.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Writes the current context of the user's kubeconfig, which may be several files, and nothing else of it.
+/// Writes only the current context of the user's kubeconfig, which may consist of several files.
 ///
 /// # Errors
 /// [`Error::ProviderLacks`] without a kubeconfig, or without a current context.
@@ -47,22 +47,22 @@ pub(super) async fn copy_kubeconfig(surroundings: &Surroundings, to: &Path) -> R
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         let reason = said.lines().next().unwrap_or_default().to_owned();
-        return Err(Provider::Current.lacks(format!("a usable kubeconfig, and kubectl says: {reason}")));
+        return Err(Provider::Current.lacks(format!("a usable kubeconfig, but kubectl fails: {reason}")));
     }
     std::fs::write(to, output.stdout).map_err(Error::file("writing", to))
 }
 
-/// Sees that the cluster answers, has the chart, and what the pools of the stories are made from.
+/// Checks that the cluster responds, and has the chart and the objects that pools of the scenarios need.
 ///
 /// # Errors
-/// [`Error::ProviderLacks`], one line, for the first thing that is not there.
+/// [`Error::ProviderLacks`], on one line, for the first missing item.
 pub(super) async fn check(access: &Access) -> Result<()> {
     let lacks = |what: String| Err(Provider::Current.lacks(what));
     let context = access.kubectl(&["config", "current-context"]).await?;
     let context = context.trim();
     if let Err(error) = access.kubectl(&["version", "--output=json", "--request-timeout=10s"]).await {
         let reason = reason(&error);
-        return lacks(format!("a cluster that answers: context {context} does not: {reason}"));
+        return lacks(format!("a reachable cluster: context {context} does not respond: {reason}"));
     }
     let own = API_SERVICES[0];
     let found = access.kubectl(&["get", "apiservice", own, "--ignore-not-found", "--output=json"]).await?;
@@ -70,9 +70,7 @@ pub(super) async fn check(access: &Access) -> Result<()> {
     let conditions = service.pointer("/status/conditions").and_then(Value::as_array);
     let available = conditions.into_iter().flatten().find(|condition| condition["type"] == "Available");
     if available.is_none_or(|available| available["status"] != "True") {
-        return lacks(format!(
-            "the chart at work in context {context}: the APIService {own} is not available"
-        ));
+        return lacks(format!("the chart in context {context}: the APIService {own} is not available"));
     }
     for (kind, name, what) in [
         ("validatingwebhookconfiguration", WEBHOOK, "the chart with its webhook"),
@@ -81,7 +79,7 @@ pub(super) async fn check(access: &Access) -> Result<()> {
             CLASS,
             "a VirtualMachineClass for the machines",
         ),
-        ("clustervirtualimages.virtualization.deckhouse.io", IMAGE, "an image that the disks are made from"),
+        ("clustervirtualimages.virtualization.deckhouse.io", IMAGE, "an image for the disks"),
     ] {
         let found = access.kubectl(&["get", kind, name, "--ignore-not-found", "--output=name"]).await;
         if found.is_ok_and(|found| found.trim().is_empty()) {
@@ -92,7 +90,7 @@ pub(super) async fn check(access: &Access) -> Result<()> {
     Ok(())
 }
 
-/// The first line of what a tool said.
+/// The first line of a tool's error output.
 fn reason(error: &Error) -> String {
     match error {
         Error::Command { stderr, .. } => stderr.lines().last().unwrap_or_default().to_owned(),

@@ -1,4 +1,4 @@
-//! A server of k3s in a container, which is a whole cluster.
+//! A k3s server in a container, which is a complete cluster.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use crate::node::images::Image;
 use crate::poll;
 use crate::provider::tool::Tool;
 
-/// Names another image.
+/// The environment variable with an alternative image.
 const VARIABLE: &str = "E2E_K3S_IMAGE";
 
-/// The image, unless somebody wants another one.
+/// The default image.
 const IMAGE: &str = "rancher/k3s:v1.32.2-k3s1";
 
-/// How long the server may take until it can be asked, once its image is there.
+/// How long the server may take to respond, after its image was pulled.
 const UP: Duration = Duration::from_mins(3);
 
-/// A container that was started for us. Dropping it removes it.
+/// A container that this process has started. Dropping it removes it.
 pub(super) struct Server {
     docker: Tool,
     name: String,
@@ -26,10 +26,10 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts a server with these images, which are asked for when Docker is there, and writes a kubeconfig for it.
+    /// Starts a server with these images, which are built only if Docker is available, and writes a kubeconfig for it.
     ///
     /// # Errors
-    /// [`Error::ProviderLacks`] without Docker, [`Error::Command`] with what Docker says, [`Error::Deadline`].
+    /// [`Error::ProviderLacks`] without Docker, [`Error::Command`] with Docker's error, [`Error::Deadline`].
     pub(super) async fn start(
         surroundings: &Surroundings,
         kubeconfig: &Path,
@@ -37,13 +37,13 @@ impl Server {
     ) -> Result<Self> {
         let docker = docker(Provider::K3s, surroundings).await?;
         let images = images()?;
-        // From here on there may be something to be removed.
+        // From here on the container may exist and must be removed.
         let server = Self { docker, name: unique_name(), removed: false };
         let image = std::env::var(VARIABLE).unwrap_or_else(|_| IMAGE.to_owned());
         let name = format!("--name={}", server.name);
         let container =
             ["run", "--detach", "--privileged", "--tmpfs=/run", "--publish=127.0.0.1::6443", &name, &image];
-        // What it brings beside Kubernetes nobody here needs.
+        // Components that the scenarios do not need.
         let without = ["server", "--disable=traefik", "--disable=servicelb", "--disable=metrics-server"];
         server.docker.run(&[container.as_slice(), &without].concat()).await?;
         let published = server.docker.run(&["port", &server.name, "6443/tcp"]).await?;
@@ -58,10 +58,10 @@ impl Server {
         Ok(server)
     }
 
-    /// Removes it.
+    /// Removes the container.
     ///
     /// # Errors
-    /// [`Error::Command`] with what Docker says.
+    /// [`Error::Command`] with Docker's error.
     pub(super) async fn remove(mut self) -> Result<()> {
         self.removed = true;
         self.docker.run(&["rm", "--force", "--volumes", &self.name]).await.map(drop)
@@ -76,7 +76,7 @@ impl Server {
         self.ask("the node of k3s is ready", &wait).await.map(drop)
     }
 
-    /// Runs something in the container until it goes well.
+    /// Repeats a command in the container until it succeeds.
     async fn ask(&self, what: &str, command: &[&str]) -> Result<String> {
         let all = [["exec", &self.name].as_slice(), command].concat();
         poll::until(

@@ -1,4 +1,4 @@
-//! A cluster of kind.
+//! A kind cluster.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::node::images::Image;
 use crate::provider::tool::Tool;
 
-/// A cluster that was made for us. Dropping it deletes it.
+/// A cluster that this process has created. Dropping it deletes it.
 pub(super) struct Cluster {
     kind: Tool,
     name: String,
@@ -15,10 +15,10 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Makes a cluster with these images, which are asked for when nothing else is missing, and a kubeconfig for it.
+    /// Creates a cluster with these images, which are built only if all tools are available, and a kubeconfig for it.
     ///
     /// # Errors
-    /// [`crate::Error::ProviderLacks`] without Docker or kind, [`crate::Error::Command`] with what kind says.
+    /// [`crate::Error::ProviderLacks`] without Docker or kind, [`crate::Error::Command`] with kind's error.
     pub(super) async fn create(
         surroundings: &Surroundings,
         kubeconfig: &Path,
@@ -28,7 +28,7 @@ impl Cluster {
         let lacks = || Provider::Kind.lacks("kind, which is not on PATH (go install sigs.k8s.io/kind)");
         let kind = Tool::find("kind", surroundings).ok_or_else(lacks)?;
         let images = images()?;
-        // From here on there may be something to be deleted.
+        // From here on the cluster may exist and must be deleted.
         let cluster = Self { kind, name: unique_name(), deleted: false };
         let name = format!("--name={}", cluster.name);
         let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
@@ -40,10 +40,10 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Deletes it.
+    /// Deletes the cluster.
     ///
     /// # Errors
-    /// [`crate::Error::Command`] with what kind says.
+    /// [`crate::Error::Command`] with kind's error.
     pub(super) async fn delete(mut self) -> Result<()> {
         self.deleted = true;
         let name = format!("--name={}", self.name);

@@ -5,7 +5,7 @@ use rstest::rstest;
 
 use super::*;
 
-/// A folder with programs that do as told.
+/// A folder with fake tools.
 struct Place {
     folder: tempfile::TempDir,
 }
@@ -15,7 +15,7 @@ impl Place {
         Self { folder: tempfile::tempdir().unwrap() }
     }
 
-    /// A tool that writes its arguments down and then does this, as a shell script.
+    /// Adds a tool that logs its arguments, then runs `script` as a shell script.
     fn tool(self, name: &str, script: &str) -> Self {
         let path = self.folder.path().join(name);
         let log = self.log();
@@ -29,7 +29,7 @@ impl Place {
         self.folder.path().join("log")
     }
 
-    /// What the tools were asked, without the name that differs from run to run.
+    /// The logged commands, with the unique name replaced.
     fn asked(&self) -> Vec<String> {
         let log = std::fs::read_to_string(self.log()).unwrap_or_default();
         log.lines().map(|line| line.replace(&unique_name(), "NAME")).collect()
@@ -49,7 +49,7 @@ impl Place {
             Provider::K3s => k3s::Server::start(&surroundings, &kubeconfig, || Ok(Vec::new())).await.err(),
             Provider::Current => current::copy_kubeconfig(&surroundings, &kubeconfig).await.err(),
         };
-        let text = crate::error::chain(&error.expect("it is refused"));
+        let text = crate::error::chain(&error.expect("the provider is refused"));
         assert!(!text.contains('\n'), "one line: {text}");
         text
     }
@@ -61,22 +61,22 @@ const SILENT: &str = "echo 'Cannot connect to the Docker daemon.' >&2; echo 'Is 
 #[case::kind(Provider::Kind)]
 #[case::k3s(Provider::K3s)]
 #[tokio::test]
-async fn without_docker_one_line_says_so(#[case] provider: Provider) {
+async fn the_error_without_docker_is_one_line(#[case] provider: Provider) {
     let text = Place::new().refusal(provider).await;
     assert_eq!(text, format!("E2E_CLUSTER={} needs docker, which is not on PATH", provider.name()));
     let text = Place::new().tool("docker", SILENT).refusal(provider).await;
-    let reason = "a Docker that answers, and `docker version` says: Cannot connect to the Docker daemon.";
+    let reason = "a running Docker daemon, but `docker version` fails: Cannot connect to the Docker daemon.";
     assert_eq!(text, format!("E2E_CLUSTER={} needs {reason}", provider.name()));
 }
 
 #[tokio::test]
-async fn without_kind_one_line_says_so() {
+async fn the_error_without_kind_is_one_line() {
     let text = Place::new().tool("docker", "").refusal(Provider::Kind).await;
     assert_eq!(text, "E2E_CLUSTER=kind needs kind, which is not on PATH (go install sigs.k8s.io/kind)");
 }
 
 #[tokio::test]
-async fn without_a_kubeconfig_one_line_says_so() {
+async fn the_error_without_a_kubeconfig_is_one_line() {
     let place = Place::new();
     let text = place.refusal(Provider::Current).await;
     assert!(text.starts_with("E2E_CLUSTER=current needs a kubeconfig: set KUBECONFIG"), "{text}");
@@ -86,7 +86,7 @@ async fn without_a_kubeconfig_one_line_says_so() {
 }
 
 #[test]
-fn other_names_are_refused_with_those_that_there_are() {
+fn the_error_for_an_unknown_provider_lists_the_known_ones() {
     let error = Provider::named("minikube").unwrap_err().to_string();
     for name in ["minikube", "embedded", "node", "kind", "k3s", "current"] {
         assert!(error.contains(name), "{error}");
@@ -101,7 +101,7 @@ fn image(place: &Place) -> Image {
 }
 
 #[tokio::test]
-async fn kind_makes_a_cluster_with_the_images_and_deletes_it() {
+async fn kind_creates_a_cluster_with_the_images_and_deletes_it() {
     let place = Place::new().tool("docker", "").tool("kind", "");
     let kubeconfig = place.folder.path().join("kubeconfig");
     let image = image(&place);
@@ -118,7 +118,7 @@ async fn kind_makes_a_cluster_with_the_images_and_deletes_it() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_is_half_made_is_deleted() {
+async fn a_partly_created_cluster_is_deleted() {
     let place = Place::new().tool("docker", "").tool("kind", "test \"$1\" != load");
     let kubeconfig = place.folder.path().join("kubeconfig");
     let made = kind::Cluster::create(&place.surroundings(), &kubeconfig, || Ok(vec![image(&place)])).await;
@@ -127,7 +127,7 @@ async fn a_cluster_that_is_half_made_is_deleted() {
 }
 
 #[tokio::test]
-async fn k3s_is_started_asked_and_removed() {
+async fn k3s_is_started_used_and_removed() {
     let docker = r#"case "$*" in
         port*) echo 127.0.0.1:32768;;
         *k3s.yaml) echo "server: https://127.0.0.1:6443";;
@@ -151,7 +151,7 @@ async fn k3s_is_started_asked_and_removed() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_half_started_is_removed() {
+async fn a_partly_started_server_is_removed() {
     let place = Place::new().tool("docker", "test \"$1\" != port");
     let kubeconfig = place.folder.path().join("kubeconfig");
     assert!(k3s::Server::start(&place.surroundings(), &kubeconfig, || Ok(Vec::new())).await.is_err());

@@ -1,4 +1,4 @@
-//! A command-line tool of the user's.
+//! An external command-line tool.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,13 +8,13 @@ use super::Surroundings;
 use crate::error::{Error, Result};
 use crate::process;
 
-/// Longer than it takes to pull an image over a slow line.
+/// Longer than pulling an image takes over a slow connection.
 const DEADLINE: Duration = Duration::from_mins(10);
 
-/// Longer than anybody waits for a cluster to be taken away while a process ends.
+/// Timeout for the deletion of a cluster during drop.
 const REMOVAL: Duration = Duration::from_mins(1);
 
-/// A tool that was found.
+/// A tool that was found on `PATH`.
 #[derive(Debug, Clone)]
 pub(super) struct Tool {
     name: &'static str,
@@ -22,7 +22,7 @@ pub(super) struct Tool {
 }
 
 impl Tool {
-    /// Looks for it in `PATH`.
+    /// Searches `PATH` for the tool.
     pub(super) fn find(name: &'static str, surroundings: &Surroundings) -> Option<Self> {
         let mut folders = std::env::split_paths(&surroundings.path);
         let program =
@@ -30,10 +30,10 @@ impl Tool {
         Some(Self { name, program })
     }
 
-    /// Runs it and returns what it printed.
+    /// Runs the tool and returns its output.
     ///
     /// # Errors
-    /// [`Error::Command`] with its error output if it fails, [`Error::Spawn`] if it cannot be run or does not end.
+    /// [`Error::Command`] with its error output if it fails, [`Error::Spawn`] if it cannot be started or does not exit.
     pub(super) async fn run(&self, arguments: &[&str]) -> Result<String> {
         let output = process::output(self.name, self.command(arguments), DEADLINE).await?;
         if output.status.success() {
@@ -46,7 +46,7 @@ impl Tool {
         })
     }
 
-    /// Runs it where nothing can wait and nobody hears of failures: when something is dropped.
+    /// Runs the tool during drop, where it cannot be awaited and errors cannot be returned.
     pub(super) fn run_at_last(&self, arguments: &[&str]) {
         let command = self.command(arguments);
         let removed = std::thread::scope(|scope| {
@@ -60,7 +60,7 @@ impl Tool {
             run.join().unwrap_or_default()
         });
         if !removed {
-            eprintln!("this has failed and should be done by hand: {} {}", self.name, arguments.join(" "));
+            eprintln!("this command failed, run it manually: {} {}", self.name, arguments.join(" "));
         }
     }
 

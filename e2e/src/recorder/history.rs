@@ -1,4 +1,4 @@
-//! What happened to the objects of one namespace, in the order of the store.
+//! The history of the objects in one namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,50 +6,49 @@ use jiff::Timestamp;
 
 use crate::object::{Kind, Object};
 
-/// One write to one object, as a watch showed it.
+/// One write to one object, as observed by a watch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
-    /// The store's revision of the write. All kinds share one count, so it orders changes across kinds.
+    /// The store's revision of the write. All kinds share one counter, so it orders changes across kinds.
     pub revision: u64,
-    /// When the harness heard of it.
+    /// When the harness observed it.
     pub at: Timestamp,
-    /// Kind of the object.
+    /// The object's kind.
     pub kind: Kind,
     /// The object after the write; for a removal, its last state.
     pub object: Object,
-    /// Whether the write took the object out of the store.
+    /// Whether the write removed the object from the store.
     pub removed: bool,
 }
 
-/// The history of a namespace, and its state at the end of it.
+/// The history of a namespace, and its current state.
 #[derive(Debug, Clone, Default)]
 pub struct History {
-    /// In the order in which they were heard of.
+    /// In the order of observation.
     changes: Vec<Change>,
     state: State,
 }
 
 impl History {
-    /// Adds a change. Changes of one kind come in the order of the store; across kinds they may come late.
+    /// Adds a change. Changes of one kind must be added in the order of the store; different kinds may interleave.
     pub fn push(&mut self, change: Change) {
         self.state.apply(&change);
         self.changes.push(change);
     }
 
-    /// All changes in the order in which they were heard of. A watcher that remembers their number finds the new
-    /// ones behind it.
+    /// All changes in the order of observation. New changes are appended, so a reader can remember the length.
     pub fn changes(&self) -> &[Change] {
         &self.changes
     }
 
-    /// What is stored now, as far as the watches have shown it.
+    /// The current state, as far as the watches have shown it.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Forgets what is over: of what is stored the last change stays, and all else goes.
+    /// Drops all changes except the last one of each existing object.
     ///
-    /// For runs that are too long to keep all of it, at a moment at which it was checked and nothing is under way.
+    /// For long runs, after the history was checked and no request is open.
     pub fn forget(&mut self) {
         let mut kept = BTreeSet::new();
         let state = &self.state;
@@ -63,12 +62,12 @@ impl History {
         self.changes = changes;
     }
 
-    /// Whether an object of this UID was taken out of the store.
+    /// Whether an object with this UID was removed from the store.
     pub fn was_removed(&self, uid: &str) -> bool {
         self.changes.iter().rev().any(|change| change.removed && change.object.uid() == uid)
     }
 
-    /// Each change in the order of the store, together with the state just before it.
+    /// Visits each change in the order of the store, with the state before it.
     pub fn replay(&self, mut visit: impl FnMut(&State, &Change)) {
         let mut ordered: Vec<&Change> = self.changes.iter().collect();
         ordered.sort_by_key(|change| change.revision);
@@ -80,15 +79,15 @@ impl History {
     }
 }
 
-/// What is stored at one moment.
+/// The stored objects at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct State {
-    /// By kind and UID.
+    /// Objects by kind and UID.
     objects: BTreeMap<Kind, BTreeMap<String, Object>>,
 }
 
 impl State {
-    /// Takes in a change.
+    /// Applies a change.
     pub fn apply(&mut self, change: &Change) {
         let objects = self.objects.entry(change.kind).or_default();
         if change.removed {
@@ -98,27 +97,27 @@ impl State {
         }
     }
 
-    /// The objects of a kind, in the order of their UIDs.
+    /// The objects of a kind, ordered by UID.
     pub fn all(&self, kind: Kind) -> impl Iterator<Item = &Object> {
         self.objects.get(&kind).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// The object of this UID.
+    /// The object with this UID.
     pub fn get(&self, kind: Kind, uid: &str) -> Option<&Object> {
         self.objects.get(&kind)?.get(uid)
     }
 
-    /// The object of this name.
+    /// The object with this name.
     pub fn named(&self, kind: Kind, name: &str) -> Option<&Object> {
         self.all(kind).find(|object| object.name() == name)
     }
 
-    /// The objects of a kind whose controller owner is `owner`.
+    /// The objects of a kind whose controlling owner is `owner`.
     pub fn owned_by<'a>(&'a self, kind: Kind, owner: &'a str) -> impl Iterator<Item = &'a Object> {
         self.all(kind).filter(move |object| object.owner_uid() == owner)
     }
 
-    /// The members of a pool, terminating ones included, in the order of their names.
+    /// The machines of a pool, including terminating ones, ordered by name.
     pub fn members<'a>(&'a self, pool_uid: &'a str) -> Vec<&'a Object> {
         let mut members: Vec<_> = self.owned_by(Kind::Machine, pool_uid).collect();
         members.sort_by_key(|member| member.name());

@@ -1,7 +1,7 @@
-//! Watches a namespace from the start of a scenario and remembers everything.
+//! Watches a namespace from the start of a scenario and records all changes.
 //!
-//! One watch per kind feeds one [`History`]. Scenarios wait on it instead of polling: a condition is looked at
-//! after every change, so that a state that lasted only a moment is seen, too.
+//! One watch per kind feeds one [`History`]. Scenarios wait on it instead of polling. A condition is evaluated after every
+//! change, so that short-lived states are seen, too.
 
 mod history;
 
@@ -27,13 +27,13 @@ use crate::deadline::{Deadline, Elapsed};
 use crate::error::{Error, Result};
 use crate::object::{Kind, Object};
 
-/// How long the watches may lag behind the store on a busy machine.
+/// Maximum delay of the watches behind the store on a busy host.
 const CATCH_UP_DEADLINE: Duration = Duration::from_secs(30);
 
-/// A silently dropped watch is noticed after at most this time, in seconds.
+/// A silently dropped watch is detected after this time, in seconds.
 const WATCH_TIMEOUT_SECONDS: u32 = 30;
 
-/// Records what happens in one namespace until it is dropped.
+/// Records the changes in one namespace until it is dropped.
 pub struct Recorder {
     client: Client,
     namespace: String,
@@ -43,7 +43,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins to watch, and returns once everything that exists is known.
+    /// Starts the watches, and returns once all existing objects are recorded.
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Deadline`].
@@ -62,7 +62,7 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// The history so far. The guard must not be held across an await.
+    /// The history so far. Do not hold the guard across an await.
     pub fn history(&self) -> MutexGuard<'_, History> {
         self.history.lock()
     }
@@ -72,20 +72,20 @@ impl Recorder {
         self.history.lock().forget();
     }
 
-    /// A copy of what is stored now, as far as the watches have shown it.
+    /// A copy of the current state, as far as the watches have shown it.
     pub fn state(&self) -> State {
         self.history.lock().state().clone()
     }
 
-    /// Tells when something has changed since the receiver looked last.
+    /// Notifies the receiver of new changes.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changed.clone()
     }
 
-    /// Waits until the history is so, at most for `deadline`. The inner error is how long the wait was in vain.
+    /// Waits at most for `deadline` until `look` returns a result. The inner error is the elapsed time.
     ///
     /// # Errors
-    /// [`Error::TaskEnded`] if nothing is recorded any more.
+    /// [`Error::TaskEnded`] if the recorder has stopped.
     pub async fn until(
         &self,
         deadline: Duration,
@@ -106,10 +106,10 @@ impl Recorder {
         }
     }
 
-    /// Waits until everything that is stored at this moment has been recorded.
+    /// Waits until everything that is stored now has been recorded.
     ///
     /// # Errors
-    /// [`Error::Api`] if a list fails, [`Error::Deadline`] if the watches lag too far behind.
+    /// [`Error::Api`] if a list fails, [`Error::Deadline`] if the watches are too slow.
     pub async fn catch_up(&self) -> Result<()> {
         for kind in [Kind::Pool, Kind::Machine, Kind::Disk] {
             let (revision, listed) = self.list(kind).await?;
@@ -125,11 +125,11 @@ impl Recorder {
         Ok(())
     }
 
-    /// Waits until an object that somebody has just written has been recorded as it is here, or as it was later. Who
-    /// writes and then waits for what follows would otherwise find it in the state before.
+    /// Waits until an object that was just written has been recorded in this or a later state. Otherwise a caller that waits for
+    /// the consequences could see the state before its write.
     ///
     /// # Errors
-    /// [`Error::Deadline`] if the watch lags too far behind.
+    /// [`Error::Deadline`] if the watch is too slow.
     pub async fn until_shown(&self, kind: Kind, object: &Object) -> Result<()> {
         if !Kind::RECORDED.contains(&kind) {
             return Ok(());
@@ -143,7 +143,7 @@ impl Recorder {
         })
     }
 
-    /// The revision of a list, and the revision of each object by UID.
+    /// The revision of a list, and the revision of each object in it by UID.
     async fn list(&self, kind: Kind) -> Result<(u64, BTreeMap<String, u64>)> {
         let list = kind
             .api(self.client.clone(), &self.namespace)
@@ -160,7 +160,7 @@ impl Recorder {
     }
 }
 
-/// Whether all is recorded that a list of this revision shows: the revision of each object by UID.
+/// Whether everything in a list of this revision is recorded; `listed` maps UIDs to revisions.
 fn shows(history: &History, kind: Kind, revision: u64, listed: &BTreeMap<String, u64>) -> bool {
     let everything_listed_is_known = listed.iter().all(|(uid, &at)| shows_object(history, kind, uid, at));
     let everything_gone_is_known = history
@@ -170,12 +170,12 @@ fn shows(history: &History, kind: Kind, revision: u64, listed: &BTreeMap<String,
     everything_listed_is_known && everything_gone_is_known
 }
 
-/// Whether the object is recorded at this revision, at a later one, or as gone again, which shows only in the past.
+/// Whether the object is recorded at this revision or a later one, or was removed again.
 fn shows_object(history: &History, kind: Kind, uid: &str, at: u64) -> bool {
     history.state().get(kind, uid).map_or_else(|| history.was_removed(uid), |known| known.revision() >= at)
 }
 
-/// Where one watch puts what it sees.
+/// Receives the events of one watch.
 struct Sink {
     kind: Kind,
     history: Arc<Mutex<History>>,
@@ -185,7 +185,7 @@ struct Sink {
 impl Sink {
     fn stored(&self, object: Object) {
         let mut history = self.history.lock();
-        // A relist repeats what is known.
+        // A relist repeats known objects.
         let known = history.state().get(self.kind, object.uid()).map(Object::revision);
         if known.is_none_or(|known| known < object.revision()) {
             history.push(self.change(object.revision(), object, false));
@@ -193,11 +193,11 @@ impl Sink {
     }
 
     fn removed(&self, object: Object) {
-        // The watch shows the last state under the revision of the removal.
+        // For a removal the watch shows the last state with the revision of the removal.
         self.history.lock().push(self.change(object.revision(), object, true));
     }
 
-    /// After a relist: what is not in the list went while nobody watched.
+    /// After a relist: records the removal of objects that are no longer in the list.
     fn relisted(&self, listed: &BTreeSet<String>, revision: u64) {
         let mut history = self.history.lock();
         let gone: Vec<Object> =
@@ -217,8 +217,8 @@ impl Sink {
     }
 }
 
-/// The pause before each attempt to watch again. One that grew with the attempts, as programs have it, would leave
-/// whoever waits for the recorder behind after the third restart of an API server.
+/// A constant pause before each attempt to watch again. With an exponential backoff, the recorder would be too late after the
+/// third restart of an API server.
 struct Steady;
 
 impl Iterator for Steady {
@@ -233,7 +233,7 @@ impl kube::runtime::utils::Backoff for Steady {
     fn reset(&mut self) {}
 }
 
-/// Follows one kind for ever. The watcher reconnects and relists by itself.
+/// Follows one kind forever. The watcher reconnects and relists on its own.
 async fn follow(client: Client, namespace: String, sink: Sink) {
     let api = sink.kind.api(client, &namespace);
     let config = watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS);
@@ -244,8 +244,8 @@ async fn follow(client: Client, namespace: String, sink: Sink) {
         match stream.try_next().await {
             Ok(None) => return,
             Ok(Some(event)) => receive(event, &sink, &mut listed, &mut newest),
-            // The backoff is in the stream; a restarted API server is a scenario of ours.
-            Err(error) => tracing::debug!(kind = sink.kind.plural(), %error, "the watch broke"),
+            // The watcher's stream applies the backoff. Scenarios restart the API server, so this is expected.
+            Err(error) => tracing::debug!(kind = sink.kind.plural(), %error, "the watch failed"),
         }
     }
 }

@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::*;
 
-/// A watch that is told what to see.
+/// A watch with simulated events.
 struct Told {
     sink: Sink,
     listed: BTreeSet<String>,
@@ -22,7 +22,7 @@ impl Told {
         self
     }
 
-    /// Every change, as `name@revision`, with `-` before a removal.
+    /// Every change as `name@revision`, with `-` before a removal.
     fn changes(&self) -> Vec<String> {
         let history = self.sink.history.lock();
         let line = |change: &Change| {
@@ -40,7 +40,7 @@ fn machine(name: &str, revision: u64) -> DynamicObject {
 }
 
 #[test]
-fn a_watch_is_remembered_in_full() {
+fn all_events_of_a_watch_are_recorded() {
     let told = Told::new()
         .sees(Event::Init)
         .sees(Event::InitApply(machine("a", 1)))
@@ -53,7 +53,7 @@ fn a_watch_is_remembered_in_full() {
 }
 
 #[test]
-fn a_relist_repeats_nothing_and_finds_what_went_meanwhile() {
+fn a_relist_records_only_changes_and_removals() {
     let told = Told::new()
         .sees(Event::Init)
         .sees(Event::InitApply(machine("a", 1)))
@@ -63,12 +63,12 @@ fn a_relist_repeats_nothing_and_finds_what_went_meanwhile() {
         .sees(Event::InitApply(machine("b", 2)))
         .sees(Event::InitApply(machine("c", 7)))
         .sees(Event::InitDone);
-    // When it went is not known, only that it had gone by then.
+    // The revision of the removal is unknown, so that of the list is used.
     assert_eq!(told.changes(), ["a@1", "b@2", "c@7", "-a@7"]);
 }
 
 #[test]
-fn what_is_forgotten_is_all_but_the_last_change_of_what_is_stored() {
+fn forget_keeps_the_last_change_of_each_existing_object() {
     let told = Told::new()
         .sees(Event::Init)
         .sees(Event::InitApply(machine("a", 1)))
@@ -82,21 +82,21 @@ fn what_is_forgotten_is_all_but_the_last_change_of_what_is_stored() {
     let known: Vec<String> =
         told.sink.history.lock().state().all(Kind::Machine).map(|object| object.name().to_owned()).collect();
     assert_eq!(known, ["a", "c"]);
-    // What comes then is remembered behind it.
+    // Later changes are appended.
     assert_eq!(told.sees(Event::Delete(machine("a", 6))).changes(), ["a@3", "c@4", "-a@6"]);
 }
 
 #[test]
-fn what_was_written_is_shown_as_written_or_later_or_as_gone() {
+fn a_write_counts_as_shown_in_the_same_or_a_later_state_or_after_a_removal() {
     let shows =
         |told: &Told, revision| shows_object(&told.sink.history.lock(), Kind::Machine, "uid-a", revision);
     let told = Told::new().sees(Event::Init).sees(Event::InitDone);
-    assert!(!shows(&told, 1), "nothing was shown");
+    assert!(!shows(&told, 1), "no event was observed");
     let told = told.sees(Event::Apply(machine("b", 7)));
-    assert!(!shows(&told, 1), "another one was shown");
+    assert!(!shows(&told, 1), "another object was observed");
     let told = told.sees(Event::Apply(machine("a", 3)));
-    assert!(!shows(&told, 4), "the state before was shown");
+    assert!(!shows(&told, 4), "an earlier state was observed");
     assert!(shows(&told, 3) && shows(&told, 2));
     let told = told.sees(Event::Delete(machine("a", 9)));
-    assert!(shows(&told, 4), "it is gone again");
+    assert!(shows(&told, 4), "the object was removed again");
 }

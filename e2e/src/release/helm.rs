@@ -1,4 +1,4 @@
-//! helm, as a user runs it.
+//! Runs helm.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::cluster;
 use crate::error::Result;
 use crate::programs::SYSTEM_NAMESPACE;
 
-/// Longer than helm's own wait.
+/// Longer than helm's own timeout.
 const DEADLINE: Duration = Duration::from_mins(6);
 
 /// helm on one cluster.
@@ -25,7 +25,7 @@ impl Helm {
         Ok(Self { access, program: cluster::helm()? })
     }
 
-    /// Runs it in the chart's namespace and returns what it printed.
+    /// Runs helm in the chart's namespace and returns its output.
     ///
     /// # Errors
     /// [`crate::Error::Command`] with its error output.

@@ -1,5 +1,4 @@
-//! What the chart expects of a cluster: the platform's definitions, an image and a class, and somebody who plays the
-//! platform.
+//! Installs what the chart requires of a cluster: the platform's CRDs, an image, a class, and the platform simulator.
 
 use std::path::PathBuf;
 
@@ -10,19 +9,19 @@ use crate::cluster::{apply, documents_in, workspace_root};
 use crate::error::{Error, Result};
 use crate::installation::platform_objects;
 
-/// The namespace of the simulator, which is not the chart's: an uninstalled chart leaves the platform at work.
+/// The namespace of the simulator. It is not the chart's, so that uninstalling the chart does not affect the platform.
 pub const NAMESPACE: &str = "vmpool-platform";
 
-/// The simulator's name, as an account, a Deployment and an image.
+/// The name of the simulator's account, Deployment and image.
 pub const SIMULATOR: &str = "vmpool-simulator";
 
-/// The definition that the chart brings itself.
+/// The CRD that the chart installs.
 const POOLS: &str = "virtualmachinepools.virtualization.deckhouse.io.yaml";
 
-/// Where the simulator shows that it lives.
+/// The port of the simulator's health endpoints.
 const HEALTH_PORT: u16 = 8081;
 
-/// The files with the platform's own definitions.
+/// The files with the platform's CRDs.
 ///
 /// # Errors
 /// [`Error::File`].
@@ -38,10 +37,10 @@ pub fn definitions() -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Installs the definitions, an image, a class, and the simulator as a Deployment from this image.
+/// Installs the CRDs, an image, a class, and the simulator as a Deployment with this image.
 ///
 /// # Errors
-/// [`Error::File`] and [`Error::Manifest`] for files of ours, [`Error::Api`], [`Error::Deadline`].
+/// [`Error::File`] and [`Error::Manifest`] for the project's files, [`Error::Api`], [`Error::Deadline`].
 pub async fn install(access: &Access, image: &str) -> Result<()> {
     let mut objects = Vec::new();
     for file in definitions()? {
@@ -53,7 +52,7 @@ pub async fn install(access: &Access, image: &str) -> Result<()> {
     apply(&access.client, &objects, Some(NAMESPACE)).await
 }
 
-/// The simulator's own roles, in its own namespace.
+/// The simulator's roles, in its namespace.
 fn roles() -> Result<Vec<Value>> {
     let file = workspace_root().join("e2e/simulator/rbac.yaml");
     let mut roles = documents_in(&file)?;
@@ -83,7 +82,7 @@ fn deployment(image: &str) -> Value {
         "metadata": { "name": SIMULATOR, "namespace": NAMESPACE, "labels": labels },
         "spec": {
             "replicas": 1,
-            // Two of them would both play every machine.
+            // Two simulators would both handle every machine.
             "strategy": { "type": "Recreate" },
             "selector": { "matchLabels": labels },
             "template": {
@@ -100,7 +99,7 @@ fn deployment(image: &str) -> Value {
                         "imagePullPolicy": "Never",
                         "args": [
                             format!("--health-address=0.0.0.0:{HEALTH_PORT}"),
-                            // Here somebody looks after nodes.
+                            // On this cluster a kubelet manages the node.
                             "--node-heartbeat=10s",
                         ],
                         "ports": [{ "name": "health", "containerPort": HEALTH_PORT }],
@@ -125,15 +124,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pools_definition_is_left_to_the_chart() {
+    fn the_pool_crd_is_installed_by_the_chart() {
         let files = definitions().unwrap();
         assert!(files.len() > 5, "{files:?}");
         assert!(files.iter().all(|file| !file.ends_with(POOLS)));
-        assert!(workspace_root().join("api/crds").join(POOLS).is_file(), "or the line above says nothing");
+        assert!(
+            workspace_root().join("api/crds").join(POOLS).is_file(),
+            "otherwise the assertion above is meaningless"
+        );
     }
 
     #[test]
-    fn the_simulator_has_a_namespace_of_its_own() {
+    fn the_simulator_has_its_own_namespace() {
         let roles = roles().unwrap();
         let text = serde_json::to_string(&roles).unwrap();
         assert!(!text.contains("vmpool-system"), "{text}");

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_name_with_brackets_and_spaces_does_not_shift_the_fields() {
+fn a_name_with_parentheses_and_spaces_does_not_shift_the_fields() {
     let stat = "4711 (a (b) 9 9) S 1 4711 4711 0 -1 4194560 2914 0 0 0 123 45 0 0 20 0 3 0 9 0 0";
     assert_eq!(ticks_of_process(stat).unwrap(), 168);
 }
@@ -14,7 +14,7 @@ fn memory_is_in_mib() {
 }
 
 #[test]
-fn the_own_process_is_found() {
+fn the_usage_of_the_own_process_is_read() {
     let own = std::process::id();
     assert!(memory(own).unwrap().now > 0.5);
     cpu(own).unwrap();
@@ -24,7 +24,7 @@ fn the_own_process_is_found() {
 }
 
 #[test]
-fn what_is_no_line_of_the_system_is_told() {
+fn an_invalid_line_is_an_error() {
     assert!(ticks_of_process("4711 nonsense").is_err());
     assert!(memory_of("VmRSS: much\nVmHWM: 1 kB").is_err());
 }

@@ -1,4 +1,4 @@
-//! The pool that a scenario is about to create.
+//! A builder for the pools of scenarios.
 
 use serde_json::{Value, json};
 
@@ -12,14 +12,14 @@ use crate::object::{API_VERSION, Kind};
 #[cfg(test)]
 mod tests;
 
-/// Who leaves when a pool is scaled down.
+/// The scale-down policy of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
-    /// The youngest machine first.
+    /// The newest machine first.
     NewestFirst,
     /// The oldest machine first.
     OldestFirst,
-    /// Nobody but named machines.
+    /// Only targets of a targeted removal.
     Explicit,
 }
 
@@ -33,7 +33,7 @@ impl Policy {
     }
 }
 
-/// A pool that is about to be created: tiny machines with one root disk each, unless told otherwise.
+/// A pool to be created. By default its machines are small and have one root disk.
 #[must_use = "a pool is created by `create` or `ready`"]
 pub struct PoolBuilder<'w> {
     world: &'w World,
@@ -65,19 +65,19 @@ impl<'w> PoolBuilder<'w> {
         Self { world, object }
     }
 
-    /// How many machines.
+    /// Sets the number of replicas.
     pub fn replicas(mut self, replicas: i64) -> Self {
         self.object["spec"]["replicas"] = json!(replicas);
         self
     }
 
-    /// Who leaves first.
+    /// Sets the scale-down policy.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.object["spec"]["scaleDownPolicy"] = json!(policy.name());
         self
     }
 
-    /// One more disk per machine, made from the image. Without any, a pool has one called `root`.
+    /// Adds a disk with the content of the image to each machine. Without any disk, a pool gets one with the name `root`.
     pub fn disk(mut self, name: &str) -> Self {
         let source =
             json!({ "type": "ObjectRef", "objectRef": { "kind": "ClusterVirtualImage", "name": IMAGE } });
@@ -89,7 +89,7 @@ impl<'w> PoolBuilder<'w> {
         self
     }
 
-    /// One more disk per machine, which outlives it: of the free ones `keep` stay, the others for `ttl`.
+    /// Adds a retained disk to each machine: `keep` free disks are kept, the others for `ttl`.
     pub fn retained(self, name: &str, keep: u32, ttl: &str) -> Self {
         let mut with = self.disk(name);
         let templates = &mut with.object["spec"]["virtualDiskTemplates"];
@@ -99,14 +99,14 @@ impl<'w> PoolBuilder<'w> {
         with
     }
 
-    /// Misbehaviour of the simulator for every machine of this pool, as an annotation of the template.
+    /// Sets a simulator setting for every machine of the pool, as an annotation in the template.
     pub fn knob(mut self, knob: &str, value: &str) -> Self {
         self.object["spec"]["virtualMachineTemplate"]["metadata"]["annotations"][faults::annotation(knob)] =
             json!(value);
         self
     }
 
-    /// Any other change of the object, as a merge patch.
+    /// Applies a merge patch to the object.
     pub fn with(mut self, patch: &Value) -> Self {
         merge(&mut self.object, patch);
         self
@@ -123,7 +123,7 @@ impl<'w> PoolBuilder<'w> {
     /// Creates the pool.
     ///
     /// # Errors
-    /// [`crate::Error::Api`] if the API server refuses it, [`crate::Error::Invariants`].
+    /// [`crate::Error::Api`] if the API server refuses the pool, [`crate::Error::Invariants`].
     pub async fn create(self) -> Result<Pool<'w>> {
         let world = self.world;
         let object = world.post(Kind::Pool, &self.object()).await?;
@@ -150,7 +150,7 @@ fn push(list: &mut Value, item: Value) {
     }
 }
 
-/// A merge patch, as in RFC 7386.
+/// Applies a merge patch, as in RFC 7386.
 fn merge(target: &mut Value, patch: &Value) {
     match patch {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! Checking the invariants, after each step of a scenario.
+//! Checks the invariants after each step of a scenario.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
@@ -9,24 +9,24 @@ use crate::error::{Error, Result};
 use crate::invariants::{self, Violation};
 use crate::programs::Accounts;
 
-/// The ConfigMap in which the simulator writes down what must never happen.
+/// The ConfigMap in which the simulator records violations.
 const VIOLATIONS: &str = "simulator-violations";
 
-/// The part of the audit log that is about this namespace, as far as it was read.
+/// The audit log entries of this namespace that were read so far.
 pub(super) struct Audited {
     entries: Vec<AuditEntry>,
     next: AuditMark,
 }
 
 impl Audited {
-    /// Nothing was read yet; what is in front of the mark never will be.
+    /// No entries yet; entries before the mark are never read.
     pub(super) fn from_mark(next: AuditMark) -> Self {
         Self { entries: Vec::new(), next }
     }
 }
 
 impl World {
-    /// The requests about this namespace since the scenario began, by anybody.
+    /// All requests that concern this namespace since the start of the scenario.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -38,10 +38,10 @@ impl World {
         Ok(audited.entries.clone())
     }
 
-    /// Checks every invariant over everything that was recorded so far.
+    /// Checks every invariant over the recorded history.
     ///
     /// # Errors
-    /// [`Error::Invariants`] with every violation; [`Error::Exited`] if a program that it relies on is gone.
+    /// [`Error::Invariants`] with every violation; [`Error::Exited`] if a shared program has exited.
     pub async fn check(&self) -> Result<()> {
         self.installation.as_ref().map_or(Ok(()), |installation| installation.check())?;
         self.recorder.catch_up().await?;
@@ -55,16 +55,16 @@ impl World {
         fail_on(&found)
     }
 
-    /// Forgets what is over: the history, the requests, the answers to removals by name. What others own stays known.
+    /// Drops old history, requests and results of targeted removals. Foreign objects stay recorded.
     ///
-    /// For runs that are too long to keep all of it, at a moment at which it was checked and nothing is under way.
+    /// For long runs, after the history was checked and no request is open.
     pub fn forget(&self) {
         self.recorder.forget();
         self.audit.lock().entries.clear();
         self.grounds().removed.clear();
     }
 
-    /// I3: what the simulator saw that must never happen.
+    /// I3: the violations that the simulator has recorded.
     async fn simulator_violations(&self) -> Result<Vec<Violation>> {
         let maps = Api::<ConfigMap>::namespaced(self.client(), &self.namespace);
         let found =

@@ -1,4 +1,4 @@
-//! What a scenario can wait for: named predicates over a pool and what belongs to it.
+//! Conditions that scenarios wait for: named predicates over a pool and its objects.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::object::{Kind, Object};
 use crate::recorder::State;
 
-/// A pool and everything around it at one moment.
+/// A pool and its namespace at one moment.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     /// All objects of the namespace.
@@ -16,22 +16,22 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The pool, while it exists.
+    /// The pool, if it exists.
     pub fn pool(self) -> Option<&'a Object> {
         self.state.get(Kind::Pool, self.uid)
     }
 
-    /// Machines that the pool controls, terminating ones included, in the order of their names.
+    /// The machines of the pool, including terminating ones, ordered by name.
     pub fn members(self) -> Vec<&'a Object> {
         self.state.members(self.uid)
     }
 
-    /// Members whose deletion was not accepted yet.
+    /// The machines of the pool that are not terminating.
     pub fn live(self) -> impl Iterator<Item = &'a Object> {
         self.members().into_iter().filter(|member| !member.is_terminating())
     }
 
-    /// Disks that the pool or one of its members controls.
+    /// The disks of the pool and its machines.
     pub fn disks(self) -> Vec<&'a Object> {
         let mut disks: Vec<_> = self.state.owned_by(Kind::Disk, self.uid).collect();
         for member in self.members() {
@@ -40,14 +40,14 @@ impl<'a> View<'a> {
         disks
     }
 
-    /// Events about the pool.
+    /// Events for the pool.
     pub fn events(self) -> impl Iterator<Item = &'a Object> {
         let uid = self.uid;
         self.state.all(Kind::Event).filter(move |event| event.text("/involvedObject/uid") == uid)
     }
 }
 
-/// Something that is or is not so, with words for the failure.
+/// A predicate with a text for failures.
 #[derive(Clone)]
 pub struct Condition {
     text: String,
@@ -55,17 +55,17 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// A condition of the scenario's own. `text` completes "expected ...".
+    /// A custom condition. `text` completes "expected ...".
     pub fn new(text: impl Into<String>, holds: impl Fn(View<'_>) -> bool + Send + Sync + 'static) -> Self {
         Self { text: text.into(), holds: Arc::new(holds) }
     }
 
-    /// Whether it is so.
+    /// Whether the condition holds.
     pub fn holds(&self, view: View<'_>) -> bool {
         (self.holds)(view)
     }
 
-    /// Both at the same moment.
+    /// Both conditions at the same moment.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let text = format!("{self} and {other}");
@@ -79,20 +79,20 @@ impl fmt::Display for Condition {
     }
 }
 
-/// The opposite.
+/// The negation of a condition.
 pub fn not(condition: Condition) -> Condition {
     Condition::new(format!("not {condition}"), move |view| !condition.holds(view))
 }
 
-/// The pool is stored.
+/// The pool exists.
 pub fn exists() -> Condition {
     Condition::new("the pool", |view| view.pool().is_some())
 }
 
-/// The pool has these counts in its status, for the generation that is stored: `status.readyReplicas` and
-/// `status.replicas` are both `count`, so no member is starting, surplus or terminating.
+/// `status.readyReplicas` and `status.replicas` are both `count` for the current generation, so no machine is starting, surplus
+/// or terminating.
 pub fn ready_replicas(count: i64) -> Condition {
-    Condition::new(format!("{count} ready replicas and no other"), move |view| {
+    Condition::new(format!("exactly {count} replicas, all ready"), move |view| {
         view.pool().is_some_and(|pool| {
             pool.number("/status/observedGeneration") == pool.number("/metadata/generation")
                 && pool.number("/status/readyReplicas") == Some(count)
@@ -101,7 +101,7 @@ pub fn ready_replicas(count: i64) -> Condition {
     })
 }
 
-/// A number in the pool's status, such as `replicas`.
+/// A number in the pool's status, such as `replicas`, has this value.
 pub fn status(field: &str, value: i64) -> Condition {
     let pointer = format!("/status/{field}");
     Condition::new(format!("status.{field} of {value}"), move |view| {
@@ -126,37 +126,39 @@ pub fn no_condition(condition_type: &str) -> Condition {
     })
 }
 
-/// So many machines are controlled by the pool, terminating ones included.
+/// The pool has this number of machines, including terminating ones.
 pub fn members(count: usize) -> Condition {
-    Condition::new(format!("{count} members"), move |view| view.members().len() == count)
+    Condition::new(format!("{count} machines"), move |view| view.members().len() == count)
 }
 
-/// So many machines are controlled by the pool and not terminating.
+/// The pool has this number of machines that are not terminating.
 pub fn live_members(count: usize) -> Condition {
-    Condition::new(format!("{count} live members"), move |view| view.live().count() == count)
+    Condition::new(format!("{count} machines that are not terminating"), move |view| {
+        view.live().count() == count
+    })
 }
 
-/// So many members are terminating.
+/// This number of the pool's machines is terminating.
 pub fn terminating(count: usize) -> Condition {
     Condition::new(format!("{count} terminating members"), move |view| {
         view.members().iter().filter(|member| member.is_terminating()).count() == count
     })
 }
 
-/// So many live members are in a phase.
+/// This number of the pool's machines is in a phase, without terminating ones.
 pub fn in_phase(phase: &str, count: usize) -> Condition {
     let phase = phase.to_owned();
-    Condition::new(format!("{count} members in phase {phase}"), move |view| {
+    Condition::new(format!("{count} machines in phase {phase}"), move |view| {
         view.live().filter(|member| member.phase() == phase).count() == count
     })
 }
 
-/// So many disks are controlled by the pool or its members.
+/// The pool and its machines have this number of disks.
 pub fn disks(count: usize) -> Condition {
     Condition::new(format!("{count} disks"), move |view| view.disks().len() == count)
 }
 
-/// There is an event of this reason about the pool.
+/// There is an event with this reason for the pool.
 pub fn event(reason: &str) -> Condition {
     let reason = reason.to_owned();
     Condition::new(format!("an event {reason}"), move |view| {
@@ -164,13 +166,13 @@ pub fn event(reason: &str) -> Condition {
     })
 }
 
-/// A machine of this UID exists, terminating or not.
+/// A machine with this UID exists, terminating or not.
 pub fn has_machine(machine: &Object) -> Condition {
     let (uid, name) = (machine.uid().to_owned(), machine.name().to_owned());
     Condition::new(format!("machine {name}"), move |view| view.state.get(Kind::Machine, &uid).is_some())
 }
 
-/// The machine of this UID is in a phase.
+/// The machine with this UID is in a phase.
 pub fn machine_phase(machine: &Object, phase: &str) -> Condition {
     let (uid, name, phase) = (machine.uid().to_owned(), machine.name().to_owned(), phase.to_owned());
     Condition::new(format!("machine {name} in phase {phase}"), move |view| {

@@ -1,4 +1,4 @@
-//! How a scenario ends: the world settles, tells the truth, and leaves nothing behind.
+//! The end of a scenario: the world settles with a correct status, and nothing remains.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,15 +18,15 @@ use crate::object::{Kind, Object};
 use crate::programs::{Accounts, Controller};
 use crate::recorder::History;
 
-/// How often a world that is not settled yet is looked at again.
+/// Poll interval while the world has not settled.
 const POLL: Duration = Duration::from_millis(100);
 
 impl World {
-    /// Waits until every pool's status is the truth and the controller has stopped writing, and then watches for
-    /// a while that it stays so (I8).
+    /// Waits until every pool's status is correct and the controller has stopped writing, then checks for a while that this does
+    /// not change (I8).
     ///
     /// # Errors
-    /// [`Error::Invariants`] if that does not happen before the deadline.
+    /// [`Error::Invariants`] if the world does not settle before the deadline.
     pub async fn settles(&self) -> Result<()> {
         let deadline = Deadline::after(DEADLINE);
         loop {
@@ -46,7 +46,7 @@ impl World {
         }
     }
 
-    /// Where the status of a pool is not the truth, and what should have been collected.
+    /// Errors in the status of pools, and disks that should have been garbage-collected.
     fn lies(&self) -> Vec<Violation> {
         let history = self.recorder().history();
         let state = history.state();
@@ -56,7 +56,7 @@ impl World {
         lies.chain(collection::violations(state, Timestamp::now())).chain(shared).collect()
     }
 
-    /// Waits until nothing is left of pools that are gone (I9).
+    /// Waits until nothing remains of deleted pools (I9).
     pub(super) async fn until_nothing_is_left(&self) -> Result<()> {
         let nothing_left = |history: &History| leftovers::violations(history).is_empty();
         if self.recorder().until(DEADLINE, nothing_left).await?.is_err() {
@@ -65,7 +65,7 @@ impl World {
         self.check().await
     }
 
-    /// Deletes every pool that is left, and waits until nothing is left of it (I9).
+    /// Deletes every remaining pool, and waits until nothing remains of it (I9).
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Deadline`], [`Error::Invariants`].
@@ -83,7 +83,7 @@ impl World {
         self.until_nothing_is_left().await
     }
 
-    /// Stops the controllers as Kubernetes does, and checks that each says it ended well.
+    /// Stops the controllers with SIGTERM, and checks that each exits successfully.
     ///
     /// # Errors
     /// [`Error::NotInTime`] if one had to be killed, [`Error::Unexpected`] if one failed.
@@ -94,7 +94,7 @@ impl World {
         Ok(())
     }
 
-    /// Deletes the namespace; nobody waits for that.
+    /// Deletes the namespace without waiting for the end of the deletion.
     ///
     /// # Errors
     /// [`Error::Api`].
@@ -108,7 +108,7 @@ impl World {
 async fn stop(controller: &Arc<Controller>) -> Result<()> {
     match controller.stop().await? {
         Some(status) if !status.success() => Err(Error::Unexpected {
-            what: format!("{} ends well when it is asked to", controller.identity()),
+            what: format!("{} exits successfully after SIGTERM", controller.identity()),
             last: format!("{status}\n{}", controller.log_tail(20)),
         }),
         _ => Ok(()),

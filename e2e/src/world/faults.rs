@@ -1,4 +1,4 @@
-//! What a scenario lets go wrong: knobs of the simulator, quotas, refused creates.
+//! Faults that scenarios inject: simulator settings, quotas, refused writes.
 
 use k8s_openapi::api::core::v1::{ConfigMap, ResourceQuota};
 use kube::Api;
@@ -15,18 +15,18 @@ use crate::poll;
 /// The ConfigMap with the simulator's settings for a namespace.
 const KNOBS: &str = "simulator-knobs";
 
-/// The annotation that sets a knob of the simulator for one machine or disk.
+/// The annotation for a simulator setting of one machine or disk.
 pub(super) fn annotation(knob: &str) -> String {
     format!("simulator.vmpool.dev/{knob}")
 }
 
-/// A quota of a scenario.
+/// A resource quota of a scenario.
 pub struct Quota<'w> {
     world: &'w World,
     name: String,
 }
 
-/// A rule by which the API server refuses writes in the scenario's namespace.
+/// A policy with which the API server refuses writes in the scenario's namespace.
 pub struct Refusal<'w> {
     world: &'w World,
     name: String,
@@ -34,7 +34,7 @@ pub struct Refusal<'w> {
 }
 
 impl World {
-    /// Sets a knob of the simulator for the whole namespace.
+    /// Sets a simulator setting for the whole namespace.
     ///
     /// # Errors
     /// [`Error::Api`].
@@ -42,7 +42,7 @@ impl World {
         self.set_knob(knob, json!(value)).await
     }
 
-    /// Takes a knob of the namespace back.
+    /// Resets a simulator setting of the namespace.
     ///
     /// # Errors
     /// [`Error::Api`].
@@ -52,10 +52,10 @@ impl World {
 
     async fn set_knob(&self, knob: &str, value: Value) -> Result<()> {
         let maps = Api::<ConfigMap>::namespaced(self.client(), &self.namespace);
-        let doing = || Error::api(format!("setting the knob {knob}"));
+        let doing = || Error::api(format!("setting {knob} of the simulator"));
         if maps.get_opt(KNOBS).await.map_err(doing())?.is_none() {
             let empty = serde_json::from_value(json!({ "metadata": { "name": KNOBS } }))
-                .map_err(Error::json("writing the knobs"))?;
+                .map_err(Error::json("writing the simulator's settings"))?;
             maps.create(&PostParams::default(), &empty).await.map_err(doing())?;
         }
         let patch = json!({ "data": { knob: value } });
@@ -63,7 +63,7 @@ impl World {
         Ok(())
     }
 
-    /// Sets a knob of the simulator for one machine or disk; `None` takes it back.
+    /// Sets a simulator setting for one machine or disk; `None` resets it.
     ///
     /// # Errors
     /// [`Error::Api`].
@@ -72,7 +72,7 @@ impl World {
         self.patch(kind, name, &patch).await.map(drop)
     }
 
-    /// Allows at most so many objects of a kind, and waits until that is in effect.
+    /// Limits the number of objects of a kind, and waits until the quota is in effect.
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Deadline`].
@@ -82,7 +82,7 @@ impl World {
         Ok(quota)
     }
 
-    /// Refuses every create of a kind with this message, and waits until that is in effect.
+    /// Refuses every create of a kind with this message, and waits until the policy is in effect.
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Deadline`].
@@ -90,8 +90,8 @@ impl World {
         self.refuse(Probe::Create(kind), "CREATE", "false", message).await
     }
 
-    /// Refuses updates of machines that `expression` (CEL) does not hold for, and waits until that is in effect:
-    /// until `patch` on `machine` is refused.
+    /// Refuses updates of machines for which `expression` (CEL) is false. Waits until the policy is in effect: until `patch` on
+    /// `machine` is refused.
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Deadline`].
@@ -102,7 +102,7 @@ impl World {
         expression: &str,
     ) -> Result<Refusal<'_>> {
         let probe = Probe::Patch(machine.name().to_owned(), patch);
-        self.refuse(probe, "UPDATE", expression, "the platform does not want this update").await
+        self.refuse(probe, "UPDATE", expression, "the platform refuses this update").await
     }
 
     /// Refuses every create of a machine that refers to this disk with this message, and waits until that is in effect.
@@ -159,7 +159,7 @@ impl World {
 /// Name of the object that is tried to be created.
 const PROBE: &str = "is-the-rule-in-effect";
 
-/// What is tried, as a dry run, to find out whether a rule is in effect.
+/// A dry-run request that shows whether a policy is in effect.
 enum Probe {
     /// A create of this kind.
     Create(Kind),
@@ -177,7 +177,7 @@ impl Probe {
 }
 
 impl Quota<'_> {
-    /// Changes how many objects of a kind are allowed, and waits until that is in effect.
+    /// Changes the limit for a kind, and waits until it is in effect.
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Deadline`].
@@ -204,7 +204,7 @@ impl Quota<'_> {
         .await
     }
 
-    /// Takes it back.
+    /// Deletes the quota.
     ///
     /// # Errors
     /// [`Error::Api`].
@@ -219,7 +219,7 @@ impl Quota<'_> {
 }
 
 impl Refusal<'_> {
-    /// Takes the rule back, and waits until that is in effect.
+    /// Deletes the policy, and waits until it is not in effect.
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Deadline`].
@@ -238,9 +238,10 @@ impl Refusal<'_> {
         self.until_in_effect(false).await
     }
 
-    /// Asks with dry runs. Their object is valid, since the schema is judged first.
+    /// Polls with dry runs. Their object is valid, because the schema is validated first.
     async fn until_in_effect(&self, refused: bool) -> Result<()> {
-        let what = || format!("the policy {} {}", self.name, if refused { "refuses" } else { "is gone" });
+        let what =
+            || format!("the policy {} {}", self.name, if refused { "refuses" } else { "is not in effect" });
         poll::until(what, DEADLINE, async || {
             Ok(match self.tried().await? {
                 Ok(_) if !refused => Ok(()),

@@ -1,20 +1,20 @@
-//! The scenario language: one namespace, its controllers, and verbs that read as the user's story.
+//! The scenario language: one namespace, its controllers, and methods that read as the user's actions.
 //!
 //! ```no_run
 //! # use vmpool_e2e::{scenario::scenario, world::{SETTLE, condition::ready_replicas}};
 //! scenario("a deleted machine is replaced").run(async |world| {
 //!     // Given a pool of three ready machines,
 //!     let pool = world.pool("web").replicas(3).ready().await?;
-//!     // when somebody deletes one of them,
+//!     // when a user deletes one of them,
 //!     world.delete(&pool.machine(1).await?).await?;
-//!     // then three are ready again, and it stays that way.
+//!     // then three machines are ready again, and this does not change.
 //!     pool.until(ready_replicas(3)).await?;
 //!     pool.holds(ready_replicas(3), SETTLE).await?;
 //!     Ok(())
 //! });
 //! ```
 //!
-//! Every verb ends with a check of the invariants over everything that was recorded so far.
+//! Every method ends with a check of the invariants over the recorded history.
 
 mod builder;
 mod check;
@@ -55,18 +55,18 @@ use crate::object::Kind;
 use crate::programs::Controller;
 use crate::recorder::Recorder;
 
-/// How long a scenario waits for something before it fails. Far more than needed: it only bounds a failure.
+/// Timeout of waits in scenarios. It is far more than needed, because it only limits failures.
 pub const DEADLINE: Duration = Duration::from_mins(1);
 
-/// How long something must stay so to be believed.
+/// How long a condition must hold to be considered stable.
 pub const SETTLE: Duration = Duration::from_secs(2);
 
-/// A scenario's own world.
+/// The environment of a scenario.
 pub struct World {
     name: String,
     namespace: String,
     access: Access,
-    /// What the scenario may do more to, where our programs are processes of ours.
+    /// The installation, if the project's programs are child processes of the harness.
     installation: Option<Arc<Installation>>,
     controllers: Mutex<Vec<Arc<Controller>>>,
     recorder: Recorder,
@@ -76,10 +76,10 @@ pub struct World {
 }
 
 impl World {
-    /// Makes a namespace on an installation and starts `controllers` controllers for it.
+    /// Creates a namespace on an installation and starts `controllers` controllers for it.
     ///
     /// # Errors
-    /// [`Error::Api`], and what [`Controller::start`] says.
+    /// [`Error::Api`], and the errors of [`Controller::start`].
     pub async fn start(name: &str, installation: Arc<Installation>, controllers: usize) -> Result<Self> {
         let access = installation.cluster().access();
         let world = Self::open(name, access, Some(installation.clone())).await?;
@@ -90,8 +90,7 @@ impl World {
         Ok(world)
     }
 
-    /// Makes a namespace on a cluster where the chart is installed, so that its programs are the cluster's own Pods and
-    /// look after every namespace.
+    /// Creates a namespace on a cluster with the chart installed. The programs are the cluster's Pods and watch every namespace.
     ///
     /// # Errors
     /// [`Error::Api`].
@@ -128,22 +127,22 @@ impl World {
         &self.name
     }
 
-    /// Its namespace.
+    /// The scenario's namespace.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// Time since it began.
+    /// Time since the start of the scenario.
     pub fn age(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// How its cluster is reached.
+    /// The access to the cluster.
     pub fn access(&self) -> &Access {
         &self.access
     }
 
-    /// The cluster that it lives on.
+    /// The scenario's cluster.
     ///
     /// # Panics
     /// As [`World::installation`].
@@ -151,15 +150,15 @@ impl World {
         self.installation().cluster()
     }
 
-    /// The installation that it lives on.
+    /// The scenario's installation.
     ///
     /// # Panics
-    /// If it was opened by [`World::visit`], where our programs are none of our processes.
+    /// If the world was opened by [`World::visit`], where the programs are not child processes.
     pub fn installation(&self) -> &Installation {
         self.home()
     }
 
-    /// The same, for what outlives a borrow: the action of a trap, a task.
+    /// The same, for uses beyond a borrow: the action of a trap, a task.
     ///
     /// # Panics
     /// As [`World::installation`].
@@ -168,10 +167,10 @@ impl World {
     }
 
     fn home(&self) -> &Arc<Installation> {
-        self.installation.as_ref().expect("only scenarios that were started on an installation ask for it")
+        self.installation.as_ref().expect("the scenario was started on an installation")
     }
 
-    /// A client with every right.
+    /// A client with all permissions.
     pub fn client(&self) -> Client {
         self.access.client.clone()
     }
@@ -181,33 +180,33 @@ impl World {
         kind.api(self.client(), &self.namespace)
     }
 
-    /// What happened in the namespace since the scenario began.
+    /// The recorder of the namespace.
     pub fn recorder(&self) -> &Recorder {
         &self.recorder
     }
 
-    /// What the scenario did itself, for the invariants. The guard must not be held across an await.
+    /// The scenario's own actions, for the invariants. Do not hold the guard across an await.
     pub fn grounds(&self) -> MutexGuard<'_, Grounds> {
         self.grounds.lock()
     }
 
-    /// A pool to be created.
+    /// A builder for a pool.
     pub fn pool(&self, name: &str) -> PoolBuilder<'_> {
         PoolBuilder::new(self, name)
     }
 
-    /// A pool that is there already, such as one that `kubectl apply` has made.
+    /// An existing pool, such as one created by `kubectl apply`.
     ///
     /// # Errors
-    /// [`Error::Api`], also if there is none.
+    /// [`Error::Api`], also if the pool does not exist.
     pub async fn existing(&self, name: &str) -> Result<Pool<'_>> {
         Ok(Pool::new(self, &self.get(Kind::Pool, name).await?))
     }
 }
 
-/// A namespace that says which scenario it belongs to.
+/// A unique namespace whose name contains the scenario's name.
 fn unique_namespace(name: &str) -> String {
-    /// Leaves room for the number in the 63 characters of a label.
+    /// Leaves room for the number within the 63 characters of a label.
     const LENGTH: usize = 50;
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let words: String =

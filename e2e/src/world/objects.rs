@@ -1,4 +1,4 @@
-//! What a scenario does to objects by hand, as a user does.
+//! Reads and writes objects as a user does.
 
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::Value;
@@ -7,11 +7,11 @@ use super::World;
 use crate::error::{Error, Result};
 use crate::object::{Kind, Object};
 
-/// Field manager of what scenarios write.
+/// Field manager of writes by scenarios.
 pub(super) const MANAGER: &str = "vmpool-e2e-user";
 
 impl World {
-    /// Runs kubectl in the scenario's namespace and returns what it printed.
+    /// Runs kubectl in the scenario's namespace and returns its output.
     ///
     /// # Errors
     /// As [`Access::kubectl`](crate::access::Access::kubectl).
@@ -21,20 +21,20 @@ impl World {
         self.access.kubectl(&all).await
     }
 
-    /// An object as it is stored now.
+    /// The stored object.
     ///
     /// # Errors
-    /// [`Error::Api`], also if there is none.
+    /// [`Error::Api`], also if the object does not exist.
     pub async fn get(&self, kind: Kind, name: &str) -> Result<Object> {
         let doing = format!("reading {} {name}", kind.name());
         let object = self.api(kind).get(name).await.map_err(Error::api(doing.clone()))?;
         Object::try_from(object).map_err(Error::json(doing))
     }
 
-    /// Creates an object as it is told, as a user does, and returns what is stored then.
+    /// Creates an object as a user does, and returns the stored object.
     ///
     /// # Errors
-    /// [`Error::Api`], and what [`Recorder::until_shown`](crate::recorder::Recorder::until_shown) says.
+    /// [`Error::Api`], and the errors of [`Recorder::until_shown`](crate::recorder::Recorder::until_shown).
     pub async fn post(&self, kind: Kind, object: &Value) -> Result<Object> {
         let doing = format!("creating {} {}", kind.name(), object["metadata"]["name"]);
         let typed = serde_json::from_value(object.clone()).map_err(Error::json(doing.clone()))?;
@@ -43,7 +43,7 @@ impl World {
         self.written(kind, created, doing).await
     }
 
-    /// Changes an object by a merge patch, as a user does, and returns what is stored then.
+    /// Changes an object with a merge patch as a user does, and returns the stored object.
     ///
     /// # Errors
     /// As [`World::post`].
@@ -55,14 +55,14 @@ impl World {
         self.written(kind, patched, doing).await
     }
 
-    /// What a write was answered with, once everybody who asks this world sees it, too.
+    /// The object in the response to a write, once the recorder has observed it.
     async fn written(&self, kind: Kind, answer: DynamicObject, doing: String) -> Result<Object> {
         let object = Object::try_from(answer).map_err(Error::json(doing))?;
         self.recorder.until_shown(kind, &object).await?;
         Ok(object)
     }
 
-    /// Deletes a machine or a disk by hand, and takes note that it was named.
+    /// Deletes a machine or a disk as a user does, and records that for the invariants.
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Invariants`].

@@ -1,4 +1,4 @@
-//! Objects that are none of the pool's business, and what users do to machines.
+//! Foreign objects, and operations of users on machines.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::installation::{CLASS, IMAGE};
 use crate::object::{API_VERSION, Kind, Object};
 use crate::poll;
 
-/// What an object of this kind needs to be accepted.
+/// The smallest spec with which an object of this kind is accepted.
 pub(super) fn smallest_spec(kind: Kind) -> Value {
     match kind {
         Kind::Disk => json!({ "persistentVolumeClaim": { "size": "64Mi" } }),
@@ -24,7 +24,7 @@ pub(super) fn smallest_spec(kind: Kind) -> Value {
 }
 
 impl World {
-    /// Creates a machine that belongs to no pool. From now on nobody but the platform may touch it (I4).
+    /// Creates a machine without a pool. From now on only the platform may change it (I4).
     ///
     /// # Errors
     /// [`Error::Api`].
@@ -32,7 +32,7 @@ impl World {
         self.foreign(Kind::Machine, name, labels).await
     }
 
-    /// Creates a disk that belongs to no pool. From now on nobody but the platform may touch it (I4).
+    /// Creates a disk without a pool. From now on only the platform may change it (I4).
     ///
     /// # Errors
     /// [`Error::Api`].
@@ -40,8 +40,7 @@ impl World {
         self.foreign(Kind::Disk, name, labels).await
     }
 
-    /// Creates a machine that belongs to no pool and refers to this disk only. From now on nobody but the platform may
-    /// touch it (I4).
+    /// Creates a machine without a pool that uses only this disk. From now on only the platform may change it (I4).
     ///
     /// # Errors
     /// [`Error::Api`].
@@ -67,12 +66,12 @@ impl World {
         Ok(created)
     }
 
-    /// From now on nobody but the platform may touch this object (I4). Say it again after a change of your own.
+    /// From now on only the platform may change this object (I4). Call this again after each change by the scenario.
     pub fn treat_as_foreign(&self, object: &Object) {
         self.grounds().foreign.insert(object.uid().to_owned(), object.clone());
     }
 
-    /// Starts, stops or restarts a machine as a user does, and waits until that is done.
+    /// Starts, stops or restarts a machine as a user does, and waits until the operation has completed.
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Deadline`], [`Error::Unexpected`] if the operation fails.

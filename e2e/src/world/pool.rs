@@ -1,4 +1,4 @@
-//! The pool in a scenario's hands.
+//! A pool of a scenario.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use super::{DEADLINE, World};
 use crate::error::{Error, Result};
 use crate::object::{Kind, Object};
 
-/// What becomes of a pool's machines and disks when the pool is deleted.
+/// The propagation policy of a pool's deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deletion {
-    /// The pool goes at once, the garbage collector takes the rest.
+    /// The pool is deleted at once, and the garbage collector deletes the rest.
     Background,
-    /// The pool goes last.
+    /// The pool is deleted last.
     Foreground,
-    /// Machines and disks stay and belong to nobody.
+    /// Machines and disks remain without an owner.
     Orphan,
 }
 
-/// A pool of a scenario. The handle stays valid after the pool is gone.
+/// A handle for a pool. It stays valid after the pool was deleted.
 #[derive(Clone)]
 pub struct Pool<'w> {
     world: &'w World,
@@ -38,25 +38,25 @@ impl<'w> Pool<'w> {
         self.world
     }
 
-    /// Its name.
+    /// The pool's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its UID.
+    /// The pool's UID.
     pub fn uid(&self) -> &str {
         &self.uid
     }
 
-    /// The pool as it is stored now.
+    /// The stored pool.
     ///
     /// # Errors
-    /// [`Error::Api`], also if it is gone.
+    /// [`Error::Api`], also if the pool does not exist.
     pub async fn get(&self) -> Result<Object> {
         self.world.get(Kind::Pool, &self.name).await
     }
 
-    /// Its members, terminating ones included, the oldest first, twins by name.
+    /// The pool's machines, including terminating ones, ordered by age (oldest first), then by name.
     ///
     /// # Errors
     /// [`Error::Api`].
@@ -73,19 +73,19 @@ impl<'w> Pool<'w> {
         Ok(members)
     }
 
-    /// Its member at this place of [`Pool::machines`], counted from 0.
+    /// The machine with this index in [`Pool::machines`].
     ///
     /// # Errors
-    /// [`Error::Unexpected`] if it has fewer, [`Error::Api`].
+    /// [`Error::Unexpected`] if there are fewer machines, [`Error::Api`].
     pub async fn machine(&self, place: usize) -> Result<Object> {
         let members = self.machines().await?;
         members.get(place).cloned().ok_or_else(|| Error::Unexpected {
-            what: format!("pool {} has a machine at place {place}", self.name),
-            last: format!("{} members", members.len()),
+            what: format!("pool {} has a machine at index {place}", self.name),
+            last: format!("{} machines", members.len()),
         })
     }
 
-    /// The disks of the pool and its members, in the order of their names.
+    /// The disks of the pool and its machines, ordered by name.
     ///
     /// # Errors
     /// [`Error::Api`].
@@ -98,7 +98,7 @@ impl<'w> Pool<'w> {
         Ok(disks)
     }
 
-    /// Scales it as a user does: `kubectl scale`.
+    /// Scales the pool with `kubectl scale`.
     ///
     /// # Errors
     /// [`Error::Command`] if kubectl fails, [`Error::Invariants`].
@@ -108,7 +108,7 @@ impl<'w> Pool<'w> {
         self.world.check().await
     }
 
-    /// Scales it as an autoscaler does: through the scale subresource.
+    /// Scales the pool through the scale subresource, as an autoscaler does.
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Invariants`].
@@ -122,7 +122,7 @@ impl<'w> Pool<'w> {
         self.world.check().await
     }
 
-    /// Changes the pool itself by a merge patch.
+    /// Changes the pool with a merge patch.
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Invariants`].
@@ -131,7 +131,7 @@ impl<'w> Pool<'w> {
         self.world.check().await
     }
 
-    /// Changes the devices of its machines and its disk templates, as they are stored now.
+    /// Changes the stored device list and the disk templates.
     ///
     /// # Errors
     /// As for [`Pool::edit`].
@@ -146,7 +146,7 @@ impl<'w> Pool<'w> {
         self.edit(&json!({ "spec": spec })).await
     }
 
-    /// Deletes the pool. Whether and when its machines follow is another matter: see [`Pool::leaves_nothing`].
+    /// Deletes the pool, without waiting for its machines: see [`Pool::leaves_nothing`].
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Invariants`].
@@ -166,29 +166,29 @@ impl<'w> Pool<'w> {
         self.world.check().await
     }
 
-    /// Waits until the pool and everything that belonged to it is gone (I9).
+    /// Waits until the pool and everything that belonged to it is deleted (I9).
     ///
     /// # Errors
-    /// [`Error::Deadline`] with what is left.
+    /// [`Error::Deadline`] with the remaining objects.
     pub async fn leaves_nothing(&self) -> Result<()> {
         self.until(not(exists())).await?;
         self.world.until_nothing_is_left().await
     }
 
-    /// A killed or paused leader may add so many members more: its requests in flight.
+    /// Records that a killed or paused leader may create this number of additional machines with its open requests.
     pub fn allow_in_flight(&self, members: usize) {
         self.world.grounds().in_flight.insert(self.uid.clone(), members);
     }
 
-    /// Waits until it is so, with the deadline of all scenarios, and checks the invariants.
+    /// Waits for a condition with the default timeout, and checks the invariants.
     ///
     /// # Errors
-    /// [`Error::Deadline`] with the pool and its members as they were last, [`Error::Invariants`].
+    /// [`Error::Deadline`] with the last state of the pool and its machines, [`Error::Invariants`].
     pub async fn until(&self, condition: Condition) -> Result<()> {
         self.until_within(condition, DEADLINE).await
     }
 
-    /// Waits until it is so, at most for `deadline`, and checks the invariants.
+    /// Waits for a condition at most for `deadline`, and checks the invariants.
     ///
     /// # Errors
     /// As [`Pool::until`].
@@ -197,18 +197,18 @@ impl<'w> Pool<'w> {
         self.world.check().await
     }
 
-    /// Waits until it is so, and does nothing more: for a moment at which something is to break.
+    /// Waits for a condition without checking the invariants, for moments at which a fault follows.
     ///
     /// # Errors
-    /// [`Error::Deadline`] with the pool and its members as they were last.
+    /// [`Error::Deadline`] with the last state of the pool and its machines.
     pub async fn sees(&self, condition: Condition) -> Result<()> {
         self.world.wait_until(&self.name, &self.uid, &condition, DEADLINE).await
     }
 
-    /// Watches that it stays so: looks after every single change for as long as told, and checks the invariants.
+    /// Checks that a condition holds after every change during `duration`, and checks the invariants.
     ///
     /// # Errors
-    /// [`Error::DidNotHold`] with the pool and its members at the first moment it was not so.
+    /// [`Error::DidNotHold`] with the pool and its machines at the first violation.
     pub async fn holds(&self, condition: Condition, duration: Duration) -> Result<()> {
         self.world.watch_hold(&self.name, &self.uid, &condition, duration).await?;
         self.world.check().await

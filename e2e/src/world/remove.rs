@@ -1,4 +1,4 @@
-//! Removing machines by name, through the aggregated API, as users do.
+//! Targeted removals through the aggregated API, as users request them.
 
 use std::fmt;
 
@@ -12,19 +12,19 @@ use super::pool::Pool;
 use crate::error::{Error, Result, chain};
 use crate::object::Object;
 
-/// The group that always serves it.
+/// The group and version that are always served.
 pub const SUBRESOURCES: &str = "subresources.vmpool.dev/v1alpha1";
 
-/// What a request names as the machine to be removed.
+/// A target in a request.
 #[derive(Debug, Clone)]
 struct Target {
     name: String,
-    /// The machine that the scenario means by that name; empty if there is none.
+    /// The UID of the machine with this name; empty if there is none.
     uid: String,
 }
 
-/// A removal that is about to be asked for: as the administrator, for good, and by names alone, unless told otherwise.
-#[must_use = "nothing happens until it is sent"]
+/// A targeted removal to be requested. By default it is sent by the administrator, without dry run and without UIDs.
+#[must_use = "a removal does nothing until it is sent"]
 pub struct Removal<'w> {
     world: &'w World,
     client: Client,
@@ -34,19 +34,19 @@ pub struct Removal<'w> {
     dry_run: bool,
 }
 
-/// How the aggregated API answered.
+/// The response of the aggregated API.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// The HTTP code; 0 if there was no answer at all.
+    /// The HTTP status code; 0 if there was no response.
     pub code: u16,
-    /// The body, as a rule a Status.
+    /// The body, usually a Status.
     pub body: Value,
-    /// After how many seconds to try again, if it says so.
+    /// The value of `Retry-After`, if present.
     pub retry_after: Option<String>,
 }
 
 impl Answer {
-    /// Whether it was a success.
+    /// Whether the response is a success.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.code)
     }
@@ -61,7 +61,7 @@ impl Answer {
         self.body["message"].as_str().unwrap_or_default()
     }
 
-    /// Whether nothing can have happened: it was refused for what it asked.
+    /// Whether the request certainly had no effect, because it was refused.
     fn is_refusal(&self) -> bool {
         (400..500).contains(&self.code)
     }
@@ -74,57 +74,57 @@ impl fmt::Display for Answer {
 }
 
 impl Removal<'_> {
-    /// One more machine.
+    /// Adds a machine as a target.
     pub fn target(mut self, machine: &Object) -> Self {
         self.targets.push(Target { name: machine.name().to_owned(), uid: machine.uid().to_owned() });
         self
     }
 
-    /// One more name, of whatever it is.
+    /// Adds a name as a target, which need not be that of a machine.
     pub fn named(mut self, name: &str) -> Self {
         self.targets.push(Target { name: name.to_owned(), uid: String::new() });
         self
     }
 
-    /// As somebody else.
+    /// Sends the request as another user.
     pub fn by(mut self, client: &Client) -> Self {
         self.client = client.clone();
         self
     }
 
-    /// Through another group and version than [`SUBRESOURCES`].
+    /// Sends the request to another group and version than [`SUBRESOURCES`].
     pub fn through(mut self, group_version: &str) -> Self {
         self.path = self.path.replace(SUBRESOURCES, group_version);
         self
     }
 
-    /// With the UIDs of the machines, so that nobody of the same name is meant.
+    /// Adds the UIDs of the machines, so that no other machine with the same name is removed.
     pub fn pinned(mut self) -> Self {
         self.body["targetUIDs"] = self.targets.iter().map(|target| json!(target.uid)).collect();
         self
     }
 
-    /// Only to see whether it would be accepted, said in the body.
+    /// Makes the request a dry run through a field in the body.
     pub fn dry_run_by_body(mut self) -> Self {
         self.body["dryRun"] = json!(["All"]);
         self.dry_run = true;
         self
     }
 
-    /// Only to see whether it would be accepted, said in the query.
+    /// Makes the request a dry run through a query parameter.
     pub fn dry_run_by_query(mut self) -> Self {
         self.path += "?dryRun=All";
         self.dry_run = true;
         self
     }
 
-    /// With another field, or a field in another way.
+    /// Sets a field of the body.
     pub fn with(mut self, field: &str, value: Value) -> Self {
         self.body[field] = value;
         self
     }
 
-    /// Sends it and returns the answer, whatever it is. Only what may have had an effect counts as naming the machines.
+    /// Sends the request and returns the response. Only requests that may have had an effect are recorded for the invariants.
     ///
     /// # Errors
     /// [`Error::Invariants`].
@@ -135,7 +135,7 @@ impl Removal<'_> {
         Ok(answer)
     }
 
-    /// As [`Removal::send`], for many at a time: whoever sends them checks the invariants in the end.
+    /// As [`Removal::send`], for parallel requests: the caller checks the invariants afterwards.
     pub async fn send_unchecked(mut self) -> Answer {
         let names: Value = self.targets.iter().map(|target| json!(target.name)).collect();
         if self.body["targets"].is_null() {
@@ -155,7 +155,7 @@ impl Removal<'_> {
     }
 }
 
-/// A POST of a JSON body.
+/// Sends a POST with a JSON body.
 pub(super) async fn post(client: &Client, path: &str, body: &Value) -> Answer {
     let lost = |what: String| Answer { code: 0, body: json!({ "message": what }), retry_after: None };
     let request = Request::builder().method(Method::POST).uri(path).header(CONTENT_TYPE, "application/json");
@@ -180,7 +180,7 @@ pub(super) async fn post(client: &Client, path: &str, body: &Value) -> Answer {
 }
 
 impl<'w> Pool<'w> {
-    /// A removal of machines of this pool, without targets so far.
+    /// A targeted removal for this pool, without targets so far.
     pub fn removal(&self) -> Removal<'w> {
         let world = self.world();
         let path = format!(
@@ -191,10 +191,10 @@ impl<'w> Pool<'w> {
         Removal { world, client: world.client(), path, targets: Vec::new(), body: json!({}), dry_run: false }
     }
 
-    /// Removes machines by name, so that the pool has so many less.
+    /// Requests a targeted removal, and expects a success.
     ///
     /// # Errors
-    /// [`Error::Unexpected`] with the answer if it is no success, [`Error::Invariants`].
+    /// [`Error::Unexpected`] with the response if it is no success, [`Error::Invariants`].
     pub async fn remove(&self, machines: &[Object]) -> Result<()> {
         let removal = machines.iter().fold(self.removal(), Removal::target);
         let answer = removal.send().await?;

@@ -1,4 +1,4 @@
-//! What a failed scenario prints.
+//! The report of a failed scenario.
 
 use std::fmt::Write as _;
 
@@ -7,13 +7,13 @@ use super::condition::View;
 use crate::object::{Kind, Object};
 use crate::recorder::State;
 
-/// How many lines of each program's log are shown.
+/// Number of printed lines of each program's log.
 const LOG_LINES: usize = 40;
 
-/// How many events are shown, the newest.
+/// Number of printed events, the newest ones.
 const EVENTS: usize = 20;
 
-/// A pool as it is stored, and a line for each member and disk.
+/// The stored pool, and a line for each machine and disk.
 pub(super) fn summary(view: View<'_>) -> String {
     let mut text = view.pool().map_or_else(|| "no such pool\n".to_owned(), brief_yaml);
     for member in view.members() {
@@ -25,7 +25,7 @@ pub(super) fn summary(view: View<'_>) -> String {
     text
 }
 
-/// Only what moves: the template is the scenario's own.
+/// The pool without its template, which the scenario itself determines.
 fn brief_yaml(pool: &Object) -> String {
     let brief = serde_json::json!({
         "metadata": {
@@ -87,7 +87,7 @@ fn everything(state: &State) -> String {
 }
 
 impl World {
-    /// Everything that somebody who reads a failed test will ask for.
+    /// The full report about the scenario's namespace and programs.
     pub fn report(&self) -> String {
         let mut text = format!(
             "-- namespace {} after {:.1} s --\n{}",

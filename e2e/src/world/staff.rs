@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::programs::{CONTROLLER_ACCOUNT, Controller, ControllerOptions, SYSTEM_NAMESPACE};
 
 impl World {
-    /// Starts one more controller, which competes for the same lease, and waits until it is live.
+    /// Starts an additional controller, which competes for the same lease, and waits until it is live.
     ///
     /// # Errors
     /// As [`Controller::start`].
@@ -17,7 +17,7 @@ impl World {
         self.add_controller_with(ControllerOptions::new(&self.namespace, identity)).await
     }
 
-    /// Starts one more controller with a short lease, so that its end is noticed soon.
+    /// Starts an additional controller with a short lease, so that the loss of the leader is noticed soon.
     ///
     /// # Errors
     /// As [`Controller::start`].
@@ -25,7 +25,7 @@ impl World {
         self.add_controller_with(ControllerOptions::short_lease(&self.namespace, identity)).await
     }
 
-    /// Starts one more controller with options of the scenario's own.
+    /// Starts an additional controller with custom options.
     ///
     /// # Errors
     /// As [`Controller::start`].
@@ -35,7 +35,7 @@ impl World {
         Ok(controller)
     }
 
-    /// Starts one more controller, between which and the API server the scenario can step in.
+    /// Starts an additional controller whose requests go through a fault proxy.
     ///
     /// # Errors
     /// As [`Choke::open`] and [`Controller::start`].
@@ -45,7 +45,7 @@ impl World {
         Ok((self.add_controller_with(options).await?, choke))
     }
 
-    /// The controllers in the order of their start.
+    /// The controllers, in the order of their start.
     pub fn controllers(&self) -> Vec<Arc<Controller>> {
         self.controllers.lock().clone()
     }
@@ -57,7 +57,7 @@ impl World {
     pub fn controller(&self) -> Result<Arc<Controller>> {
         self.controllers.lock().first().cloned().ok_or_else(|| Error::Unexpected {
             what: "the scenario has a controller".to_owned(),
-            last: "it was started without".to_owned(),
+            last: "it was started without one".to_owned(),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! People with chosen rights.
+//! Users with selected permissions.
 
 use kube::Client;
 use serde_json::{Value, json};
@@ -12,10 +12,10 @@ use crate::poll;
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 impl World {
-    /// Somebody who has these roles in the scenario's namespace, such as `edit`, and waits until they are in effect.
+    /// A client of a user with these roles in the scenario's namespace, such as `edit`. Waits until the roles are in effect.
     ///
     /// # Errors
-    /// [`Error::Api`], [`Error::Deadline`] if the roles say nothing about pools.
+    /// [`Error::Api`], [`Error::Deadline`] if the roles grant nothing for pools.
     pub async fn user(&self, name: &str, cluster_roles: &[&str]) -> Result<Client> {
         let bindings = cluster_roles.iter().map(|role| {
             let role = json!({ "apiGroup": RBAC, "kind": "ClusterRole", "name": role });
@@ -24,7 +24,7 @@ impl World {
         self.bound_user(name, bindings.collect(), Vec::new()).await
     }
 
-    /// Somebody who has exactly these rights (rules of a Role) in the scenario's namespace.
+    /// A client of a user with exactly these permissions (rules of a Role) in the scenario's namespace.
     ///
     /// # Errors
     /// As [`World::user`].
@@ -35,7 +35,7 @@ impl World {
         self.bound_user(name, vec![(name.to_owned(), reference)], vec![role]).await
     }
 
-    /// The name of such a user, as the API server sees it.
+    /// The user name of such a user.
     pub fn user_name(&self, name: &str) -> String {
         format!("system:serviceaccount:{}:{name}", self.namespace())
     }
@@ -66,7 +66,7 @@ impl World {
         Ok(client)
     }
 
-    /// The API server learns of roles by watching them, a moment later.
+    /// Waits until the API server's watch has observed the roles.
     async fn until_in_effect(&self, name: &str, client: &Client) -> Result<()> {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
@@ -74,7 +74,7 @@ impl World {
             "spec": { "namespace": self.namespace() },
         });
         poll::until(
-            || format!("{name} may do something with pools"),
+            || format!("{name} has a permission for pools"),
             DEADLINE,
             async || {
                 let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
@@ -92,10 +92,10 @@ impl World {
         .await
     }
 
-    /// Whether somebody may do something to a resource (`virtualmachinepools`, `virtualmachinepools/scale`) of a group.
+    /// Whether a user has a permission for a resource (`virtualmachinepools`, `virtualmachinepools/scale`) of a group.
     ///
     /// # Errors
-    /// [`Error::Unexpected`] if the API server does not say.
+    /// [`Error::Unexpected`] if the API server's response contains no decision.
     pub async fn may(&self, user: &str, verb: &str, group: &str, resource: &str) -> Result<bool> {
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         let groups = ["system:serviceaccounts", "system:authenticated"];
@@ -114,7 +114,7 @@ impl World {
         let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
         let answer = super::remove::post(&self.client(), path, &review).await;
         answer.body.pointer("/status/allowed").and_then(Value::as_bool).ok_or_else(|| Error::Unexpected {
-            what: format!("the API server says whether {user} may {verb} {resource}"),
+            what: format!("the API server decides whether {user} may {verb} {resource}"),
             last: answer.to_string(),
         })
     }

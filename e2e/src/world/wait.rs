@@ -1,4 +1,4 @@
-//! Waiting without sleeping: conditions are looked at whenever something has changed.
+//! Waits without sleeping: conditions are evaluated after each change.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl World {
         })
     }
 
-    /// Watches that a pool's condition holds, from now on, after every change.
+    /// Checks that a pool's condition holds from now on, after every change.
     pub(super) async fn watch_hold(
         &self,
         name: &str,
@@ -44,7 +44,7 @@ impl World {
         loop {
             notices.mark_unchanged();
             let new: Vec<Change> = self.recorder.history().changes()[seen..].to_vec();
-            // One change after the other: what lasted a moment counts, too.
+            // Changes are evaluated one by one, so that short-lived violations are found.
             for change in new {
                 state.apply(&change);
                 seen += 1;

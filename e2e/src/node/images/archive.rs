@@ -1,6 +1,6 @@
-//! An image as one file, in the format of `docker save`: a layer, what to run, and which is which.
+//! Writes an image as a file in the format of `docker save`: a layer, a configuration and a manifest.
 //!
-//! The same files give the same bytes: entries are in order, and have neither owners nor times.
+//! The same files give the same bytes: entries are sorted and have neither owners nor times.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -12,20 +12,20 @@ use tar::{Builder, EntryType, Header};
 
 use crate::error::{Error, Result};
 
-/// Nobody in particular, and not root: what `runAsNonRoot` asks for.
+/// An unprivileged user id, as `runAsNonRoot` requires.
 const USER: &str = "65532:65532";
 
 /// One file of a layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Its absolute path in the image.
+    /// The absolute path in the image.
     pub(super) path: String,
-    /// What is in it. Every file of ours can be executed.
+    /// The content. All files are executable.
     pub(super) content: Vec<u8>,
 }
 
 impl Entry {
-    /// A file of this machine as a file of an image.
+    /// Reads a file of the host.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -35,7 +35,7 @@ impl Entry {
     }
 }
 
-/// Writes the archive of an image with one layer, which runs `entrypoint`.
+/// Writes the archive of an image with one layer whose entrypoint is `entrypoint`.
 pub(super) fn write(file: impl Write, reference: &str, entrypoint: &str, layer: &[Entry]) -> io::Result<()> {
     let layer = pack(layer)?;
     let configuration = json!({
@@ -55,7 +55,7 @@ pub(super) fn write(file: impl Write, reference: &str, entrypoint: &str, layer: 
     archive.into_inner()?.flush()
 }
 
-/// A layer: its files, each after the directories that it needs.
+/// A layer: its files, each after its parent directories.
 fn pack(layer: &[Entry]) -> io::Result<Vec<u8>> {
     let mut archive = Builder::new(Vec::new());
     let mut made = std::collections::BTreeSet::new();
@@ -84,7 +84,7 @@ fn add(
     archive.append_data(&mut header(content.len() as u64, mode), path, content)
 }
 
-/// Owned by root, of no time.
+/// Owned by root, without a time.
 fn header(size: u64, mode: u32) -> Header {
     let mut header = Header::new_gnu();
     header.set_size(size);
@@ -95,7 +95,7 @@ fn header(size: u64, mode: u32) -> Header {
     header
 }
 
-/// What images call the processor of this machine.
+/// The architecture of this host, as images name it.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

@@ -1,17 +1,17 @@
-//! The shared libraries of a program, as the dynamic linker finds them.
+//! Lists the shared libraries of a program, as the dynamic linker finds them.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::error::{Error, Result};
 
-/// The absolute paths of all libraries, the linker among them; none for a static program.
+/// The absolute paths of all libraries and the dynamic linker; none for a static program.
 ///
 /// # Errors
 /// [`Error::Command`] if one of them is not installed, [`Error::Spawn`] without `ldd`.
 pub(super) fn of(program: &Path) -> Result<Vec<String>> {
     let mut command = Command::new("ldd");
-    // Its words are read below.
+    // The output is parsed below, so it must not be localized.
     command.arg(program).env("LC_ALL", "C");
     let output = command.output().map_err(|source| Error::Spawn { name: "ldd".to_owned(), source })?;
     let failed = |stderr: String| Error::Command {
@@ -20,7 +20,7 @@ pub(super) fn of(program: &Path) -> Result<Vec<String>> {
         stderr,
     };
     let errors = String::from_utf8_lossy(&output.stderr);
-    // What is no fault of a static program is an error nevertheless.
+    // `ldd` fails for a static program, which is not an error here.
     if errors.contains("not a dynamic executable") {
         return Ok(Vec::new());
     }
@@ -30,10 +30,10 @@ pub(super) fn of(program: &Path) -> Result<Vec<String>> {
     parse(&String::from_utf8_lossy(&output.stdout)).map_err(failed)
 }
 
-/// Reads what `ldd` prints: `NAME => PATH (ADDRESS)`, or `PATH (ADDRESS)` for the linker itself.
+/// Parses the output of `ldd`: `NAME => PATH (ADDRESS)`, or `PATH (ADDRESS)` for the linker itself.
 ///
 /// # Errors
-/// The line of a library that was not found.
+/// The line of a missing library.
 pub(super) fn parse(text: &str) -> std::result::Result<Vec<String>, String> {
     let mut libraries = Vec::new();
     for line in text.lines().map(str::trim) {
@@ -41,7 +41,7 @@ pub(super) fn parse(text: &str) -> std::result::Result<Vec<String>, String> {
         if found.starts_with("not found") {
             return Err(line.to_owned());
         }
-        // What the kernel itself brings (linux-vdso) has no path.
+        // linux-vdso, which the kernel provides, has no path.
         if found.starts_with('/') {
             libraries.push(found.split(" (").next().unwrap_or(found).to_owned());
         }

@@ -29,7 +29,7 @@ fn unpack(bytes: &[u8]) -> BTreeMap<String, (u32, Vec<u8>)> {
 }
 
 #[test]
-fn an_archive_says_what_is_in_it_and_what_to_run() {
+fn an_archive_contains_layer_configuration_and_manifest() {
     let layer = [entry("/lib/x/libc.so.6", "library"), entry("/program", "program")];
     let mut bytes = Vec::new();
     archive::write(&mut bytes, "vmpool.local/program:test", "/program", &layer).unwrap();
@@ -47,12 +47,12 @@ fn an_archive_says_what_is_in_it_and_what_to_run() {
 
     let configuration: Value = serde_json::from_slice(configuration).unwrap();
     assert_eq!(configuration["config"]["Entrypoint"][0], "/program");
-    assert_eq!(configuration["config"]["User"], "65532:65532", "runAsNonRoot wants a number");
+    assert_eq!(configuration["config"]["User"], "65532:65532", "runAsNonRoot needs a numeric user");
     assert_eq!(configuration["rootfs"]["diff_ids"][0], format!("sha256:{}", hex(layer)));
 
     let inside = unpack(layer);
     let paths: Vec<&str> = inside.keys().map(String::as_str).collect();
-    assert_eq!(paths, ["lib", "lib/x", "lib/x/libc.so.6", "program"], "directories come with their files");
+    assert_eq!(paths, ["lib", "lib/x", "lib/x/libc.so.6", "program"], "parent directories are included");
     assert_eq!(inside["program"], (0o755, b"program".to_vec()));
     assert_eq!(inside["lib"].0, 0o755);
 
@@ -63,7 +63,7 @@ fn an_archive_says_what_is_in_it_and_what_to_run() {
 }
 
 #[test]
-fn libraries_are_read_from_what_the_linker_says() {
+fn libraries_are_parsed_from_the_output_of_ldd() {
     let said = "\tlinux-vdso.so.1 (0x00007ffd5b3f0000)
 \tlibgcc_s.so.1 => /lib/x86_64-linux-gnu/libgcc_s.so.1 (0x00007f0c0a1c5000)
 \tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f0c09fe4000)
@@ -81,7 +81,7 @@ fn libraries_are_read_from_what_the_linker_says() {
 }
 
 #[test]
-fn archives_of_other_programs_are_left_alone() {
+fn archives_of_other_programs_are_not_removed() {
     assert!(is_of("vmpool-controller-18a2f-9c4.tar", "vmpool-controller"));
     assert!(!is_of("vmpool-controller-18a2f-9c4.tar", "vmpool"));
     assert!(!is_of("vmpool-controllers-18a2f-9c4.tar", "vmpool-controller"));
@@ -90,7 +90,7 @@ fn archives_of_other_programs_are_left_alone() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_program_becomes_an_image_with_its_libraries() {
+fn an_image_contains_the_program_and_its_libraries() {
     if super::super::missing::missing().is_some_and(|line| line.contains("binutils")) {
         return;
     }
@@ -103,19 +103,22 @@ fn a_program_becomes_an_image_with_its_libraries() {
     let files = unpack(&std::fs::read(&archive).unwrap());
     let inside = unpack(&files["layer.tar"].1);
     let program = own.file_name().unwrap().to_str().unwrap();
-    assert!(inside[program].1.len() < own.metadata().unwrap().len().try_into().unwrap(), "it was stripped");
+    assert!(
+        inside[program].1.len() < own.metadata().unwrap().len().try_into().unwrap(),
+        "the program was stripped"
+    );
     assert!(inside.keys().any(|path| path.contains("libc.so")), "{:?}", inside.keys());
 
     let again = of_file(&name, &own).unwrap();
-    assert_eq!(again.archive.metadata().unwrap().modified().unwrap(), made, "it is not made twice");
+    assert_eq!(again.archive.metadata().unwrap().modified().unwrap(), made, "the image is not built twice");
     std::fs::remove_file(archive).unwrap();
 }
 
 #[test]
-fn a_program_that_was_not_built_is_named_with_the_command() {
+fn the_error_for_a_missing_program_names_the_command() {
     let error = of_file("absent", std::path::Path::new("/nowhere/absent")).unwrap_err().to_string();
     assert_eq!(
         error,
-        "/nowhere/absent is missing, which the image absent is made of: run `cargo build --workspace --bins` first"
+        "/nowhere/absent does not exist, but the image absent needs it: run `cargo build --workspace --bins` first"
     );
 }

@@ -24,16 +24,16 @@ spec: { service: { name: theirs, namespace: elsewhere, port: 443 } }
 }
 
 #[test]
-fn arguments_are_those_of_the_container() {
+fn arguments_are_read_from_the_container() {
     let arguments = chart().arguments("vmpool-webhook").unwrap();
-    // What is not set stays as it is, as in Kubernetes.
+    // An undefined variable is not expanded, as in Kubernetes.
     assert_eq!(arguments, ["--identity=vmpool-webhook", "--log-level=debug", "--other=$(NODE)"]);
     let error = chart().arguments("vmpool-apiserver").unwrap_err().to_string();
-    assert!(error.contains("Deployment/vmpool-webhook"), "what there is instead: {error}");
+    assert!(error.contains("Deployment/vmpool-webhook"), "the error lists the existing objects: {error}");
 }
 
 #[test]
-fn references_lead_to_the_ports_of_processes() {
+fn references_point_to_the_ports_of_processes() {
     let wiring = chart().wiring(&[("vmpool-webhook", [12345, 23456].as_slice())].into());
     let kinds: Vec<_> = wiring.iter().map(|object| object["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["Service", "ValidatingWebhookConfiguration", "APIService"]);
@@ -43,7 +43,7 @@ fn references_lead_to_the_ports_of_processes() {
     let ports: Vec<Value> = webhooks.iter().map(|webhook| reference(webhook)["port"].clone()).collect();
     assert_eq!(ports, [12345, 23456, 12345], "in turn");
     assert_eq!(reference(&webhooks[0])["path"], "/a");
-    assert_eq!(wiring[2]["spec"]["service"]["port"], 443, "a service of somebody else");
+    assert_eq!(wiring[2]["spec"]["service"]["port"], 443, "a service outside the chart");
 }
 
 #[test]
