@@ -1,4 +1,4 @@
-//! Which trials there are, and running them: several at a time, each on a pool of its own.
+//! Selects the trials and runs them: several at a time, each with its own pool.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -15,23 +15,23 @@ use crate::story::{Story, all_disks};
 use crate::trial::{Outcome, Plain, Point, Trial, WATCHED, disturb, tell};
 use crate::troupe::{Successor, Troupe};
 
-/// How many pools are made ready at a time, for as many trials one after the other.
+/// Number of pools that are prepared at the same time. Their trials run one after another.
 const BATCH: usize = 6;
 
-/// How many worlds there are at a time. They mostly wait.
+/// Number of concurrent worlds. They mostly wait.
 const WORLDS: usize = 10;
 
-/// What is tried.
+/// Which trials run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// One crash and one view for each story, always the same.
+    /// One crash and one view for each scenario, always the same.
     Sample,
-    /// Every crash, every view.
+    /// Every crash and every view.
     Everything,
 }
 
 impl Extent {
-    /// As the environment says.
+    /// The extent from the environment.
     pub(crate) fn chosen() -> Self {
         if std::env::var("VMPOOL_FAULTS").is_ok_and(|extent| extent == "all") {
             Self::Everything
@@ -41,16 +41,16 @@ impl Extent {
     }
 }
 
-/// What came of all trials.
+/// The results of all trials.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// Crashes that happened.
     pub(crate) points: usize,
-    /// Views that were shown.
+    /// Views that were applied.
     pub(crate) views: usize,
-    /// Crashes that came too late.
+    /// Crashes whose write never came.
     pub(crate) late: usize,
-    /// What was broken, by which trial.
+    /// Violations with the names of their trials.
     pub(crate) violations: Vec<String>,
 }
 
@@ -72,7 +72,7 @@ impl Tally {
     }
 }
 
-/// Tries everything that belongs to the extent, and whose name has the words in `VMPOOL_ONLY`, if there are any.
+/// Runs all trials of the extent. If `VMPOOL_ONLY` is set, only those whose name contains its words.
 pub(crate) async fn explore(extent: Extent) -> Tally {
     let begun = Instant::now();
     let jobs: Vec<(Story, Successor)> = match extent {
@@ -99,7 +99,7 @@ pub(crate) async fn explore(extent: Extent) -> Tally {
     tally
 }
 
-/// The trials of one story with one kind of successor.
+/// The trials of one scenario with one kind of successor.
 struct Explorer {
     story: Story,
     successor: Successor,
@@ -117,7 +117,7 @@ impl Explorer {
                 let name = format!("{}, {}", self.story.name(), self.successor.name());
                 tally.violations.push(format!("{name}: {violation}"));
                 if plain.is_none() {
-                    // Nothing to compare with.
+                    // There is no reference run to compare with.
                     return tally;
                 }
             }
@@ -127,7 +127,7 @@ impl Explorer {
         }
     }
 
-    /// Tries some of those that are left, in a world of their own: what one has broken shall not count against others.
+    /// Runs some of the remaining trials in a new world, so that a violation does not affect other trials.
     async fn batch(
         &self,
         plain: &mut Option<Plain>,
@@ -137,11 +137,11 @@ impl Explorer {
         let installation = harness::choked().await.map_err(|error| chain(&error))?;
         let name = format!("{} {}", self.story.name(), self.successor.name());
         let world = World::start(&name, installation, 0).await.map_err(|error| chain(&error))?;
-        let mut current = "nothing goes wrong".to_owned();
+        let mut current = "without faults".to_owned();
         let tried = self.try_some(&world, &mut current, (plain, left), tally).await;
         let ended = match tried {
             Ok(()) => {
-                "at the end of all".clone_into(&mut current);
+                "at the end".clone_into(&mut current);
                 self.end(&world).await
             }
             Err(error) => Err(error),
@@ -169,7 +169,7 @@ impl Explorer {
         let prepared = names.map(async |name| self.story.prepare(world, &name).await);
         let mut prepared = try_join_all(prepared).await.context("making pools ready")?.into_iter();
         if plain.is_none() {
-            let first = prepared.next().context("a pool is ready")?;
+            let first = prepared.next().context("there is a prepared pool")?;
             let told = tell(world, &troupe, self.story, &first).await?;
             tracing::info!(story = self.story.name(), writes = told.writes.len(), costs = %told.ledger, "plain");
             left.extend(self.trials(&told));
@@ -186,12 +186,12 @@ impl Explorer {
         Ok(())
     }
 
-    /// The world settles, and the pools go without a trace.
+    /// Waits until the world has settled, and deletes the pools without leftovers.
     async fn end(&self, world: &World) -> anyhow::Result<()> {
         world.settles().await?;
         world.clear().await?;
         let disks = all_disks(world).await?;
-        anyhow::ensure!(disks == 0, "{disks} disks are left");
+        anyhow::ensure!(disks == 0, "{disks} disks remain");
         world.stop_controllers().await?;
         world.delete_namespace().await?;
         Ok(())
@@ -229,14 +229,13 @@ impl Explorer {
     fn everything(&self, plain: &Plain) -> Vec<Trial> {
         let points = Point::all(&plain.writes).into_iter();
         let crashes = points.flat_map(|point| Moment::BOTH.map(|moment| Trial::Crash(point.clone(), moment)));
-        // Whoever takes over, the views are the same.
+        // The views do not depend on the successor, so one kind is enough.
         let views = if self.successor == Successor::Restarted { views() } else { Vec::new() };
         crashes.chain(views).collect()
     }
 }
 
-/// Every view, of one resource and of all. Nobody attaches disks by hand in the stories, so that those watches can
-/// only break.
+/// Every view, of each resource and of all. No scenario attaches disks by hand, so the watch of attachments can only break.
 fn views() -> Vec<Trial> {
     const ALONE: [&[&str]; 4] = [
         &["virtualmachinepools"],

@@ -1,5 +1,5 @@
-//! Webhook and aggregated API that die at a request of theirs: whoever asked gets no answer, asks again, and what was
-//! asked for takes effect once or not at all, and never hurts anybody else.
+//! Crashes of the webhook and the aggregated API at one of their requests. The client gets no response and repeats its request.
+//! The request takes effect once or not at all, and never affects other machines.
 
 use anyhow::{Context, ensure};
 use serde_json::json;
@@ -15,16 +15,16 @@ use vmpool_e2e::world::{DEADLINE, Policy, Pool, World};
 
 use crate::story::{insist, unrecorded};
 
-/// Whoever wants to write pools without asking twice reads; whoever kills the webhook that judges them writes.
+/// Scenarios that write pools without retries hold the read lock; scenarios that kill the webhook hold the write lock.
 ///
-/// A scenario takes it before it begins: with all points the stories hold it for a quarter of an hour, which is no time
-/// of the scenario's own.
+/// A scenario takes the lock before it starts. With all crash points other scenarios hold it for a quarter of an hour, which
+/// must not count as time of the waiting scenario.
 pub(crate) static WEBHOOK: RwLock<()> = RwLock::const_new(());
 
-/// The aggregated API dies for one scenario at a time.
+/// Only one scenario at a time may kill the aggregated API.
 static APISERVER: Mutex<()> = Mutex::const_new(());
 
-/// Starts a controller whose reservations end soon.
+/// Starts a controller with a short reservation timeout.
 async fn impatient_controller(world: &World) -> anyhow::Result<()> {
     let mut options = ControllerOptions::new(world.namespace(), "impatient");
     options.extra.push(SHORT_RESERVATION.to_owned());
@@ -32,13 +32,13 @@ async fn impatient_controller(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Requests about pools and machines of a namespace, reads included.
+/// Selects requests that concern pools and machines of a namespace, reads included.
 fn about(namespace: &str) -> impl Fn(&Asked) -> bool + Send + 'static + use<> {
     let part = format!("/namespaces/{namespace}/virtualmachine");
     move |asked| asked.path.contains(&part)
 }
 
-/// The next request of a component that `which` selects, after `passing` others, is its last one.
+/// Kills the component at the next request that `which` selects, after `passing` others.
 fn deadly(
     world: &World,
     component: Component,
@@ -54,11 +54,11 @@ fn deadly(
     Ok(())
 }
 
-/// Waits until the API server sends removals on: after a death, whoever caused it, it takes a moment to believe that
-/// somebody is there again.
+/// Waits until the API server proxies removals again. After a crash it takes a moment until it considers the aggregated API
+/// available.
 async fn reached(pool: &Pool<'_>, machine: &Object) -> anyhow::Result<()> {
     poll::until(
-        || "the aggregated API is reached".to_owned(),
+        || "the API server reaches the aggregated API".to_owned(),
         DEADLINE,
         async || {
             let answer = pool.removal().target(machine).dry_run_by_query().send().await?;
@@ -77,14 +77,14 @@ fn a_removal_survives_the_death_of_the_aggregated_api_at_every_request() {
             impatient_controller(world).await?;
             let service = world.installation().guard()?.service(Component::Apiserver)?;
             let choke = world.installation().guard()?.choke(Component::Apiserver)?;
-            // Given the requests that an undisturbed removal makes,
+            // Given the requests of a removal without faults,
             let model = world.pool("model").policy(Policy::Explicit).replicas(1).ready().await?;
             reached(&model, &model.machine(0).await?).await?;
             choke.forget();
             model.remove(&model.machines().await?).await?;
             let requests: Vec<Asked> = choke.seen().into_iter().filter(about(world.namespace())).collect();
             ensure!((4..=8).contains(&requests.len()), "{requests:#?}");
-            // when the process dies before or after any one of them, and the user asks again,
+            // when the process is killed before or after any one of them, and the user repeats the request,
             let mut pools = Vec::new();
             for moment in Moment::BOTH {
                 for request in 0..requests.len() {
@@ -104,20 +104,27 @@ fn a_removal_survives_the_death_of_the_aggregated_api_at_every_request() {
                 let lost = pool.removal().target(&machines[0]).send().await?;
                 ensure!(
                     !choke.disarm(),
-                    "{moment:?} request {request} never came, and the answer was {lost}"
+                    "{moment:?} request {request} never arrived, and the response was {lost}"
                 );
                 ensure!(
                     !lost.is_success(),
-                    "{moment:?} {:?} it was dead, and answered {lost}",
+                    "{moment:?} {:?} the killed process responded with {lost}",
                     requests[*request]
                 );
                 service.restart(0).await?;
                 insist(pool, &machines[0]).await?;
-                // then the pool is smaller by that one machine.
+                // then the pool has exactly one machine less.
                 pool.until(ready_replicas(1)).await?;
                 let left = pool.get().await?.number("/spec/replicas");
-                ensure!(left == Some(1), "{moment:?} {:?}: {left:?} are wanted", requests[*request]);
-                ensure!(pool.machine(0).await?.uid() == machines[1].uid(), "{moment:?}: somebody else left");
+                ensure!(
+                    left == Some(1),
+                    "{moment:?} {:?}: {left:?} replicas are desired",
+                    requests[*request]
+                );
+                ensure!(
+                    pool.machine(0).await?.uid() == machines[1].uid(),
+                    "{moment:?}: another machine was removed"
+                );
             }
             println!("crashes of the aggregated API: {} points", pools.len());
             Ok::<_, anyhow::Error>(())
@@ -125,7 +132,7 @@ fn a_removal_survives_the_death_of_the_aggregated_api_at_every_request() {
     );
 }
 
-/// When the record of a pool was gone again.
+/// The revision at which the record of a pool was removed.
 fn dropped(world: &World, pool: &Pool<'_>) -> Option<u64> {
     let history = world.recorder().history();
     let of_pool = history.changes().iter().filter(|change| change.object.uid() == pool.uid());
@@ -134,7 +141,7 @@ fn dropped(world: &World, pool: &Pool<'_>) -> Option<u64> {
     gone.next().map(|change| change.revision)
 }
 
-/// When the youngest machine of a pool was made.
+/// The revision at which the newest machine of a pool was created.
 fn replaced(world: &World, pool: &Pool<'_>) -> Option<u64> {
     let history = world.recorder().history();
     let mut seen = std::collections::BTreeSet::new();
@@ -150,7 +157,7 @@ fn wants(replicas: i64) -> Condition {
 }
 
 #[test]
-fn what_was_begun_by_a_dead_process_ends_without_help() {
+fn the_controller_completes_removals_of_a_killed_process() {
     let (_stays, _alone) = harness::block_on(async { (WEBHOOK.read().await, APISERVER.lock().await) });
     scenario("what was begun by a dead process ends without help").choked().controllers(0).run(
         async |world| {
@@ -161,26 +168,26 @@ fn what_was_begun_by_a_dead_process_ends_without_help() {
                 let pools = format!("/namespaces/{namespace}/virtualmachinepools/");
                 asked.is_write() && asked.path.contains(&pools)
             };
-            // Given a removal that was accepted, whose machines nobody deleted,
+            // Given an accepted removal whose machines have not been deleted,
             let accepted = world.pool("accepted").policy(Policy::NewestFirst).replicas(3).ready().await?;
             let named = accepted.machine(0).await?;
             reached(&accepted, &named).await?;
             deadly(world, Component::Apiserver, pool_write.clone(), (1, Moment::After))?;
             ensure!(!accepted.removal().target(&named).send().await?.is_success());
-            // then the controller finishes it by itself, with nobody else in its place.
+            // then the controller completes it, and removes no other machine in its place.
             accepted.until(wants(2)).await?;
             accepted.until(ready_replicas(2).and(not(has_machine(&named)))).await?;
             service.restart(0).await?;
-            // Given one that was reserved and never accepted,
+            // Given a reserved removal that was never accepted,
             let reserved = world.pool("reserved").policy(Policy::Explicit).replicas(2).ready().await?;
             let vanishing = reserved.machine(0).await?;
             reached(&reserved, &vanishing).await?;
             deadly(world, Component::Apiserver, pool_write, (0, Moment::After))?;
             ensure!(!reserved.removal().target(&vanishing).send().await?.is_success());
             reserved.until(wants(2)).await?;
-            // when its machine goes by itself,
+            // when its machine is deleted by a user,
             world.delete(&vanishing).await?;
-            // then it is replaced in the end, though not while the removal might still have been accepted.
+            // then the machine is replaced, but not while the removal could still be accepted.
             reserved.until(ready_replicas(2).and(unrecorded()).and(not(has_machine(&vanishing)))).await?;
             let (dropped, replaced) = (dropped(world, &reserved), replaced(world, &reserved));
             ensure!(
@@ -193,23 +200,23 @@ fn what_was_begun_by_a_dead_process_ends_without_help() {
     );
 }
 
-/// A write that the webhook judges.
+/// A write that the webhook validates.
 #[derive(Debug, Clone, Copy)]
 enum Judged {
-    /// A pool is made.
+    /// A pool is created.
     Create,
     /// Its template changes.
     Edit,
-    /// A pool that machines leave by any order shrinks.
+    /// A NewestFirst pool is scaled down.
     Shrink,
-    /// A machine is removed by name: the aggregated API writes, and then the controller does.
+    /// A targeted removal: the aggregated API writes first, then the controller.
     Removal,
 }
 
 impl Judged {
     const ALL: [Self; 4] = [Self::Create, Self::Edit, Self::Shrink, Self::Removal];
 
-    /// Asks for it once. `Err` is what a user sees.
+    /// Sends the request once. `Err` is the error that the user sees.
     async fn ask(self, world: &World, name: &str, machine: Option<&Object>) -> Result<(), String> {
         let text = |error: vmpool_e2e::Error| vmpool_e2e::error::chain(&error);
         if matches!(self, Self::Create) {
@@ -237,12 +244,12 @@ impl Judged {
     }
 }
 
-/// What the webhook reads in order to judge, not what it does to find out whether the API server is there.
+/// Whether the webhook sends the request for a validation, not for its health check.
 fn reads(asked: &Asked) -> bool {
     ["virtualization.deckhouse.io", "controllerrevisions"].iter().any(|part| asked.path.contains(part))
 }
 
-/// Tells how a write ends up in a pool where the webhook dies at its `dies`-th request for it, if it has so many.
+/// Sends the write while the webhook is killed at its `dies`-th request for it, if there are that many.
 async fn judge(
     world: &World,
     judged: Judged,
@@ -262,8 +269,8 @@ async fn judge(
     let first = judged.ask(world, name, machine.as_ref()).await;
     let died = dies.is_some() && !choke.disarm();
     if died {
-        // Nothing is let in that nobody has judged.
-        ensure!(first.is_err(), "{judged:?} {dies:?}: it was accepted by a dead webhook");
+        // No write may be admitted without validation.
+        ensure!(first.is_err(), "{judged:?} {dies:?}: it was accepted although the webhook was killed");
         service.restart(0).await?;
     }
     poll::until(
@@ -279,7 +286,7 @@ async fn judge(
 }
 
 #[test]
-fn writes_survive_the_death_of_the_webhook_at_every_request() {
+fn writes_survive_a_crash_of_the_webhook_at_every_request() {
     let _alone = harness::block_on(WEBHOOK.write());
     scenario("writes survive the death of the webhook").choked().run(async |world| {
         let choke = world.installation().guard()?.choke(Component::Webhook)?;
@@ -290,7 +297,7 @@ fn writes_survive_the_death_of_the_webhook_at_every_request() {
             let requests = choke.seen().into_iter().filter(reads).count();
             ensure!(
                 requests > 0 || !matches!(judged, Judged::Create),
-                "a new pool is judged by what there is"
+                "the webhook reads other objects to validate a new pool"
             );
             for request in 0..requests {
                 for moment in Moment::BOTH {
@@ -299,7 +306,7 @@ fn writes_survive_the_death_of_the_webhook_at_every_request() {
                 }
             }
         }
-        ensure!(points >= 4, "it died only {points} times");
+        ensure!(points >= 4, "the webhook was killed only {points} times");
         println!("crashes of the webhook: {points} points");
         Ok::<_, anyhow::Error>(())
     });

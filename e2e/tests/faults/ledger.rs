@@ -1,4 +1,4 @@
-//! What a story costs: the writes of the controller that had an effect.
+//! Counts the controller's effective writes in a scenario.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,32 +7,32 @@ use vmpool_e2e::object::{GROUP, Kind};
 use vmpool_e2e::programs::Accounts;
 use vmpool_e2e::world::World;
 
-/// Writes by `verb resource/subresource`.
+/// Numbers of writes by `verb resource/subresource`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Ledger(BTreeMap<String, usize>);
 
-/// A place in what a world has recorded.
+/// A position in the recorded history.
 pub(crate) struct Mark {
     requests: usize,
     changes: usize,
 }
 
 impl Mark {
-    /// The end, as it is now.
+    /// The current end of the history.
     pub(crate) async fn now(world: &World) -> anyhow::Result<Self> {
         world.recorder().catch_up().await?;
         let changes = world.recorder().history().changes().len();
         Ok(Self { requests: world.audit()?.len(), changes })
     }
 
-    /// The controller's writes since then that were answered with a success. The status is judged apart: how often it
-    /// is written depends on how fast the world moves.
+    /// The controller's successful writes since the mark. Writes of the status are not included, because their number depends on
+    /// the timing.
     pub(crate) fn ledger(&self, world: &World) -> anyhow::Result<Ledger> {
         let mut ledger = Ledger::default();
         let mut deleted = BTreeSet::new();
         let requests = world.audit()?.split_off(self.requests);
         for entry in requests.iter().filter(|entry| is_work(entry) && entry.subresource != "status") {
-            // Whoever got no answer deletes again, which succeeds as long as the object is there and does nothing more.
+            // After an unconfirmed deletion the controller deletes again. The second deletion succeeds but has no effect.
             if entry.verb == "delete" && !deleted.insert((&entry.resource, &entry.name)) {
                 continue;
             }
@@ -41,12 +41,12 @@ impl Mark {
         Ok(ledger)
     }
 
-    /// How many writes on pools changed nothing. Each one that does makes a revision of its pool.
+    /// Number of writes on pools that changed nothing. A write that changes something creates a new revision of its pool.
     pub(crate) async fn in_vain(&self, world: &World) -> anyhow::Result<usize> {
         let requests = world.audit()?.split_off(self.requests);
         let writes = requests.iter().filter(|entry| {
             let changing = ["create", "update", "patch"].contains(&entry.verb.as_str());
-            // A removal by name is none itself; what it writes to the pool is.
+            // The removal endpoint itself stores nothing; the write to the pool that it causes is counted.
             let stored = ["", "status", "scale"].contains(&entry.subresource.as_str());
             entry.group == GROUP
                 && entry.resource == Kind::Pool.plural()
@@ -70,11 +70,11 @@ fn is_work(entry: &AuditEntry) -> bool {
 }
 
 impl Ledger {
-    /// What is in this one and not in `other`, where `other` may have so many more by what it is.
+    /// The excess over `other`, where `more` returns the additional writes that are allowed for each key.
     pub(crate) fn beyond(&self, other: &Self, more: impl Fn(&str) -> usize) -> Vec<String> {
         let excess = self.0.iter().filter_map(|(what, &count)| {
             let allowed = other.0.get(what).copied().unwrap_or_default() + more(what);
-            (count > allowed).then(|| format!("{count} x {what}, and {allowed} would have done"))
+            (count > allowed).then(|| format!("{count} x {what}, but at most {allowed} are needed"))
         });
         excess.collect()
     }

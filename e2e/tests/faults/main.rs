@@ -1,8 +1,8 @@
-//! Faults around our programs on a real control plane: every one of them dies before and after each of its requests, and
-//! what watches show is late, lost, repeated or refused.
+//! Fault injection on a real control plane: each program is killed before and after each of its requests, and watches deliver
+//! late, lost, repeated or refused events.
 //!
-//! `make crashes` tries everything (`VMPOOL_FAULTS=all`); without it a few points of every story are tried.
-//! `VMPOOL_ONLY="rollout, restart: dies after DELETE"` repeats what has such a name.
+//! `make crashes` runs all trials (`VMPOOL_FAULTS=all`); the default is a few trials of every scenario.
+//! `VMPOOL_ONLY="rollout, restart: dies after DELETE"` runs only trials with such a name.
 
 mod explore;
 mod guards;
@@ -24,5 +24,9 @@ fn every_story_ends_well_whatever_happens_to_the_controller_and_its_watches() {
     });
     assert_eq!(tally.violations, [""; 0]);
     let tried = tally.points + tally.late;
-    assert!(4 * tally.late <= tried, "{} of {tried} crashes came too late to happen", tally.late);
+    assert!(
+        4 * tally.late <= tried,
+        "{} of {tried} crashes did not happen, because their write never came",
+        tally.late
+    );
 }

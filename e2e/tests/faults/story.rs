@@ -1,4 +1,4 @@
-//! The stories that are disturbed: one step each, from a pool that is at rest to one that is at rest again.
+//! The scenarios for fault injection: one step each, from a settled pool to a settled pool.
 
 use std::collections::BTreeSet;
 
@@ -14,43 +14,43 @@ use vmpool_e2e::world::{DEADLINE, Deletion, Policy, Pool, PoolBuilder, World};
 const FREE_SINCE: &str = "vmpool.virtualization.deckhouse.io/free-since";
 const TEMPLATE: &str = "vmpool.virtualization.deckhouse.io/disk-template";
 
-/// What happens to a pool of machines with a `root` disk each and, where disks matter, a `cache` that outlives them.
+/// A step on a pool whose machines have a `root` disk and, in scenarios about disks, a retained disk `cache`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Story {
-    /// A pool of three is made: a revision is stored, names are reserved, machines and disks come.
+    /// A pool of three machines is created: a revision is stored, names are reserved, machines and disks are created.
     Up,
-    /// Two of three machines leave, and their caches become free.
+    /// Two of three machines are removed, and their caches become free.
     Down,
-    /// One machine is removed by name.
+    /// One machine is removed by a targeted removal.
     Removal,
-    /// Both machines get another template, one restart after the other; the revision before is pruned.
+    /// Both machines get a new template, and restart one after the other. The former revision is pruned.
     Rollout,
-    /// The template of the cache goes: detached first, deleted then.
+    /// The disk template of the cache is removed: its disks are detached, then deleted.
     TemplateRemoved,
-    /// All machines leave, and their caches are deleted when their time has come.
+    /// All machines are removed, and disk garbage collection deletes their caches.
     Collection,
-    /// Somebody deletes a machine, and another one gets its cache.
+    /// A user deletes a machine, and its replacement gets its cache.
     Lost,
-    /// The pool is deleted while it grows.
+    /// The pool is deleted during a scale-up.
     Deleted,
-    /// Free caches are handed out to new machines.
+    /// Free caches are allocated to new machines.
     HandOut,
-    /// All disks grow.
+    /// All disks are expanded.
     Growth,
 }
 
-/// A story at its beginning.
+/// A scenario before its step.
 pub(crate) struct Prepared<'w> {
     world: &'w World,
     name: String,
-    /// Up begins without.
+    /// `None` for Up, which starts without a pool.
     pool: Option<Pool<'w>>,
-    /// Lost and Removal are about this machine.
+    /// The machine that Lost and Removal act on.
     machine: Option<Object>,
 }
 
 impl Story {
-    /// All of them.
+    /// All scenarios.
     pub(crate) const ALL: [Self; 10] = [
         Self::Up,
         Self::Down,
@@ -64,7 +64,7 @@ impl Story {
         Self::Growth,
     ];
 
-    /// What it is called in reports.
+    /// The name in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Up => "up",
@@ -80,7 +80,7 @@ impl Story {
         }
     }
 
-    /// The write that says most about it: what it is, and how many of these come before.
+    /// The most significant write of the scenario, and how many writes of this kind precede it.
     pub(crate) fn hinge(self) -> (&'static str, usize) {
         match self {
             Self::Up => ("POST controllerrevisions", 0),
@@ -113,7 +113,7 @@ impl Story {
         }
     }
 
-    /// Brings a pool of this name to where the story begins.
+    /// Creates a pool with this name in the state before the step.
     pub(crate) async fn prepare<'w>(self, world: &'w World, name: &str) -> anyhow::Result<Prepared<'w>> {
         let mut prepared = Prepared { world, name: name.to_owned(), pool: None, machine: None };
         if self == Self::Up {
@@ -132,13 +132,13 @@ impl Story {
         Ok(prepared)
     }
 
-    /// Does the step.
+    /// Performs the step.
     pub(crate) async fn begin<'w>(self, prepared: &Prepared<'w>) -> anyhow::Result<Pool<'w>> {
         let Prepared { world, name, pool, machine } = prepared;
         let Some(pool) = pool else {
             return Ok(self.pool(world, name).create().await?);
         };
-        let machine = || machine.as_ref().context("the story has chosen a machine");
+        let machine = || machine.as_ref().context("the scenario has selected a machine");
         match self {
             Self::Up => {}
             Self::Down => pool.scale_by_api(1).await?,
@@ -170,7 +170,7 @@ impl Story {
         Ok(pool.clone())
     }
 
-    /// How it ends, if nobody deletes the pool: not one disk more or less, and the truth in the status.
+    /// The final state, unless the pool is deleted: the exact number of disks and a correct status.
     pub(crate) fn end(self, prepared: &Prepared<'_>) -> Condition {
         let gone = || match &prepared.machine {
             Some(machine) => not(has_machine(machine)),
@@ -191,7 +191,7 @@ impl Story {
         end.and(truthful())
     }
 
-    /// Goes to the end, once nothing breaks any more.
+    /// Waits for the final state after all faults have ended.
     pub(crate) async fn finish(self, prepared: &Prepared<'_>, pool: &Pool<'_>) -> anyhow::Result<()> {
         if self == Self::Deleted {
             pool.delete(Deletion::Background).await?;
@@ -203,16 +203,16 @@ impl Story {
     }
 }
 
-/// Writes of the controller that are about the work, not about its lease or the news.
+/// Whether a request is a write of the controller other than leases and events.
 pub(crate) fn work(asked: &Asked) -> bool {
     asked.is_write()
         && ["virtualization.deckhouse.io", "controllerrevisions"].iter().any(|part| asked.path.contains(part))
 }
 
-/// What a user does who got no answer: ask again, until there is one.
+/// Repeats the removal until it gets a response, as a user would.
 pub(crate) async fn insist(pool: &Pool<'_>, machine: &Object) -> anyhow::Result<()> {
     poll::until(
-        || format!("the removal of {} is answered", machine.name()),
+        || format!("the removal of {} gets a response", machine.name()),
         DEADLINE,
         async || {
             let answer = pool.removal().target(machine).send().await?;
@@ -224,16 +224,16 @@ pub(crate) async fn insist(pool: &Pool<'_>, machine: &Object) -> anyhow::Result<
     .with_context(|| format!("repeating the removal in pool {}", pool.name()))
 }
 
-/// The record names nobody.
+/// The pool has no removal record.
 pub(crate) fn unrecorded() -> Condition {
-    Condition::new("no record of removals", |view| {
+    Condition::new("no removal record", |view| {
         view.pool().is_some_and(|pool| pool.annotation(REMOVAL_ANNOTATION).is_none())
     })
 }
 
-/// The status is the truth (I8).
+/// The status is correct (I8).
 fn truthful() -> Condition {
-    Condition::new("a status that tells the truth", |view| {
+    Condition::new("a correct status", |view| {
         view.pool().is_some_and(|pool| settled::lies(pool, &view.members()).is_empty())
     })
 }
@@ -253,21 +253,21 @@ fn free(template: &'static str, count: usize) -> Condition {
     })
 }
 
-/// All disks ask for so much.
+/// All disks request this size.
 fn large(size: &'static str) -> Condition {
     Condition::new(format!("disks of {size}"), move |view| {
         view.disks().iter().all(|disk| disk.text("/spec/persistentVolumeClaim/size") == size)
     })
 }
 
-/// All live members run and refer to so many disks.
+/// All machines that are not terminating run and use this number of disks.
 fn devices(count: usize) -> Condition {
     Condition::new(format!("running machines with {count} disks each"), move |view| {
         view.live().all(|machine| machine.is_running() && machine.disk_references().count() == count)
     })
 }
 
-/// All live members have so many cores and one revision.
+/// All machines that are not terminating have this number of cores and the same revision.
 fn rolled(cores: i64) -> Condition {
     Condition::new(format!("machines of one revision with {cores} cores"), move |view| {
         let revisions: BTreeSet<_> = view.live().map(|machine| machine.label(TEMPLATE_HASH_LABEL)).collect();
@@ -275,7 +275,7 @@ fn rolled(cores: i64) -> Condition {
     })
 }
 
-/// How many disks there are in a namespace, whoever owns them.
+/// The number of disks in the namespace, regardless of their owner.
 pub(crate) async fn all_disks(world: &World) -> anyhow::Result<usize> {
     world.recorder().catch_up().await?;
     Ok(world.recorder().history().state().all(Kind::Disk).count())

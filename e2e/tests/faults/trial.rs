@@ -1,4 +1,4 @@
-//! One thing that goes wrong in a story.
+//! One fault in a scenario.
 
 use std::time::Duration;
 
@@ -13,34 +13,34 @@ use crate::ledger::{Ledger, Mark};
 use crate::story::{Prepared, Story, work};
 use crate::troupe::Troupe;
 
-/// How long a story may stand still because its controller sees too little, before that ends. Most go on by themselves.
+/// How long a scenario may make no progress because of incomplete watches, before they are released. Most need no release.
 const STALL: Duration = Duration::from_secs(2);
 
-/// What is watched.
+/// The watched resources.
 pub(crate) const WATCHED: [&str; 4] =
     ["virtualmachinepools", "virtualmachines", "virtualdisks", "virtualmachineblockdeviceattachments"];
 
-/// What goes wrong.
+/// The fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Trial {
-    /// The controller dies around a write.
+    /// The controller is killed at a write.
     Crash(Point, Moment),
-    /// Its watches of these resources see this.
+    /// Its watches of these resources have this view.
     View(&'static [&'static str], View),
 }
 
-/// One of the writes of a story: by method and resource, and its number among those, counted from 0. Its number among all
-/// would not do, since the status is written more often in a world that moves slowly.
+/// A write in a scenario: method, resource, and its index among the writes with both. The index among all writes would vary,
+/// because the number of status writes depends on the timing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Point {
-    /// Such as `PATCH virtualmachinepools/status`.
+    /// Method and resource, such as `PATCH virtualmachinepools/status`.
     pub(crate) what: String,
-    /// How many of these come before.
+    /// The number of such writes before it.
     pub(crate) number: usize,
 }
 
 impl Point {
-    /// All writes of a story.
+    /// All writes of a scenario.
     pub(crate) fn all(writes: &[Asked]) -> Vec<Self> {
         let mut seen: Vec<Self> = Vec::new();
         for what in writes.iter().map(short) {
@@ -58,7 +58,7 @@ impl std::fmt::Display for Point {
 }
 
 impl Trial {
-    /// What it is called in reports.
+    /// The name in reports.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Crash(point, moment) => format!("dies {} {point}", format!("{moment:?}").to_lowercase()),
@@ -68,7 +68,7 @@ impl Trial {
     }
 }
 
-/// Method and resource, subresource included.
+/// Method and resource, including the subresource.
 fn short(asked: &Asked) -> String {
     let path = asked.path.split('?').next().unwrap_or_default();
     let mut parts = path.split('/').skip_while(|part| *part != "namespaces").skip(2);
@@ -77,25 +77,25 @@ fn short(asked: &Asked) -> String {
     format!("{} {resource}{subresource}", asked.method)
 }
 
-/// A story in which nothing goes wrong.
+/// A scenario without faults.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Plain {
-    /// Its writes, in their order.
+    /// Its writes, in order.
     pub(crate) writes: Vec<Asked>,
-    /// Those that had an effect, but for the status.
+    /// Its effective writes, without the status.
     pub(crate) ledger: Ledger,
 }
 
-/// How a trial ended that broke nothing.
+/// The result of a trial without a violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It happened.
+    /// The fault occurred.
     Happened,
-    /// The story was over before: it has a write less when the status moves faster.
+    /// The scenario ended before the fault. It has fewer writes if the status changes faster.
     TooLate,
 }
 
-/// Tells a story in which nothing goes wrong.
+/// Runs a scenario without faults.
 pub(crate) async fn tell(
     world: &World,
     troupe: &Troupe,
@@ -114,7 +114,7 @@ pub(crate) async fn tell(
     Ok(Plain { writes, ledger: mark.ledger(world)? })
 }
 
-/// Tells a story in which this goes wrong. It has to end as it does without, with no more writes than it costs.
+/// Runs a scenario with a fault. It must reach the same final state, without additional writes.
 pub(crate) async fn disturb(
     (world, troupe): (&World, &Troupe),
     story: Story,
@@ -132,7 +132,7 @@ pub(crate) async fn disturb(
             let pool = story.begin(prepared).await?;
             let outcome = dies((world, troupe), story, prepared, &pool).await?;
             if story == Story::Deleted {
-                // While nobody is there.
+                // While no controller is running.
                 story.finish(prepared, &pool).await?;
                 troupe.go_on().await?;
             } else {
@@ -144,7 +144,7 @@ pub(crate) async fn disturb(
         Trial::View(resources, view) => {
             troupe.show(resources, *view);
             let pool = story.begin(prepared).await?;
-            // A connection that is forgotten is noticed by the program itself, after 50 s.
+            // The program itself detects a dead connection after 50 s.
             if *view != View::Forgotten {
                 stalls(story, prepared, &pool).await?;
                 troupe.release();
@@ -161,31 +161,30 @@ pub(crate) async fn disturb(
     thrifty(&mark, world).await?;
     let ledger = mark.ledger(world)?;
     let excess = ledger.beyond(&plain.ledger, |what| allowed((story, trial), what));
-    ensure!(excess.is_empty(), "{}; all of it: {ledger}", excess.join("; "));
+    ensure!(excess.is_empty(), "{}; all writes: {ledger}", excess.join("; "));
     Ok(outcome)
 }
 
-/// Writes on pools change something.
+/// Checks that writes on pools change something.
 async fn thrifty(mark: &Mark, world: &World) -> anyhow::Result<()> {
-    /// A status whose answer came too late, on a busy machine, is written again.
+    /// On a busy host, a status whose response was late may be written again.
     const LOST: usize = 1;
     let vain = mark.in_vain(world).await?;
     ensure!(vain <= LOST, "{vain} writes on the pool changed nothing");
     Ok(())
 }
 
-/// What may come besides.
+/// The number of additional writes that are allowed for a key.
 ///
-/// A leader that has names left over from its predecessor's range cannot know which of them were used, and reserves a
-/// range of its own. A machine that is removed by name is deleted by the aggregated API or by the controller, whichever
-/// comes first.
+/// A new leader does not know which names of its predecessor's range were used, so it reserves a new range. The aggregated API or
+/// the controller deletes a target of a targeted removal, whichever is first.
 fn allowed((story, trial): (Story, &Trial), what: &str) -> usize {
     let range = matches!(trial, Trial::Crash(..)) && what == "patch virtualmachinepools";
     let named = story == Story::Removal && what == "delete virtualmachines";
     usize::from(range || named)
 }
 
-/// Waits for the death, or the end.
+/// Waits until the controller is killed, or the scenario ends.
 async fn dies(
     (world, troupe): (&World, &Troupe),
     story: Story,
@@ -193,42 +192,38 @@ async fn dies(
     pool: &Pool<'_>,
 ) -> anyhow::Result<Outcome> {
     let end = story.end(prepared);
-    let what = || "the controller dies or is done".to_owned();
+    let what = || "the controller is killed or has finished".to_owned();
     let outcome = poll::until(what, DEADLINE, async || {
         if troupe.has_lost_one() {
             return Ok(Ok(Outcome::Happened));
         }
         if !end.holds(Seen { state: world.recorder().history().state(), uid: pool.uid() }) {
-            return Ok(Err(format!("no death, and not {end}")));
+            return Ok(Err(format!("the controller was not killed, and not {end}")));
         }
         troupe.rests().await.map_err(|error| unexpected(&error))?;
         Ok(Ok(if troupe.has_lost_one() { Outcome::Happened } else { Outcome::TooLate }))
     });
-    let outcome = outcome.await.context("waiting for the death of the controller")?;
+    let outcome = outcome.await.context("waiting for the crash of the controller")?;
     troupe.spare();
     Ok(outcome)
 }
 
-/// Waits until everything is listed that had to be.
+/// Waits until every resource that must be listed again was listed.
 async fn listed(troupe: &Troupe, resources: &[&str]) -> anyhow::Result<()> {
-    let what = || "watches that are too old begin anew".to_owned();
+    let what = || "expired watches start again with a list".to_owned();
     poll::until(what, DEADLINE, async || {
         let unlisted = troupe.unlisted(resources);
-        Ok(if unlisted.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("nobody has listed {}", unlisted.join(", ")))
-        })
+        Ok(if unlisted.is_empty() { Ok(()) } else { Err(format!("no list of {}", unlisted.join(", "))) })
     })
     .await?;
     Ok(())
 }
 
 fn unexpected(error: &anyhow::Error) -> Error {
-    Error::Unexpected { what: "the controllers rest".to_owned(), last: format!("{error:#}") }
+    Error::Unexpected { what: "the controllers have stopped writing".to_owned(), last: format!("{error:#}") }
 }
 
-/// Waits until the story is at its end, or stands still.
+/// Waits until the scenario has reached its final state or makes no progress.
 async fn stalls(story: Story, prepared: &Prepared<'_>, pool: &Pool<'_>) -> anyhow::Result<()> {
     match pool.until_within(story.end(prepared), STALL).await {
         Ok(()) | Err(Error::Deadline { .. }) => Ok(()),

@@ -1,4 +1,4 @@
-//! Controllers that die at a chosen write.
+//! Controllers that are killed at a selected write.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,23 +11,23 @@ use vmpool_e2e::world::{DEADLINE, World};
 
 use crate::story::work;
 
-/// How long nobody writes who has nothing more to write: several times the time that changes are collected for.
+/// A controller without further writes is quiet for this long. It is several times the period for which it collects changes.
 const QUIET: Duration = Duration::from_millis(600);
 
-/// Who goes on when a leader dies.
+/// Which process continues after the leader was killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Successor {
-    /// The same program, started again with empty caches, when the lease has run out.
+    /// The same controller, restarted with empty caches, after the lease has expired.
     Restarted,
-    /// A standby, when the lease has run out. The dead one comes back when the story is at its end.
+    /// A standby, after the lease has expired. The killed controller restarts at the end of the scenario.
     Standby,
 }
 
 impl Successor {
-    /// Both.
+    /// Both kinds.
     pub(crate) const BOTH: [Self; 2] = [Self::Restarted, Self::Standby];
 
-    /// What it is called in reports.
+    /// The name in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Restarted => "restart",
@@ -41,16 +41,16 @@ struct Mortal {
     choke: Choke,
 }
 
-/// The controllers of one world, each behind a choke of its own.
+/// The controllers of one world, each with its own fault proxy.
 pub(crate) struct Troupe {
     successor: Successor,
     mortals: Vec<Mortal>,
-    /// Whether one of them has died of the doom that was set last.
+    /// Whether a controller was killed since the last call of [`Troupe::doom`].
     dead: Arc<AtomicBool>,
 }
 
 impl Troupe {
-    /// Starts them. Their lease is short, so that nobody waits long for a successor.
+    /// Starts the controllers with a short lease, so that a successor takes over soon.
     pub(crate) async fn start(world: &World, successor: Successor) -> anyhow::Result<Self> {
         let mut mortals = Vec::new();
         let count = if successor == Successor::Standby { 2 } else { 1 };
@@ -64,7 +64,7 @@ impl Troupe {
         Ok(Self { successor, mortals, dead: Arc::default() })
     }
 
-    /// Whoever sends the next of these requests, after `passing` others, dies at it. Only a leader writes.
+    /// Kills the controller that sends the next matching write, after `passing` others. Only a leader writes.
     pub(crate) fn doom(
         &self,
         which: impl Fn(&Asked) -> bool + Clone + Send + 'static,
@@ -81,24 +81,24 @@ impl Troupe {
         }
     }
 
-    /// Whether somebody has died.
+    /// Whether a controller was killed.
     pub(crate) fn has_lost_one(&self) -> bool {
         self.dead.load(Ordering::SeqCst)
     }
 
-    /// Nobody else dies.
+    /// Removes all traps.
     pub(crate) fn spare(&self) {
         for mortal in &self.mortals {
             mortal.choke.disarm();
         }
     }
 
-    /// Starts who is dead again, if nobody else takes over.
+    /// Restarts the killed controller, unless a standby takes over.
     pub(crate) async fn go_on(&self) -> anyhow::Result<()> {
         if self.successor == Successor::Restarted { self.revive().await } else { Ok(()) }
     }
 
-    /// Starts who is dead again.
+    /// Restarts the killed controller.
     pub(crate) async fn revive(&self) -> anyhow::Result<()> {
         for Mortal { controller, .. } in &self.mortals {
             if controller.pid().is_none() {
@@ -108,39 +108,39 @@ impl Troupe {
         Ok(())
     }
 
-    /// What all of them see of these resources.
+    /// Sets the view of these resources for all controllers.
     pub(crate) fn show(&self, resources: &[&str], view: View) {
         self.mortals.iter().for_each(|mortal| mortal.choke.show(resources, view));
     }
 
-    /// They see everything again.
+    /// Resets all views.
     pub(crate) fn release(&self) {
         self.mortals.iter().for_each(|mortal| mortal.choke.release());
     }
 
-    /// Which of these resources nobody has listed who was told to.
+    /// The refused resources that have not been listed again.
     pub(crate) fn unlisted<'a>(&self, resources: &[&'a str]) -> Vec<&'a str> {
         let refused = |resource: &&&str| self.mortals.iter().any(|mortal| mortal.choke.refuses(resource));
         resources.iter().filter(refused).copied().collect()
     }
 
-    /// Begins to count writes anew.
+    /// Clears the recorded writes.
     pub(crate) fn forget(&self) {
         self.mortals.iter().for_each(|mortal| mortal.choke.forget());
     }
 
-    /// The writes since then, in their order as long as there is one leader.
+    /// The recorded writes. They are in order while there is only one leader.
     pub(crate) fn writes(&self) -> Vec<Asked> {
         let all = self.mortals.iter().flat_map(|mortal| mortal.choke.seen());
         all.filter(work).collect()
     }
 
-    /// Waits until somebody leads who has nothing more to write. While a successor waits for the lease, silence says
-    /// nothing: what the dead one left undone is still to come.
+    /// Waits until there is a leader that has stopped writing. While a standby waits for the lease, silence means nothing: the
+    /// work of the killed leader is still to be done.
     pub(crate) async fn rests(&self) -> anyhow::Result<()> {
         let mut before = self.written().await;
         poll::until(
-            || "the controllers have nothing more to write".to_owned(),
+            || "the controllers have stopped writing".to_owned(),
             DEADLINE,
             async || {
                 tokio::time::sleep(QUIET).await;
@@ -149,7 +149,7 @@ impl Troupe {
                 Ok(if now.is_some() && known == now {
                     Ok(())
                 } else {
-                    Err(format!("writes under a leader: {now:?}, and {known:?} a moment ago"))
+                    Err(format!("writes of the leader: {now:?}, earlier {known:?}"))
                 })
             },
         )
@@ -157,7 +157,7 @@ impl Troupe {
         Ok(())
     }
 
-    /// How many writes there were, if somebody leads.
+    /// The number of recorded writes, if there is a leader.
     async fn written(&self) -> Option<usize> {
         for Mortal { controller, .. } in &self.mortals {
             if controller.leads().await == Some(true) {

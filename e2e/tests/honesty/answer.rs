@@ -1,21 +1,21 @@
-//! Answers, without what two servers cannot have in common.
+//! Responses in a form that can be compared between two servers.
 //!
-//! * UIDs, and the versions of each object, are numbered in the order in which they were seen;
-//! * names that a server chose are replaced by the step that asked for them;
-//! * times are only told to be there;
-//! * `managedFields` are left out: the model has none;
-//! * of a refusal only code and reason count: its words are for people;
-//! * of the version of a list only that it is not older than its items; of a token that there is one;
-//! * the fields that events had in older versions are left out: the real server writes them down empty.
+//! * UIDs, and the versions of each object, are numbered in the order of their first appearance;
+//! * generated names are replaced by the number of their step;
+//! * of times only the presence is compared;
+//! * `managedFields` are removed, because the model has none;
+//! * of a refusal only code and reason are compared, not the message;
+//! * the version of a list must not be older than its items; of a continue token only the presence is compared;
+//! * deprecated fields of events are removed, because the real server stores them as empty values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-/// What a server answered.
+/// The response of a server.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    /// One answer.
+    /// A single response.
     Reply { code: u16, body: Value },
     /// The events of a watch.
     Events(Vec<Event>),
@@ -26,12 +26,12 @@ pub(crate) enum Answer {
 pub(crate) struct Event {
     pub(crate) name: String,
     pub(crate) told: Value,
-    /// Whether its place among those of other objects says anything: the garbage collector works on several objects at
-    /// once, and a watch begins with what there is in any order.
+    /// Whether its position relative to events of other objects is compared. It is not for events of the garbage collector, which
+    /// handles several objects at once, and for the initial events of a watch, whose order is undefined.
     pub(crate) placed: bool,
 }
 
-/// What stands for what one server says.
+/// Placeholders for the values of one server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Symbols {
     uids: BTreeMap<String, usize>,
@@ -40,12 +40,12 @@ pub(crate) struct Symbols {
 }
 
 impl Symbols {
-    /// Remembers that the server chose `name`.
+    /// Records a generated name with its placeholder.
     pub(crate) fn name(&mut self, name: &str, symbol: String) {
         self.names.insert(name.to_owned(), symbol);
     }
 
-    /// A body without what cannot be compared.
+    /// A body without values that cannot be compared.
     pub(crate) fn body(&mut self, body: &Value) -> Value {
         match body["kind"].as_str() {
             Some("Status") => self.status(body),
@@ -54,7 +54,7 @@ impl Symbols {
         }
     }
 
-    /// The name of an object, or what stands for it.
+    /// The name of an object, or its placeholder.
     pub(crate) fn name_of(&self, object: &Value) -> String {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         self.names.get(name).cloned().unwrap_or_else(|| name.to_owned())
@@ -122,7 +122,7 @@ impl Symbols {
         metadata
     }
 
-    /// Versions are compared as the n-th that was seen of one object.
+    /// The placeholder of a version: its index among the versions of the object.
     fn version(&mut self, uid: &str, version: &str) -> String {
         if version.is_empty() {
             return String::new();
@@ -147,7 +147,7 @@ impl Symbols {
     }
 }
 
-/// What differs between the answers of two servers to one operation; `None` if they agree.
+/// The difference between the responses of two servers to one operation; `None` if they are equal.
 pub(crate) fn difference(model: &[Answer], real: &[Answer]) -> Option<String> {
     if model.len() != real.len() {
         return Some(format!("{} answers instead of {}", model.len(), real.len()));
@@ -162,8 +162,7 @@ pub(crate) fn difference(model: &[Answer], real: &[Answer]) -> Option<String> {
     })
 }
 
-/// The events of each object have to be the same in the same order; so have those of different objects, where the model
-/// says that their places mean something.
+/// Compares events: per object in order, and across objects where the order is defined.
 fn events_differ(model: &[Event], real: &[Event]) -> Option<String> {
     let by_name = |events: &[Event]| {
         let mut all: BTreeMap<String, Vec<Value>> = BTreeMap::new();
@@ -180,7 +179,7 @@ fn events_differ(model: &[Event], real: &[Event]) -> Option<String> {
             return Some(format!("    events of {name}:{}", paths(&all(model), &all(real), "")));
         }
     }
-    // The n-th event of an object is the same on both sides by now.
+    // At this point the n-th events of each object are equal on both sides.
     let places = |events: &[Event]| {
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();
         let place = |event: &Event| {
@@ -201,7 +200,7 @@ fn events_differ(model: &[Event], real: &[Event]) -> Option<String> {
     (placed != really).then(|| format!("order of events: model {placed:?}\n real {really:?}"))
 }
 
-/// Where two values differ.
+/// The differences between two values, by path.
 pub(crate) fn paths(model: &Value, real: &Value, path: &str) -> String {
     let null = &Value::Null;
     match (model, real) {

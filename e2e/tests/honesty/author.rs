@@ -1,4 +1,4 @@
-//! How a seed decides on a sequence of operations.
+//! Generates a random sequence of operations.
 
 use vmpool_e2e::chance::Chance;
 
@@ -26,16 +26,16 @@ const FINALIZERS: [&[&str]; 5] =
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// Decides on a sequence of operations.
+/// Generates a sequence.
 pub(crate) struct Author {
     chance: Chance,
-    /// What may be there: most operations are about something.
+    /// Objects that may exist: most operations target one of them.
     known: Vec<Target>,
     steps: Vec<Step>,
 }
 
 impl Author {
-    /// The sequence that `seed` decides on.
+    /// The sequence of a seed.
     pub(crate) fn write(seed: u64) -> Vec<Step> {
         let mut author = Self { chance: Chance::new(seed), known: Vec::new(), steps: Vec::new() };
         let length = author.chance.number(10..=25);
@@ -61,7 +61,7 @@ impl Author {
     }
 
     fn one<T: Clone>(&self, of: &[T]) -> T {
-        self.chance.one(of).expect("a table with something in it").clone()
+        self.chance.one(of).expect("a table that is not empty").clone()
     }
 
     fn kind(&self) -> Kind {
@@ -135,8 +135,8 @@ impl Author {
         Op::Create { kind, name, shape: self.below(4), with, dry: self.percent(5) }
     }
 
-    /// Owners of an object of this kind. A machine may own disks itself: whether it goes in the foreground would depend
-    /// on who is faster if its owner did not wait for it.
+    /// Owners of an object of this kind. A machine always blocks the deletion of its owner, because it may own disks: otherwise
+    /// the propagation policy of its own deletion would depend on the timing.
     fn owners(&self, kind: Kind) -> Option<Change> {
         if kind.owners().is_empty() {
             return None;
@@ -203,7 +203,7 @@ impl Author {
         Op::Put { target, subresource, change, uid, version, dry: self.percent(4) }
     }
 
-    /// The object that a step before was to delete.
+    /// The object that an earlier step deleted.
     fn dying(&self) -> Option<Target> {
         let deleted = self.steps.iter().rev().find_map(|step| match step.op {
             Op::Delete { target, .. } => Some(target),
@@ -214,7 +214,7 @@ impl Author {
 
     fn patch(&self) -> Op {
         if let Some(target) = self.dying() {
-            // Its finalizers are what can still change about it.
+            // Only its finalizers can still change.
             let change = Change::Finalizers(self.one(&FINALIZERS));
             let (language, none) = (Language::Merge, Lock::Unnamed);
             return Op::Patch {
@@ -280,7 +280,7 @@ impl Author {
             _ => Since::Step(self.one(&self.steps).id),
         };
         let kind = match since {
-            // The others are older than any version.
+            // The other kinds are built in and exist from the first version on, so no version has expired for them.
             Since::TooOld => self.one(&[Kind::Pool, Kind::Machine, Kind::Disk]),
             _ => self.kind(),
         };
@@ -288,8 +288,8 @@ impl Author {
     }
 }
 
-/// Makes owners wait that may have finalizers of users. An owner that waits for nobody is let go at once, and if it then
-/// stays for a finalizer, what becomes of its dependents depends on who was faster.
+/// Makes owners that may have finalizers of users wait for their dependents. An owner without blocking dependents leaves the
+/// foreground deletion at once. If it then remains because of a finalizer, the result for its dependents depends on the timing.
 fn wait_for_those_that_stay(steps: &mut [Step]) {
     let mut staying = Vec::new();
     for step in &*steps {

@@ -1,4 +1,4 @@
-//! What changes say, as objects and patches.
+//! Builds objects and patches from changes.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::kind::{Kind, Target, set};
 use crate::op::{Change, Forgery};
 use crate::side::{NOBODY, Side};
 
-/// A UID and a version that a write names.
+/// The UID and resource version in a write.
 pub(crate) type Locks = (Option<String>, Option<String>);
 
 impl Side {
@@ -21,7 +21,7 @@ impl Side {
         let mut object = kind.object(shape, &self.namespace);
         object["metadata"] = match name {
             Some(name) => json!({ "name": name, "namespace": self.namespace }),
-            // No other name begins like it, so that its place in lists is the same whatever the server adds.
+            // No other name has this prefix, so the position in lists does not depend on the generated suffix.
             None => json!({ "generateName": format!("g{id}-") }),
         };
         for change in with {
@@ -34,7 +34,7 @@ impl Side {
         object
     }
 
-    /// What a change sets, by JSON pointer; null removes.
+    /// The fields of a change as JSON pointers and values; null removes a field.
     pub(crate) fn fields(&self, kind: Kind, change: &Change) -> Vec<(String, Value)> {
         let (of_substance, of_status) = (
             |shape| {
@@ -63,7 +63,7 @@ impl Side {
                     let uid = self.uid(*owner);
                     match owner {
                         Some(owner) => owner.kind.reference(&self.name(owner.name), uid, *blocks, at == 0),
-                        None => Kind::Pool.reference("nobody", uid, *blocks, at == 0),
+                        None => Kind::Pool.reference("missing", uid, *blocks, at == 0),
                     }
                 };
                 let all: Vec<Value> = owners.iter().enumerate().map(reference).collect();
@@ -71,7 +71,7 @@ impl Side {
             }
             Change::TwoControllers => {
                 let other = "00000000-0000-4000-8000-00000000beef";
-                let all = [NOBODY, other].map(|uid| Kind::Pool.reference("nobody", uid, true, true));
+                let all = [NOBODY, other].map(|uid| Kind::Pool.reference("missing", uid, true, true));
                 vec![("/metadata/ownerReferences".to_owned(), json!(all))]
             }
             Change::UnknownOwner => {

@@ -1,4 +1,4 @@
-//! The resources that both servers are asked about, and objects of theirs that both accept.
+//! The resources in the comparison, and objects that both servers accept.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ impl Kind {
     pub(crate) const ALL: [Self; 6] =
         [Self::Pool, Self::Machine, Self::Disk, Self::Revision, Self::Lease, Self::Event];
 
-    /// Those that may have owners here.
+    /// Kinds that may have owners.
     pub(crate) const OWNED: [Self; 3] = [Self::Machine, Self::Disk, Self::Revision];
 
     /// Group, version, plural, kind.
@@ -54,7 +54,7 @@ impl Kind {
         matches!(self, Self::Pool | Self::Machine | Self::Disk)
     }
 
-    /// Who may own it here. Owners stand above, so that nobody owns himself.
+    /// The kinds of possible owners. They precede the kind in the order, so that there are no cycles.
     pub(crate) fn owners(self) -> &'static [Self] {
         match self {
             Self::Machine | Self::Revision => &[Self::Pool],
@@ -63,7 +63,7 @@ impl Kind {
         }
     }
 
-    /// A reference to an owner of this kind.
+    /// An owner reference to an object of this kind.
     pub(crate) fn reference(self, name: &str, uid: &str, blocks: bool, controls: bool) -> Value {
         let [group, version, _, kind] = self.words();
         let mut reference =
@@ -77,7 +77,7 @@ impl Kind {
         reference
     }
 
-    /// An object without metadata, in one of its shapes.
+    /// An object without metadata, in one of several shapes.
     pub(crate) fn object(self, shape: u64, namespace: &str) -> Value {
         let [group, version, _, kind] = self.words();
         let mut object = match self {
@@ -105,7 +105,7 @@ impl Kind {
         object
     }
 
-    /// Where such an object can be changed, as a JSON pointer, and to what.
+    /// A field of the object that can be changed, as a JSON pointer, and its new value.
     pub(crate) fn substance(self, shape: u64) -> (&'static str, Value) {
         match self {
             Self::Pool if shape.is_multiple_of(2) => ("/spec/replicas", json!(shape)),
@@ -120,7 +120,7 @@ impl Kind {
         }
     }
 
-    /// A status that it can have.
+    /// A possible status.
     pub(crate) fn status(self, shape: u64) -> Value {
         match self {
             Self::Pool => json!({ "replicas": shape, "selector": "pool=a", "observedGeneration": 1 }),
@@ -135,7 +135,7 @@ fn machine() -> Value {
         "blockDeviceRefs": [{ "kind": "VirtualDisk", "name": "root" }] })
 }
 
-/// Sets a value at a pointer, and makes the objects on the way.
+/// Sets the value at a pointer, and creates missing objects on the path.
 pub(crate) fn set(object: &mut Value, pointer: &str, value: Value) {
     *pointer.split('/').skip(1).fold(object, |at, part| &mut at[part]) = value;
 }
@@ -144,7 +144,7 @@ pub(crate) fn set(object: &mut Value, pointer: &str, value: Value) {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Name {
     Given(&'static str),
-    /// What the server chose in this step.
+    /// The name that the server generated in this step.
     Of(usize),
 }
 

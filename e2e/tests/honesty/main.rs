@@ -1,7 +1,7 @@
-//! The model of the API server is honest: random sequences of operations get the same answers from it and from a real
-//! kube-apiserver with etcd and kube-controller-manager.
+//! Compares the API server model with a real kube-apiserver, etcd and kube-controller-manager: random sequences of operations
+//! must give the same responses.
 //!
-//! `SEED` runs one sequence, `SEEDS` as many, of which `make honesty` asks for 500.
+//! `SEED` runs one sequence, `SEEDS` this many; `make honesty` runs 500.
 
 mod answer;
 mod author;
@@ -24,17 +24,17 @@ use crate::author::Author;
 use crate::op::Step;
 use crate::sequence::{Difference, Real};
 
-/// How many sequences are under way at once.
+/// Number of concurrent sequences.
 const AT_ONCE: usize = 24;
 
-/// How many there are unless `SEEDS` says otherwise.
+/// Number of sequences without `SEEDS`.
 const SEEDS: u64 = 40;
 
-/// How many differences are worth the time to shrink them.
+/// Number of differences that are shrunk.
 const SHRUNK: usize = 4;
 
 #[test]
-fn the_model_answers_as_the_real_server_does() -> Result<()> {
+fn the_model_responds_like_the_real_server() -> Result<()> {
     harness::block_on(async {
         let options = vmpool_e2e::cluster::Options { audit: AuditLog::Off, ..cluster_options("honesty") };
         let cluster = Cluster::start(options).await?;
@@ -72,10 +72,7 @@ fn the_model_answers_as_the_real_server_does() -> Result<()> {
             println!("{report}");
             bail!("{differences} of {count} sequences differ");
         }
-        ensure!(
-            real.has_remembered(),
-            "the real server forgot the beginning of more than a tenth of all watches"
-        );
+        ensure!(real.has_remembered(), "more than a tenth of all watches on the real server had expired");
         cluster.stop().await?;
         Ok(())
     })

@@ -1,8 +1,8 @@
-//! What both servers are asked to do.
+//! The operations that both servers perform.
 
 use crate::kind::{Kind, Name, Target};
 
-/// One operation, with the number by which later ones refer to it.
+/// An operation with its number, by which later operations refer to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) id: usize,
@@ -29,7 +29,7 @@ pub(crate) enum Op {
         name: Option<Name>,
         limit: u64,
     },
-    /// The next page of the last list that had one.
+    /// The next page of the last paginated list.
     Continue {
         limit: u64,
     },
@@ -88,40 +88,40 @@ pub(crate) enum Scaling {
 pub(crate) enum Lock {
     Unnamed,
     Right,
-    /// The first version that this object was seen with; a UID that nobody has.
+    /// The first version of this object, or a UID of no object.
     Wrong,
 }
 
-/// Where a watch begins.
+/// The version at which a watch starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Since {
     /// Before the first step.
     Start,
-    /// What this step answered.
+    /// The version in the response to this step.
     Step(usize),
-    /// Long ago.
+    /// An expired version.
     TooOld,
-    /// With what there is.
+    /// The existing objects.
     Now,
 }
 
-/// What is changed of an object.
+/// A change of an object.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     Nothing,
     Labels(&'static [(&'static str, &'static str)]),
     Annotation(Option<u64>),
     Finalizers(&'static [&'static str]),
-    /// These own it, and whether they wait for it; `None` owns it and does not exist.
+    /// Owner references, each with its `blockOwnerDeletion`; `None` refers to an owner that does not exist.
     Owners(Vec<(Option<Target>, bool)>),
-    /// Two controllers.
+    /// Two controlling owners.
     TwoControllers,
-    /// An owner of a kind that there is not.
+    /// An owner of an unknown kind.
     UnknownOwner,
     Substance(u64),
     Status(u64),
     Both(u64),
-    /// Metadata of the server's own.
+    /// Metadata that only the server may set.
     Forged(Forgery),
 }
 
@@ -137,7 +137,7 @@ pub(crate) enum Forgery {
     Uid,
 }
 
-/// A label selector, and labels that it lets through.
+/// A label selector, and labels that match it.
 #[derive(Clone, Copy)]
 pub(crate) struct Selector(pub(crate) &'static str, pub(crate) &'static [(&'static str, &'static str)]);
 
@@ -148,7 +148,7 @@ impl std::fmt::Debug for Selector {
 }
 
 impl Change {
-    /// Whether an object may stay for it.
+    /// Whether the change may prevent the object's deletion.
     pub(crate) fn adds_finalizers(&self) -> bool {
         matches!(self, Self::Finalizers(all) if !all.is_empty())
     }

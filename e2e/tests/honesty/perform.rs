@@ -1,4 +1,4 @@
-//! How an operation becomes requests. Both servers are sent what follows from their own earlier answers.
+//! Translates operations into requests. The requests to each server depend on its own earlier responses.
 
 use anyhow::Result;
 use http::Method;
@@ -13,7 +13,8 @@ use crate::side::{Heard, NOBODY, Side, selected, text};
 const JSON: &str = "application/json";
 
 impl Side {
-    /// Does what a step says and returns all that was answered. Watches are for whoever knows what happened by chance.
+    /// Performs a step and returns all responses. The caller handles watches, because it knows which events have an undefined
+    /// order.
     pub(crate) async fn perform(&mut self, step: &Step) -> Result<Vec<Answer>> {
         let id = step.id;
         match &step.op {
@@ -23,7 +24,7 @@ impl Side {
                 let heard = self.send(Method::POST, &path, Some((JSON, object))).await?;
                 let target = Target { kind: *kind, name: name.map_or(Name::Of(id), Name::Given) };
                 if *dry && name.is_none() {
-                    // Another one every time: nothing can refer to it.
+                    // The name differs in each response, so no later step refers to it.
                     self.symbols.name(text(&heard.body["metadata"]["name"]), "(generated)".to_owned());
                 }
                 Ok(vec![self.note(id, (!dry).then_some(target), &heard)])
@@ -88,7 +89,7 @@ impl Side {
         read.into_iter().chain([last]).collect()
     }
 
-    /// Reads an object if its right version is needed.
+    /// Reads an object if its current version is needed.
     async fn read(&mut self, id: usize, target: Target, version: Lock) -> Result<(Option<Answer>, Value)> {
         if version != Lock::Right {
             return Ok((None, Value::Null));
@@ -142,7 +143,7 @@ impl Side {
         Ok(vec![self.note(id, None, &heard)])
     }
 
-    /// Remembers where the next page is. After the last page the same one is asked for again.
+    /// Records the position of the next page. After the last page the same page is requested again.
     fn turn(&mut self, heard: &Heard, path: &str) {
         let token = text(&heard.body["metadata"]["continue"]);
         if !token.is_empty() {
@@ -194,7 +195,7 @@ impl Side {
         let heard = self.send(Method::GET, &self.path(target, "scale"), None).await?;
         let read = self.note(id, None, &heard);
         let (uid, version) = self.locks(target, &heard.body, locks);
-        // One that changes nothing may be stored or not: it depends on managed fields.
+        // A write without a change may or may not be stored, depending on managed fields.
         let now = heard.body["spec"]["replicas"].as_i64().unwrap_or_default();
         let replicas = if replicas < 0 { replicas } else { (now + 1 + replicas) % 6 };
         let wish = json!({ "spec": { "replicas": replicas } });

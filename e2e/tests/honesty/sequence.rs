@@ -1,4 +1,4 @@
-//! One sequence of operations on both servers, side by side.
+//! Runs one sequence of operations on both servers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::kind::Kind;
 use crate::op::{Op, Selector, Since, Step};
 use crate::side::{NOBODY, Side};
 
-/// How long the real garbage collector may take, on a busy machine.
+/// Timeout for the real garbage collector, on a busy host.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// How often it is looked at.
+/// Poll interval.
 const POLL: Duration = Duration::from_millis(25);
 
-/// Where objects live whose end shows how far the real garbage collector is.
+/// The namespace of objects whose deletion shows the progress of the real garbage collector.
 const SENTINELS: &str = "sentinels";
 
 /// The real server.
@@ -32,19 +32,19 @@ const SENTINELS: &str = "sentinels";
 pub(crate) struct Real {
     client: Client,
     serial: Arc<AtomicUsize>,
-    /// How many watches there were, and how many of them it had forgotten the beginning of.
+    /// The number of watches, and the number of those whose start version had expired.
     watches: Arc<(AtomicUsize, AtomicUsize)>,
 }
 
-/// Where the two parted.
+/// The first difference between the servers.
 #[derive(Debug)]
 pub(crate) struct Difference {
-    /// The step, or none for what was left in the end.
+    /// The step; `None` for the final state.
     pub(crate) step: Option<Step>,
     pub(crate) what: String,
 }
 
-/// The model, with what its garbage collector did.
+/// The model and the actions of its garbage collector.
 struct Model {
     server: Server,
     garbage: BTreeSet<String>,
@@ -64,7 +64,7 @@ impl Real {
         self.client.request::<Value>(request).await.map(drop).context("making a namespace")
     }
 
-    /// Whether enough watches were compared.
+    /// Whether enough watches could be compared.
     pub(crate) fn has_remembered(&self) -> bool {
         let (all, forgotten) = (&self.watches.0, &self.watches.1);
         forgotten.load(Ordering::Relaxed) * 10 <= all.load(Ordering::Relaxed)
@@ -74,14 +74,14 @@ impl Real {
         self.serial.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Waits until the garbage collector has heard of all that happened: of what was made before something that it has
-    /// taken away. Whom it lets go, or waits for, is decided by what it has heard of so far.
+    /// Waits until the garbage collector has observed all changes: it has deleted an object that was created afterwards. Its
+    /// decisions depend on what it has observed.
     async fn until_heard(&self, side: &Side) -> Result<()> {
         let mut paths = Vec::new();
         for kind in Kind::OWNED {
             let name = format!("s-{}", self.number());
             let mut object = kind.object(0, SENTINELS);
-            let owner = Kind::Pool.reference("nobody", NOBODY, false, false);
+            let owner = Kind::Pool.reference("missing", NOBODY, false, false);
             object["metadata"] = json!({ "name": name, "ownerReferences": [owner] });
             let path = kind.collection(SENTINELS);
             let made = side.send(Method::POST, &path, Some(("application/json", object))).await?;
@@ -91,7 +91,7 @@ impl Real {
         let deadline = Deadline::after(PATIENCE);
         for path in paths {
             while side.send(Method::GET, &path, None).await?.code != 404 {
-                anyhow::ensure!(!deadline.is_over(), "the garbage collector does not take {path}");
+                anyhow::ensure!(!deadline.is_over(), "the garbage collector does not delete {path}");
                 tokio::time::sleep(POLL).await;
             }
         }
@@ -105,7 +105,7 @@ impl Model {
         Self { server, garbage: BTreeSet::new(), seed }
     }
 
-    /// Version 1 shall be too old, as it is on a server that has been running for a while.
+    /// Makes version 1 expire, as on a server that has been running for a while.
     async fn grow_old(&self) -> Result<()> {
         let side = Side::new(self.server.client("user", "before"), "before").await?;
         let mut object = Kind::Lease.object(0, "before");
@@ -118,7 +118,7 @@ impl Model {
         Ok(())
     }
 
-    /// Collects all garbage; whether there was some.
+    /// Collects all garbage. Returns whether there was any.
     fn collect(&mut self) -> bool {
         let before = self.server.history().len();
         while self.server.collect_garbage(self.seed).is_some() {
@@ -129,7 +129,7 @@ impl Model {
         !changes.is_empty()
     }
 
-    /// Whether somebody has an owner of this UID.
+    /// Whether an object has an owner with this UID.
     fn owns(&self, uid: &str) -> bool {
         let mut objects = Kind::OWNED.into_iter().flat_map(|kind| self.server.all(&kind.full_name()));
         objects.any(|object| {
@@ -139,7 +139,7 @@ impl Model {
     }
 }
 
-/// Does all steps on both; the first difference.
+/// Runs all steps on both servers. Returns the first difference.
 pub(crate) async fn run(real: &Real, seed: u64, steps: &[Step]) -> Result<Option<Difference>> {
     let namespace = format!("seed-{seed}-{}", real.number());
     let mut model = Model::new(seed);
@@ -172,7 +172,7 @@ pub(crate) async fn run(real: &Real, seed: u64, steps: &[Step]) -> Result<Option
     finish(real, &model, &mut modelled, &mut side).await
 }
 
-/// What is left in the end, and all that watches tell of how it came to it.
+/// Compares the final state and the events of all watches.
 async fn finish(
     real: &Real,
     model: &Model,
@@ -194,8 +194,8 @@ async fn finish(
     Ok(None)
 }
 
-/// What both tell of a watch. The real server may forget what happened whenever it likes: of such a watch there is
-/// nothing to compare, and it must not be one of many.
+/// Compares the events of a watch. The real server may expire any version, in which case there is nothing to compare; this must
+/// happen only rarely.
 async fn watched(
     real: &Real,
     model: &Model,
@@ -214,7 +214,7 @@ async fn watched(
     Ok((vec![modelled.events(&expected, by_chance)], vec![side.events(&found, |_| false)]))
 }
 
-/// Waits until the real server has come to the same state; the difference if it does not.
+/// Waits until the real server has reached the same state; otherwise returns the difference.
 async fn settle(modelled: &Side, side: &Side) -> Result<Option<String>> {
     let expected = modelled.state().await?;
     let deadline = Deadline::after(PATIENCE);
@@ -224,13 +224,13 @@ async fn settle(modelled: &Side, side: &Side) -> Result<Option<String>> {
             return Ok(None);
         }
         if deadline.is_over() {
-            return Ok(Some(format!("    what is left:{}", paths(&expected, &found, ""))));
+            return Ok(Some(format!("    final state:{}", paths(&expected, &found, ""))));
         }
         tokio::time::sleep(POLL).await;
     }
 }
 
-/// Leaves out what the difference does not need.
+/// Removes the steps that are not needed for the difference.
 pub(crate) async fn shrink(
     real: &Real,
     seed: u64,
@@ -246,7 +246,7 @@ pub(crate) async fn shrink(
         at -= 1;
         let mut fewer = steps.clone();
         fewer.remove(at);
-        // What fails otherwise is no difference.
+        // An error is not a difference.
         if let Ok(Some(still)) = run(real, seed, &fewer).await {
             (steps, found) = (fewer, still);
         }

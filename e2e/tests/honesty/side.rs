@@ -1,4 +1,4 @@
-//! One of the two servers, and what was seen of it.
+//! One of the two servers, and its observed state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,32 +15,32 @@ use crate::answer::{Answer, Event, Symbols};
 use crate::kind::{Kind, Name, Target};
 use crate::op::{Selector, Since};
 
-/// Longer than any answer takes on a busy machine.
+/// Longer than any response takes on a busy host.
 const DEADLINE: Duration = Duration::from_mins(1);
 
 /// A UID that no object has.
 pub(crate) const NOBODY: &str = "00000000-0000-4000-8000-00000000dead";
 
-/// A server, and what was seen of it.
+/// A server, and its observed state.
 pub(crate) struct Side {
     client: Client,
     pub(crate) namespace: String,
     pub(crate) symbols: Symbols,
-    /// The names that it chose, by step.
+    /// The generated names, by step.
     names: BTreeMap<usize, String>,
     /// The first version and the last UID of each object.
     first: BTreeMap<Target, String>,
     uids: BTreeMap<Target, String>,
-    /// The version that a step answered.
+    /// The version in the response to a step.
     answered: BTreeMap<usize, String>,
     /// The version before the first step.
     start: String,
-    /// The last list that has another page.
+    /// The last list that has a next page.
     pub(crate) page: Option<(String, String)>,
     markers: usize,
 }
 
-/// A request with its answer.
+/// A response.
 pub(crate) struct Heard {
     pub(crate) code: u16,
     pub(crate) body: Value,
@@ -53,7 +53,7 @@ impl Heard {
 }
 
 impl Side {
-    /// A server in which the namespace is empty.
+    /// A server with an empty namespace.
     pub(crate) async fn new(client: Client, namespace: &str) -> Result<Self> {
         let mut side = Self {
             client,
@@ -72,7 +72,7 @@ impl Side {
         Ok(side)
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads the response.
     pub(crate) async fn send(
         &self,
         method: Method,
@@ -95,10 +95,10 @@ impl Side {
                 .unwrap_or_else(|_| json!({ "text": String::from_utf8_lossy(&bytes) }));
             anyhow::Ok(Heard { code, body })
         };
-        tokio::time::timeout(DEADLINE, answer).await.with_context(|| format!("{path} is not answered"))?
+        tokio::time::timeout(DEADLINE, answer).await.with_context(|| format!("no response to {path}"))?
     }
 
-    /// What is compared of an answer. `target` is the object that it is about.
+    /// The comparable form of a response. `target` is the object of the request.
     pub(crate) fn note(&mut self, step: usize, target: Option<Target>, heard: &Heard) -> Answer {
         let metadata = &heard.body["metadata"];
         if heard.is_success() && heard.body["kind"] != "Status" {
@@ -127,7 +127,7 @@ impl Side {
     pub(crate) fn name(&self, name: Name) -> String {
         match name {
             Name::Given(name) => name.to_owned(),
-            Name::Of(step) => self.names.get(&step).cloned().unwrap_or_else(|| "nobody".to_owned()),
+            Name::Of(step) => self.names.get(&step).cloned().unwrap_or_else(|| "missing".to_owned()),
         }
     }
 
@@ -136,24 +136,24 @@ impl Side {
         if subresource.is_empty() { path } else { format!("{path}/{subresource}") }
     }
 
-    /// The last UID that an object was seen with.
+    /// The last observed UID of an object.
     pub(crate) fn uid(&self, target: Option<Target>) -> &str {
         target.and_then(|target| self.uids.get(&target)).map_or(NOBODY, String::as_str)
     }
 
-    /// The first version that the object was seen with.
+    /// The first observed version of the object.
     pub(crate) fn stale(&self, target: Target) -> String {
         self.first.get(&target).cloned().unwrap_or_else(|| "1".to_owned())
     }
 
-    /// The events of a watch up to now: a last object is made that the selector lets through, and its coming is the end.
+    /// The events of a watch so far. A marker object that matches the selector is created, and its event ends the list.
     pub(crate) async fn watch(&mut self, kind: Kind, since: Since, selector: Selector) -> Result<Vec<Value>> {
         let version = match since {
             Since::Start => self.start.clone(),
             Since::Step(step) => self.answered.get(&step).cloned().unwrap_or_else(|| self.start.clone()),
             Since::TooOld => "1".to_owned(),
             Since::Now => {
-                // What there is has to be seen by everybody first: a watch may begin with somewhat less.
+                // The existing objects must be in the watch cache first, because a watch may start from a slightly older state.
                 let all = Selector("", &[]);
                 let (start, mark) = (self.start.clone(), self.mark(kind, all).await?);
                 self.follow(kind, &start, all, async || Ok(mark.clone())).await?;
@@ -182,7 +182,7 @@ impl Side {
     async fn mark(&mut self, kind: Kind, selector: Selector) -> Result<String> {
         let name = self.next_mark();
         let made = self.make_mark(kind, selector, &name).await?;
-        // It is seen now, in whatever order watches tell of it later.
+        // It counts as observed now, regardless of the order of later events.
         self.symbols.body(&made);
         Ok(name)
     }
@@ -196,7 +196,7 @@ impl Side {
         if made.is_success() { Ok(made.body) } else { bail!("making {name}: {}", made.body) }
     }
 
-    /// Reads a watch until the mark comes that `mark` makes, or the watch ends.
+    /// Reads a watch until it delivers the object that `mark` creates, or ends.
     async fn follow(
         &self,
         kind: Kind,
@@ -231,10 +231,10 @@ impl Side {
             Ok(events)
         };
         let events = tokio::time::timeout(DEADLINE, events).await;
-        events.with_context(|| format!("{path} does not tell of its mark"))?
+        events.with_context(|| format!("{path} does not deliver the marker"))?
     }
 
-    /// Events as they are compared. `by_chance` says of a version whether its place means nothing.
+    /// The comparable form of events. `by_chance` returns whether the position of a version is undefined.
     pub(crate) fn events(&mut self, events: &[Value], by_chance: impl Fn(&str) -> bool) -> Answer {
         let told = |event: &Value| {
             let object = &event["object"];
@@ -247,7 +247,7 @@ impl Side {
         Answer::Events(events.iter().map(told).collect())
     }
 
-    /// All that there is, without versions, which the garbage collector may count otherwise.
+    /// All objects without versions, which depend on the garbage collector's timing.
     pub(crate) async fn state(&self) -> Result<Value> {
         let mut symbols = self.symbols.clone();
         let mut state = serde_json::Map::new();
@@ -265,7 +265,7 @@ impl Side {
     }
 }
 
-/// A selector as part of a query.
+/// A selector as a query parameter.
 pub(crate) fn selected(selector: Selector) -> String {
     if selector.0.is_empty() {
         return String::new();

@@ -1,4 +1,4 @@
-//! A real HorizontalPodAutoscaler over machines whose Pods the cluster has.
+//! A real HorizontalPodAutoscaler for machines with real Pods.
 
 use anyhow::ensure;
 use vmpool_e2e::autoscaling::{at_once, autoscale, cpu};
@@ -30,9 +30,9 @@ async fn explicit(stage: &Stage) -> anyhow::Result<()> {
             autoscale(world, &pool, cpu(), at_once()).await?;
             pool.until(ready_replicas(3)).await?;
             stage.metrics().set_cpu(world.namespace(), 20);
-            // It tries, is refused by the webhook, and says so.
+            // The autoscaler tries to scale down, the webhook refuses, and the autoscaler reports that.
             let refused = vmpool_e2e::poll::until(
-                || "the autoscaler says that it was refused".to_owned(),
+                || "the autoscaler reports the refusal".to_owned(),
                 vmpool_e2e::world::DEADLINE,
                 async || {
                     let state = world.recorder().state();
@@ -44,7 +44,7 @@ async fn explicit(stage: &Stage) -> anyhow::Result<()> {
                     Ok(said.iter().find(|said| said.contains("Explicit")).cloned().ok_or(said.join("\n")))
                 },
             );
-            ensure!(refused.await?.contains("runners"), "the message does not name the pool");
+            ensure!(refused.await?.contains("runners"), "the message does not contain the pool's name");
             pool.holds(live_members(3), SETTLE).await?;
             Ok(())
         })
@@ -52,6 +52,6 @@ async fn explicit(stage: &Stage) -> anyhow::Result<()> {
 }
 
 #[test]
-fn an_autoscaler_scales_what_it_may() {
+fn an_autoscaler_scales_newest_first_pools_down_and_explicit_pools_only_up() {
     among_users(async |stage| futures::try_join!(newest_first(stage), explicit(stage)).map(drop));
 }

@@ -1,4 +1,4 @@
-//! A node that is drained takes one replica after the other, and nobody notices.
+//! A drained node evicts one replica after the other, and no request fails.
 
 use anyhow::ensure;
 use vmpool_e2e::access::Access;
@@ -9,11 +9,11 @@ use vmpool_e2e::world::{DEADLINE, SETTLE};
 use crate::pods;
 use crate::stage::{Stage, among_pods};
 
-/// Evicts both Pods of a component, as fast as its budget allows.
+/// Evicts both Pods of a component, as fast as its disruption budget allows.
 async fn drain(access: &Access, component: &str) -> anyhow::Result<()> {
     let before = pods::until_ready(access, component).await?;
     let [first, second] = before.as_slice() else { anyhow::bail!("{} Pods of {component}", before.len()) };
-    // The budget follows the Pods a moment later.
+    // The disruption budget is updated shortly after the Pods.
     poll::until(
         || format!("the eviction of {} is granted", pods::name(first)),
         DEADLINE,
@@ -26,7 +26,7 @@ async fn drain(access: &Access, component: &str) -> anyhow::Result<()> {
         words.as_ref().is_some_and(|(_, words)| words.contains("disruption budget")),
         "the second eviction of {component} was not refused for its budget: {words:?}"
     );
-    // Until there is another one in the first one's place.
+    // The second eviction is granted after a replacement of the first Pod is ready.
     poll::until(
         || format!("the eviction of {} is granted in the end", pods::name(second)),
         DEADLINE,
@@ -37,9 +37,9 @@ async fn drain(access: &Access, component: &str) -> anyhow::Result<()> {
     let fresh = |pod: &&k8s_openapi::api::core::v1::Pod| {
         pods::is_ready(pod) && before.iter().all(|old| pods::uid(old) != pods::uid(pod))
     };
-    ensure!(after.iter().any(|pod| fresh(&pod)), "{component} was left without a Pod that is ready");
+    ensure!(after.iter().any(|pod| fresh(&pod)), "{component} had no ready Pod");
     let after = pods::until_ready(access, component).await?;
-    ensure!(after.iter().all(|pod| fresh(&pod)), "a Pod of {component} is still there");
+    ensure!(after.iter().all(|pod| fresh(&pod)), "a Pod of {component} was not replaced");
     Ok(())
 }
 
@@ -57,7 +57,7 @@ async fn drain_all(stage: &Stage) -> anyhow::Result<()> {
 }
 
 #[test]
-fn a_drain_takes_one_replica_after_the_other() {
+fn a_drain_evicts_one_replica_after_the_other() {
     among_pods(async |stage| {
         pods::until_all_ready(stage.access()).await?;
         let mark = stage.load().mark();
@@ -76,7 +76,7 @@ fn a_drain_takes_one_replica_after_the_other() {
                 Ok(())
             })
             .await?;
-        // Whoever asked the webhook or the aggregated API meanwhile was served.
+        // All requests to the webhook and the aggregated API meanwhile were served.
         stage.load().ensure_served_since(mark)
     });
 }

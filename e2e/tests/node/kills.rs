@@ -1,4 +1,4 @@
-//! Programs that are killed in the middle of their work.
+//! Programs that are killed while they are working.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use crate::load::listed;
 use crate::pods;
 use crate::stage::{Stage, alone};
 
-/// For how long requests may be refused after a webhook or an API server was killed: until everybody has learned that it
-/// is gone. Half of it is a busy machine.
+/// How long requests may be refused after a webhook or an API server was killed, until the endpoints are updated everywhere. Half
+/// of it accounts for a busy host.
 const WINDOW: Duration = Duration::from_secs(15);
 
-/// Requests of a killed leader that the API server may still carry out.
+/// Open requests of a killed leader that the API server may still handle.
 const IN_FLIGHT: usize = 8;
 
-/// The leader, one webhook and one API server.
+/// Kills the leader, one webhook and one aggregated API server.
 async fn kill_one_of_each(stage: &Stage) -> anyhow::Result<()> {
     let access = stage.access();
     let mut victims = vec![pods::leader(access).await?];
@@ -30,27 +30,27 @@ async fn kill_one_of_each(stage: &Stage) -> anyhow::Result<()> {
 }
 
 #[test]
-fn one_of_each_is_killed_and_the_pool_converges() {
+fn a_pool_converges_after_one_replica_of_each_program_was_killed() {
     alone(async |stage| {
         pods::until_all_ready(stage.access()).await?;
         let mark = stage.load().mark();
         stage
             .visit("one of each program is killed", async |world| {
-                // Given a pool in the middle of its growth,
+                // Given a pool in the middle of a scale-up,
                 let pool = world.pool("web").replicas(1).ready().await?;
                 pool.scale(8).await?;
-                let growing = Condition::new("more than one member", |view| view.members().len() > 1);
+                let growing = Condition::new("more than one machine", |view| view.members().len() > 1);
                 pool.until(growing).await?;
                 // when the leader, a webhook and an API server are killed,
                 let (killed, watch) = (Instant::now(), Stopwatch::start());
                 pool.allow_in_flight(IN_FLIGHT);
                 kill_one_of_each(stage).await?;
-                // then it gets exactly the machines that it shall have,
+                // then the pool gets exactly the desired number of machines,
                 pool.until(ready_replicas(8)).await?;
                 let converged = killed.elapsed();
                 pool.holds(ready_replicas(8), SETTLE).await?;
                 pods::until_all_ready(stage.access()).await?;
-                // and whoever asked meanwhile was refused for a moment at most.
+                // and requests were refused only for a moment.
                 let failures = stage.load().failures_since(mark);
                 let last = failures.iter().map(|failure| failure.answered).max();
                 let window = last.map(|last| last.saturating_duration_since(killed)).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Users that are always at it, from the installation to the end: one asks what the webhook judges, the other what the
-//! aggregated API answers. Nothing they ask for is carried out.
+//! Clients that send requests continuously, from the installation to the end: one to the webhook, one to the aggregated API. All
+//! requests are dry runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use vmpool_e2e::error::chain;
 use vmpool_e2e::object::{Kind, Object};
 use vmpool_e2e::world::{Policy, Pool, World};
 
-/// Between two rounds.
+/// Pause between two rounds.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A request that was not served.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
-    /// When it was sent.
+    /// When the request was sent.
     pub(crate) asked: Instant,
-    /// When its sender knew.
+    /// When the response or error arrived.
     pub(crate) answered: Instant,
-    /// Whom it needed, and what was answered.
+    /// The component, and the response or error.
     pub(crate) what: String,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The first of them, each on a line: the others will be like these.
+/// The first failures, one per line. The others are usually similar.
 pub(crate) fn listed(failures: &[Failure]) -> String {
     const MOST: usize = 10;
     let lines: Vec<String> = failures.iter().take(MOST).map(ToString::to_string).collect();
@@ -49,11 +49,11 @@ pub(crate) fn listed(failures: &[Failure]) -> String {
 struct Log {
     rounds: AtomicU64,
     failures: Mutex<Vec<Failure>>,
-    /// When tests took away what the users need, and gave it back.
+    /// Periods in which tests made the components unavailable.
     outages: Mutex<Vec<(Instant, Option<Instant>)>>,
 }
 
-/// As long as it lives, what the users need may be away: what fails is not held against anybody.
+/// A period in which the components may be unavailable, so that failed requests are not counted. It ends when this is dropped.
 pub(crate) struct Outage<'l> {
     log: &'l Log,
     place: usize,
@@ -65,14 +65,14 @@ impl Drop for Outage<'_> {
     }
 }
 
-/// The users, until this is dropped.
+/// The clients; they stop when this is dropped.
 pub(crate) struct Load {
     log: Arc<Log>,
     task: JoinHandle<()>,
     begun: Stopwatch,
 }
 
-/// A moment of the load.
+/// A moment during the load.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mark {
     at: Instant,
@@ -81,9 +81,9 @@ pub(crate) struct Mark {
 }
 
 impl Load {
-    /// Gives the users a pool of their own, and lets them begin.
+    /// Creates a pool for the clients, and starts them.
     pub(crate) async fn start(access: &Access) -> anyhow::Result<Self> {
-        let world = World::visit("users that are always at it", access.clone()).await?;
+        let world = World::visit("clients that send requests continuously", access.clone()).await?;
         let (begun, log) = (Stopwatch::start(), Arc::new(Log::default()));
         let shared = log.clone();
         let (ready, is_ready) = tokio::sync::oneshot::channel();
@@ -103,11 +103,11 @@ impl Load {
                 tokio::time::sleep(PAUSE).await;
             }
         });
-        is_ready.await.context("the task of the users ended")?.map_err(anyhow::Error::msg)?;
+        is_ready.await.context("the task of the clients has ended")?.map_err(anyhow::Error::msg)?;
         Ok(Self { log, task, begun })
     }
 
-    /// The moment that it is.
+    /// The current moment.
     pub(crate) fn mark(&self) -> Mark {
         Mark {
             at: Instant::now(),
@@ -116,24 +116,24 @@ impl Load {
         }
     }
 
-    /// What was not served of what was asked since then.
+    /// Failed requests that were sent after the mark.
     pub(crate) fn failures_since(&self, mark: Mark) -> Vec<Failure> {
         self.log.failures.lock().iter().filter(|failure| failure.asked >= mark.at).cloned().collect()
     }
 
-    /// How many rounds there were since then, of a request for each user.
+    /// Number of rounds since the mark. Each round sends one request to each component.
     pub(crate) fn rounds_since(&self, mark: Mark) -> u64 {
         self.log.rounds.load(Ordering::Relaxed) - mark.rounds
     }
 
-    /// From now on what the users need is taken away.
+    /// Starts a period in which the components may be unavailable.
     pub(crate) fn outage(&self) -> Outage<'_> {
         let mut outages = self.log.outages.lock();
         outages.push((Instant::now(), None));
         Outage { log: &self.log, place: outages.len() - 1 }
     }
 
-    /// Fails if anything was not served since the beginning, outages apart.
+    /// Fails if any request failed since the start, except during outages.
     pub(crate) fn ensure_always_served(&self) -> anyhow::Result<()> {
         let mut failures = self.log.failures.lock().clone();
         let outages = self.log.outages.lock().clone();
@@ -147,13 +147,13 @@ impl Load {
         Ok(())
     }
 
-    /// Fails if anything was not served since then, or nothing was asked.
+    /// Fails if any request failed since the mark, or none was sent.
     pub(crate) fn ensure_served_since(&self, mark: Mark) -> anyhow::Result<()> {
-        ensure!(!self.task.is_finished(), "the users went away");
+        ensure!(!self.task.is_finished(), "the clients have stopped");
         let (rounds, failures) = (self.rounds_since(mark), self.failures_since(mark));
         let elapsed = mark.watch.elapsed();
         ensure!(failures.is_empty(), "{rounds} rounds in {elapsed}: {}", listed(&failures));
-        // A round takes a tenth of a second on a busy machine; one a second would prove little.
+        // A round takes a tenth of a second on a busy host. Fewer than one round per second would prove little.
         ensure!(rounds >= elapsed.time.as_secs().max(1), "only {rounds} rounds in {elapsed}");
         Ok(())
     }

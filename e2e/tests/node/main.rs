@@ -1,10 +1,10 @@
-//! The chart as a user installs it, on a whole cluster of one node: real Pods, Services, probes and evictions.
+//! The chart as a user installs it, on a cluster of one node: real Pods, Services, probes and evictions.
 //!
-//! All tests share one cluster. Those that only use what is installed run side by side; one that takes away what users need
-//! has the cluster to itself, and leaves it as it was. So the order does not matter. Users are always at it meanwhile: see
-//! [`load`].
+//! All tests share one cluster. Tests that only use the installed programs run in parallel. A test that makes programs
+//! unavailable has exclusive access, and restores the initial state, so the order does not matter. Clients send requests
+//! continuously: see [`load`].
 //!
-//! Where there can be no such cluster, one line says why, and every test passes.
+//! If the host cannot run such a cluster, one line says why, and every test passes.
 
 mod autoscaling;
 mod drain;

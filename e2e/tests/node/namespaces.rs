@@ -1,4 +1,4 @@
-//! Namespaces that come and go, and those that cannot go.
+//! Creates and deletes namespaces.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use serde_json::json;
 use vmpool_e2e::access::Access;
 use vmpool_e2e::{Error, Result, poll};
 
-/// Longer than a namespace takes to go, whatever is in it.
+/// Longer than the deletion of any namespace takes.
 const DEADLINE: Duration = Duration::from_mins(2);
 
-/// Makes a namespace.
+/// Creates a namespace.
 pub(crate) async fn create(access: &Access, name: &str) -> Result<()> {
     let object = serde_json::from_value(json!({ "metadata": { "name": name } }))
         .map_err(Error::json("writing a namespace"))?;
@@ -24,13 +24,13 @@ fn api(access: &Access) -> Api<Namespace> {
     Api::all(access.client.clone())
 }
 
-/// Asks for a namespace's deletion.
+/// Requests the deletion of a namespace.
 pub(crate) async fn delete(access: &Access, name: &str) -> Result<()> {
     let deleted = api(access).delete(name, &DeleteParams::default()).await;
     deleted.map(drop).map_err(Error::api(format!("deleting the namespace {name}")))
 }
 
-/// Waits until a namespace is gone; returns how long that took.
+/// Waits until a namespace is deleted. Returns how long that took.
 pub(crate) async fn until_gone(access: &Access, name: &str) -> Result<Duration> {
     let begin = Instant::now();
     poll::until(
@@ -46,7 +46,7 @@ pub(crate) async fn until_gone(access: &Access, name: &str) -> Result<Duration> 
     Ok(begin.elapsed())
 }
 
-/// Waits until a namespace says that it cannot go because of an APIService.
+/// Waits until the status of a namespace reports that an APIService prevents its deletion.
 pub(crate) async fn until_stuck(access: &Access, name: &str, service: &str) -> Result<()> {
     let group = service.split_once('.').unwrap_or_default().1;
     poll::until(

@@ -1,4 +1,4 @@
-//! Nobody answers for the APIServices.
+//! All replicas of the aggregated API are unavailable.
 
 use std::time::{Duration, Instant};
 
@@ -16,10 +16,10 @@ use vmpool_e2e::{Error, Result, poll};
 use crate::stage::alone;
 use crate::{namespaces, pods};
 
-/// Longer than the API server remembers what it has read.
+/// Longer than the API server caches discovery documents.
 const DEADLINE: Duration = Duration::from_mins(2);
 
-/// Sets how many Pods the aggregated API has.
+/// Scales the aggregated API.
 async fn set_api_servers(access: &Access, replicas: usize) -> Result<()> {
     let deployments = Api::<Deployment>::namespaced(access.client.clone(), SYSTEM_NAMESPACE);
     let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
@@ -27,14 +27,14 @@ async fn set_api_servers(access: &Access, replicas: usize) -> Result<()> {
     patched.map(drop).map_err(Error::api("scaling the aggregated API"))
 }
 
-/// Waits until the API server has noticed that nobody answers for an APIService. By itself it looks once a minute, so here
-/// it is made to look by a change that means nothing.
+/// Waits until the API server has detected that an APIService is unavailable. It checks only once a minute, so an irrelevant
+/// change triggers a check.
 async fn until_noticed(access: &Access, service: &str) -> Result<()> {
     let group = service.split_once('.').unwrap_or_default().1;
     let object = format!("apiservice/{service}");
     let mut looks = 0;
     poll::until(
-        || format!("the API server has noticed that nobody answers for {group}"),
+        || format!("the API server reports {group} as unavailable"),
         DEADLINE,
         async || {
             looks += 1;
@@ -47,9 +47,9 @@ async fn until_noticed(access: &Access, service: &str) -> Result<()> {
     .await
 }
 
-/// Whether what the API server tells about a group is what somebody answers now (`Current`) or what it remembers (`Stale`).
+/// The freshness of a group in the API server's discovery: `Current` or `Stale`.
 async fn freshness(access: &Access, group: &str) -> Result<String> {
-    let doing = || "reading what groups there are".to_owned();
+    let doing = || "reading the discovery document".to_owned();
     let request = http::Request::get("/apis")
         .header("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
         .body(Vec::new())
@@ -62,7 +62,7 @@ async fn freshness(access: &Access, group: &str) -> Result<String> {
 }
 
 #[test]
-fn without_any_api_server_no_namespace_goes_until_one_is_back() {
+fn without_the_aggregated_api_namespace_deletion_waits_until_it_is_back() {
     const NAMESPACE: &str = "waits-for-an-api-server";
     alone(async |stage| {
         let access = stage.access();
@@ -70,19 +70,19 @@ fn without_any_api_server_no_namespace_goes_until_one_is_back() {
             .visit("the aggregated API is away", async |world| {
                 let pool = world.pool("web").replicas(2).ready().await?;
                 namespaces::create(access, NAMESPACE).await?;
-                // When nobody answers for the APIServices any more,
+                // When all replicas of the aggregated API are gone,
                 set_api_servers(access, 0).await?;
                 let without = nobody_answers(access, &pool, NAMESPACE).await;
-                // (whatever became of that, others need it)
+                // (restore them in any case, because other tests need them)
                 let begin = Instant::now();
                 set_api_servers(access, pods::REPLICAS).await?;
                 stage.release().until_at_work().await?;
                 let answers = begin.elapsed();
                 without?;
-                // and once somebody answers, it goes.
+                // and once a replica responds, the namespace is deleted.
                 namespaces::until_gone(access, NAMESPACE).await?;
                 let gone = begin.elapsed();
-                println!("the aggregated API answers again after {answers:.1?}, the namespace is gone after {gone:.1?}");
+                println!("the aggregated API responds after {answers:.1?}, the namespace is deleted after {gone:.1?}");
                 Ok(())
             })
             .await?;
@@ -93,11 +93,11 @@ fn without_any_api_server_no_namespace_goes_until_one_is_back() {
 async fn nobody_answers(access: &Access, pool: &Pool<'_>, namespace: &str) -> anyhow::Result<()> {
     until_noticed(access, API_SERVICES[0]).await?;
     namespaces::delete(access, namespace).await?;
-    // then pools live on, and machines that nobody wants are collected,
+    // then pools still work, and machines of deleted pools are garbage-collected,
     pool.scale(3).await?;
     pool.until(ready_replicas(3)).await?;
     pool.delete(Deletion::Background).await?;
     pool.leaves_nothing().await?;
-    // while no namespace goes, and says why,
+    // while the deletion of namespaces waits, and the status says why.
     Ok(namespaces::until_stuck(access, namespace, API_SERVICES[0]).await?)
 }

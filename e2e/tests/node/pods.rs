@@ -1,4 +1,4 @@
-//! The chart's Pods, as an operator looks at them.
+//! The chart's Pods.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use vmpool_e2e::poll;
 use vmpool_e2e::programs::SYSTEM_NAMESPACE;
 use vmpool_e2e::{Error, Result};
 
-/// What the chart deploys.
+/// The components of the chart.
 pub(crate) const COMPONENTS: [&str; 3] = ["vmpool-controller", "vmpool-webhook", "vmpool-apiserver"];
 
-/// How many replicas of each.
+/// Number of replicas of each.
 pub(crate) const REPLICAS: usize = 2;
 
-/// Longer than any Pod needs to come or to go.
+/// Longer than any Pod takes to start or to terminate.
 const DEADLINE: Duration = Duration::from_mins(2);
 
 pub(crate) fn api(access: &Access) -> Api<Pod> {
@@ -35,22 +35,22 @@ pub(crate) fn uid(pod: &Pod) -> &str {
     pod.metadata.uid.as_deref().unwrap_or_default()
 }
 
-/// Whether it is there to stay and its probes pass.
+/// Whether the Pod is ready and not terminating.
 pub(crate) fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
     pod.metadata.deletion_timestamp.is_none()
         && conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// The Pods of a component that are there to stay.
+/// The Pods of a component that are not terminating.
 pub(crate) async fn of(access: &Access, component: &str) -> Result<Vec<Pod>> {
     let params = ListParams::default().labels(&format!("app.kubernetes.io/name={component}"));
     let listed = api(access).list(&params).await.map_err(Error::api(format!("listing {component}")))?;
     Ok(listed.items.into_iter().filter(|pod| pod.metadata.deletion_timestamp.is_none()).collect())
 }
 
-/// Waits until a component has all its replicas, of its present template, and no other Pod that is there to stay; and
-/// returns them.
+/// Waits until a component has all its replicas from the current template, and no other Pod that is not terminating. Returns
+/// the Pods.
 pub(crate) async fn until_ready(access: &Access, component: &str) -> Result<Vec<Pod>> {
     let deployments = Api::<Deployment>::namespaced(access.client.clone(), SYSTEM_NAMESPACE);
     poll::until(
@@ -71,12 +71,12 @@ pub(crate) async fn until_ready(access: &Access, component: &str) -> Result<Vec<
     .await
 }
 
-/// As [`until_ready`], of all components.
+/// As [`until_ready`], for all components.
 pub(crate) async fn until_all_ready(access: &Access) -> Result<()> {
     futures::future::try_join_all(COMPONENTS.map(|component| until_ready(access, component))).await.map(drop)
 }
 
-/// Asks for an eviction as `kubectl drain` does; whether it was granted, and else the answer.
+/// Requests an eviction as `kubectl drain` does. The inner result is the refusal.
 pub(crate) async fn evict(access: &Access, pod: &Pod) -> anyhow::Result<Result<(), (u16, String)>> {
     match api(access).evict(name(pod), &EvictParams::default()).await {
         Ok(_) => Ok(Ok(())),
@@ -85,14 +85,14 @@ pub(crate) async fn evict(access: &Access, pod: &Pod) -> anyhow::Result<Result<(
     }
 }
 
-/// Deletes a Pod at once, as `kubectl delete --force --grace-period=0` does: its programs are killed, and nobody waits.
+/// Deletes a Pod like `kubectl delete --force --grace-period=0`: its processes are killed, and the caller does not wait.
 pub(crate) async fn kill(access: &Access, pod: &Pod) -> anyhow::Result<()> {
     let preconditions = Preconditions { uid: pod.metadata.uid.clone(), ..Preconditions::default() };
     let params = DeleteParams::default().grace_period(0).preconditions(preconditions);
     api(access).delete(name(pod), &params).await.map(drop).with_context(|| format!("killing {}", name(pod)))
 }
 
-/// The controller that leads.
+/// The Pod of the leader.
 pub(crate) async fn leader(access: &Access) -> anyhow::Result<Pod> {
     let leases = Api::<Lease>::namespaced(access.client.clone(), SYSTEM_NAMESPACE);
     let lease = leases.get("vmpool-controller").await.context("reading the lease")?;
@@ -101,11 +101,11 @@ pub(crate) async fn leader(access: &Access) -> anyhow::Result<Pod> {
     let names: Vec<String> = pods.iter().map(|pod| name(pod).to_owned()).collect();
     match pods.into_iter().find(|pod| holder.contains(name(pod))) {
         Some(pod) => Ok(pod),
-        None => bail!("the lease is held by {holder:?}, which is none of {names:?}"),
+        None => bail!("the holder of the lease is {holder:?}, which is not one of {names:?}"),
     }
 }
 
-/// What somebody who reads a failed test will ask for.
+/// The report for a failed test.
 pub(crate) async fn report(access: &Access) -> String {
     let namespace = format!("--namespace={SYSTEM_NAMESPACE}");
     let questions: [&[&str]; 4] = [

@@ -1,4 +1,4 @@
-//! What the Pods may do: nothing that they need not, as the kernel says and not only as the manifests do.
+//! The restrictions of the Pods' processes, as the kernel reports them.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use crate::stage::among_pods;
 /// The user of all images.
 const USER: &str = "65532";
 
-/// The processes of a Pod's program, which are found by the Pod's control group; its sandbox apart.
+/// The processes of a Pod's program, found through the Pod's control group, without the sandbox.
 fn processes(pod: &Pod, component: &str) -> anyhow::Result<Vec<PathBuf>> {
     let group = format!("pod{}", pods::uid(pod));
     let of_pod = |process: &Path| {
@@ -29,13 +29,13 @@ fn processes(pod: &Pod, component: &str) -> anyhow::Result<Vec<PathBuf>> {
     Ok(entries.flatten().map(|entry| entry.path()).filter(|process| of_pod(process)).collect())
 }
 
-/// The value of a field in a process's `status`.
+/// A field in a process's `status`.
 fn field(status: &str, name: &str) -> String {
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.unwrap_or_default().split_whitespace().next().unwrap_or_default().to_owned()
 }
 
-/// Asks the kernel what a process may do.
+/// Checks the restrictions of a process.
 fn ensure_restricted(process: &Path) -> anyhow::Result<()> {
     let status =
         std::fs::read_to_string(process.join("status")).context("reading the status of a process")?;
@@ -46,21 +46,24 @@ fn ensure_restricted(process: &Path) -> anyhow::Result<()> {
         ("CapPrm", "0000000000000000"),
         ("CapBnd", "0000000000000000"),
         ("NoNewPrivs", "1"),
-        // A filter is at work, as opposed to none (0).
+        // 2 means that a filter is active, 0 that there is none.
         ("Seccomp", "2"),
     ] {
         let found = field(&status, name);
-        ensure!(found == wanted, "{} has {name} {found:?}, and not {wanted:?}", process.display());
+        ensure!(found == wanted, "{} has {name} {found:?} instead of {wanted:?}", process.display());
     }
     let mounts = std::fs::read_to_string(process.join("mountinfo")).context("reading mounts")?;
-    let root = mounts.lines().find(|line| line.split(' ').nth(4) == Some("/")).context("it has no root")?;
+    let root = mounts
+        .lines()
+        .find(|line| line.split(' ').nth(4) == Some("/"))
+        .context("the process has no root mount")?;
     let options = root.split(' ').nth(5).unwrap_or_default();
-    ensure!(options.split(',').any(|option| option == "ro"), "the file system can be written: {root}");
+    ensure!(options.split(',').any(|option| option == "ro"), "the root file system is writable: {root}");
     Ok(())
 }
 
 #[test]
-fn pods_may_do_nothing_that_they_need_not() {
+fn the_processes_of_pods_are_restricted() {
     among_pods(async |stage| {
         for component in pods::COMPONENTS {
             for pod in pods::until_ready(stage.access(), component).await? {
@@ -74,23 +77,23 @@ fn pods_may_do_nothing_that_they_need_not() {
 }
 
 #[test]
-fn the_namespace_lets_nobody_in_who_may_more() {
+fn the_namespace_refuses_unrestricted_pods() {
     among_pods(async |stage| {
-        // The label is worth something: a Pod that asks for no restrictions is refused there.
+        // The label is enforced: a Pod without restrictions is refused.
         let pod: Pod = serde_json::from_value(json!({
             "metadata": { "name": "unrestricted" },
             "spec": { "containers": [{ "name": "any", "image": "any" }] },
         }))?;
         let params = PostParams { dry_run: true, ..PostParams::default() };
         let refusal = pods::api(stage.access()).create(&params, &pod).await.err();
-        let refusal = refusal.context("a Pod without restrictions was let in")?.to_string();
+        let refusal = refusal.context("a Pod without restrictions was admitted")?.to_string();
         ensure!(refusal.contains("violates PodSecurity \"restricted"), "{refusal}");
         Ok(())
     });
 }
 
 #[test]
-fn probes_pass_and_nobody_was_restarted() {
+fn probes_pass_and_no_container_was_restarted() {
     among_pods(async |stage| {
         for component in pods::COMPONENTS {
             for pod in pods::until_ready(stage.access(), component).await? {
@@ -104,7 +107,7 @@ fn probes_pass_and_nobody_was_restarted() {
                 let probed = |container: &k8s_openapi::api::core::v1::Container| {
                     container.liveness_probe.is_some() && container.readiness_probe.is_some()
                 };
-                ensure!(spec.containers.iter().all(probed), "{} is not probed", pods::name(&pod));
+                ensure!(spec.containers.iter().all(probed), "{} has no probes", pods::name(&pod));
             }
         }
         Ok(())
@@ -112,10 +115,10 @@ fn probes_pass_and_nobody_was_restarted() {
 }
 
 #[test]
-fn budgets_and_network_policies_are_in_place() {
+fn disruption_budgets_and_network_policies_exist() {
     among_pods(async |stage| {
         budgets(stage.access()).await?;
-        // The API server accepts the policies. Nothing on this node enforces them: its network plugin does not know them.
+        // The API server accepts the policies. The node's network plugin does not enforce them.
         let policies = Api::<NetworkPolicy>::namespaced(stage.access().client.clone(), SYSTEM_NAMESPACE);
         for component in pods::COMPONENTS {
             let policy = policies.get(component).await.context("reading a network policy")?;
@@ -130,16 +133,16 @@ fn budgets_and_network_policies_are_in_place() {
     });
 }
 
-/// Each lets one Pod go at a time.
+/// Checks that each disruption budget allows one disruption.
 async fn budgets(access: &Access) -> anyhow::Result<()> {
     let budgets = Api::<PodDisruptionBudget>::namespaced(access.client.clone(), SYSTEM_NAMESPACE);
     for component in pods::COMPONENTS {
         pods::until_ready(access, component).await?;
-        let name = || format!("the budget of {component} lets one Pod go");
+        let name = || format!("the disruption budget of {component} allows one disruption");
         vmpool_e2e::poll::until(name, vmpool_e2e::world::DEADLINE, async || {
             let budget = budgets.get(component).await;
-            let budget =
-                budget.map_err(vmpool_e2e::Error::api(format!("reading the budget of {component}")))?;
+            let budget = budget
+                .map_err(vmpool_e2e::Error::api(format!("reading the disruption budget of {component}")))?;
             let status = budget.status.unwrap_or_default();
             let counts = (status.expected_pods, status.current_healthy, status.disruptions_allowed);
             Ok(if counts == (Some(2), Some(2), Some(1)) { Ok(()) } else { Err(format!("{status:?}")) })

@@ -1,4 +1,4 @@
-//! Certificates that are replaced while they are in use.
+//! Certificates are replaced while they are in use.
 
 use std::time::Duration;
 
@@ -12,13 +12,14 @@ use vmpool_e2e::{Error, Result};
 
 use crate::stage::at_any_time;
 
-/// Longer than authorities last with the values of these tests. It begins anew when another test uninstalls the chart.
+/// Longer than the certificate authorities are valid with the values of these tests. The validity restarts when another test
+/// reinstalls the chart.
 const DEADLINE: Duration = Duration::from_mins(5);
 
-/// The parts of the Secrets that are certificates: what is served, and who has signed it.
+/// The certificates in the Secrets: the serving certificate and its authority.
 const PARTS: [&str; 2] = ["tls.crt", "ca.crt"];
 
-/// All of them, of both components; empty where there is none now.
+/// All certificates of both components; empty where a Secret does not exist.
 pub(crate) async fn parts(access: &Access) -> Result<Vec<Vec<u8>>> {
     let secrets = Api::<Secret>::namespaced(access.client.clone(), SYSTEM_NAMESPACE);
     let mut parts = Vec::new();
@@ -32,18 +33,18 @@ pub(crate) async fn parts(access: &Access) -> Result<Vec<Vec<u8>>> {
 }
 
 #[test]
-fn certificates_and_authorities_are_replaced_and_nobody_notices() {
+fn certificates_and_authorities_are_replaced_without_failed_requests() {
     at_any_time(async |stage| {
-        // Whatever else happens meanwhile,
+        // Other tests run meanwhile.
         let replaced = async || {
             let now = parts(stage.access()).await?;
             let all = now.iter().zip(stage.first_certificates());
             let kept = all.filter(|(now, first)| now.is_empty() || now == first).count();
-            Ok(if kept == 0 { Ok(()) } else { Err(format!("{kept} are not replaced")) })
+            Ok(if kept == 0 { Ok(()) } else { Err(format!("{kept} certificates are not replaced")) })
         };
         poll::until(|| "all certificates are replaced".to_owned(), DEADLINE, replaced).await?;
         tokio::time::sleep(SETTLE).await;
-        // every request was served, but for those of moments in which a test took the servers away.
+        // Every request was served, except during periods in which a test made the servers unavailable.
         stage.load().ensure_always_served()
     });
 }

@@ -1,4 +1,4 @@
-//! What all tests of this binary share.
+//! Shared state of all tests in this binary.
 
 use std::io::Write as _;
 use std::sync::{Arc, Once};
@@ -17,10 +17,10 @@ use vmpool_e2e::world::World;
 use crate::load::Load;
 use crate::{pods, rotation};
 
-/// What a user writes down, with intervals that suit a test.
+/// The values of the installation, with intervals that suit tests.
 const VALUES: &str = include_str!("values.yaml");
 
-/// The cluster with everything on it.
+/// The cluster with everything installed.
 pub(crate) struct Stage {
     node: Arc<NodeCluster>,
     release: Release,
@@ -33,12 +33,12 @@ pub(crate) struct Stage {
 
 static STAGE: OnceCell<Result<Arc<Stage>, String>> = OnceCell::const_new();
 
-/// Tests something that works at any time.
+/// Runs a test that works at any time.
 pub(crate) fn at_any_time(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
     play(test);
 }
 
-/// Tests what users do, who notice nothing of [`among_pods`].
+/// Runs a test of users' operations, in parallel with [`among_pods`].
 pub(crate) fn among_users(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
     play(async |stage| {
         let _turn = stage.turn.read().await;
@@ -46,7 +46,7 @@ pub(crate) fn among_users(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) 
     });
 }
 
-/// Looks at the chart's Pods, or replaces some in an orderly way, while users are served.
+/// Runs a test that inspects the chart's Pods or replaces some gracefully, while clients are served.
 pub(crate) fn among_pods(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
     play(async |stage| {
         let _turn = stage.turn.read().await;
@@ -55,7 +55,7 @@ pub(crate) fn among_pods(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
     });
 }
 
-/// Takes away for a while what users need, and nobody else is there.
+/// Runs a test with exclusive access, which may make the components unavailable.
 pub(crate) fn alone(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
     play(async |stage| {
         let _turn = stage.turn.write().await;
@@ -71,7 +71,8 @@ fn play(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
     }
     let outcome = harness::block_on(async {
         let stage = STAGE.get_or_init(async || start().await.map_err(|error| chain(error.as_ref()))).await;
-        let stage = stage.as_ref().map_err(|error| format!("the node cluster did not start: {error}"))?;
+        let stage =
+            stage.as_ref().map_err(|error| format!("the node cluster could not be started: {error}"))?;
         match test(stage).await {
             Ok(()) => Ok(()),
             Err(error) => {
@@ -86,13 +87,17 @@ fn play(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
     }
 }
 
-/// Says once why nothing is tested, past the capture of what passing tests print.
+/// Prints once why the tests are skipped. Output of passing tests is captured, so it bypasses the capture.
 ///
 /// # Panics
-/// Where the machine is known to have everything, so that nothing is skipped by mistake.
+/// If `VMPOOL_NODE_TESTS=required` is set, so that no test is skipped by mistake.
 fn skip(reason: &str) {
     static ONCE: Once = Once::new();
-    assert_ne!(std::env::var("VMPOOL_NODE_TESTS").as_deref(), Ok("required"), "not to be skipped: {reason}");
+    assert_ne!(
+        std::env::var("VMPOOL_NODE_TESTS").as_deref(),
+        Ok("required"),
+        "the node tests are required: {reason}"
+    );
     ONCE.call_once(|| {
         let _ = writeln!(std::io::stderr(), "skipped: {reason}");
     });
@@ -131,32 +136,32 @@ impl Stage {
         })
     }
 
-    /// The certificates that were served first, and those of their authorities.
+    /// The first serving certificates, and those of their authorities.
     pub(crate) fn first_certificates(&self) -> &[Vec<u8>] {
         &self.first_certificates
     }
 
-    /// The way in.
+    /// The access to the cluster.
     pub(crate) fn access(&self) -> &Access {
         self.release.access()
     }
 
-    /// The chart.
+    /// The release of the chart.
     pub(crate) fn release(&self) -> &Release {
         &self.release
     }
 
-    /// What autoscalers see.
+    /// The metrics server for autoscalers.
     pub(crate) fn metrics(&self) -> &MetricsApi {
         &self.metrics
     }
 
-    /// The users that are always at it.
+    /// The clients that send requests continuously.
     pub(crate) fn load(&self) -> &Load {
         &self.load
     }
 
-    /// Tells a story in a namespace of its own, with all checks of scenarios and their full ending.
+    /// Runs a scenario in a new namespace, with all checks and the complete end of scenarios.
     pub(crate) async fn visit(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! The chart is changed, and changed back.
+//! The release is upgraded and rolled back.
 
 use anyhow::{Context, ensure};
 use vmpool_e2e::Result;
@@ -10,7 +10,7 @@ use vmpool_e2e::world::condition::ready_replicas;
 use crate::pods;
 use crate::stage::among_pods;
 
-/// The level that the first Pod of each component logs at, by its arguments.
+/// The log level in the arguments of the first Pod of each component.
 async fn log_levels(access: &Access) -> anyhow::Result<Vec<String>> {
     let mut levels = Vec::new();
     for component in pods::COMPONENTS {
@@ -23,7 +23,7 @@ async fn log_levels(access: &Access) -> anyhow::Result<Vec<String>> {
     Ok(levels)
 }
 
-/// Scales a pool while something happens, and has it in its place in the end, with its first machines.
+/// Scales a pool during `change`. Checks that it converges and keeps its first machines.
 async fn scaled_meanwhile(
     pool: &Pool<'_>,
     meanwhile: impl Future<Output = Result<()>>,
@@ -39,7 +39,7 @@ async fn scaled_meanwhile(
     futures::try_join!(meanwhile, scale)?;
     pool.until(ready_replicas(2)).await?;
     let after = pool.machines().await?;
-    // The newest leave first, so these never do: an upgrade replaces no machine.
+    // The newest machines are removed first, so the first machines must remain: an upgrade replaces no machine.
     ensure!(uids(&before) == uids(&after), "before: {:?}, after: {:?}", uids(&before), uids(&after));
     Ok(())
 }
@@ -49,7 +49,7 @@ fn upgrade_and_rollback_replace_pods_and_no_machines() {
     among_pods(async |stage| {
         let (access, release) = (stage.access(), stage.release());
         let mark = stage.load().mark();
-        ensure!(log_levels(access).await?.is_empty(), "somebody changed the level of logs before");
+        ensure!(log_levels(access).await?.is_empty(), "the log level was changed before");
         let first = release.history().await?.last().context("there is no revision")?.0;
         stage
             .visit("the chart is upgraded and rolled back", async |world| {
@@ -59,9 +59,12 @@ fn upgrade_and_rollback_replace_pods_and_no_machines() {
                     .into();
                 let changes: Vec<&str> = levels.iter().map(String::as_str).collect();
                 scaled_meanwhile(&pool, release.upgrade(&changes)).await?;
-                ensure!(log_levels(access).await? == ["debug"; 6], "the Pods are not those of the upgrade");
+                ensure!(
+                    log_levels(access).await? == ["debug"; 6],
+                    "the Pods do not have the arguments of the upgrade"
+                );
                 scaled_meanwhile(&pool, release.rollback()).await?;
-                ensure!(log_levels(access).await?.is_empty(), "the Pods are not those of before");
+                ensure!(log_levels(access).await?.is_empty(), "the Pods do not have the original arguments");
                 Ok(())
             })
             .await?;

@@ -1,4 +1,4 @@
-//! The platform seam holds: engine and shell run a stack of another shape, unchanged.
+//! The platform interface: engine and shell run an unmodified second platform with different kinds.
 
 mod platform;
 mod world;
@@ -37,7 +37,7 @@ fn pool(name: &str, replicas: usize) -> Value {
     })
 }
 
-/// The pool as the API server stores it.
+/// The stored form of the pool.
 fn stored() -> Value {
     let mut pool = pool("p", 3);
     pool["metadata"] = json!({ "name": "p", "namespace": "default", "uid": "9b1c", "generation": 1 });
@@ -50,13 +50,13 @@ fn the_contract_is_kept() {
 }
 
 #[test]
-fn the_disks_inside_a_machine_bear_its_number() {
+fn disk_templates_in_a_machine_contain_its_number() {
     let pool: ToyPool = serde_json::from_value(stored()).unwrap();
     let draft = Draft { name: "p-2".into(), number: 2, revision: "r".into(), disks: Vec::new() };
     let spec = &Toy::machine(&pool, &Toy::template(&pool), &draft)["spec"];
     assert_eq!(spec["dataVolumeTemplates"][0]["metadata"]["name"], "scratch-2");
     assert_eq!(spec["volumes"][0], json!({ "name": "data", "dataVolume": { "name": "scratch-2" } }));
-    assert_eq!(spec["volumes"][1]["dataVolume"]["name"], "library", "it is no template of the pool");
+    assert_eq!(spec["volumes"][1]["dataVolume"]["name"], "library", "it is not a disk template of the pool");
 }
 
 #[rstest]
@@ -67,17 +67,17 @@ fn the_disks_inside_a_machine_bear_its_number() {
 #[case::oldest(json!({ "proactive": { "sortPolicy": "Oldest" } }), Removal::OldestFirst)]
 #[case::unmanaged(json!({ "unmanaged": {} }), Removal::Explicit)]
 #[case::unknown(json!({ "proactive": { "sortPolicy": "Fancy" } }), Removal::Explicit)]
-fn the_strategy_decides_who_leaves(#[case] strategy: Value, #[case] removal: Removal) {
+fn the_strategy_determines_the_removal_order(#[case] strategy: Value, #[case] removal: Removal) {
     let mut pool = stored();
     pool["spec"]["scaleInStrategy"] = strategy;
     assert_eq!(Toy::read_pool(&serde_json::from_value(pool).unwrap()).removal, removal);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pool_of_numbered_machines_lives_its_whole_life() -> Result<()> {
+async fn a_pool_of_numbered_machines_is_created_scaled_updated_and_deleted() -> Result<()> {
     let world = World::start().await?;
 
-    // Given a pool of three, numbered from zero,
+    // Given a pool of three machines, numbered from zero,
     world.create_pool(&pool("p", 3)).await?;
     world.until_machines(&["p-0", "p-1", "p-2"]).await?;
     world.until_settled("p", 3).await?;
@@ -92,15 +92,15 @@ async fn a_pool_of_numbered_machines_lives_its_whole_life() -> Result<()> {
         conditions.iter().any(|condition| condition["type"] == "Available" && condition["status"] == "True")
     }));
 
-    // each of which cost one write,
+    // each created with one write,
     assert_eq!(world.asked("create")?, 3);
 
-    // when nothing happens, then nothing is asked or written.
+    // when nothing changes, then there are no requests.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let requests = world.requests_during(Duration::from_secs(5)).await?;
-    assert_eq!(requests, Vec::<String>::new(), "a settled pool costs no request");
+    assert_eq!(requests, Vec::<String>::new(), "a settled pool causes no requests");
 
-    // When the template changes, then each machine gets it in place, and keeps what is its own,
+    // When the template changes, then each machine is updated in place and keeps its own fields,
     world.patch_pool("p", json!({ "spec": { "template": { "spec": { "runStrategy": "Manual" } } } })).await?;
     world
         .until_status("p", "a new revision in all", |new| {
@@ -113,7 +113,7 @@ async fn a_pool_of_numbered_machines_lives_its_whole_life() -> Result<()> {
         (&machine.metadata.uid, &json!("Manual"))
     );
     assert_eq!(changed.data["spec"]["volumes"], machine.data["spec"]["volumes"]);
-    // and goes back when the pool does.
+    // and returns to the former revision when the template does.
     world.patch_pool("p", json!({ "spec": { "template": { "spec": { "runStrategy": "Always" } } } })).await?;
     world
         .until_status("p", "the old revision in all", |new| {
@@ -121,31 +121,31 @@ async fn a_pool_of_numbered_machines_lives_its_whole_life() -> Result<()> {
         })
         .await?;
 
-    // When somebody deletes one, then it comes back under its own number.
+    // When a user deletes a machine, then it is recreated with the same number.
     let before = world.machine("p-1").await?.metadata.uid;
     world.delete_machine("p-1").await?;
     world.until_machines(&["p-0", "p-1", "p-2"]).await?;
     assert_ne!(world.machine("p-1").await?.metadata.uid, before);
     world.until_settled("p", 3).await?;
 
-    // When a number is somebody else's, then it is skipped,
+    // When another object uses a number, then the number is skipped,
     world.create_machine("p-3").await?;
     world.scale("p", 4).await?;
     world.until_machines(&["p-0", "p-1", "p-2", "p-3", "p-4"]).await?;
     world.until_settled("p", 4).await?;
 
-    // and scaling in goes from the greatest number, past the stranger,
+    // and a scale-down removes the highest number first, except the foreign machine,
     world.scale("p", 2).await?;
     world.until_machines(&["p-0", "p-1", "p-3"]).await?;
     world.until_settled("p", 2).await?;
 
-    // or from the smallest, as the pool says.
+    // or the lowest number first, if the pool says so.
     let ascending = json!({ "spec": { "replicas": 1, "scaleInStrategy": { "proactive": { "sortPolicy": "AscendingOrder" } } } });
     world.patch_pool("p", ascending).await?;
     world.until_machines(&["p-1", "p-3"]).await?;
     world.until_settled("p", 1).await?;
 
-    // A pool deleted leaves nothing but what was never its own.
+    // Deleting the pool deletes everything that it owns, and nothing else.
     world.delete_pool("p").await?;
     world.until_machines(&["p-3"]).await?;
     world.end().await

@@ -1,5 +1,5 @@
-//! A second virtualization stack, in the shape of KubeVirt: machines are numbered from 0, say by a condition that they
-//! are ready, and contain the templates of their disks, so that no disk is an object of its own here.
+//! A second platform, similar to KubeVirt: machines are numbered from 0, report their readiness in a condition, and contain the
+//! templates of their disks, so disks are not separate objects.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -29,7 +29,7 @@ const WRITTEN: &str = "toy.vmpool.dev/written-revision";
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Toy;
 
-/// A pool, as far as it is read.
+/// The fields of a pool that are read.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct ToyPool {
     #[serde(deserialize_with = "slim_metadata")]
@@ -81,7 +81,7 @@ struct PoolRevision {
     awaiting_restart: usize,
 }
 
-/// A condition of this stack: nothing but type and status is required, and no generation belongs to it.
+/// A condition of this platform: only type and status are required, and it has no observed generation.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PoolCondition {
@@ -94,7 +94,7 @@ struct PoolCondition {
     last_transition_time: Option<Timestamp>,
 }
 
-/// A machine, as far as it is read.
+/// The fields of a machine that are read.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct ToyMachine {
     #[serde(deserialize_with = "slim_metadata")]
@@ -126,9 +126,9 @@ impl Platform for Toy {
 
     type Pool = ToyPool;
     type Machine = ToyMachine;
-    /// Never asked for.
+    /// Not used.
     type Disk = ToyMachine;
-    /// Never asked for.
+    /// Not used.
     type Attachment = ToyMachine;
 
     fn read_pool(pool: &ToyPool) -> Pool {
@@ -155,7 +155,7 @@ impl Platform for Toy {
             namespace: pool.namespace().unwrap_or_default().into(),
             generation: pool.metadata.generation.unwrap_or_default(),
             deleting: pool.metadata.deletion_timestamp.is_some(),
-            // As in KubeVirt, and other than in DVP.
+            // The default of KubeVirt, which differs from DVP.
             desired: pool.spec.replicas.unwrap_or(1),
             removal,
             naming: Naming::Ordinal,
@@ -282,7 +282,7 @@ impl Platform for Toy {
     }
 
     fn marks(_: &Marks) -> Value {
-        // No disk is an object.
+        // There are no disk objects.
         json!({})
     }
 
@@ -314,12 +314,12 @@ impl Platform for Toy {
     }
 
     fn repoint(machine: &ToyMachine, _: usize, _: &str, _: &DiskDraft) -> Value {
-        // A machine without disk objects refers to none; what does nothing must at least meet the right machine.
+        // The machine has no disk objects to replace. The patch without effect still checks the UID.
         json!([{ "op": "test", "path": "/metadata/uid", "value": machine.uid() }])
     }
 
     fn record(_: Block) -> Value {
-        // Ordinals come from the names that exist.
+        // Ordinals are derived from the existing names.
         json!({})
     }
 
@@ -359,7 +359,7 @@ impl Platform for Toy {
     }
 }
 
-/// The disks inside a machine bear its number: the templates, and the volumes that name one of them.
+/// Adds the machine's number to the names of disk templates, and to the volumes that refer to them.
 fn numbered(mut spec: Value, number: u64) -> Value {
     let mut templates = Vec::new();
     for template in
@@ -402,7 +402,7 @@ fn published(status: &PoolStatus, pool: &ObjectId) -> Published {
             reason: condition.reason.clone(),
             message: condition.message.clone(),
             last_transition: condition.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH),
-            // What the pool says of its whole status holds for those that we wrote with it.
+            // The observed generation of the whole status applies to the conditions that the controller writes with it.
             observed_generation: generation.filter(|_| OWN.contains(&condition.r#type.as_str())),
         })
         .collect();

@@ -1,4 +1,4 @@
-//! A real control plane with the toy kinds, a leader in this process, and somebody who starts machines.
+//! A real control plane with the second platform's kinds, a leader in this process, and a task that starts machines.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use crate::platform::Toy;
 
 const NAMESPACE: &str = "default";
 
-/// Longer than the garbage collector needs to learn of new kinds.
+/// Longer than the garbage collector takes to discover new kinds.
 const DEADLINE: Duration = Duration::from_secs(90);
 
-/// How often a condition is looked at.
+/// Poll interval.
 const LOOK: Duration = Duration::from_millis(50);
 
 pub(crate) struct World {
@@ -35,7 +35,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Starts everything. The leader holds a real Lease.
+    /// Starts everything. The leader uses a real Lease.
     pub(crate) async fn start() -> Result<Self> {
         let manifests = vec![workspace_root().join("e2e/tests/second_platform/crds")];
         let cluster =
@@ -54,7 +54,7 @@ impl World {
         Ok(Self { cluster, pools, machines, stop, leader: Some(leader), platform: Some(platform) })
     }
 
-    /// The leader gives the lease back, the machines are left alone, and the cluster goes.
+    /// Releases the lease, stops the task that starts machines, and stops the cluster.
     pub(crate) async fn end(mut self) -> Result<()> {
         self.stop.cancel();
         if let Some(leader) = self.leader.take() {
@@ -83,7 +83,7 @@ impl World {
         self.patch_pool(name, json!({ "spec": { "replicas": replicas } })).await
     }
 
-    /// Somebody makes a machine that is nobody's.
+    /// Creates a machine that no pool owns.
     pub(crate) async fn create_machine(&self, name: &str) -> Result<()> {
         let machine = json!({ "apiVersion": "toy.vmpool.dev/v1", "kind": "ToyMachine", "metadata": { "name": name },
             "spec": { "runStrategy": "Halted" } });
@@ -121,7 +121,7 @@ impl World {
                 return Ok(());
             }
             if deadline.is_over() {
-                bail!("there are {names:?} and not {expected:?} after {}", deadline.elapsed());
+                bail!("there are {names:?} instead of {expected:?} after {}", deadline.elapsed());
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -154,15 +154,14 @@ impl World {
         self.until_status(pool, &format!("{replicas} ready replicas"), counts).await
     }
 
-    /// How many requests of this kind were made about machines so far, refused ones included.
+    /// The number of requests with this verb for machines so far, including refused ones.
     pub(crate) fn asked(&self, verb: &str) -> Result<usize> {
         let (entries, _) = self.cluster.audit(AuditMark::default())?;
         let such = |entry: &&AuditEntry| entry.resource == "toymachines" && entry.verb == verb;
         Ok(entries.iter().filter(such).count())
     }
 
-    /// The requests about toys during `time`, those of the leader and of whoever starts machines. Watches apart, which
-    /// show in the log when they end.
+    /// All requests for the second platform's kinds during `time`, without watches, which appear in the audit log when they end.
     pub(crate) async fn requests_during(&self, time: Duration) -> Result<Vec<String>> {
         let mark = self.cluster.audit_mark();
         tokio::time::sleep(time).await;
@@ -172,7 +171,7 @@ impl World {
     }
 }
 
-/// Leads as the controller's own process does, on the second platform.
+/// Runs the leader as the controller's own process does, with the second platform.
 async fn lead_toys(client: kube::Client, env: Env, stop: CancellationToken) {
     let config = LeaseConfig::new(NAMESPACE, "toy-controller", "second-platform");
     let mut candidate = Candidate::new(client.clone(), config, env.clone());
@@ -186,10 +185,10 @@ async fn lead_toys(client: kube::Client, env: Env, stop: CancellationToken) {
         metrics: Metrics::new(&env),
     };
     lead::<Toy>(surroundings, leadership.fence.clone(), Vitals::new(&env), stop).await;
-    leadership.release().await.expect("the lease can be given back");
+    leadership.release().await.expect("the lease can be released");
 }
 
-/// Plays the machine controller: a machine that shall run is ready soon after it was made.
+/// Simulates the machine controller: a running machine becomes ready soon after its creation.
 async fn start_machines(machines: Api<DynamicObject>) {
     use futures::TryStreamExt as _;
     use kube::runtime::{WatchStreamExt as _, watcher};
@@ -200,13 +199,13 @@ async fn start_machines(machines: Api<DynamicObject>) {
         async move {
             let runs = machine.data["spec"]["runStrategy"] == "Always" && machine.data["status"].is_null();
             if let (true, Some(name)) = (runs, machine.metadata.name) {
-                // It may be gone by now.
+                // The machine may be deleted already.
                 let _ = machines.patch_status(&name, &PatchParams::default(), &Patch::Merge(&ready)).await;
             }
             Ok(())
         }
     });
     if let Err(error) = started.await {
-        eprintln!("nobody starts machines any more: {error}");
+        eprintln!("the task that starts machines has failed: {error}");
     }
 }

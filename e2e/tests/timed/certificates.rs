@@ -1,4 +1,4 @@
-//! Certificates that are replaced while they are in use.
+//! Certificates are replaced while they are in use.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use vmpool_e2e::programs::{Component, SYSTEM_NAMESPACE};
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::{Policy, Pool, SETTLE, World};
 
-/// The certificate that the replicas of a component show, and the authorities that its callers are to trust.
+/// The serving certificate of a component, and the authorities that its clients trust.
 #[derive(Clone, PartialEq)]
 struct Material {
     serving: Vec<u8>,
@@ -32,15 +32,15 @@ async fn material(world: &World, component: Component) -> anyhow::Result<Materia
     Ok(Material { serving: part("tls.crt")?, authorities: part("ca.crt")? })
 }
 
-/// How far the certificates of a component have come.
+/// The progress of the replacement of a component's certificates.
 struct Progress {
     component: Component,
     last: Material,
-    /// Its serving certificate is another one.
+    /// Whether the serving certificate was replaced.
     serving: bool,
-    /// There is a new authority, which its callers are told about.
+    /// Whether there is a new authority, which its clients trust.
     authority: bool,
-    /// Its serving certificate is another one since: the next one is always of the new authority.
+    /// Whether the serving certificate was replaced after that; it is then signed by the new authority.
     taken_over: bool,
 }
 
@@ -65,7 +65,7 @@ impl Progress {
     }
 }
 
-/// The bundle that the API server trusts a component by, as it is published.
+/// The published CA bundle with which the API server verifies a component.
 async fn bundle(world: &World, component: Component) -> anyhow::Result<String> {
     let (group, kind, plural, name, place) = match component {
         Component::Webhook => (
@@ -95,8 +95,8 @@ async fn bundle(world: &World, component: Component) -> anyhow::Result<String> {
     Ok(bundle.with_context(|| format!("{kind} {name} has no caBundle"))?.to_owned())
 }
 
-/// A new connection to each replica, by somebody who trusts what is published and nothing else. The API server keeps its
-/// connections, and so would not notice a certificate that nobody trusts for a while.
+/// Opens a new connection to each replica with only the published CA bundle. The API server keeps its connections open, so it
+/// would not detect a certificate that is temporarily untrusted.
 async fn connect(world: &World, component: Component) -> anyhow::Result<()> {
     let bundle = bundle(world, component).await?;
     for port in world.installation().guard()?.service(component)?.ports() {
@@ -113,7 +113,7 @@ async fn connect(world: &World, component: Component) -> anyhow::Result<()> {
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         config.read_timeout = Some(Duration::from_secs(30));
         let request = Request::get("/readyz").body(kube::client::Body::empty())?;
-        // Whatever it answers, it was believed.
+        // Any response shows that the certificate was trusted.
         Client::try_from(config)?
             .send(request)
             .await
@@ -122,7 +122,7 @@ async fn connect(world: &World, component: Component) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One request that the webhook judges, one that the aggregated API answers, and new connections to both.
+/// Sends one request to the webhook, one to the aggregated API, and opens new connections to both.
 async fn ask(world: &World, pool: &Pool<'_>, machine: &Object) -> anyhow::Result<()> {
     let judged = json!({ "spec": { "replicas": 2 } });
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
@@ -138,16 +138,16 @@ async fn ask(world: &World, pool: &Pool<'_>, machine: &Object) -> anyhow::Result
 
 #[test]
 fn certificates_and_their_authorities_are_replaced_under_load_and_no_request_fails() {
-    /// The shortest that the programs allow. Some 10 s after it was made a certificate is replaced; some 40 s after the
-    /// installation the authorities are, which last four times as long.
+    /// The shortest validity that the programs allow. A certificate is replaced some 10 s after its creation. The authorities,
+    /// whose validity is four times as long, are replaced some 40 s after the installation.
     const VALIDITY: Duration = Duration::from_secs(15);
-    /// The machine may be busy.
+    /// The host may be busy.
     const DEADLINE: Duration = Duration::from_mins(4);
     let after = |served: u32, deadline: &Deadline| format!("after {served} rounds in {}", deadline.elapsed());
     let mut guard = GuardOptions::default();
     guard.services.extra = vec![format!("--tls-validity={}s", VALIDITY.as_secs())];
     scenario("certificates and their authorities are replaced under load").guarded_by(guard).run(async |world| {
-        // Given certificates that last for seconds, and users that are always at it,
+        // Given certificates that are valid for seconds, and clients that send requests continuously,
         let pool = world.pool("web").policy(Policy::Explicit).replicas(1).ready().await?;
         let machine = pool.machine(0).await?;
         let mut all = Vec::new();
@@ -155,7 +155,7 @@ fn certificates_and_their_authorities_are_replaced_under_load_and_no_request_fai
             all.push(Progress::begin(world, component).await?);
         }
         let (deadline, mut served) = (Deadline::after(DEADLINE), 0_u32);
-        // when each of them is replaced, and then the authorities that signed them,
+        // when each certificate is replaced, and then the authorities that signed them,
         while !all.iter().all(Progress::is_done) {
             let steps: Vec<_> = all.iter().map(|one| [one.serving, one.authority, one.taken_over]).collect();
             ensure!(!deadline.is_over(), "{served} rounds in {}: {steps:?}", deadline.elapsed());
@@ -170,13 +170,13 @@ fn certificates_and_their_authorities_are_replaced_under_load_and_no_request_fai
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         let took = deadline.elapsed().time.as_secs_f32();
-        // Also those that come after.
+        // This also applies to later requests.
         let until = Instant::now() + SETTLE * 2;
         while Instant::now() < until {
             ask(world, &pool, &machine).await.with_context(|| after(served, &deadline))?;
             served += 1;
         }
-        println!("{served} rounds, none of them in vain; authorities and certificates were replaced within {took:.1} s");
+        println!("{served} rounds without a failure; authorities and certificates were replaced within {took:.1} s");
         ensure!(served > 50, "only {served} rounds");
         Ok::<_, anyhow::Error>(())
     });

@@ -1,4 +1,4 @@
-//! How soon a standby leads after its leader has exited.
+//! How soon a standby takes over after its leader has exited.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn a_standby_takes_over_within_thirty_seconds_from_a_killed_leader() {
 
 #[test]
 fn a_leader_that_is_asked_to_stop_hands_over_at_once() {
-    // The lease lasts 15 s: only one that is given back lets the successor act sooner.
+    // The lease lasts 15 s, so the successor can act sooner only if the leader releases it.
     scenario("a leader that is asked to stop hands over at once").controllers(2).run(async |world| {
         let pool = world.pool("web").replicas(1).ready().await?;
         let leader = world.controller()?;
