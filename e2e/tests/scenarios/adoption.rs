@@ -1,5 +1,5 @@
-//! Pools that another controller of the same API has served until now, on the real API server: taken over without a
-//! restart and without a write too many, served like any other, and handed back.
+//! Migration of pools from another controller of the same API: the controller adopts them without a restart or unnecessary
+//! writes, manages them like any other pool, and releases them again.
 
 mod fixture;
 mod traces;
@@ -20,7 +20,7 @@ use self::traces::{about, disturbed, machine_changes, markers, references, untou
 
 const PREFIX: &str = "vmpool.virtualization.deckhouse.io";
 
-/// All of the pool run, and all but the late one, which waits for a restart, have the current template in effect.
+/// All machines of the pool run. All except the late one, which waits for a restart, have the current template in effect.
 fn taken_over() -> Condition {
     ready_replicas(4)
         .and(status("updatedReplicas", 3))
@@ -33,19 +33,19 @@ fn synced(count: i64) -> Condition {
 }
 
 #[test]
-fn what_another_controller_left_is_taken_over_with_one_write_each_and_served_like_any_other() {
-    scenario("what another controller left is taken over").guarded().controllers(0).run(async |world| {
+fn a_pool_of_another_controller_is_migrated_with_one_write_per_machine() {
+    scenario("a pool of another controller is migrated").guarded().controllers(0).run(async |world| {
         let pool = inherit(world).await?;
         let before = pool.machines().await?;
         let (mark, since) = (world.audit()?.len(), machine_changes(world));
-        // When our controller starts,
+        // When the controller starts,
         world.add_controller().await?;
         pool.until(taken_over()).await?;
         world.settles().await?;
-        // then nobody notices,
+        // then no machine is disturbed,
         ensure!(disturbed(world, since).is_empty(), "{:?}", disturbed(world, since));
         untouched(world, &pool, &before).await?;
-        // machines that were settled got their markers in one write and their disks none,
+        // settled machines get their markers in one write, and their disks need no write,
         let writes = writes(world, mark)?;
         let revision = pool.get().await?.text("/status/desiredTemplateHash").to_owned();
         ensure!(revision.len() == 16, "a revision of {revision:?}");
@@ -55,39 +55,39 @@ fn what_another_controller_left_is_taken_over_with_one_write_each_and_served_lik
             let machine = world.get(Kind::Machine, name).await?;
             ensure!(markers(&machine) == (&revision, &revision), "{name}: {:?}", markers(&machine));
         }
-        // the late one got the template, which is in effect after a restart, and the young one its disks;
+        // the late machine gets the template, which is in effect after a restart, and the young one gets its disks;
         ensure!(about(&writes, LATE) == 1 && about(&writes, YOUNG) <= 2, "{writes:#?}");
         let late = world.get(Kind::Machine, LATE).await?;
         ensure!(late.number("/spec/cpu/cores") == Some(2) && markers(&late).0 != revision, "{late:?}");
         let young = world.get(Kind::Machine, YOUNG).await?;
         let own = format!("{YOUNG}-system");
         ensure!(references(&young) == [own.as_str(), FREE], "{:?}", references(&young));
-        // and what else was written are its disk, the revision, and the status.
+        // the remaining writes are the young machine's disk, the revision, and the status.
         let machines_made = writes.iter().filter(|write| write.starts_with("create virtualmachines")).count();
         let deleted = writes.iter().filter(|write| write.starts_with("delete")).count();
         let disks_made = writes.iter().filter(|write| write.starts_with("create virtualdisks")).count();
         ensure!((machines_made, deleted, disks_made) == (0, 0, 1), "{writes:#?}");
         ensure!(writes.len() <= 14, "{} writes: {writes:#?}", writes.len());
-        tracing::info!(writes = writes.len(), "for taking over a pool of four");
+        tracing::info!(writes = writes.len(), "to migrate a pool of four machines");
 
-        // It is a pool like any other: a restart brings the change into effect,
+        // The pool works like any other: a restart applies the change,
         world.operate("Restart", &late).await?;
         pool.until(synced(4)).await?;
-        // a new template reaches all of them,
+        // a new template is applied to all machines,
         let size = |size: &str| {
             json!({ "spec": { "virtualMachineTemplate": {
                 "metadata": { "labels": { "stage": "done" } },
                 "spec": { "disruptions": { "restartApprovalMode": "Automatic" }, "memory": { "size": size } } } } })
         };
         pool.edit(&size("2Gi")).await?;
-        let resized = Condition::new("machines of 2Gi in another stage", |view| {
+        let resized = Condition::new("machines with 2Gi and the label of another stage", |view| {
             view.live().all(|machine| {
                 machine.text("/spec/memory/size") == "2Gi" && machine.label("stage") == Some("done")
             })
         });
         pool.until_within(resized.and(synced(4)), Duration::from_secs(90)).await?;
         ensure!(uids(&pool.machines().await?) == uids(&before), "machines were recreated");
-        // it grows, it loses whom somebody names, and shrinks from its old end.
+        // it scales up, removes a target, and scales down in the order of its policy.
         pool.scale(6).await?;
         pool.until(synced(6)).await?;
         let named = world.get(Kind::Machine, SETTLED[0].0).await?;
@@ -101,8 +101,8 @@ fn what_another_controller_left_is_taken_over_with_one_write_each_and_served_lik
     });
 }
 
-/// What the other controller does to a machine whose hash is not its own: it writes the template's spec, with the
-/// devices that the machine has, and its markers.
+/// What the other controller does to a machine with a foreign revision: it writes the template's spec with the machine's
+/// devices, and its own markers.
 async fn rewrite(world: &World, pool: &Object, machine: &Object, hash: &str) -> anyhow::Result<Object> {
     let mut spec = pool.at("/spec/virtualMachineTemplate/spec").clone();
     spec["blockDeviceRefs"] = machine.at("/spec/blockDeviceRefs").clone();
@@ -117,13 +117,13 @@ async fn rewrite(world: &World, pool: &Object, machine: &Object, hash: &str) -> 
 }
 
 #[test]
-fn a_pool_is_handed_back_and_taken_over_again_without_a_restart() {
+fn a_pool_is_released_and_migrated_again_without_a_restart() {
     const HASH: &str = "5e1f00d5";
-    scenario("a pool is handed back").controllers(0).run(async |world| {
+    scenario("a pool is released and migrated again").controllers(0).run(async |world| {
         let pool = inherit(world).await?;
         let ours = world.add_controller().await?;
         pool.until(taken_over()).await?;
-        // A change by hand would be undone by whoever writes the whole spec: here as there.
+        // A manual change would be reverted by any controller that writes the whole spec, so none is made.
         pool.edit(
             &json!({ "spec": { "virtualMachineTemplate": { "spec": { "memory": { "size": "2Gi" } } } } }),
         )
@@ -133,11 +133,11 @@ fn a_pool_is_handed_back_and_taken_over_again_without_a_restart() {
             world.operate("Restart", &machine).await?;
         }
         pool.until(synced(4)).await?;
-        // Given one that has left its disk behind,
+        // Given a scale-down that leaves a free disk,
         pool.scale(3).await?;
         pool.until(synced(3)).await?;
         world.settles().await?;
-        // when ours has ended, then what the other one goes by is there,
+        // when the controller has exited, then the markers that the other controller uses exist,
         ours.stop().await?;
         let stored = pool.get().await?;
         let before = pool.machines().await?;
@@ -154,11 +154,11 @@ fn a_pool_is_handed_back_and_taken_over_again_without_a_restart() {
         ensure!(free.len() == 1, "{free:?}");
         ensure!(free[0].annotation("vmpool.virtualization.deckhouse.io/free-since").is_some(), "{free:?}");
         ensure!(free[0].annotation("vmpool.virtualization.deckhouse.io/claimed-by").is_none(), "{free:?}");
-        // and what that does then is no change to the platform.
+        // and its writes do not change the machines.
         let since = machine_changes(world);
         for machine in &before {
             let after = rewrite(world, &stored, machine, HASH).await?;
-            ensure!(after.at("/spec") == machine.at("/spec"), "{} is another one now", machine.name());
+            ensure!(after.at("/spec") == machine.at("/spec"), "{} has changed", machine.name());
             ensure!(after.at("/metadata/generation") == machine.at("/metadata/generation"));
         }
         let mut told = stored.at("/status").clone();
@@ -166,11 +166,11 @@ fn a_pool_is_handed_back_and_taken_over_again_without_a_restart() {
         tell(world, &told).await?;
         pool.holds(members(3), SETTLE).await?;
         ensure!(disturbed(world, since).is_empty(), "{:?}", disturbed(world, since));
-        // And when ours comes back, it is one write for each machine once more, and no restart.
+        // When the controller starts again, it writes each machine once, without a restart.
         let mark = world.audit()?.len();
         ours.restart().await?;
         let current = stored.text("/status/desiredTemplateHash").to_owned();
-        let marked = Condition::new("machines with our markers", move |view| {
+        let marked = Condition::new("machines with the controller's markers", move |view| {
             view.live().all(|machine| markers(machine) == (&current, &current))
         });
         pool.until(marked.and(synced(3))).await?;
@@ -181,25 +181,25 @@ fn a_pool_is_handed_back_and_taken_over_again_without_a_restart() {
         }
         ensure!(!writes.iter().any(|write| write.contains("virtualdisks")), "{writes:#?}");
         ensure!(disturbed(world, since).is_empty(), "{:?}", disturbed(world, since));
-        ensure!(uids(&pool.machines().await?) == uids(&before), "machines came or went");
+        ensure!(uids(&pool.machines().await?) == uids(&before), "machines were created or deleted");
         Ok::<_, anyhow::Error>(())
     });
 }
 
-/// Writes of the controller that are about the work, not about its lease or the news.
+/// Whether a request is a write of the controller other than leases and events.
 fn work(asked: &Asked) -> bool {
     asked.is_write() && !asked.path.contains("/leases") && !asked.path.contains("/events")
 }
 
 #[test]
-fn a_controller_that_dies_in_the_middle_of_taking_over_leaves_nothing_half_done() {
-    /// Where it dies: behind so many writes, and whether the next one still arrives.
+fn a_migration_completes_after_a_crash_of_the_controller() {
+    /// The crashes: the number of writes before, and whether the next write is still handled.
     const DEATHS: [(usize, Moment); 3] = [(0, Moment::After), (1, Moment::Before), (1, Moment::After)];
-    scenario("a controller dies in the middle of taking over").controllers(0).run(async |world| {
+    scenario("a controller crashes during a migration").controllers(0).run(async |world| {
         let options = ControllerOptions {
             lease_duration: Duration::from_secs(3),
             renew_interval: Duration::from_millis(500),
-            // One write at a time, so that each death is at another one.
+            // One concurrent write, so that each crash is at a different write.
             extra: vec!["--request-deadline=1500ms".to_owned(), "--max-in-flight-writes=1".to_owned()],
             ..ControllerOptions::new(world.namespace(), "mortal")
         };
@@ -212,13 +212,16 @@ fn a_controller_that_dies_in_the_middle_of_taking_over_leaves_nothing_half_done(
             let mortal = controller.clone();
             let death = choke.trap(work, passing, moment, move || mortal.kill());
             controller.restart().await?;
-            death.done().await.with_context(|| format!("it dies {moment:?} write {passing}"))?;
-            tracing::info!(?moment, written = ?writes(world, mark)?, "it died");
+            death
+                .done()
+                .await
+                .with_context(|| format!("the controller is killed {moment:?} write {passing}"))?;
+            tracing::info!(?moment, written = ?writes(world, mark)?, "the controller was killed");
         }
         controller.restart().await?;
         pool.until(taken_over()).await?;
         world.settles().await?;
-        // No write was done twice, and nobody noticed.
+        // No write was repeated, and no machine was disturbed.
         let writes = writes(world, mark)?;
         for (name, kept) in SETTLED {
             ensure!(about(&writes, name) == 1 && about(&writes, kept) == 0, "{name}: {writes:#?}");

@@ -1,4 +1,4 @@
-//! A real HorizontalPodAutoscaler of kube-controller-manager, on metrics that the harness serves.
+//! A real HorizontalPodAutoscaler of kube-controller-manager, with metrics from the harness.
 
 use anyhow::ensure;
 use serde_json::{Value, json};
@@ -9,10 +9,10 @@ use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{live_members, ready_replicas, status};
 use vmpool_e2e::world::{DEADLINE, Policy, Pool, SETTLE, World};
 
-/// The length of the queue of a pool's work.
+/// The metric for the length of a pool's work queue.
 const QUEUE: &str = "queue_length";
 
-/// Ten jobs for each machine.
+/// Ten jobs per machine.
 fn queue(pool: &Pool<'_>) -> Value {
     json!({ "type": "Object", "object": {
         "describedObject": { "apiVersion": API_VERSION, "kind": Kind::Pool.name(), "name": pool.name() },
@@ -21,7 +21,7 @@ fn queue(pool: &Pool<'_>) -> Value {
     } })
 }
 
-/// Messages of the events of this reason about the autoscaler.
+/// Messages of the autoscaler's events with this reason.
 fn events(world: &World, reason: &str) -> Vec<String> {
     let state = world.recorder().state();
     let of_autoscaler = state.all(Kind::Event).filter(|event| {
@@ -31,17 +31,17 @@ fn events(world: &World, reason: &str) -> Vec<String> {
 }
 
 #[test]
-fn an_autoscaler_grows_and_shrinks_a_pool_on_cpu() {
-    scenario("an autoscaler grows and shrinks a pool on CPU").guarded().run(async |world| {
-        // Given a pool of one that an autoscaler looks after,
+fn an_autoscaler_scales_a_pool_up_and_down_on_cpu() {
+    scenario("an autoscaler scales a pool on CPU").guarded().run(async |world| {
+        // Given a pool of one machine with an autoscaler,
         let pool = world.pool("web").replicas(1).ready().await?;
         let metrics = world.installation().guard()?.metrics();
         metrics.set_cpu(world.namespace(), 100);
         autoscale(world, &pool, cpu(), at_once()).await?;
-        // when its machines have much to do, it grows,
+        // when the CPU usage is high, the autoscaler scales the pool up,
         metrics.set_cpu(world.namespace(), 400);
         pool.until(ready_replicas(4)).await?;
-        // and when they have not, it shrinks.
+        // and when it is low, the autoscaler scales the pool down.
         metrics.set_cpu(world.namespace(), 150);
         pool.until(ready_replicas(2)).await?;
         pool.holds(status("replicas", 2), SETTLE).await?;
@@ -50,8 +50,8 @@ fn an_autoscaler_grows_and_shrinks_a_pool_on_cpu() {
 }
 
 #[test]
-fn an_autoscaler_grows_and_shrinks_a_pool_on_the_length_of_a_queue() {
-    scenario("an autoscaler grows and shrinks a pool on a queue").guarded().run(async |world| {
+fn an_autoscaler_scales_a_pool_up_and_down_on_a_queue_length() {
+    scenario("an autoscaler scales a pool on a queue").guarded().run(async |world| {
         let pool = world.pool("workers").policy(Policy::OldestFirst).replicas(1).ready().await?;
         let metrics = world.installation().guard()?.metrics();
         metrics.set_custom(world.namespace(), QUEUE, 30);
@@ -65,17 +65,17 @@ fn an_autoscaler_grows_and_shrinks_a_pool_on_the_length_of_a_queue() {
 
 #[test]
 fn an_autoscaler_may_grow_an_explicit_pool_and_never_shrink_it() {
-    scenario("an autoscaler may grow an Explicit pool and never shrink it").guarded().run(async |world| {
+    scenario("an autoscaler scales an Explicit pool only up").guarded().run(async |world| {
         let pool = world.pool("runners").policy(Policy::Explicit).replicas(1).ready().await?;
         let metrics = world.installation().guard()?.metrics();
         metrics.set_cpu(world.namespace(), 300);
         autoscale(world, &pool, cpu(), at_once()).await?;
         pool.until(ready_replicas(3)).await?;
-        // When there is nothing to do,
+        // When the CPU usage is low,
         metrics.set_cpu(world.namespace(), 20);
-        // then the autoscaler tries, is refused, and says so with our words,
+        // then the autoscaler tries to scale down, is refused, and reports the webhook's message,
         poll::until(
-            || "the autoscaler says that it was refused".to_owned(),
+            || "the autoscaler reports the refusal".to_owned(),
             DEADLINE,
             async || {
                 let failed = events(world, "FailedRescale");
@@ -88,7 +88,7 @@ fn an_autoscaler_may_grow_an_explicit_pool_and_never_shrink_it() {
         )
         .await?;
         pool.holds(live_members(3), SETTLE).await?;
-        // and whoever owns the machines lets one of them go, which the autoscaler lives with.
+        // and a targeted removal does not conflict with the autoscaler.
         metrics.set_cpu(world.namespace(), 200);
         let idle = pool.machine(1).await?;
         pool.remove(std::slice::from_ref(&idle)).await?;
@@ -101,7 +101,7 @@ fn an_autoscaler_may_grow_an_explicit_pool_and_never_shrink_it() {
 
 #[test]
 fn an_autoscaler_that_may_not_shrink_does_not_try() {
-    scenario("an autoscaler that may not shrink does not try").guarded().run(async |world| {
+    scenario("an autoscaler with disabled scale-down does not try").guarded().run(async |world| {
         let pool = world.pool("runners").policy(Policy::Explicit).replicas(1).ready().await?;
         let metrics = world.installation().guard()?.metrics();
         metrics.set_cpu(world.namespace(), 200);

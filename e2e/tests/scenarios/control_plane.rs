@@ -1,4 +1,4 @@
-//! The control plane that all other scenarios stand on.
+//! The control plane for all other scenarios.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use vmpool_e2e::poll;
 use crate::with_control_plane;
 
 #[test]
-fn answers_and_counts_what_it_is_asked() {
+fn the_control_plane_responds_counts_and_audits_requests() {
     with_control_plane(async |cluster| {
         // Given the shared control plane,
         ensure!(cluster.kubectl(&["get", "--raw", "/readyz"]).await? == "ok");
-        // when a user writes something,
+        // when a user writes an object,
         let mark = cluster.audit_mark();
         let before = cluster.metrics().await?;
         cluster.kubectl(&["create", "configmap", "counted"]).await?;
-        // then its own counters and its audit log say so, a moment after the answer at the latest.
+        // then the counters and the audit log contain the request, at most a moment after the response.
         let counted = poll::until(
             || "the create is counted".to_owned(),
             Duration::from_secs(10),
@@ -43,7 +43,7 @@ fn answers_and_counts_what_it_is_asked() {
         let (created, next) = logged.await?;
         ensure!((created.user.as_str(), created.code) == ("admin", 201), "{created}");
         ensure!(by_user(std::slice::from_ref(&created))["admin"]["create configmaps"] == 1);
-        // A mark behind an entry does not show it again.
+        // A mark after an entry does not return the entry again.
         let (later, _) = cluster.audit(next)?;
         ensure!(!later.contains(&created));
         Ok(())
@@ -51,15 +51,15 @@ fn answers_and_counts_what_it_is_asked() {
 }
 
 #[test]
-fn gives_accounts_no_more_than_they_were_granted() {
+fn accounts_have_only_their_granted_permissions() {
     with_control_plane(async |cluster| {
         // Given an account without any role,
         let kubeconfig = cluster.service_account_kubeconfig("default", "default").await?;
-        // when it is used,
+        // when a client uses it,
         let flag = format!("--kubeconfig={}", kubeconfig.display());
         let answer = cluster.kubectl(&[&flag, "get", "virtualmachinepools"]).await;
-        // then the API server knows it and refuses.
-        let error = answer.err().context("it may read pools")?.to_string();
+        // then the API server authenticates it and refuses the request.
+        let error = answer.err().context("the account may read pools")?.to_string();
         ensure!(
             error.contains("Forbidden") && error.contains("system:serviceaccount:default:default"),
             "{error}"
@@ -69,23 +69,23 @@ fn gives_accounts_no_more_than_they_were_granted() {
 }
 
 #[test]
-fn survives_restarts_of_the_api_server_and_leaves_nothing() {
+fn the_control_plane_survives_restarts_of_the_api_server_and_leaves_no_files() {
     with_control_plane(async |_shared| {
-        // Given a control plane of its own with something stored,
+        // Given a separate control plane with a stored object,
         let cluster = Cluster::start(Options { name: "restarts".to_owned(), ..Options::default() }).await?;
         cluster.kubectl(&["create", "configmap", "kept"]).await?;
-        // when the API server is restarted, gently and not,
+        // when the API server restarts, gracefully and after a kill,
         for how in [Restart::Graceful, Restart::Killed] {
             cluster.restart_api_server(how).await?;
-            // then what was stored is there,
+            // then the object still exists,
             cluster.kubectl(&["get", "configmap", "kept"]).await?;
         }
         let (entries, _) = cluster.audit(AuditMark::default())?;
         ensure!(entries.iter().filter(|entry| entry.verb == "get" && entry.name == "kept").count() == 2);
-        // and when everything is stopped, no file stays.
+        // and when everything is stopped, no file remains.
         let directory = cluster.directory().to_owned();
         cluster.stop().await?;
-        ensure!(!directory.exists(), "{} is still there", directory.display());
+        ensure!(!directory.exists(), "{} still exists", directory.display());
         Ok(())
     });
 }

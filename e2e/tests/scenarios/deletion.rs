@@ -16,11 +16,11 @@ fn a_pool_deleted_in_the_background_leaves_nothing() {
 }
 
 #[test]
-fn a_pool_deleted_in_the_foreground_goes_last() {
-    scenario("a pool deleted in the foreground goes last").run(async |world| {
+fn a_foreground_deletion_deletes_the_pool_last() {
+    scenario("a foreground deletion deletes the pool last").run(async |world| {
         let pool = world.pool("web").replicas(3).knob("stop-delay", "500ms").ready().await?;
         pool.delete(Deletion::Foreground).await?;
-        // Nobody is made anew while it goes.
+        // No machine is created during the deletion.
         pool.until(not(exists())).await?;
         pool.leaves_nothing().await?;
         Ok::<_, anyhow::Error>(())
@@ -40,12 +40,12 @@ fn an_orphaning_deletion_leaves_machines_and_disks_alone() {
             let now = world.get(Kind::Machine, machine.name()).await?;
             assert_eq!(now.uid(), machine.uid());
             assert!(!now.is_terminating(), "{} is terminating", now.name());
-            assert_eq!(now.owner_uid(), "", "{} belongs to somebody", now.name());
+            assert_eq!(now.owner_uid(), "", "{} has an owner", now.name());
         }
         for disk in &disks {
             assert_eq!(world.get(Kind::Disk, disk.name()).await?.uid(), disk.uid());
         }
-        // A pool of the same name makes its own, and adopts nobody.
+        // A new pool with the same name creates its own machines, and adopts none of the orphaned ones.
         let next = world.pool("web").replicas(2).ready().await?;
         for machine in next.machines().await? {
             assert!(machines.iter().all(|old| old.uid() != machine.uid()));
@@ -60,13 +60,13 @@ fn an_orphaning_deletion_leaves_machines_and_disks_alone() {
 #[test]
 fn a_new_pool_of_the_same_name_starts_at_once() {
     scenario("a new pool of the same name starts at once").run(async |world| {
-        // Given a pool whose machines take their time to stop,
+        // Given a pool whose machines stop slowly,
         let old = world.pool("web").replicas(2).knob("stop-delay", "2s").ready().await?;
-        // when it is deleted and made again in the same moment,
+        // when it is deleted and created again at the same time,
         old.delete(Deletion::Background).await?;
         let new = world.pool("web").replicas(2).create().await?;
         assert_ne!(old.uid(), new.uid());
-        // then the new one gets machines of its own, and the old ones go.
+        // then the new pool gets its own machines, and the old ones are deleted.
         new.until(ready_replicas(2).and(disks(2))).await?;
         new.holds(ready_replicas(2), SETTLE).await?;
         Ok::<_, anyhow::Error>(())

@@ -1,4 +1,4 @@
-//! What the pages tell users to run, run as it is written there: only namespaces and names of machines are put in.
+//! Runs the commands in the docs as they are written; only namespaces and names of machines are replaced.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,10 +15,10 @@ use vmpool_e2e::world::condition::{has_machine, members};
 use vmpool_e2e::world::condition::{not, ready_replicas};
 use vmpool_e2e::world::{DEADLINE, Pool, SETTLE, World};
 
-/// The namespace of the pages.
+/// The namespace in the docs.
 const NAMESPACE: &str = "ci";
 
-/// A machine of the pages.
+/// A machine name in the docs.
 const RUNNER: &str = "runners-7xk2d";
 
 fn page() -> anyhow::Result<String> {
@@ -30,7 +30,7 @@ fn example(name: &str) -> String {
     workspace_root().join("docs/examples").join(name).display().to_string()
 }
 
-/// The first block of this language behind a heading, without its indentation.
+/// The first code block with this language below a heading, without its indentation.
 fn block(page: &str, heading: &str, language: &str) -> anyhow::Result<String> {
     let (_, section) = page.split_once(&format!("\n## {heading}\n")).context("no such heading")?;
     let (before, rest) = section.split_once(&format!("```{language}\n")).context("no such block")?;
@@ -40,7 +40,7 @@ fn block(page: &str, heading: &str, language: &str) -> anyhow::Result<String> {
     Ok(lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// Puts the scenario's namespace in.
+/// Replaces the namespace by the scenario's.
 fn here(text: &str, world: &World) -> String {
     let namespace = world.namespace();
     text.replace(&format!("/namespaces/{NAMESPACE}/"), &format!("/namespaces/{namespace}/"))
@@ -49,7 +49,7 @@ fn here(text: &str, world: &World) -> String {
         .replace("docs/examples", &workspace_root().join("docs/examples").display().to_string())
 }
 
-/// Runs a text in a shell, where kubectl is that of somebody; returns whether all went well, and what was said.
+/// Runs a script in a shell whose kubectl uses this kubeconfig. Returns whether it succeeded, and its output.
 async fn shell(world: &World, kubeconfig: &Path, text: &str) -> anyhow::Result<(bool, String)> {
     let kubectl = world.cluster().kubectl_program().display();
     let script =
@@ -61,18 +61,18 @@ async fn shell(world: &World, kubeconfig: &Path, text: &str) -> anyhow::Result<(
     Ok((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
 }
 
-/// The pool of the page about runners.
+/// The pool in the page about runners.
 async fn runners(world: &World) -> anyhow::Result<Pool<'_>> {
     world.kubectl(&["apply", "-f", &example("runners.yaml")]).await?;
     Ok(world.existing("runners").await?)
 }
 
 #[test]
-fn the_request_of_the_page_removes_its_two_runners() {
-    scenario("the request of the page removes its two runners").guarded().controllers(0).ends_unsettled().run(
+fn the_documented_request_removes_two_runners() {
+    scenario("the documented request removes two runners").guarded().controllers(0).ends_unsettled().run(
         async |world| {
-            // Given the pool of the page with the machines that it speaks of. They are made by hand: the controller chooses
-            // the names of its own.
+            // Given the documented pool with the machines in the docs. The scenario creates them, because the controller would choose
+            // other names.
             let pool = runners(world).await?;
             let owner = json!([{
                 "apiVersion": "virtualization.deckhouse.io/v1alpha2", "kind": Kind::Pool.name(), "name": pool.name(),
@@ -94,12 +94,12 @@ fn the_request_of_the_page_removes_its_two_runners() {
                 .map(|machine| machine.uid().to_owned())
                 .collect();
             world.grounds().ask(&named);
-            // when somebody runs what the page says,
+            // when a user runs the documented command,
             let command = block(&page()?, "Removing machines by name", "console")?;
             let command = here(&command, world).replace("$ ", "");
             let (well, said) = shell(world, &world.access().kubeconfig, &command).await?;
             ensure!(well && said.contains(r#""status":"Success""#), "{command}\n{said}");
-            // then these two leave, and the count says so.
+            // then these two machines are removed, and `replicas` is lowered.
             ensure!(pool.get().await?.number("/spec/replicas") == Some(1), "{said}");
             pool.until(members(1)).await?;
             ensure!(pool.machine(0).await?.name() == "runners-k5v8z");
@@ -109,33 +109,33 @@ fn the_request_of_the_page_removes_its_two_runners() {
 }
 
 #[test]
-fn the_recipe_for_runners_works_with_the_rights_that_it_gives() {
-    scenario("the recipe for runners works with the rights that it gives").guarded().run(async |world| {
+fn the_recipe_for_runners_works_with_the_documented_role() {
+    scenario("the recipe for runners works with the documented role").guarded().run(async |world| {
         let pool = runners(world).await?;
         pool.until(ready_replicas(3)).await?;
         let idle = pool.machine(1).await?;
-        // Given the account of the page,
+        // Given the documented account,
         let roles = std::fs::read_to_string(example("roles/runners.yaml"))?;
         let roles = vmpool_e2e::cluster::documents("roles/runners.yaml", &here(&roles, world))?;
         apply(&world.client(), &roles, Some(world.namespace())).await?;
         let account = world.cluster().service_account_kubeconfig(world.namespace(), NAMESPACE).await?;
         let user = world.user_name(NAMESPACE);
         until_in_effect(world, &user).await?;
-        // when it runs the recipe for a runner that has nothing to do,
+        // when it runs the recipe for an idle runner,
         let recipe = block(&page()?, "A recipe for CI runners", "sh")?;
         let recipe = here(&recipe, world).replace(RUNNER, idle.name());
-        ensure!(recipe.contains(idle.name()), "the recipe names no runner:\n{recipe}");
+        ensure!(recipe.contains(idle.name()), "the recipe contains no runner:\n{recipe}");
         world.grounds().ask(&[idle.uid().to_owned()]);
         let (well, said) = shell(world, &account, &recipe).await?;
         ensure!(well && said.contains(r#""status":"Success""#), "{recipe}\n{said}");
-        // then that one leaves and is not replaced.
+        // then that machine is removed and not replaced.
         pool.until(ready_replicas(2).and(not(has_machine(&idle)))).await?;
         pool.holds(members(2), SETTLE).await?;
-        // Once more, it is gone, which the page tells how to know.
+        // If the recipe runs again, the machine is gone, and the output says so.
         let again = recipe.replace("uid=$(", "uid=$(printf gone || ");
         let (well, said) = shell(world, &account, &again).await?;
         ensure!(!well && said.contains("not found"), "{said}");
-        // The account may scale up, and neither delete machines nor edit the pool.
+        // The account may scale up, but neither delete machines nor edit the pool.
         let namespace = world.namespace();
         let (well, said) = shell(world, &account, &format!("kubectl scale -n {namespace} vmpool runners --replicas=3")).await?;
         ensure!(well, "{said}");
@@ -152,9 +152,9 @@ fn the_recipe_for_runners_works_with_the_rights_that_it_gives() {
     });
 }
 
-/// The API server learns of roles by watching them, a moment later.
+/// Waits until the API server's watch has observed the roles.
 async fn until_in_effect(world: &World, user: &str) -> anyhow::Result<()> {
-    let what = || format!("{user} may read machines");
+    let what = || format!("{user} has a permission for machines");
     let asked = poll::until(what, DEADLINE, async || {
         let may = world.may(user, "get", GROUP, "virtualmachines").await?;
         Ok(if may { Ok(()) } else { Err("no".to_owned()) })
@@ -163,8 +163,8 @@ async fn until_in_effect(world: &World, user: &str) -> anyhow::Result<()> {
 }
 
 #[test]
-fn the_scaled_object_of_the_page_fits_a_strict_schema_and_keda_has_its_rights() {
-    scenario("the scaled object of the page fits a strict schema").guarded().controllers(0).run(
+fn the_documented_scaled_object_matches_a_strict_schema_and_keda_has_its_permissions() {
+    scenario("the documented ScaledObject matches a strict schema").guarded().controllers(0).run(
         async |world| {
             let definition = workspace_root().join("e2e/tests/manifests/scaledobjects.keda.sh.yaml");
             world.kubectl(&["apply", "-f", &definition.display().to_string()]).await?;
@@ -185,20 +185,20 @@ fn the_scaled_object_of_the_page_fits_a_strict_schema_and_keda_has_its_rights() 
                 let arguments = ["create", "--dry-run=server", "--validate=strict", "-f", &file];
                 Ok::<_, anyhow::Error>(world.kubectl(&arguments).await)
             };
-            // Established is not yet served.
+            // A CRD may be established before it is served.
             let what = || "ScaledObjects are served".to_owned();
             poll::until(what, DEADLINE, async || {
                 Ok(world.kubectl(&["get", "scaledobjects.keda.sh"]).await.map_err(|error| error.to_string()))
             })
             .await?;
             try_out(shown).await??;
-            // What the page says about Explicit pools in a sentence:
+            // The change for Explicit pools that the docs describe in a sentence:
             let mut explicit = shown.clone();
             explicit["spec"]["advanced"] = json!({ "horizontalPodAutoscalerConfig": { "behavior": {
             "scaleDown": { "selectPolicy": "Disabled" } } } });
             explicit["spec"]["minReplicaCount"] = json!(1);
             try_out(&explicit).await??;
-            // A field that is misspelt is noticed.
+            // A misspelled field is refused.
             for (field, value) in [("minReplicas", json!(0)), ("maxReplicaCount", json!("12"))] {
                 let mut wrong = shown.clone();
                 wrong["spec"][field] = value;
@@ -208,12 +208,12 @@ fn the_scaled_object_of_the_page_fits_a_strict_schema_and_keda_has_its_rights() 
                     "{wrong} was accepted"
                 );
             }
-            // KEDA's account may do what it needs, and no more.
+            // KEDA's account has the necessary permissions, and no more.
             let rights = documents_in(Path::new(&example("roles/keda.yaml")))?;
             apply(&world.client(), &rights, None).await?;
             let keda = "system:serviceaccount:keda:keda-operator";
             let scale = "virtualmachinepools/scale";
-            let what = || "KEDA may read the scale".to_owned();
+            let what = || "KEDA has a permission for the scale".to_owned();
             poll::until(what, DEADLINE, async || {
                 Ok(if world.may(keda, "get", GROUP, scale).await? { Ok(()) } else { Err("no".to_owned()) })
             })

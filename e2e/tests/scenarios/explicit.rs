@@ -1,4 +1,4 @@
-//! An `Explicit` pool never shrinks by its count, whoever asks and however.
+//! An `Explicit` pool cannot be scaled down through `replicas` by any client or request.
 
 use anyhow::{Context, ensure};
 use kube::api::{Patch, PatchParams, PostParams};
@@ -9,7 +9,7 @@ use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{live_members, ready_replicas};
 use vmpool_e2e::world::{Policy, Pool, SETTLE, World};
 
-/// A refusal, in words.
+/// The text of a refusal.
 fn refusal<T>(what: &str, outcome: Result<T, impl Into<anyhow::Error>>) -> anyhow::Result<String> {
     match outcome {
         Ok(_) => anyhow::bail!("{what} was accepted"),
@@ -17,7 +17,7 @@ fn refusal<T>(what: &str, outcome: Result<T, impl Into<anyhow::Error>>) -> anyho
     }
 }
 
-/// The manifest that an owner keeps in a repository.
+/// A manifest as a user keeps it in a repository.
 fn manifest(pool: &Value, replicas: Option<i64>) -> Value {
     let mut spec = pool["spec"].clone();
     match replicas {
@@ -38,8 +38,8 @@ async fn apply(world: &World, pool: &Pool<'_>, manager: &str, manifest: &Value) 
 
 #[test]
 fn nobody_shrinks_an_explicit_pool_by_its_count() {
-    scenario("nobody shrinks an Explicit pool by its count").guarded().run(async |world| {
-        // Given an Explicit pool of three, whose count belongs to the manifest that its owner applied,
+    scenario("an Explicit pool is never scaled down through replicas").guarded().run(async |world| {
+        // Given an Explicit pool of three machines, whose `replicas` belongs to an applied manifest,
         let pool = world.pool("runners").policy(Policy::Explicit).replicas(2).ready().await?;
         let stored = pool.get().await?.value().clone();
         apply(world, &pool, "owner", &manifest(&stored, Some(3))).await?;
@@ -56,34 +56,34 @@ fn nobody_shrinks_an_explicit_pool_by_its_count() {
         let params = PatchParams::default();
         let mut replaced: kube::api::DynamicObject = api.get(pool.name()).await?;
         replaced.data["spec"]["replicas"] = json!(1);
-        // when anybody lowers its count in any way that there is,
+        // when a client lowers `replicas` with any kind of request,
         let refusals = [
             refusal("kubectl scale", pool.scale(2).await)?,
             refusal("a patch of the scale", pool.scale_by_api(0).await)?,
             refusal("a merge patch", api.patch(pool.name(), &params, &merge).await)?,
-            refusal("a patch that drops the count", api.patch(pool.name(), &params, &drops).await)?,
+            refusal("a patch that removes replicas", api.patch(pool.name(), &params, &drops).await)?,
             refusal("a JSON patch", api.patch(pool.name(), &params, &Patch::Json::<()>(json_patch)).await)?,
             refusal("an update", api.replace(pool.name(), &PostParams::default(), &replaced).await)?,
             refusal("an apply", apply(world, &pool, "owner", &manifest(&stored, Some(1))).await)?,
             refusal(
-                "an apply that drops the count",
+                "an apply that removes replicas",
                 apply(world, &pool, "owner", &manifest(&stored, None)).await,
             )?,
-            refusal("an edit of more than the count", pool.edit(&hidden).await)?,
-            refusal("a change of a policy that stays", pool.edit(&entering).await)?,
+            refusal("an edit of several fields", pool.edit(&hidden).await)?,
+            refusal("an edit that sets the same policy", pool.edit(&entering).await)?,
         ];
-        // then it is refused, in words that lead on,
+        // then the webhook refuses the request and says what to do instead,
         for refusal in &refusals {
             ensure!(refusal.contains("Explicit") && refusal.contains("runners"), "{refusal}");
             ensure!(refusal.to_lowercase().contains("scaledownwith"), "{refusal}");
         }
         pool.holds(live_members(3), SETTLE).await?;
-        // while growing, leaving it as it is, and editing its labels are allowed,
+        // while scale-up, an unchanged `replicas`, and edits of labels are allowed,
         pool.edit(&json!({ "metadata": { "labels": { "team": "blue" } } })).await?;
         pool.scale(3).await?;
         pool.scale(4).await?;
         pool.until(ready_replicas(4)).await?;
-        // and so is leaving the policy behind, which is the owner's word.
+        // and so is a change to another policy.
         pool.edit(&leaving).await?;
         pool.until(ready_replicas(1)).await?;
         Ok::<_, anyhow::Error>(())
@@ -91,31 +91,33 @@ fn nobody_shrinks_an_explicit_pool_by_its_count() {
 }
 
 #[test]
-fn becoming_explicit_and_smaller_at_once_is_refused() {
-    scenario("becoming Explicit and smaller at once is refused").guarded().run(async |world| {
-        let pool = world.pool("web").replicas(2).ready().await?;
-        let both = json!({ "spec": { "replicas": 1, "scaleDownPolicy": "Explicit" } });
-        let refusal = refusal("a lower count under the new policy", pool.edit(&both).await)?;
-        ensure!(refusal.contains("Explicit"), "{refusal}");
-        pool.edit(&json!({ "spec": { "scaleDownPolicy": "Explicit" } })).await?;
-        pool.holds(live_members(2), SETTLE).await?;
-        Ok::<_, anyhow::Error>(())
-    });
+fn a_simultaneous_change_to_explicit_and_fewer_replicas_is_refused() {
+    scenario("a simultaneous change to Explicit and fewer replicas is refused").guarded().run(
+        async |world| {
+            let pool = world.pool("web").replicas(2).ready().await?;
+            let both = json!({ "spec": { "replicas": 1, "scaleDownPolicy": "Explicit" } });
+            let refusal = refusal("fewer replicas with the new policy", pool.edit(&both).await)?;
+            ensure!(refusal.contains("Explicit"), "{refusal}");
+            pool.edit(&json!({ "spec": { "scaleDownPolicy": "Explicit" } })).await?;
+            pool.holds(live_members(2), SETTLE).await?;
+            Ok::<_, anyhow::Error>(())
+        },
+    );
 }
 
 #[test]
-fn nobody_but_the_handler_names_machines_on_a_pool() {
-    scenario("nobody but the handler names machines on a pool").guarded().run(async |world| {
-        // An editor may not delete machines, and writing them down on the pool would be a way to do so.
+fn only_the_removal_handler_writes_the_removal_record() {
+    scenario("only the removal handler writes the removal record").guarded().run(async |world| {
+        // An editor may not delete machines. A write of the removal record would have that effect.
         let pool = world.pool("web").replicas(2).ready().await?;
         let machine = pool.machine(0).await?;
         let record = json!([{ "name": machine.name(), "uid": machine.uid() }]).to_string();
         let annotated =
             json!({ "metadata": { "annotations": { vmpool_e2e::object::REMOVAL_ANNOTATION: record } } });
-        let refused = refusal("the record of an editor", pool.edit(&annotated).await)?;
+        let refused = refusal("a removal record from an editor", pool.edit(&annotated).await)?;
         ensure!(refused.contains("scale-down-targets"), "{refused}");
         let born = world.pool("other").with(&annotated).create().await;
-        refusal("a pool that is born with a record", born.map(drop)).context("on create")?;
+        refusal("a new pool with a removal record", born.map(drop)).context("on create")?;
         pool.holds(ready_replicas(2), SETTLE).await?;
         Ok::<_, anyhow::Error>(())
     });

@@ -1,4 +1,4 @@
-//! Objects that are none of the pool's business, and look as if they were.
+//! Foreign objects that look as if they belonged to a pool.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn a_foreign_machine_with_copied_labels_is_left_alone() {
         pool.holds(ready_replicas(2).and(members(2)), SETTLE).await?;
         pool.scale(0).await?;
         pool.until(ready_replicas(0).and(disks(0))).await?;
-        // I4 is checked after every step: it was not touched. Now it is the user's to take it away.
+        // Each step checks I4: the machine was not changed. Now the user deletes it.
         let stray = world.get(Kind::Machine, "web-stray").await?;
         assert_eq!(stray.label(labels::POOL_UID), Some(pool.uid()));
         world.grounds().foreign.clear();
@@ -45,16 +45,16 @@ fn a_foreign_disk_named_like_a_template_is_left_alone() {
 }
 
 #[test]
-fn a_name_whose_disk_name_is_taken_is_passed_over() {
-    scenario("a name whose disk name is taken is passed over").run(async |world| {
+fn a_machine_name_whose_disk_name_is_taken_is_skipped() {
+    scenario("a name whose disk name is taken is skipped").run(async |world| {
         let pool = world.pool("web").create().await?;
         pool.until(ready_replicas(0)).await?;
-        // Given a disk with the name that the first machine's disk would get,
+        // Given a disk with the name of the first machine's disk,
         let namer = Namer::new(&Arc::from(pool.name()), &Uid::from(pool.uid()));
         let (first, second) = (namer.name(0), namer.name(1));
         world.foreign_disk(&format!("{first}-root"), &json!({})).await?;
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-        // when the pool grows, the machine gets the next name.
+        // when the pool is scaled up, the machine gets the next name.
         pool.scale(1).await?;
         pool.until(ready_replicas(1)).await?;
         assert_eq!(pool.machine(0).await?.name(), second);
@@ -64,9 +64,9 @@ fn a_name_whose_disk_name_is_taken_is_passed_over() {
 
 #[test]
 fn a_foreign_disk_in_the_place_of_a_members_disk_is_left_alone() {
-    scenario("a foreign disk in the place of a member's disk is left alone").run(async |world| {
-        // Given a stopped machine whose disk somebody took away and replaced by one of their own while the controller
-        // could not look,
+    scenario("a foreign disk with the name of a machine's disk is left alone").run(async |world| {
+        // Given a stopped machine whose disk a user has deleted and replaced by a foreign disk with the same name, while the
+        // controller was paused,
         let pool = world.pool("web").replicas(1).ready().await?;
         let machine = pool.machine(0).await?;
         let wanted = format!("{}-root", machine.name());
@@ -82,9 +82,9 @@ fn a_foreign_disk_in_the_place_of_a_members_disk_is_left_alone() {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
         world.foreign_disk(&wanted, &json!({})).await?;
-        // when the controller looks again,
+        // when the controller resumes,
         controller.resume()?;
-        // then the machine gets a disk under another name, and the foreign one is not touched.
+        // then the machine gets a disk with another name, and the foreign one is not changed.
         pool.until(disks(1)).await?;
         world.operate("Start", &machine).await?;
         pool.until(ready_replicas(1)).await?;

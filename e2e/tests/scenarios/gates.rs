@@ -1,4 +1,4 @@
-//! The feature gate, and what the probes say.
+//! The feature gate, and the probes.
 
 use serde_json::{Value, json};
 use vmpool_e2e::cluster::apply;
@@ -9,22 +9,25 @@ use vmpool_e2e::world::condition::{Condition, has_machine, live_members, ready_r
 use vmpool_e2e::world::{Policy, SETTLE, SUBRESOURCES};
 
 #[test]
-fn switching_the_gate_off_and_on_again_costs_no_machine() {
-    scenario("switching the gate off and on again costs no machine").controllers(0).run(async |world| {
+fn switching_the_gate_off_and_on_keeps_all_machines() {
+    scenario("switching the gate off and on keeps all machines").controllers(0).run(async |world| {
         let options = |identity: &str| ControllerOptions::new(world.namespace(), identity);
         let on = world.add_controller_with(options("on")).await?;
         let pool = world.pool("web").replicas(2).ready().await?;
         let machine = pool.machine(0).await?;
         on.stop().await?;
-        // With the gate off nothing happens to the pool, whatever is asked of it.
+        // With the gate off the controller ignores all changes of the pool.
         let mut off = options("off");
         off.extra.push("--feature-gates=VirtualMachinePool=false".to_owned());
         let off = world.add_controller_with(off).await?;
-        anyhow::ensure!(off.probe("/livez").await.0 == 200, "it is alive and has nothing to do");
+        anyhow::ensure!(
+            off.probe("/livez").await.0 == 200,
+            "the controller is live although the gate is off"
+        );
         pool.scale(3).await?;
         pool.holds(live_members(2).and(not_observed()), SETTLE).await?;
         off.stop().await?;
-        // With the gate on again it goes on where it was.
+        // With the gate on again it continues.
         world.add_controller_with(options("on-again")).await?;
         pool.until(ready_replicas(3).and(has_machine(&machine))).await?;
         Ok::<_, anyhow::Error>(())
@@ -32,7 +35,7 @@ fn switching_the_gate_off_and_on_again_costs_no_machine() {
 }
 
 fn not_observed() -> Condition {
-    Condition::new("a pool whose newest generation nobody has looked at", |view| {
+    Condition::new("a pool whose newest generation was not observed", |view| {
         view.pool().is_some_and(|pool| {
             pool.number("/status/observedGeneration") < pool.number("/metadata/generation")
         })
@@ -40,49 +43,52 @@ fn not_observed() -> Condition {
 }
 
 #[test]
-fn with_the_gate_off_nothing_guards_pools_and_nobody_is_removed_by_name() {
+fn with_the_gate_off_there_is_no_webhook_and_no_removal_endpoint() {
     let guard = GuardOptions::default().value("featureGates.VirtualMachinePool=false");
-    scenario("with the gate off nothing guards pools").guarded_by(guard).controllers(0).run(async |world| {
-        // Pools can be stored and changed, since no webhook is asked that would not answer,
-        let pool = world.pool("web").policy(Policy::Explicit).replicas(3).create().await?;
-        pool.edit(&json!({ "spec": { "replicas": 1 } })).await?;
-        pool.scale_by_api(0).await?;
-        // the removal by name is not there, for nobody,
-        let listed = world.cluster().kubectl(&["api-resources", "--verbs=create", "-o", "name"]).await?;
-        anyhow::ensure!(!listed.contains("scaledownwith"), "{listed}");
-        for group in [SUBRESOURCES, "subresources.virtualization.deckhouse.io/v1alpha2"] {
-            let answer = pool.removal().named("nobody").through(group).send().await?;
-            anyhow::ensure!(answer.code == 404, "{group}: {answer}");
-        }
-        // not even where an APIService was left behind: the program has no right to ask who may do what, and needs none,
-        let left_behind = "v1alpha1.subresources.vmpool.dev";
-        let port = world.installation().guard()?.service(Component::Apiserver)?.ports()[0];
-        apply(&world.client(), &[registration(left_behind, port)], None).await?;
-        let available = ["wait", "--for=condition=Available", "--timeout=60s", "apiservice", left_behind];
-        world.cluster().kubectl(&available).await?;
-        let answer = pool.removal().named("nobody").send().await?;
-        anyhow::ensure!(answer.code == 404 && answer.reason() == "NotFound", "{answer}");
-        world.cluster().kubectl(&["delete", "apiservice", left_behind]).await?;
-        // and if the programs are up, they are alive, ready, and have nothing to say.
-        let off = world.add_controller_with({
-            let mut options = ControllerOptions::new(world.namespace(), "off");
-            options.extra.push("--feature-gates=VirtualMachinePool=false".to_owned());
-            options
+    scenario("with the gate off there is no webhook and no removal endpoint")
+        .guarded_by(guard)
+        .controllers(0)
+        .run(async |world| {
+            // Pools can be created and changed, because no webhook is registered,
+            let pool = world.pool("web").policy(Policy::Explicit).replicas(3).create().await?;
+            pool.edit(&json!({ "spec": { "replicas": 1 } })).await?;
+            pool.scale_by_api(0).await?;
+            // the removal endpoint does not exist,
+            let listed = world.cluster().kubectl(&["api-resources", "--verbs=create", "-o", "name"]).await?;
+            anyhow::ensure!(!listed.contains("scaledownwith"), "{listed}");
+            for group in [SUBRESOURCES, "subresources.virtualization.deckhouse.io/v1alpha2"] {
+                let answer = pool.removal().named("missing").through(group).send().await?;
+                anyhow::ensure!(answer.code == 404, "{group}: {answer}");
+            }
+            // not even if an APIService remains: the program has no permission for access reviews, and needs none,
+            let left_behind = "v1alpha1.subresources.vmpool.dev";
+            let port = world.installation().guard()?.service(Component::Apiserver)?.ports()[0];
+            apply(&world.client(), &[registration(left_behind, port)], None).await?;
+            let available = ["wait", "--for=condition=Available", "--timeout=60s", "apiservice", left_behind];
+            world.cluster().kubectl(&available).await?;
+            let answer = pool.removal().named("missing").send().await?;
+            anyhow::ensure!(answer.code == 404 && answer.reason() == "NotFound", "{answer}");
+            world.cluster().kubectl(&["delete", "apiservice", left_behind]).await?;
+            // and running programs are live and ready.
+            let off = world.add_controller_with({
+                let mut options = ControllerOptions::new(world.namespace(), "off");
+                options.extra.push("--feature-gates=VirtualMachinePool=false".to_owned());
+                options
+            });
+            let off = off.await?;
+            pool.scale_by_api(2).await?;
+            pool.holds(live_members(0).and(no_status()), SETTLE).await?;
+            off.stop().await?;
+            // With the gate on, a pool from that time works like any other.
+            Accounts::install(world.cluster()).await?.grant_in(world.cluster(), world.namespace()).await?;
+            let on = world.add_controller_with(ControllerOptions::new(world.namespace(), "on")).await?;
+            pool.until(ready_replicas(2)).await?;
+            drop(on);
+            Ok::<_, anyhow::Error>(())
         });
-        let off = off.await?;
-        pool.scale_by_api(2).await?;
-        pool.holds(live_members(0).and(no_status()), SETTLE).await?;
-        off.stop().await?;
-        // With the gate on, a pool of that time is like any other.
-        Accounts::install(world.cluster()).await?.grant_in(world.cluster(), world.namespace()).await?;
-        let on = world.add_controller_with(ControllerOptions::new(world.namespace(), "on")).await?;
-        pool.until(ready_replicas(2)).await?;
-        drop(on);
-        Ok::<_, anyhow::Error>(())
-    });
 }
 
-/// An APIService of an installation whose gate was on.
+/// An APIService of an earlier installation with the gate on.
 fn registration(name: &str, port: u16) -> Value {
     json!({
         "apiVersion": "apiregistration.k8s.io/v1",
@@ -106,8 +112,8 @@ fn no_status() -> Condition {
 }
 
 #[test]
-fn leader_and_standby_are_ready_and_say_why() {
-    scenario("leader and standby are ready and say why").controllers(2).run(async |world| {
+fn leader_and_standby_are_ready_and_report_their_role() {
+    scenario("leader and standby are ready and report their role").controllers(2).run(async |world| {
         world.pool("web").replicas(1).ready().await?;
         for controller in world.controllers() {
             for path in ["/livez", "/readyz"] {

@@ -1,8 +1,8 @@
-//! Every field of a pool, with every odd value: what is refused is refused with a message that says where, and what is
-//! accepted is carried out, or a condition says why not.
+//! Every field of a pool with every unusual value. If the value is refused, the message names the field. If it is accepted, the
+//! controller applies it, or a condition explains the problem.
 //!
-//! The fields are those of the definition's schema, so a new one is tried as soon as it is there. By default each kind
-//! of field is tried once and a few of the accepted pools are made; `VMPOOL_LEAVES=all` tries all, and makes all.
+//! The fields come from the CRD's schema, so a new field is included automatically. By default each kind of field is tried once
+//! and a few of the accepted pools are created; `VMPOOL_LEAVES=all` tries all fields and creates all accepted pools.
 
 mod hosts;
 mod judge;
@@ -25,28 +25,28 @@ use life::{End, Ends, changed, lived};
 use schema::{Field, fields};
 use values::{Change, changes};
 
-/// Requests at a time.
+/// Number of concurrent requests.
 const IN_FLIGHT: usize = 32;
 
-/// Pools that live at a time.
+/// Number of concurrent pools.
 const ALIVE: usize = 24;
 
-/// Trials unless all are made, and pools that live then.
+/// Default number of trials, and of pools that are created.
 const SOME: usize = 500;
 const A_FEW: usize = 12;
 
-/// How long all of them may take: some six minutes, and more on a busy machine.
+/// Timeout for all trials: they take some six minutes, and more on a busy host.
 const ALL: Duration = Duration::from_mins(45);
 
 fn everything() -> bool {
     std::env::var("VMPOOL_LEAVES").is_ok_and(|value| value == "all")
 }
 
-/// One value in one place of one pool.
+/// One value for one field of one pool.
 struct Trial {
     pointer: String,
     what: &'static str,
-    /// The pool that it comes to, and the pool with it.
+    /// The original pool; `pool` is the changed one.
     host: Value,
     pool: Value,
 }
@@ -68,7 +68,7 @@ impl Trial {
     }
 }
 
-/// The fields that are tried: all, or the first of those that are called alike and are of one kind.
+/// The fields to try: all, or the first one of those with the same name and kind.
 fn chosen() -> anyhow::Result<Vec<Field>> {
     let mut all = fields(&crate::agreement::schema::of_pools()?);
     if !everything() {
@@ -88,12 +88,12 @@ fn trials(hosts: &[Value], fields: &[Field]) -> Vec<Trial> {
         let host = host_of(hosts, field);
         changes(&field.schema).into_iter().map(move |(what, change)| Trial::of(field, host, what, &change))
     });
-    // What leaves a pool as it is says nothing.
+    // A change without an effect proves nothing.
     each.filter(|trial| trial.pool != trial.host).collect()
 }
 
-/// Asks about each of these, as a new pool and as a change of one that is there; returns those that would be made, and
-/// what is wrong with the answers.
+/// Sends each trial as a new pool and as a change of an existing one. Returns the trials that would be created, and the wrong
+/// responses.
 async fn judged(world: &World, trials: Vec<Trial>) -> anyhow::Result<(Vec<Trial>, Vec<String>)> {
     let answers = stream::iter(trials).map(async |trial| {
         let created = of_create(world, &trial.pool).await?;
@@ -114,7 +114,7 @@ async fn judged(world: &World, trials: Vec<Trial>) -> anyhow::Result<(Vec<Trial>
     Ok((accepted, wrong))
 }
 
-/// Lets pools live side by side; tells how that ended, and returns what was wrong.
+/// Creates pools concurrently and waits for their ends. Prints the counts, and returns the errors.
 async fn live<'t>(
     what: &str,
     trials: impl Iterator<Item = &'t Trial>,
@@ -130,15 +130,15 @@ async fn live<'t>(
     wrong.into_iter().filter_map(Result::err).collect()
 }
 
-/// Of many, some that are far from each other.
+/// A selection with equal distances.
 fn spread<T>(items: Vec<T>, some: usize) -> Vec<T> {
     let every = items.len().div_ceil(some).max(1);
     items.into_iter().enumerate().filter(|(place, _)| place % every == 0).map(|(_, item)| item).collect()
 }
 
 #[test]
-fn every_field_is_refused_with_a_reason_or_carried_out() {
-    let story = scenario("every field is refused with a reason or carried out").guarded();
+fn every_field_is_refused_with_a_reason_or_applied() {
+    let story = scenario("every field is refused with a reason or applied").guarded();
     story.within(if everything() { ALL } else { LIMIT }).run(async |world| {
         let hosts = hosts(world)?;
         for host in &hosts {
@@ -157,7 +157,7 @@ fn every_field_is_refused_with_a_reason_or_carried_out() {
         let lived =
             async |name: String, trial: &Trial| lived(world, &name, &trial.pool, &trial.pointer).await;
         wrong.extend(live("new", accepted.iter(), lived).await);
-        // What was set is taken away from a pool that has machines.
+        // Removing a field is tried on a pool with machines.
         let removed = accepted.iter().filter(|trial| trial.pool.pointer(&trial.pointer).is_none());
         let changed = async |name: String, trial: &Trial| {
             changed(world, &name, &trial.host, &trial.pool, &trial.pointer).await
@@ -168,7 +168,7 @@ fn every_field_is_refused_with_a_reason_or_carried_out() {
         if log.contains("panicked") {
             wrong.push(format!("the controller panicked:\n{}", world.controller()?.log_tail(40)));
         }
-        ensure!(wrong.is_empty(), "{} things are wrong:\n{}", wrong.len(), wrong.join("\n"));
+        ensure!(wrong.is_empty(), "{} errors:\n{}", wrong.len(), wrong.join("\n"));
         Ok::<_, anyhow::Error>(())
     });
 }

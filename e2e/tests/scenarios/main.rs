@@ -1,6 +1,6 @@
-//! The scenarios: one binary, so that they share a cluster; one module per subject.
+//! The scenarios: one binary, so that they share a cluster, and one module per subject.
 //!
-//! They run in parallel threads, mostly waiting, so more threads than cores are welcome (`RUST_TEST_THREADS`).
+//! They run in parallel threads and mostly wait, so you can use more threads than CPUs (`RUST_TEST_THREADS`).
 
 mod adoption;
 mod agreement;
@@ -35,7 +35,7 @@ use vmpool_e2e::error::chain;
 use vmpool_e2e::harness;
 use vmpool_e2e::scenario::LIMIT;
 
-/// Runs a test that needs the shared control plane and no pool. A scenario proper uses `scenario`.
+/// Runs a test that needs the shared control plane but no pool. Other tests use `scenario`.
 #[expect(clippy::panic, reason = "this is how a test fails")]
 fn with_control_plane(test: impl AsyncFnOnce(&Cluster) -> anyhow::Result<()>) {
     let test = async { test(&*harness::cluster().await?).await };

@@ -1,4 +1,4 @@
-//! What a running controller tells Prometheus.
+//! The metrics of a running controller.
 
 use anyhow::{Context, ensure};
 use vmpool_e2e::poll;
@@ -7,25 +7,25 @@ use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{disks, members, ready_replicas};
 use vmpool_e2e::world::{DEADLINE, SETTLE};
 
-/// The page of one controller at one moment.
+/// The metrics page of a controller at one moment.
 struct Page(String);
 
 impl Page {
     async fn of(controller: &Controller) -> anyhow::Result<Self> {
         let (code, text) = controller.probe("/metrics").await;
-        ensure!(code == 200, "/metrics answered {code} {text}");
-        ensure!(text.ends_with("# EOF\n"), "the page is cut off:\n{text}");
+        ensure!(code == 200, "/metrics returned {code} {text}");
+        ensure!(text.ends_with("# EOF\n"), "the page is truncated:\n{text}");
         Ok(Self(text))
     }
 
-    /// The value of one series, as it stands there.
+    /// The value of a series.
     fn value(&self, series: &str) -> anyhow::Result<f64> {
         let value = self.0.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         let value = value.with_context(|| format!("no {series} in\n{}", self.0))?;
         value.parse().with_context(|| format!("{series} is {value}"))
     }
 
-    /// What a series counts.
+    /// The value of a counter.
     fn count(&self, series: &str) -> anyhow::Result<u64> {
         let value = self.value(series)?;
         #[expect(
@@ -36,7 +36,7 @@ impl Page {
         Ok(value as u64)
     }
 
-    /// The lines that tell of writes to pools, machines and disks. Events and the lease are beside the work.
+    /// The series of writes to pools, machines and disks, without events and leases.
     fn writes(&self) -> Vec<&str> {
         let of_work =
             |line: &&str| line.starts_with("vmpool_writes_total") && !line.contains("kind=\"event\"");
@@ -44,7 +44,7 @@ impl Page {
     }
 }
 
-/// Waits until `series` counts `expected`.
+/// Waits until `series` has the value `expected`.
 async fn until(controller: &Controller, series: &str, expected: u64) -> anyhow::Result<()> {
     let counted = poll::until(
         || format!("{series} is {expected}"),
@@ -63,10 +63,10 @@ async fn until(controller: &Controller, series: &str, expected: u64) -> anyhow::
 }
 
 #[test]
-fn the_metrics_of_a_leader_tell_what_it_did() {
-    scenario("the metrics of a leader tell what it did").run(async |world| {
+fn the_metrics_of_a_leader_count_its_work() {
+    scenario("the metrics of a leader count its work").run(async |world| {
         let controller = world.controller()?;
-        // Given a pool that grew, shrank and settled,
+        // Given a pool that was scaled up and down and has settled,
         let pool = world.pool("web").replicas(5).ready().await?;
         pool.scale(2).await?;
         pool.until(ready_replicas(2).and(members(2)).and(disks(2))).await?;
@@ -74,22 +74,22 @@ fn the_metrics_of_a_leader_tell_what_it_did() {
         until(&controller, r#"vmpool_pools{state="ready"}"#, 1).await?;
         until(&controller, r#"vmpool_ledger_entries{resource="machines"}"#, 0).await?;
         pool.holds(ready_replicas(2), SETTLE).await?;
-        // then its leader says so,
+        // then the controller's metrics report that it is the leader,
         let page = Page::of(&controller).await?;
         ensure!(page.count("vmpool_leader")? == 1);
         let remaining = page.value("vmpool_lease_remaining_seconds")?;
         ensure!((1.0..=15.0).contains(&remaining), "the lease lasts {remaining} s");
         for (series, expected) in [
-            // and counts every object that it made and took away,
+            // count every created and deleted object,
             (r#"vmpool_writes_total{kind="create_machine",outcome="done"}"#, 5),
             (r#"vmpool_writes_total{kind="create_disk",outcome="done"}"#, 5),
             (r#"vmpool_writes_total{kind="delete_machine",outcome="done"}"#, 3),
             (r#"vmpool_writes_total{kind="patch_pool",outcome="done"}"#, 1),
-            // as the requests do,
+            // count the requests,
             (r#"vmpool_api_requests_total{verb="create",resource="machines",code="201"}"#, 5),
             (r#"vmpool_api_requests_total{verb="delete",resource="machines",code="200"}"#, 3),
             (r#"vmpool_api_request_duration_seconds_count{verb="create",resource="disks"}"#, 5),
-            // and what there is now.
+            // and report the current state.
             (r#"vmpool_members{state="desired"}"#, 2),
             (r#"vmpool_members{state="terminating"}"#, 0),
             (r#"vmpool_cache_objects{resource="machines"}"#, 2),
@@ -105,7 +105,7 @@ fn the_metrics_of_a_leader_tell_what_it_did() {
         }
         ensure!(page.value("process_cpu_seconds_total")? > 0.0);
         ensure!(page.count("process_resident_memory_bytes")? > 1 << 20);
-        // The pool is left alone, and so are the counters of writes.
+        // The controller does not write to the settled pool, so the counters do not change.
         pool.holds(ready_replicas(2), SETTLE).await?;
         let later = Page::of(&controller).await?;
         ensure!(page.writes() == later.writes(), "{:#?}\n{:#?}", page.writes(), later.writes());
@@ -114,8 +114,8 @@ fn the_metrics_of_a_leader_tell_what_it_did() {
 }
 
 #[test]
-fn the_metrics_of_a_standby_say_that_it_stands_by() {
-    scenario("the metrics of a standby say that it stands by").run(async |world| {
+fn the_metrics_of_a_standby_report_its_role() {
+    scenario("the metrics of a standby report its role").run(async |world| {
         let leader = world.controller()?;
         let pool = world.pool("web").replicas(1).ready().await?;
         let standby = world.add_controller().await?;
@@ -124,7 +124,7 @@ fn the_metrics_of_a_standby_say_that_it_stands_by() {
         ensure!(page.count("vmpool_leader")? == 0);
         ensure!(page.count(r#"vmpool_cache_objects{resource="machines"}"#)? == 0);
         ensure!(page.count(r#"vmpool_pools{state="ready"}"#)? == 0);
-        // When it takes over, it says that too, and finds the pool as it is.
+        // When it becomes leader, its metrics report that, and it finds the pool settled.
         leader.stop().await?;
         until(&standby, "vmpool_leader", 1).await?;
         until(&standby, r#"vmpool_pools{state="ready"}"#, 1).await?;

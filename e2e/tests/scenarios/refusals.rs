@@ -1,4 +1,4 @@
-//! Creates that the API server refuses: quota, admission.
+//! Creates that the API server refuses because of a quota or admission.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use vmpool_e2e::programs::Accounts;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{condition, event, members, no_condition, ready_replicas, status};
 
-/// Writes that a controller may have under way, by default.
+/// Default number of concurrent writes of a controller.
 const IN_FLIGHT: usize = 64;
 
-/// Refused creates of machines by the controller so far.
+/// Number of refused creates of machines by the controller so far.
 fn refused(world: &vmpool_e2e::world::World) -> anyhow::Result<usize> {
     let user = Accounts::controller_user();
     Ok(world
@@ -24,24 +24,24 @@ fn refused(world: &vmpool_e2e::world::World) -> anyhow::Result<usize> {
 }
 
 #[test]
-fn a_full_quota_holds_a_pool_back_until_it_is_freed() {
-    scenario("a full quota holds a pool back until it is freed").run(async |world| {
-        // Given room for three machines,
+fn a_full_quota_limits_a_pool_until_it_is_raised() {
+    scenario("a full quota limits a pool until it is raised").run(async |world| {
+        // Given a quota of three machines,
         let quota = world.quota(Kind::Machine, 3).await?;
-        // when a pool wants a hundred,
+        // when a pool desires a hundred machines,
         let pool = world.pool("web").replicas(100).create().await?;
-        // then it gets three, and says why not more,
+        // then it gets three, and its condition explains why,
         pool.until(
             members(3).and(condition("ReplicaFailure", "True", "FailedCreate")).and(event("FailedCreate")),
         )
         .await?;
-        // without running against the wall: at most the requests that were in flight, then one per try.
+        // with few refused requests: at most the concurrent ones, then one per retry.
         let first = refused(world)?;
         assert!(first <= IN_FLIGHT + 2, "{first} creates were refused at first");
         tokio::time::sleep(Duration::from_secs(4)).await;
         let more = refused(world)? - first;
         assert!(more <= 8, "{more} creates were refused in four seconds");
-        // When there is room again and fewer are wanted, it goes on by itself.
+        // When the quota allows more and fewer machines are desired, the controller continues.
         pool.scale(6).await?;
         quota.lift().await?;
         pool.until(ready_replicas(6).and(no_condition("ReplicaFailure"))).await?;
@@ -55,7 +55,7 @@ fn a_full_quota_of_disks_leaves_no_machine_without_its_disk() {
         let quota = world.quota(Kind::Disk, 2).await?;
         let pool = world.pool("web").replicas(6).create().await?;
         pool.until(condition("ReplicaFailure", "True", "DiskFailure").and(event("FailedDisk"))).await?;
-        // A machine and its disks are one unit: as long as one lacks its disk, no further machine is made.
+        // A machine and its disks are created together: while one lacks its disk, the controller creates no further machine.
         let stuck = pool.machines().await?.len();
         assert!((3..6).contains(&stuck) || stuck == 6, "{stuck} members");
         pool.holds(members(stuck), Duration::from_secs(2)).await?;
@@ -67,7 +67,7 @@ fn a_full_quota_of_disks_leaves_no_machine_without_its_disk() {
 
 #[test]
 fn a_create_refused_by_admission_shows_in_event_and_condition() {
-    scenario("a create refused by admission shows in event and condition").run(async |world| {
+    scenario("a create refused by admission appears in event and condition").run(async |world| {
         let refusal = world.refuse_creates(Kind::Machine, "no machines on Sundays").await?;
         let pool = world.pool("web").replicas(2).create().await?;
         pool.until(condition("ReplicaFailure", "True", "FailedCreate").and(event("FailedCreate"))).await?;
@@ -85,8 +85,8 @@ fn a_create_refused_by_admission_shows_in_event_and_condition() {
 }
 
 #[test]
-fn a_disk_that_fails_to_provision_shows_and_the_pool_stays() {
-    scenario("a disk that fails to provision is no reason to make more machines").run(async |world| {
+fn a_disk_that_fails_to_provision_is_reported_and_causes_no_further_machines() {
+    scenario("a disk that fails to provision does not cause more machines").run(async |world| {
         world.knob("fail-provisioning", "1").await?;
         let pool = world.pool("web").replicas(2).create().await?;
         pool.sees(condition("ReplicaFailure", "True", "DiskFailure")).await?;

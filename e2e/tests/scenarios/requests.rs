@@ -1,4 +1,4 @@
-//! What a pool costs, counted by the API server itself.
+//! The number of requests that a pool causes, counted by the API server.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::World;
 use vmpool_e2e::world::condition::ready_replicas;
 
-/// Machines made, enough for one more write each to show.
+/// Number of created machines: enough that one additional write each is visible.
 const MACHINES: u64 = 20;
 
-/// How long a settled pool is watched.
+/// How long a settled pool is observed.
 const QUIET: Duration = Duration::from_mins(1);
 
-/// What the controller asked of one resource, as the audit log has it.
+/// The controller's requests for one resource, from the audit log.
 fn asked_by_controller(
     world: &World,
     since: usize,
@@ -29,7 +29,7 @@ fn asked_by_controller(
     Ok(of_controller.filter(|entry| what(entry)).count())
 }
 
-/// Writes of the controller to the objects of one resource.
+/// The controller's writes to objects of one resource.
 fn writes_of_controller(world: &World, since: usize, resource: &str) -> anyhow::Result<usize> {
     asked_by_controller(world, since, resource, |entry| entry.is_write() && entry.subresource.is_empty())
 }
@@ -39,19 +39,19 @@ fn ours(counts: &RequestCounts) -> RequestCounts {
 }
 
 #[test]
-fn a_new_machine_costs_one_write_and_one_per_disk_and_a_settled_pool_costs_nothing() {
-    // On a cluster of its own: the server's counters know no namespaces and no users.
+fn a_machine_needs_one_write_plus_one_per_disk_and_a_settled_pool_none() {
+    // On a separate cluster, because the server's counters do not distinguish namespaces and users.
     scenario("requests are counted").on_its_own_cluster().run(async |world| {
         let pool = world.pool("web").disk("root").disk("data").create().await?;
         pool.until(ready_replicas(0)).await?;
         world.settles().await?;
 
-        // When twenty machines with two disks each are made,
+        // When twenty machines with two disks each are created,
         let (before, mark) = (world.cluster().metrics().await?, world.audit()?.len());
         pool.scale_by_api(i64::try_from(MACHINES)?).await?;
         pool.until(ready_replicas(i64::try_from(MACHINES)?)).await?;
         world.settles().await?;
-        // then the server has seen 1 + D writes for each, and whoever else writes (the platform) creates none.
+        // then there were 1 + D creates for each machine, because the platform creates none.
         let made = world.cluster().metrics().await?.since(&before);
         assert_eq!(made.of("POST", "virtualmachines"), MACHINES, "{made}");
         assert_eq!(made.of("POST", "virtualdisks"), 2 * MACHINES, "{made}");
@@ -60,12 +60,12 @@ fn a_new_machine_costs_one_write_and_one_per_disk_and_a_settled_pool_costs_nothi
         assert_eq!(by_us("virtualdisks")?, usize::try_from(2 * MACHINES)?, "only the creates");
         assert_eq!(by_us("virtualmachinepools")?, 1, "one block of machine numbers");
 
-        // When nothing happens for a minute, nobody asks the server for anything about pools, machines and disks.
+        // When nothing changes for a minute, there are no requests for pools, machines and disks.
         let (before, mark) = (world.cluster().metrics().await?, world.audit()?.len());
         tokio::time::sleep(QUIET).await;
         let idle = ours(&world.cluster().metrics().await?.since(&before));
         let asked = idle.only(|key| key.verb != "WATCH");
-        assert_eq!(asked.total(), 0, "in a settled minute there were\n{asked}");
+        assert_eq!(asked.total(), 0, "requests in a settled minute:\n{asked}");
         let user = Accounts::controller_user();
         let audit = world.audit()?;
         let others: Vec<_> = audit[mark..]
@@ -74,7 +74,7 @@ fn a_new_machine_costs_one_write_and_one_per_disk_and_a_settled_pool_costs_nothi
             .collect();
         assert!(others.is_empty(), "the controller asked for {others:?}");
 
-        // Scaling down costs one delete for each, and one list that tells how many there are unless nobody stays.
+        // A scale-down causes one delete per machine, and one list that counts the machines, except with `replicas: 0`.
         for (left, lists) in [(MACHINES / 2, 1), (0, 0)] {
             let mark = world.audit()?.len();
             pool.scale_by_api(i64::try_from(left)?).await?;
@@ -82,7 +82,7 @@ fn a_new_machine_costs_one_write_and_one_per_disk_and_a_settled_pool_costs_nothi
             world.settles().await?;
             let machines = Kind::Machine.plural();
             assert_eq!(writes_of_controller(world, mark, machines)?, usize::try_from(MACHINES / 2)?);
-            // Those with which a watch begins are watches.
+            // Lists that start a watch are logged as watches.
             let listed = asked_by_controller(world, mark, machines, |entry| entry.verb == "list")?;
             assert_eq!(listed, lists);
         }

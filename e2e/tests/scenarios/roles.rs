@@ -1,4 +1,4 @@
-//! Each account and role may do what it should, and nothing else.
+//! Each account and role has exactly its intended permissions.
 
 use anyhow::ensure;
 use kube::api::{Patch, PatchParams};
@@ -11,7 +11,7 @@ use vmpool_e2e::world::{Policy, World};
 
 const OURS: &str = "subresources.vmpool.dev";
 
-/// Everything that a role could allow, as `verb group resource`.
+/// All permissions that a role could grant, as `verb group resource`.
 fn everything() -> Vec<(&'static str, &'static str, &'static str)> {
     let verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
     let resources = [
@@ -35,7 +35,7 @@ fn everything() -> Vec<(&'static str, &'static str, &'static str)> {
     all.collect()
 }
 
-/// What somebody may do in the scenario's namespace, as `resource: verbs` with one line for each resource.
+/// The permissions of a user in the scenario's namespace, as `resource: verbs` with one line per resource.
 async fn allowed(world: &World, user: &str) -> anyhow::Result<Vec<String>> {
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
     for (verb, group, resource) in everything() {
@@ -56,13 +56,13 @@ fn roles_and_accounts_allow_what_they_should_and_nothing_else() {
     const POOLS_READ: &str = "virtualmachinepools: get list watch";
     const POOLS_WRITE: &str =
         "virtualmachinepools: get list watch create update patch delete deletecollection";
-    scenario("roles and accounts allow what they should and nothing else").guarded().controllers(0).run(
+    scenario("roles and accounts have exactly their permissions").guarded().controllers(0).run(
         async |world| {
             for (name, role) in [("vera", "vmpool-viewer"), ("ed", "vmpool-editor"), ("ada", "vmpool-admin")]
             {
                 world.user(name, &[role]).await?;
             }
-            world.user("nobody", &[]).await?;
+            world.user("outsider", &[]).await?;
             let editors = [
                 POOLS_WRITE,
                 "virtualmachinepools/scale: get update patch",
@@ -72,7 +72,7 @@ fn roles_and_accounts_allow_what_they_should_and_nothing_else() {
             let mut admins = editors.to_vec();
             admins.insert(2, "virtualmachinepools/finalizers: update");
             let expected: [(String, Vec<&str>); 6] = [
-                (world.user_name("nobody"), vec![]),
+                (world.user_name("outsider"), vec![]),
                 (
                     world.user_name("vera"),
                     vec![
@@ -93,7 +93,7 @@ fn roles_and_accounts_allow_what_they_should_and_nothing_else() {
                 let allowed = allowed(world, &user).await?;
                 ensure!(allowed == expected, "{user}:\n{allowed:#?}\ninstead of\n{expected:#?}");
             }
-            // The scenario's namespace is the one that its controller has its lease in.
+            // The scenario's namespace also contains the lease of its controller.
             let controller = allowed(world, &Accounts::controller_user()).await?;
             for never in ["virtualmachinepools/scale", "secrets", "configmaps", "pods", OURS] {
                 let found = controller.iter().find(|line| line.starts_with(never));
@@ -112,8 +112,8 @@ fn roles_and_accounts_allow_what_they_should_and_nothing_else() {
 }
 
 #[test]
-fn people_with_kubernetes_own_roles_use_pools() {
-    scenario("people with Kubernetes' own roles use pools").guarded().run(async |world| {
+fn users_with_the_default_roles_of_kubernetes_use_pools() {
+    scenario("users with the default roles use pools").guarded().run(async |world| {
         let pool = world.pool("web").policy(Policy::Explicit).replicas(2).ready().await?;
         let machine = pool.machine(0).await?;
         let viewer = world.user("vera", &["view"]).await?;
@@ -121,13 +121,13 @@ fn people_with_kubernetes_own_roles_use_pools() {
         let pools = |client: &kube::Client| Kind::Pool.api(client.clone(), world.namespace());
         let grow = Patch::Merge(json!({ "spec": { "replicas": 3 } }));
         let params = PatchParams::default();
-        // A viewer sees, and that is all;
+        // A viewer can only read;
         ensure!(pools(&viewer).get("web").await.is_ok());
         let refused = pools(&viewer).patch_scale("web", &params, &grow).await;
         ensure!(matches!(&refused, Err(kube::Error::Api(status)) if status.code == 403), "{refused:?}");
         let removal = pool.removal().target(&machine).by(&viewer).send().await?;
         ensure!(removal.code == 403, "{removal}");
-        // an editor grows a pool, and lets a machine go that he could not delete.
+        // an editor scales up, and requests the removal of a machine that this role cannot delete.
         pools(&editor).patch_scale("web", &params, &grow).await?;
         pool.until(ready_replicas(3)).await?;
         let machines = Kind::Machine.api(editor.clone(), world.namespace());

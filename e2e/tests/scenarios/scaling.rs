@@ -1,4 +1,4 @@
-//! A pool comes up, is scaled, and goes.
+//! Scale-up and scale-down of a pool.
 
 use std::collections::BTreeSet;
 
@@ -15,28 +15,28 @@ fn uids(objects: &[Object]) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_pool_of_tiny_machines_converges_scales_and_goes() {
-    scenario("a pool of tiny machines converges, scales and goes").run(async |world| {
-        // Given a pool of two tiny machines, each with a root disk of its own,
+fn a_pool_converges_scales_and_is_deleted() {
+    scenario("a pool converges, scales and is deleted").run(async |world| {
+        // Given a pool of two small machines, each with its own root disk,
         let pool = world.pool("web").replicas(2).ready().await?;
         let before = pool.machines().await?;
         for machine in &before {
             let disk = format!("{}-root", machine.name());
             let references: Vec<&str> = machine.disk_references().collect();
-            assert_eq!(references, [disk.as_str()], "the placeholder was resolved before the create");
+            assert_eq!(references, [disk.as_str()], "the machine was created with the name of its disk");
             let disk = world.get(vmpool_e2e::object::Kind::Disk, &disk).await?;
             assert_eq!(disk.owner_uid(), machine.uid());
         }
         // when it is scaled to three,
         pool.scale(3).await?;
         pool.until(ready_replicas(3).and(disks(3))).await?;
-        // then the first two are still there,
+        // then the first two still exist,
         let three = uids(&pool.machines().await?);
-        assert!(uids(&before).is_subset(&three), "growing replaces nobody");
-        // and after scaling to one, one of the machines is left, with its disk.
+        assert!(uids(&before).is_subset(&three), "a scale-up replaces no machine");
+        // and after a scale-down to one, one machine remains with its disk.
         pool.scale(1).await?;
         pool.until(ready_replicas(1).and(disks(1))).await?;
-        assert!(uids(&pool.machines().await?).is_subset(&three), "shrinking makes nobody new");
+        assert!(uids(&pool.machines().await?).is_subset(&three), "a scale-down creates no machine");
         pool.until(condition("Available", "True", "AllReplicasReady").and(no_condition("Progressing")))
             .await?;
         Ok::<_, anyhow::Error>(())
@@ -44,8 +44,8 @@ fn a_pool_of_tiny_machines_converges_scales_and_goes() {
 }
 
 #[test]
-fn a_pool_goes_to_zero_and_comes_back_with_new_names() {
-    scenario("a pool goes to zero and comes back").run(async |world| {
+fn a_pool_scaled_to_zero_comes_back_with_new_names() {
+    scenario("a pool is scaled to zero and up again").run(async |world| {
         let pool = world.pool("web").replicas(2).ready().await?;
         let names = |machines: Vec<Object>| -> BTreeSet<String> {
             machines.iter().map(|machine| machine.name().to_owned()).collect()
@@ -56,17 +56,17 @@ fn a_pool_goes_to_zero_and_comes_back_with_new_names() {
         pool.until(condition("Available", "True", "AllReplicasReady")).await?;
         pool.scale_by_api(2).await?;
         pool.until(ready_replicas(2)).await?;
-        assert!(before.is_disjoint(&names(pool.machines().await?)), "a name does not return");
+        assert!(before.is_disjoint(&names(pool.machines().await?)), "a name is not reused");
         Ok::<_, anyhow::Error>(())
     });
 }
 
 #[test]
-fn the_newest_leave_first() {
-    scenario("the newest leave first").run(async |world| {
+fn scale_down_removes_newest_first() {
+    scenario("scale-down removes the newest first").run(async |world| {
         let pool = world.pool("web").replicas(1).ready().await?;
         let oldest = pool.machine(0).await?;
-        // Creation times have whole seconds.
+        // Creation timestamps have a resolution of one second.
         tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
         pool.scale(3).await?;
         pool.until(ready_replicas(3)).await?;
@@ -78,8 +78,8 @@ fn the_newest_leave_first() {
 }
 
 #[test]
-fn the_oldest_leave_first() {
-    scenario("the oldest leave first").run(async |world| {
+fn scale_down_removes_oldest_first() {
+    scenario("scale-down removes the oldest first").run(async |world| {
         let pool = world.pool("web").policy(Policy::OldestFirst).replicas(2).ready().await?;
         let old = uids(&pool.machines().await?);
         tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
@@ -93,20 +93,20 @@ fn the_oldest_leave_first() {
 }
 
 #[test]
-fn an_explicit_pool_never_shrinks_by_itself() {
-    scenario("an Explicit pool never shrinks by itself").run(async |world| {
-        // Given an Explicit pool of three,
+fn an_explicit_pool_keeps_surplus_machines() {
+    scenario("an Explicit pool keeps surplus machines").run(async |world| {
+        // Given an Explicit pool of three machines,
         let pool = world.pool("runners").policy(Policy::Explicit).replicas(3).ready().await?;
-        // when its count is lowered,
+        // when `replicas` is lowered,
         pool.edit(&json!({ "spec": { "replicas": 1 } })).await?;
-        // then nobody leaves, and the pool says what to do about it.
+        // then no machine is removed, and the condition says what to do.
         pool.until(status("readyReplicas", 3).and(condition("Progressing", "True", "ReplicasProgressing")))
             .await?;
         pool.holds(live_members(3), SETTLE).await?;
         let message = pool.get().await?.condition("Progressing").cloned().unwrap_or_default();
         let message = message["message"].as_str().unwrap_or_default().to_owned();
         assert!(message.contains("by name"), "{message}");
-        // A machine that somebody deletes by hand is not replaced while there are too many.
+        // A machine that a user deletes is not replaced while there is a surplus.
         world.delete(&pool.machine(0).await?).await?;
         pool.until(ready_two_of_surplus()).await?;
         pool.holds(members(2), SETTLE).await?;
@@ -119,8 +119,8 @@ fn ready_two_of_surplus() -> vmpool_e2e::world::condition::Condition {
 }
 
 #[test]
-fn two_disks_per_machine_and_events_for_people() {
-    scenario("two disks per machine, and events for people").run(async |world| {
+fn machines_can_have_two_disks_and_pools_get_events() {
+    scenario("two disks per machine, and events").run(async |world| {
         let pool = world.pool("web").disk("root").disk("data").replicas(2).ready().await?;
         pool.until(disks(4).and(event("SuccessfulCreate"))).await?;
         for machine in pool.machines().await? {

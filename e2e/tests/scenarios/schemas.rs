@@ -1,4 +1,4 @@
-//! What the real API server makes of our CRDs.
+//! The project's CRDs on the real API server.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use crate::with_control_plane;
 
 const POOL_CRD: &str = "virtualmachinepools.virtualization.deckhouse.io";
 
-/// The API server describes these itself, and shows nothing of ours.
+/// Fields that the API server describes; descriptions in the CRD are ignored.
 const STANDARD_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// The sample manifests of one kind, each with its text.
+/// The sample manifests of one kind, with their texts.
 fn samples(kind: &str) -> Result<Vec<(PathBuf, String)>> {
     let directory = workspace_root().join("api/tests/samples").join(kind);
     let entries = fs::read_dir(&directory).with_context(|| directory.display().to_string())?;
@@ -25,7 +25,7 @@ fn samples(kind: &str) -> Result<Vec<(PathBuf, String)>> {
     files.into_iter().map(|file| Ok((file.clone(), fs::read_to_string(file)?))).collect()
 }
 
-/// A namespace to apply samples in. Applying to the real store, since a sample may be a change of another.
+/// A namespace for samples. They are really applied, because a sample may be a change of another one.
 struct Samples<'c> {
     cluster: &'c Cluster,
     namespace: &'static str,
@@ -38,7 +38,7 @@ impl<'c> Samples<'c> {
         Ok(Self { cluster, namespace, scratch: tempfile::tempdir()? })
     }
 
-    /// Applies a text with strict validation: the inner result is the API server's.
+    /// Applies a manifest with strict validation. The inner result is that of the API server.
     async fn apply(&self, text: &str) -> Result<Result<String, String>> {
         let file = self.scratch.path().join("sample.yaml");
         fs::write(&file, text)?;
@@ -54,7 +54,7 @@ impl<'c> Samples<'c> {
 }
 
 #[test]
-fn accepted_samples_are_accepted() {
+fn the_api_server_accepts_the_accepted_samples() {
     with_control_plane(async |cluster| {
         let place = Samples::in_namespace(cluster, "samples-accepted").await?;
         let mut wrong = Vec::new();
@@ -79,12 +79,12 @@ fn rejected_samples_are_rejected_for_the_reason_they_name() {
             let Some(reason) = reason.map(str::trim).filter(|reason| !reason.is_empty()) else {
                 bail!("{name} does not begin with `# rejected: <part of the message>`");
             };
-            // All documents but the last make the world that the last one does not fit into.
+            // All documents but the last one prepare the state for the last one.
             let (before, last) = text.rsplit_once("\n---\n").unwrap_or(("", &text));
             if !before.is_empty()
                 && let Err(error) = place.apply(before).await?
             {
-                wrong.push(format!("{name}: what comes before was rejected: {error}"));
+                wrong.push(format!("{name}: a document before the last one was rejected: {error}"));
                 continue;
             }
             match place.apply(last).await? {
@@ -100,7 +100,7 @@ fn rejected_samples_are_rejected_for_the_reason_they_name() {
     });
 }
 
-/// Every field below a schema, with its description.
+/// Every field of a schema, with its description.
 fn walk(schema: &Value, path: &str, fields: &mut Vec<(String, String)>) {
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
@@ -117,7 +117,7 @@ fn walk(schema: &Value, path: &str, fields: &mut Vec<(String, String)>) {
 #[test]
 fn kubectl_explains_every_field_of_a_pool() {
     with_control_plane(async |cluster| {
-        // Given the schema that the API server stores,
+        // Given the stored schema,
         let stored = cluster.kubectl(&["get", "crd", POOL_CRD, "-o", "json"]).await?;
         let crd: Value = serde_json::from_str(&stored)?;
         let mut fields = Vec::new();
@@ -125,18 +125,18 @@ fn kubectl_explains_every_field_of_a_pool() {
             walk(&version["schema"]["openAPIV3Schema"], "", &mut fields);
         }
         ensure!(fields.len() > 100, "only {} fields", fields.len());
-        // then every field says what it is,
+        // then every field has a description,
         let silent: Vec<&str> =
             fields.iter().filter(|(_, text)| text.trim().is_empty()).map(|(path, _)| path.as_str()).collect();
         ensure!(silent.is_empty(), "without a description: {silent:#?}");
-        // `kubectl explain` knows every field,
+        // `kubectl explain` shows every field,
         let explained = cluster.kubectl(&["explain", "--recursive", POOL_CRD]).await?;
         for (path, _) in &fields {
             let name = path.rsplit('.').next().unwrap_or(path);
             let known = explained.lines().any(|line| line.split_ascii_whitespace().next() == Some(name));
             ensure!(known, "kubectl explain does not know {path}");
         }
-        // and shows the text of the one that is asked for.
+        // and the description of a requested field.
         for (path, description) in fields.iter().step_by(fields.len() / 8) {
             let shown = cluster.kubectl(&["explain", &format!("{POOL_CRD}.{path}")]).await?;
             let flat = |text: &str| text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");

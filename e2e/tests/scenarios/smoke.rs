@@ -1,4 +1,4 @@
-//! The shortest story of all, and a template for the others.
+//! The shortest scenario, and a template for the others.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use vmpool_e2e::world::condition::{disks, ready_replicas};
 use vmpool_e2e::world::{Deletion, SETTLE};
 
 #[test]
-fn a_pool_of_one_machine_comes_and_goes() {
-    scenario("a pool of one machine comes and goes").run(async |world| {
-        // Given a pool of one machine that runs, with its disk,
+fn a_pool_of_one_machine_is_created_and_deleted() {
+    scenario("a pool of one machine is created and deleted").run(async |world| {
+        // Given a pool of one running machine with its disk,
         let pool = world.pool("tiny").replicas(1).ready().await?;
         pool.until(disks(1)).await?;
-        // when nobody does anything,
-        // then it stays that way.
+        // when nothing changes,
+        // then the machine stays ready.
         pool.holds(ready_replicas(1), SETTLE).await?;
         // When the pool is deleted,
         pool.delete(Deletion::Background).await?;
-        // then nothing is left of it.
+        // then nothing remains of it.
         pool.leaves_nothing().await?;
         Ok(())
     });
@@ -25,7 +25,7 @@ fn a_pool_of_one_machine_comes_and_goes() {
 
 #[test]
 #[should_panic(expected = "it has not ended after 1s")]
-fn a_scenario_that_waits_for_ever_fails() {
-    let endless = scenario("a scenario that waits for ever").controllers(0).within(Duration::from_secs(1));
+fn a_scenario_that_waits_forever_fails() {
+    let endless = scenario("a scenario that waits forever").controllers(0).within(Duration::from_secs(1));
     endless.run(async |_world| std::future::pending().await);
 }

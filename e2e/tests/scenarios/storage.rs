@@ -1,4 +1,4 @@
-//! What becomes of pools when etcd goes, stalls, or has no space left.
+//! Pools while etcd restarts, stalls, or has no disk space.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{Condition, condition, disks, members, ready_replicas, status};
 use vmpool_e2e::world::{DEADLINE, Pool, SETTLE, World};
 
-/// Whoever waits for an outage to be over waits for the pauses of clients, too, which grow.
+/// Timeout after an outage. It includes the backoff of clients.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 fn template(spec: &Value) -> Value {
     json!({ "spec": { "virtualMachineTemplate": { "spec": spec } } })
 }
 
-/// Machines restart by themselves, half of them at a time.
+/// Machines restart automatically, half of them at a time.
 fn automatic() -> Value {
     json!({ "spec": {
         "rollout": { "maxUnavailable": "50%" },
@@ -28,14 +28,14 @@ fn automatic() -> Value {
     } })
 }
 
-/// It has begun to grow. However far it has come since: a condition that ends by itself would be missed on a slow machine.
+/// The scale-up has started. Its progress does not matter, because a short-lived state could be missed on a slow host.
 fn more_members_than(before: usize) -> Condition {
-    Condition::new(format!("more than {before} members"), move |view| view.members().len() > before)
+    Condition::new(format!("more than {before} machines"), move |view| view.members().len() > before)
 }
 
-/// Some members have so many cores in their spec.
+/// Some machines have this number of cores in their spec.
 fn rollout_begun_to(cores: i64) -> Condition {
-    Condition::new("a rollout that has begun", move |view| {
+    Condition::new("a rollout that has started", move |view| {
         view.live().any(|machine| number_of_cores(machine) == Some(cores))
     })
 }
@@ -44,7 +44,7 @@ fn number_of_cores(machine: &vmpool_e2e::object::Object) -> Option<i64> {
     machine.number("/spec/cpu/cores")
 }
 
-/// All of so many members have these cores in effect.
+/// All machines of the pool have this number of cores in effect.
 fn rolled_out(count: i64, cores: i64) -> Condition {
     let all = Condition::new(format!("machines of {cores} cores"), move |view| {
         view.live().all(|machine| number_of_cores(machine) == Some(cores))
@@ -59,7 +59,7 @@ async fn roll_out(world: &World, pool: &Pool<'_>, cores: i64) -> anyhow::Result<
     Ok(())
 }
 
-/// Asks for so many machines, and returns when the first of the new ones is made.
+/// Scales the pool up, and returns when the first new machine exists.
 async fn grow(world: &World, pool: &Pool<'_>, before: usize, replicas: i64) -> anyhow::Result<()> {
     world.patch(Kind::Pool, pool.name(), &json!({ "spec": { "replicas": replicas } })).await?;
     pool.sees(more_members_than(before)).await?;
@@ -67,33 +67,33 @@ async fn grow(world: &World, pool: &Pool<'_>, before: usize, replicas: i64) -> a
 }
 
 #[test]
-fn etcd_and_the_api_server_die_amid_a_scale_up_and_amid_rollouts() {
-    scenario("etcd and the API server die amid rollouts").on_its_own_cluster().run(async |world| {
+fn scale_up_and_rollouts_survive_restarts_of_etcd_and_the_api_server() {
+    scenario("etcd and the API server restart during rollouts").on_its_own_cluster().run(async |world| {
         let cluster = world.cluster();
         let pool = world.pool("web").disk("root").retained("cache", 0, "10m").with(&automatic());
         let pool = pool.ready().await?;
-        // When etcd is killed with some of the machines made,
+        // When etcd is killed after some of the machines were created,
         grow(world, &pool, 0, 12).await?;
         cluster.restart_etcd(Restart::Killed).await?;
-        // then in the end there are as many as were asked for, each with its disks,
+        // then there are finally as many machines as desired, each with its disks,
         pool.until_within(ready_replicas(12).and(members(12)).and(disks(24)), PATIENCE).await?;
         let before = vmpool_e2e::object::uids(&pool.machines().await?);
-        // and when etcd restarts, and then the API server, with some machines changed,
+        // and when etcd restarts, and then the API server, after some machines were updated,
         roll_out(world, &pool, 2).await?;
         cluster.restart_etcd(Restart::Graceful).await?;
         pool.until_within(rolled_out(12, 2).and(ready_replicas(12)), PATIENCE).await?;
         roll_out(world, &pool, 3).await?;
         cluster.restart_api_server(Restart::Killed).await?;
-        // then all of them are, and none was made anew.
+        // then all machines are updated, and none was recreated.
         pool.until_within(rolled_out(12, 3).and(ready_replicas(12)), PATIENCE).await?;
         ensure!(vmpool_e2e::object::uids(&pool.machines().await?) == before, "machines were recreated");
         Ok::<_, anyhow::Error>(())
     });
 }
 
-/// Waits until no controller leads any more.
+/// Waits until there is no leader.
 async fn until_nobody_leads(controllers: &[Arc<Controller>]) -> anyhow::Result<()> {
-    let what = || "nobody leads who cannot renew the lease".to_owned();
+    let what = || "no controller leads without renewing the lease".to_owned();
     poll::until(what, DEADLINE, async || {
         for controller in controllers {
             if controller.leads().await != Some(false) {
@@ -107,28 +107,31 @@ async fn until_nobody_leads(controllers: &[Arc<Controller>]) -> anyhow::Result<(
 }
 
 #[test]
-fn a_full_disk_and_a_slow_one_are_waited_out() {
-    scenario("a full disk and a slow one are waited out").on_its_own_cluster().controllers(0).run(
+fn controllers_survive_a_full_and_a_slow_disk_of_etcd() {
+    scenario("controllers survive a full and a slow disk").on_its_own_cluster().controllers(0).run(
         async |world| {
             let cluster = world.cluster();
             let controllers = [world.add_short_leased("a").await?, world.add_short_leased("b").await?];
             let pool = world.pool("web").replicas(2).disk("root").retained("cache", 0, "10m");
             let pool = pool.with(&automatic()).ready().await?;
-            // Given a pool that grows when the disk of etcd is full,
+            // Given a pool during a scale-up when the disk of etcd is full,
             grow(world, &pool, 2, 12).await?;
             cluster.fill_disk().await?;
-            // then users are told,
-            let note = json!({ "metadata": { "annotations": { "note": "one byte more" } } });
+            // then users get an error,
+            let note = json!({ "metadata": { "annotations": { "note": "more data" } } });
             let refused = world.patch(Kind::Pool, pool.name(), &note).await;
             let refused = refused.err().map(|error| vmpool_e2e::error::chain(&error)).unwrap_or_default();
             ensure!(refused.contains("database space exceeded"), "a write on a full disk: {refused:?}");
-            // and nobody acts without a lease, for which there is no space either.
+            // and there is no leader, because the lease cannot be renewed either.
             until_nobody_leads(&controllers).await?;
-            ensure!(controllers.iter().all(|controller| controller.exit_status().is_none()), "one has ended");
-            // Once there is space again, the pool grows on by itself.
+            ensure!(
+                controllers.iter().all(|controller| controller.exit_status().is_none()),
+                "a controller has exited"
+            );
+            // Once there is space again, the scale-up continues.
             ensure!(cluster.clear_disk().await? == 1, "the disk was never full");
             pool.until_within(ready_replicas(12).and(members(12)).and(disks(24)), PATIENCE).await?;
-            // When etcd stands still again and again while a template is rolled out and the pool shrinks,
+            // When etcd is paused repeatedly during a rollout and a scale-down,
             roll_out(world, &pool, 2).await?;
             for replicas in [10, 8, 6] {
                 cluster.pause_etcd()?;
@@ -136,7 +139,7 @@ fn a_full_disk_and_a_slow_one_are_waited_out() {
                 cluster.resume_etcd()?;
                 world.patch(Kind::Pool, pool.name(), &json!({ "spec": { "replicas": replicas } })).await?;
             }
-            // then it ends as it should, and stays so.
+            // then both complete, and the state is stable.
             pool.until_within(ready_replicas(6).and(rolled_out(6, 2)), PATIENCE).await?;
             pool.holds(members(6), SETTLE).await?;
             Ok::<_, anyhow::Error>(())

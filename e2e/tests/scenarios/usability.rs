@@ -1,4 +1,4 @@
-//! What people type.
+//! Commands that users type.
 
 use vmpool_e2e::cluster::workspace_root;
 use vmpool_e2e::scenario::scenario;
@@ -9,11 +9,11 @@ fn kubectl_shows_scales_and_waits() {
         // Given the manifest of the README,
         let manifest = workspace_root().join("docs/examples/quickstart.yaml");
         world.kubectl(&["apply", "-f", &manifest.to_string_lossy()]).await?;
-        // when somebody waits for it with kubectl,
+        // when a user waits for it with kubectl,
         let wait = |what: &'static str| ["wait", what, "vmpool/quickstart", "--timeout=60s"];
         world.kubectl(&wait("--for=condition=Available")).await?;
         world.kubectl(&wait("--for=jsonpath={.status.readyReplicas}=2")).await?;
-        // then the table says what is there,
+        // then the table shows its state,
         let table = world.kubectl(&["get", "vmpool"]).await?;
         let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[0], ["NAME", "DESIRED", "REPLICAS", "READY", "AGE"], "{table}");
@@ -22,7 +22,7 @@ fn kubectl_shows_scales_and_waits() {
         for column in ["UP-TO-DATE", "RESTART", "POLICY", "REVISION"] {
             assert!(wide.contains(column), "{column} is missing:\n{wide}");
         }
-        // and zero can be waited for, because zero is written.
+        // and a wait for zero succeeds, because the status contains zero.
         world.kubectl(&["scale", "vmpool/quickstart", "--replicas=0"]).await?;
         world.kubectl(&wait("--for=jsonpath={.status.replicas}=0")).await?;
         let selector = "vmpool.virtualization.deckhouse.io/pool=quickstart";
@@ -37,8 +37,8 @@ fn every_example_of_the_docs_is_accepted() {
     scenario("every example of the docs is accepted").controllers(0).ends_unsettled().run(async |world| {
         let examples = workspace_root().join("docs/examples");
         let mut found = 0;
-        // What the platform alone does not know is in the folder keda; what makes no sense alone, in handover and removal:
-        // see `documented`, and below.
+        // Examples that need other kinds are in the folder keda, and examples that need a certain order are in handover and removal.
+        // They are tested in `documented` and below.
         for folder in ["", "autoscaling", "disks", "roles", "rollouts"] {
             for entry in std::fs::read_dir(examples.join(folder))? {
                 let path = entry?.path();
@@ -54,8 +54,8 @@ fn every_example_of_the_docs_is_accepted() {
 }
 
 #[test]
-fn the_count_is_handed_over_as_the_docs_say() {
-    scenario("the count is handed over as the docs say").run(async |world| {
+fn replicas_are_handed_over_as_documented() {
+    scenario("replicas are handed over as documented").run(async |world| {
         let example =
             |name: &str| workspace_root().join("docs/examples").join(name).to_string_lossy().into_owned();
         let (pool, only, without) = (
@@ -64,26 +64,26 @@ fn the_count_is_handed_over_as_the_docs_say() {
             example("handover/runners-without-replicas.yaml"),
         );
         let members = ["get", "vm", "-l", "vmpool.virtualization.deckhouse.io/pool=runners", "-o", "name"];
-        // Given an Explicit pool whose manifest is applied by the server,
+        // Given an Explicit pool whose manifest is applied with server-side apply,
         world.kubectl(&["apply", "--server-side", "-f", &pool]).await?;
         world
             .kubectl(&["wait", "--for=jsonpath={.status.readyReplicas}=3", "vmpool/runners", "--timeout=60s"])
             .await?;
         let before = world.kubectl(&members).await?;
-        // whose count would be gone if it simply left the manifest,
+        // whose `replicas` would be removed with the field from the manifest,
         let replicas = "jsonpath={.spec.replicas}";
         let dropped = world
             .kubectl(&["apply", "--server-side", "--dry-run=server", "-f", &without, "-o", replicas])
             .await?;
         assert_eq!(dropped.trim(), "0");
-        // when somebody else holds the count before it leaves,
+        // when another field manager owns `replicas` before the field is removed,
         let handover = ["apply", "--server-side", "--field-manager=handover", "-f", &only];
         world.kubectl(&handover).await?;
         let left = world.kubectl(&["apply", "--server-side", "-f", &without, "-o", replicas]).await?;
-        // then it stays, and so does every machine,
+        // then `replicas` and all machines remain,
         assert_eq!(left.trim(), "3");
         assert_eq!(world.kubectl(&members).await?, before);
-        // and whoever scales now is not undone by the next apply.
+        // and the next apply does not revert a scale request.
         world.kubectl(&["scale", "vmpool/runners", "--replicas=2"]).await?;
         let left = world.kubectl(&["apply", "--server-side", "-f", &without, "-o", replicas]).await?;
         assert_eq!(left.trim(), "2");

@@ -1,5 +1,5 @@
-//! What another controller has left behind: a pool of four machines, one of which waits for a restart and one of which is
-//! only just made, kept disks, and a disk of somebody else.
+//! The state that another controller left: a pool of four machines, one of which waits for a restart and one of which was just
+//! created, retained disks, and a foreign disk.
 
 use anyhow::Context;
 use jiff::Timestamp;
@@ -11,19 +11,19 @@ use vmpool_e2e::world::condition::Condition;
 use vmpool_e2e::world::{Pool, World};
 
 pub(super) const POOL: &str = "lab";
-/// Machines that it had settled, and the disks that they keep.
+/// Settled machines and their retained disks.
 pub(super) const SETTLED: [(&str, &str); 2] =
     [("lab-c5x2q", "lab-work-b2c3d4"), ("lab-k7w9z", "lab-work-f6g7h8")];
-/// One that it had not brought the last change to.
+/// A machine to which the last change was not applied.
 pub(super) const LATE: &str = "lab-m4n6p";
-/// One that it had only just made, with the names of the templates in place of disks.
+/// A machine that was just created, with the names of disk templates instead of disks.
 pub(super) const YOUNG: &str = "lab-t8v2x";
-/// A kept disk that is free.
+/// A free disk.
 pub(super) const FREE: &str = "lab-work-z9y8x7";
-/// A disk of somebody else, with the name of a template.
+/// A foreign disk with the name of a template.
 const STRANGER: &str = "work";
 
-/// What another controller has left behind, as one document per object; UIDs stand as `uid of NAME`.
+/// The objects of the fixture. UIDs are written as `uid of NAME`.
 fn left_behind() -> anyhow::Result<Vec<Value>> {
     let text = include_str!("../../../../controller/src/reconcile/tests/adoption.yaml");
     let mut documents: serde_yaml_ng::Value = serde_yaml_ng::from_str(text)?;
@@ -31,7 +31,7 @@ fn left_behind() -> anyhow::Result<Vec<Value>> {
     Ok(serde_yaml_ng::from_value(documents)?)
 }
 
-/// The class and the images that the fixture asks for.
+/// The class and the images that the fixture uses.
 fn platform() -> [Value; 3] {
     let image = |name: &str| {
         json!({
@@ -44,12 +44,12 @@ fn platform() -> [Value; 3] {
     [image("debian"), image("extras"), class]
 }
 
-/// Puts the names and UIDs of this cluster into a document of the fixture.
+/// Replaces names and UIDs in a document of the fixture by those of this cluster.
 fn placed(document: &Value, world: &World, known: &[(String, String)]) -> anyhow::Result<Value> {
     let mut text = document.to_string().replace("team-a", world.namespace());
     text = text.replace("\"NOW\"", &json!(Timestamp::now().to_string()).to_string());
     for (name, uid) in known {
-        // With its end, since one name may begin like another.
+        // Including the closing quote, because one name may be a prefix of another.
         text = text.replace(&format!("uid of {name}\""), &format!("{uid}\""));
     }
     let mut object: Value = serde_json::from_str(&text)?;
@@ -57,8 +57,7 @@ fn placed(document: &Value, world: &World, known: &[(String, String)]) -> anyhow
     Ok(object)
 }
 
-/// Writes everything down that the other controller left, while nobody serves the pool, and waits until the platform
-/// runs what it can: all but the young machine.
+/// Creates the objects of the fixture while no controller runs. Waits until all machines except the young one run.
 pub(super) async fn inherit(world: &World) -> anyhow::Result<Pool<'_>> {
     apply(&world.client(), &platform(), None).await?;
     let mut known = Vec::new();
@@ -82,7 +81,7 @@ pub(super) async fn inherit(world: &World) -> anyhow::Result<Pool<'_>> {
     let pool = world.existing(POOL).await?;
     tell(world, &placed(&json!({ "status": told }), world, &known)?["status"]).await?;
     let settled = [SETTLED[0].0, SETTLED[1].0, LATE];
-    let runs = Condition::new("machines that run before they are taken over", move |view| {
+    let runs = Condition::new("machines that run before the migration", move |view| {
         let running = view.live().filter(|machine| machine.is_running()).map(Object::name);
         running.eq(settled)
     });

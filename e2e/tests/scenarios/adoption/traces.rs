@@ -1,4 +1,4 @@
-//! What a change of controllers leaves to be seen: writes, markers, and machines that were disturbed.
+//! The effects of a migration: writes, markers, and disturbed machines.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,13 @@ use vmpool_e2e::world::{Pool, World};
 
 use super::fixture::SETTLED;
 
-/// Label and annotation of a machine: the revision that is in effect, and the one that was written.
+/// Label and annotation of a machine: the revision in effect, and the last written revision.
 pub(super) fn markers(machine: &Object) -> (&str, &str) {
     let written = machine.annotation("vmpool.virtualization.deckhouse.io/patched-template-hash");
     (machine.label(TEMPLATE_HASH_LABEL).unwrap_or_default(), written.unwrap_or_default())
 }
 
-/// Writes of our controller since a mark that went through, apart from leases and events: `verb resource name`.
+/// Successful writes of the controller since a mark, without leases and events: `verb resource name`.
 pub(super) fn writes(world: &World, since: usize) -> anyhow::Result<Vec<String>> {
     let audit = world.audit()?;
     let ours = audit[since..].iter().filter(|entry| entry.user == Accounts::controller_user());
@@ -29,12 +29,12 @@ pub(super) fn writes(world: &World, since: usize) -> anyhow::Result<Vec<String>>
         .collect())
 }
 
-/// How many of these writes are about the object of this name.
+/// How many of these writes concern the object with this name.
 pub(super) fn about(writes: &[String], name: &str) -> usize {
     writes.iter().filter(|write| write.ends_with(&format!(" {name}"))).count()
 }
 
-/// Machines that ran at a mark of the history and did not run at some moment since.
+/// Machines that ran at a mark of the history and did not run at some later moment.
 pub(super) fn disturbed(world: &World, since: usize) -> Vec<String> {
     let history = world.recorder().history();
     let machines = history.changes().iter().filter(|change| change.kind == Kind::Machine);
@@ -55,7 +55,7 @@ pub(super) fn disturbed(world: &World, since: usize) -> Vec<String> {
     disturbed
 }
 
-/// A place in the history for [`disturbed`].
+/// A mark of the history for [`disturbed`].
 pub(super) fn machine_changes(world: &World) -> usize {
     world.recorder().history().changes().iter().filter(|change| change.kind == Kind::Machine).count()
 }
@@ -64,20 +64,20 @@ pub(super) fn references(machine: &Object) -> Vec<&str> {
     machine.disk_references().collect()
 }
 
-/// What nobody may see of a change of controllers: that a machine stopped, came or went, or a disk changed hands.
+/// Checks that a migration has not stopped, created or deleted a machine, or changed its disks.
 pub(super) async fn untouched(world: &World, pool: &Pool<'_>, before: &[Object]) -> anyhow::Result<()> {
     let now = pool.machines().await?;
-    ensure!(uids(&now) == uids(before), "machines came or went");
+    ensure!(uids(&now) == uids(before), "machines were created or deleted");
     for (name, kept) in SETTLED {
         let machine = world.get(Kind::Machine, name).await?;
         let former =
             before.iter().find(|former| former.name() == name).context("a machine of the fixture")?;
-        ensure!(machine.at("/spec") == former.at("/spec"), "the spec of {name} was touched");
+        ensure!(machine.at("/spec") == former.at("/spec"), "the spec of {name} was changed");
         ensure!(
             machine.at("/metadata/generation") == former.at("/metadata/generation"),
-            "{name} was touched"
+            "{name} was changed"
         );
-        ensure!(references(&machine).contains(&kept), "{name} has lost {kept}");
+        ensure!(references(&machine).contains(&kept), "{name} no longer uses {kept}");
     }
     Ok(())
 }

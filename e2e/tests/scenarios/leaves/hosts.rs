@@ -1,4 +1,4 @@
-//! Pools whose fields are changed: together they have nearly all that a pool can have.
+//! The pools whose fields are changed. Together they have nearly all fields.
 
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ pub(super) fn hosts(world: &World) -> anyhow::Result<Vec<Value>> {
     let mut full = documents_in(&sample)?.into_iter().next().context("an empty sample")?;
     full["metadata"] = json!({ "name": "full", "namespace": world.namespace() });
     full["spec"]["replicas"] = json!(0);
-    // A rollout that stands would hide what becomes of a change.
+    // A paused rollout would hide the effect of a change.
     full["spec"]["rollout"] = json!({ "maxUnavailable": "30%" });
     let spec = &mut full["spec"]["virtualMachineTemplate"]["spec"];
     spec["virtualMachineClassName"] = json!(CLASS);
@@ -62,7 +62,7 @@ pub(super) fn hosts(world: &World) -> anyhow::Result<Vec<Value>> {
     ])
 }
 
-/// The pool in which a field is changed: the first that has it, or has what it would be in.
+/// The pool for a change of the field: the first one with the field or with its closest parent.
 pub(super) fn host_of<'h>(hosts: &'h [Value], field: &Field) -> &'h Value {
     let mut pointer = field.pointer.as_str();
     loop {

@@ -1,4 +1,4 @@
-//! What the API server says to a pool that is tried.
+//! The API server's response to a pool.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use vmpool_e2e::world::World;
 
 use super::schema::{KEY, rules};
 
-/// Who refuses, if anybody does, and in which words.
+/// Which check refuses the pool, with its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Accepted,
@@ -19,18 +19,18 @@ pub(super) enum Verdict {
     Schema(String),
     /// A rule in the schema.
     Cel(String),
-    /// A rule of ours, at admission.
+    /// The validating webhook.
     Admission(String),
 }
 
-/// Makes a pool.
+/// Creates a pool.
 pub(super) async fn make(world: &World, pool: &Value) -> anyhow::Result<()> {
     let object: DynamicObject = serde_json::from_value(pool.clone())?;
     let made = world.api(Kind::Pool).create(&PostParams::default(), &object).await;
     made.map(drop).with_context(|| pool.to_string())
 }
 
-/// The answer to a new pool.
+/// The response to the creation of a pool.
 pub(super) async fn of_create(world: &World, pool: &Value) -> anyhow::Result<Verdict> {
     let mut object: DynamicObject = serde_json::from_value(pool.clone())?;
     object.metadata.name = Some("another".to_owned());
@@ -38,7 +38,7 @@ pub(super) async fn of_create(world: &World, pool: &Value) -> anyhow::Result<Ver
     verdict(world.api(Kind::Pool).create(&params, &object).await).with_context(|| pool.to_string())
 }
 
-/// The answer to the change of a pool that is there into another one.
+/// The response to a change of an existing pool.
 pub(super) async fn of_change(world: &World, host: &Value, pool: &Value) -> anyhow::Result<Verdict> {
     let name = host["metadata"]["name"].as_str().unwrap_or_default();
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
@@ -46,7 +46,7 @@ pub(super) async fn of_change(world: &World, host: &Value, pool: &Value) -> anyh
         .with_context(|| pool.to_string())
 }
 
-/// The patch that gives a pool the whole spec of another one.
+/// The patch that sets the whole spec of a pool.
 pub(super) fn respec(pool: &Value) -> anyhow::Result<Patch<()>> {
     let operation = match pool.get("spec") {
         Some(spec) => json!({ "op": "add", "path": "/spec", "value": spec }),
@@ -74,7 +74,7 @@ fn verdict<T>(answer: Result<T, kube::Error>) -> anyhow::Result<Verdict> {
     })
 }
 
-/// Whether a text says where in the object something is wrong: it names the field, or what the field is in.
+/// Whether a message contains the location of the problem: the field or its parent.
 pub(super) fn names(text: &str, pointer: &str) -> bool {
     let parts =
         pointer.split('/').filter(|part| !part.is_empty() && *part != KEY && part.parse::<usize>().is_err());
@@ -82,7 +82,7 @@ pub(super) fn names(text: &str, pointer: &str) -> bool {
     parts.iter().rev().take(4).any(|part| text.contains(part))
 }
 
-/// How often was said what.
+/// Counts of responses.
 pub(super) struct Tally {
     what: &'static str,
     accepted: usize,
@@ -90,7 +90,7 @@ pub(super) struct Tally {
     cel: usize,
     /// By rule.
     admission: BTreeMap<String, usize>,
-    /// Refusals that do not say what they are about.
+    /// Refusals that do not name the field.
     vague: Vec<String>,
 }
 
@@ -99,7 +99,7 @@ impl Tally {
         Self { what, accepted: 0, schema: 0, cel: 0, admission: BTreeMap::new(), vague: Vec::new() }
     }
 
-    /// Takes in an answer about the field at this place.
+    /// Counts a response for the field at this path.
     pub(super) fn add(&mut self, pointer: &str, verdict: &Verdict, told: impl FnOnce() -> String) {
         let message = match verdict {
             Verdict::Accepted => {
@@ -125,8 +125,7 @@ impl Tally {
         }
     }
 
-    /// Tells the counts; what is wrong with them is returned: every refusal says what it is about, and everybody who
-    /// refuses has refused something.
+    /// Prints the counts. Returns errors: every refusal must name its field, and each kind of check must have refused a pool.
     pub(super) fn settle(self) -> Vec<String> {
         let Self { what, accepted, schema, cel, admission, vague } = self;
         let by_admission: usize = admission.values().sum();
@@ -139,7 +138,7 @@ impl Tally {
             .map(|refusal| format!("{what}: a refusal does not name the field: {refusal}"))
             .collect();
         if [accepted, schema, cel, by_admission].contains(&0) {
-            wrong.push(format!("{what}: somebody refuses nothing, or everything"));
+            wrong.push(format!("{what}: a kind of check refuses nothing, or everything"));
         }
         wrong
     }

@@ -1,4 +1,4 @@
-//! What becomes of an odd pool that was accepted.
+//! What happens to an unusual pool that was accepted.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,27 +12,27 @@ use vmpool_e2e::world::World;
 
 use super::judge::{make, names, respec};
 
-/// How long a pool may take: it shares the machine with all others.
+/// Timeout for one pool, which shares the host with all others.
 const DEADLINE: Duration = Duration::from_mins(2);
 
-/// How often it is looked at.
+/// Poll interval.
 const POLL: Duration = Duration::from_millis(200);
 
-/// How many replicas are made in earnest.
+/// Maximum number of replicas of a pool that is created.
 const MOST: i64 = 3;
 
-/// How it went.
+/// The final state of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The pool has what it asks for.
+    /// The pool has converged.
     Converged,
-    /// A condition says what is wrong.
+    /// A condition explains the problem.
     Condition,
-    /// It asks for more machines than anybody has; it was not made.
+    /// The pool has too many replicas and was not created.
     TooMany,
 }
 
-/// How often it went how.
+/// Counts of final states.
 pub(super) struct Ends {
     converged: usize,
     condition: usize,
@@ -60,7 +60,7 @@ impl fmt::Display for Ends {
     }
 }
 
-/// The same pool under another name, with one machine unless the count is what is tried.
+/// The pool with another name, and with one replica unless `replicas` is the field under test.
 fn own(pool: &Value, name: &str, pointer: &str) -> Value {
     let mut pool = pool.clone();
     pool["metadata"]["name"] = json!(name);
@@ -74,7 +74,7 @@ fn asks_for_too_many(pool: &Value) -> bool {
     pool["spec"]["replicas"].as_i64().is_some_and(|replicas| replicas > MOST)
 }
 
-/// Makes the pool and waits for its end.
+/// Creates the pool and waits for its final state.
 pub(super) async fn lived(world: &World, name: &str, pool: &Value, pointer: &str) -> anyhow::Result<End> {
     let pool = own(pool, name, pointer);
     if asks_for_too_many(&pool) {
@@ -86,7 +86,7 @@ pub(super) async fn lived(world: &World, name: &str, pool: &Value, pointer: &str
     Ok(end)
 }
 
-/// Makes a pool, changes it into another one once it has what it asks for, and waits for the end of that.
+/// Creates a pool, changes it once it has converged, and waits for the final state after the change.
 pub(super) async fn changed(
     world: &World,
     name: &str,
@@ -101,7 +101,7 @@ pub(super) async fn changed(
     make(world, &before).await?;
     until_settled(world, name, pointer).await?;
     let patched = world.api(Kind::Pool).patch(name, &PatchParams::default(), &respec(&after)?).await;
-    // As a change it may be refused where a new pool is not.
+    // A change may be refused although a new pool is accepted.
     let end = match patched {
         Ok(_) => until_settled(world, name, pointer).await?,
         Err(kube::Error::Api(status)) if names(&status.message, pointer) => End::Condition,
@@ -130,7 +130,7 @@ async fn until_settled(world: &World, name: &str, pointer: &str) -> anyhow::Resu
     }
 }
 
-/// The end of a pool, if it has come to one.
+/// The final state of a pool, if it has reached one.
 fn end_of(pool: &Object, pointer: &str) -> anyhow::Result<Option<End>> {
     if pool.at("/status/observedGeneration") != pool.at("/metadata/generation") {
         return Ok(None);
@@ -145,7 +145,7 @@ fn end_of(pool: &Object, pointer: &str) -> anyhow::Result<Option<End>> {
         return Ok(Some(End::Condition));
     }
     let exist = pool.number("/status/replicas") == pool.number("/spec/replicas");
-    // A machine that runs waits for a restart that its owner has to approve.
+    // A running machine may wait for an approved restart.
     let waits =
         pool.condition("Synced").is_some_and(|condition| condition["reason"] == "RestartPendingApproval");
     Ok((exist && (holds("Synced") == Some(true) || waits)).then_some(End::Converged))

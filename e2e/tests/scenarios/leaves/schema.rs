@@ -1,28 +1,28 @@
-//! The fields of a pool's spec, as its schema has them.
+//! The fields of a pool's spec according to its schema.
 
 use serde_json::Value;
 
-/// The key that stands for those of a map.
+/// The key that represents all keys of a map.
 pub(super) const KEY: &str = "some-key";
 
-/// One field, or what has fields.
+/// A field, which may contain other fields.
 #[derive(Clone, Debug)]
 pub(super) struct Field {
-    /// Where it is, as a JSON pointer; of a list the first item.
+    /// The JSON pointer; for a list, of its first item.
     pub(super) pointer: String,
-    /// What it may be, without what may be in it.
+    /// The schema, without those of its subfields.
     pub(super) schema: Value,
 }
 
 impl Field {
-    /// What it is called; the key of a map is called as the map is.
+    /// The name of the field; for a map key, the name of the map.
     pub(super) fn name(&self) -> &str {
         let is_name = |part: &&str| *part != KEY && part.parse::<usize>().is_err();
         self.pointer.rsplit('/').find(is_name).unwrap_or_default()
     }
 }
 
-/// All fields of the spec, and all that have some.
+/// All fields of the spec, including objects and lists.
 pub(super) fn fields(schema: &Value) -> Vec<Field> {
     let mut fields = Vec::new();
     walk("/spec", &schema["properties"]["spec"], &mut fields);
@@ -48,7 +48,7 @@ fn walk(pointer: &str, schema: &Value, fields: &mut Vec<Field>) {
     }
 }
 
-/// What a CEL rule of a schema says when it is broken, as far as that is the same every time.
+/// The messages of a schema's CEL rules, as far as they are constant.
 pub(super) fn rules(schema: &Value) -> Vec<String> {
     match schema {
         Value::Object(fields) => {
@@ -62,7 +62,7 @@ pub(super) fn rules(schema: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_field_is_found_wherever_it_is() {
+fn all_fields_of_a_schema_are_found() {
     let schema = serde_json::json!({ "properties": { "spec": { "type": "object", "properties": {
         "list": { "type": "array", "items": { "type": "object", "properties": { "size": { "minimum": 1 } } } },
         "map": { "additionalProperties": { "type": "string" } },

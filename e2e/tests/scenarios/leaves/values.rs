@@ -1,8 +1,8 @@
-//! Odd values for a field.
+//! Unusual values for a field.
 
 use serde_json::{Value, json};
 
-/// What becomes of a field.
+/// A change of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Change {
     Put(Value),
@@ -10,7 +10,7 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// Makes the change at a place of an object, and makes way for it.
+    /// Applies the change at a path, and creates missing parents.
     pub(super) fn make(&self, object: &mut Value, pointer: &str) {
         let (parent, last) = pointer.rsplit_once('/').unwrap_or(("", pointer));
         match self {
@@ -28,14 +28,14 @@ impl Change {
     }
 }
 
-/// The place in an object, with whatever lacks on the way.
+/// The value at a path; missing parents are created.
 fn place<'v>(object: &'v mut Value, pointer: &str) -> &'v mut Value {
     pointer.split('/').skip(1).fold(object, |at, part| {
         if let Ok(index) = part.parse::<usize>() {
             if !at.is_array() {
                 *at = json!([]);
             }
-            let items = at.as_array_mut().expect("it was made one");
+            let items = at.as_array_mut().expect("the value is a list");
             while items.len() <= index {
                 items.push(json!({}));
             }
@@ -49,10 +49,10 @@ fn place<'v>(object: &'v mut Value, pointer: &str) -> &'v mut Value {
     })
 }
 
-/// Letters of several scripts, a mark that turns the direction of text, and a character that is two in UTF-16.
+/// Characters of several scripts, a right-to-left override, and a character outside the basic multilingual plane.
 const UNICODE: &str = "Größe-日本-\u{202e}-🦀";
 
-/// Every change that is tried on a field of this schema, and what it is called.
+/// All changes for a field with this schema, each with a name.
 pub(super) fn changes(schema: &Value) -> Vec<(&'static str, Change)> {
     let mut values = vec![("absent", Change::Remove), ("null", Change::Put(Value::Null))];
     let mut put = |what, value: Value| values.push((what, Change::Put(value)));
@@ -83,7 +83,7 @@ pub(super) fn changes(schema: &Value) -> Vec<(&'static str, Change)> {
             put("another type", json!(7));
         }
         _ => {
-            debug_assert!(any, "a type that nobody has thought of: {schema}");
+            debug_assert!(any, "unknown type: {schema}");
             integers(schema, &mut put);
             strings(schema, &mut put);
             put("a fraction", json!("0.5"));
@@ -109,7 +109,7 @@ fn integers(schema: &Value, put: &mut impl FnMut(&'static str, Value)) {
         put("below", json!(least - 1));
     }
     put("largest", json!(most));
-    // One more than the largest number of 64 bits has a sign is still a number.
+    // The first number beyond signed 64-bit integers is still valid JSON.
     put(
         "beyond",
         most.checked_add(1).map_or_else(|| json!(i64::MAX.unsigned_abs() + 1), |beyond| json!(beyond)),
@@ -136,7 +136,7 @@ fn strings(schema: &Value, put: &mut impl FnMut(&'static str, Value)) {
 }
 
 #[test]
-fn a_place_is_made_where_there_is_none() {
+fn missing_parents_are_created() {
     let mut object = json!({ "spec": { "list": [{ "a": 1 }] } });
     Change::Put(json!(2)).make(&mut object, "/spec/list/0/b/c");
     Change::Put(json!(3)).make(&mut object, "/spec/other/0");
