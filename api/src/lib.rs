@@ -6,8 +6,8 @@
 //!   [`Quantity`], the enumerated values of the API as enums ([`words`]), and a builder for pools
 //!   ([`VirtualMachinePool::sketch`]).
 //!
-//! The crate has no client and no runtime. Enumerated values, such as phases, are strings in the types, so that an object of
-//! a newer platform stays readable; [`words`] parses them.
+//! The crate has no client and no runtime. Enumerated values, such as phases, are strings in the types, so that an
+//! object of a newer platform stays readable; [`words`] parses them.
 //!
 //! ```
 //! use vmpool_api::v1alpha2::{DiskTemplate, VirtualMachinePool};

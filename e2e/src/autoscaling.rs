@@ -1,8 +1,8 @@
 //! Metrics for autoscalers, set by scenarios.
 //!
 //! One small server provides both the resource metrics (`metrics.k8s.io`, CPU of Pods) and the custom metrics
-//! (`custom.metrics.k8s.io`) of a cluster, each registered as an APIService. A scenario sets the load of its namespace. The
-//! existing Pods share the load evenly, so that additional machines reduce it, as in a real cluster.
+//! (`custom.metrics.k8s.io`) of a cluster, each registered as an APIService. A scenario sets the load of its namespace.
+//! The existing Pods share the load evenly, so that additional machines reduce it, as in a real cluster.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -78,8 +78,8 @@ impl MetricsApi {
         Self::serve(&cluster.admin(), listener, &[service(&local)], port).await
     }
 
-    /// Starts the server on the network of a cluster with its own network, registers it, and waits until the API server reaches
-    /// it.
+    /// Starts the server on the network of a cluster with its own network, registers it, and waits until the API server
+    /// reaches it.
     ///
     /// # Errors
     /// [`Error::Port`], and the API server's errors for the created objects.

@@ -1,7 +1,7 @@
 //! State shared by all scenarios of one test binary: a runtime, and the clusters.
 //!
-//! The runtime does not belong to a test, because watches and connections of the shared cluster would end with the runtime
-//! of the first test. Statics are never dropped, so the shared cluster is torn down when the process exits.
+//! The runtime does not belong to a test, because watches and connections of the shared cluster would end with the
+//! runtime of the first test. Statics are never dropped, so the shared cluster is torn down when the process exits.
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};

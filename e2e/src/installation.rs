@@ -52,8 +52,8 @@ impl Installation {
     /// Installs everything but the webhook and the aggregated API on a cluster that was started with [`cluster_options`].
     ///
     /// # Errors
-    /// [`crate::Error::MissingProgram`] and [`crate::Error::MissingTool`] if a program was not built, and the errors of the
-    /// manifests.
+    /// [`crate::Error::MissingProgram`] and [`crate::Error::MissingTool`] if a program was not built, and the errors of
+    /// the manifests.
     pub async fn onto(cluster: Arc<Cluster>) -> Result<Self> {
         let chart = Chart::render(&[]).await.inspect_err(|_| cluster.keep_directory())?;
         Self::of(&chart, cluster).await

@@ -1,5 +1,5 @@
-//! External clusters for `make e2e`. CI has none of them: this code is compiled there and its refusals are tested. Developers
-//! with Docker or a cluster run the rest.
+//! External clusters for `make e2e`. CI has none of them: this code is compiled there and its refusals are tested.
+//! Developers with Docker or a cluster run the rest.
 //!
 //! | `E2E_CLUSTER` | What it is | What it needs |
 //! | --- | --- | --- |
@@ -7,7 +7,8 @@
 //! | `k3s` | a k3s server in one container, created and deleted | Docker |
 //! | `current` | the cluster of the kubeconfig, with the chart installed | a kubeconfig |
 //!
-//! Docker is used through its command-line tool: a library would add another HTTP stack to the dependencies, for six commands.
+//! Docker is used through its command-line tool: a library would add another HTTP stack to the dependencies, for six
+//! commands.
 
 mod current;
 mod k3s;
@@ -108,8 +109,8 @@ impl Foreign {
     /// Starts or uses a cluster of `provider`, and installs everything on it.
     ///
     /// # Errors
-    /// [`Error::ProviderLacks`], on one line, for what this host lacks. The errors of the provider's tools, helm and the cluster;
-    /// in that case the cluster is deleted.
+    /// [`Error::ProviderLacks`], on one line, for what this host lacks. The errors of the provider's tools, helm and
+    /// the cluster; in that case the cluster is deleted.
     pub async fn start(provider: Provider, surroundings: &Surroundings) -> Result<Self> {
         let home = tempfile::Builder::new()
             .prefix("vmpool-e2e-")

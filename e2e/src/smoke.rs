@@ -9,7 +9,8 @@ use crate::object::Object;
 use crate::world::condition::{disks, has_machine, live_members, not, ready_replicas};
 use crate::world::{Policy, Pool, SUBRESOURCES, World};
 
-/// The controller creates a pool's machines and disks, follows `kubectl scale` up and down, and replaces a deleted machine.
+/// The controller creates a pool's machines and disks, follows `kubectl scale` up and down, and replaces a deleted
+/// machine.
 ///
 /// # Errors
 /// The first expectation that is not met.
@@ -58,8 +59,8 @@ pub async fn explicit_is_kept(world: &World) -> Result<()> {
     pool.holds(live_members(3), crate::world::SETTLE).await
 }
 
-/// A targeted removal removes only its targets, through `kubectl create --raw` and a client's POST: the API server reaches the
-/// aggregated API through its Service.
+/// A targeted removal removes only its targets, through `kubectl create --raw` and a client's POST: the API server
+/// reaches the aggregated API through its Service.
 ///
 /// # Errors
 /// The first expectation that is not met.

@@ -67,7 +67,8 @@ pub fn ticks(count: u64) -> Duration {
     Duration::from_secs_f64(count as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// Clock ticks of a process: `utime` and `stime` in `/proc/PID/stat`. The program's name, in parentheses, may contain anything.
+/// Clock ticks of a process: `utime` and `stime` in `/proc/PID/stat`. The program's name, in parentheses, may contain
+/// anything.
 ///
 /// # Errors
 /// [`Error::Unexpected`] if the line cannot be parsed.

@@ -24,7 +24,7 @@ impl Registry {
         Self::new(KNOWN.iter().copied())
     }
 
-    /// The gates of vmpool with the attributes from [`BUILD_ATTRIBUTES`].
+    /// The gates of vmpool with the attributes from `VMPOOL_GATE_ATTRIBUTES`, read when this crate is compiled.
     ///
     /// # Errors
     /// [`ParseError`] if those attributes are invalid. Such a build must report the error at startup.
@@ -53,8 +53,8 @@ impl Registry {
         self
     }
 
-    /// The same gates with the attributes in `text`, separated by commas. `Name=true` or `Name=false` sets a default that users
-    /// may change; `Name=true:locked` or `Name=false:locked` also locks the gate.
+    /// The same gates with the attributes in `text`, separated by commas. `Name=true` or `Name=false` sets a default
+    /// that users may change; `Name=true:locked` or `Name=false:locked` also locks the gate.
     ///
     /// # Errors
     /// [`ParseError`] for an unknown gate or an invalid value. Existing locks are ignored.

@@ -1,8 +1,8 @@
 //! Mutation tests: removes one guard at a time from the programs and verifies that the checks detect it.
 //!
-//! `hack/teeth.yaml` lists the guards. For each, a copy of the working tree below `target/teeth` is changed and built. Then
-//! the schedules of `make faults` run until one of them finds a violation. If a second guard prevents that, a test of the
-//! changed package must fail. The working tree itself is not changed.
+//! `hack/teeth.yaml` lists the guards. For each, a copy of the working tree below `target/teeth` is changed and built.
+//! Then the schedules of `make faults` run until one of them finds a violation. If a second guard prevents that, a test
+//! of the changed package must fail. The working tree itself is not changed.
 
 mod catalogue;
 mod copy;

@@ -1,7 +1,7 @@
 //! The checks of CI: runs them one after another, prints the duration of each, and lists all failures at the end.
 //!
-//! Fast steps come first. Clippy and the docs share compiled dependencies, and the programs for later steps come from the same
-//! build as the tests. The tests come last, so that their output is the last one if all checks pass.
+//! Fast steps come first. Clippy and the docs share compiled dependencies, and the programs for later steps come from
+//! the same build as the tests. The tests come last, so that their output is the last one if all checks pass.
 
 mod hygiene;
 mod packages;

@@ -184,7 +184,8 @@ pub mod machine {
 pub mod disk {
     /// Whether the disk can be used.
     pub const READY: &str = "Ready";
-    /// Whether the disk is in use. It becomes False for a stopped machine, although that machine still references the disk.
+    /// Whether the disk is in use. It becomes False for a stopped machine, although that machine still references the
+    /// disk.
     pub const IN_USE: &str = "InUse";
     /// Whether the disk is being expanded.
     pub const RESIZING: &str = "Resizing";

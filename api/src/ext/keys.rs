@@ -42,8 +42,8 @@ pub mod annotations {
     pub const COLLECTING_SINCE: &str = "vmpool.virtualization.deckhouse.io/collecting-since";
     /// On pools: replaces `spec.rollout.paused` if the cluster's CRD lacks this field. `true` or `false`.
     pub const ROLLOUT_PAUSED: &str = "vmpool.virtualization.deckhouse.io/rollout-paused";
-    /// On pools: replaces `spec.rollout.maxUnavailable` if the cluster's CRD lacks this field. A number of machines from 1, or a
-    /// percentage from `1%` to `100%`.
+    /// On pools: replaces `spec.rollout.maxUnavailable` if the cluster's CRD lacks this field. A number of machines
+    /// from 1, or a percentage from `1%` to `100%`.
     pub const ROLLOUT_MAX_UNAVAILABLE: &str = "vmpool.virtualization.deckhouse.io/rollout-max-unavailable";
     /// On pools: replaces `spec.rollout.revision` if the cluster's CRD lacks this field. The id of a stored revision.
     pub const ROLLOUT_REVISION: &str = "vmpool.virtualization.deckhouse.io/rollout-revision";

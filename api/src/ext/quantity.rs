@@ -38,9 +38,10 @@ pub enum QuantityError {
 
 /// A quantity in its original spelling.
 ///
-/// Objects may contain it as a string or as a number. It is not validated on deserialization, so that one invalid value does
-/// not make a whole list unreadable; [`bytes`](Self::bytes), [`milli`](Self::milli) and [`compare`](Self::compare) validate
-/// it. Equality compares the text: `1Gi` and `1024Mi` differ, although [`compare`](Self::compare) returns `Equal`.
+/// Objects may contain it as a string or as a number. It is not validated on deserialization, so that one invalid value
+/// does not make a whole list unreadable; [`bytes`](Self::bytes), [`milli`](Self::milli) and [`compare`](Self::compare)
+/// validate it. Equality compares the text: `1Gi` and `1024Mi` differ, although [`compare`](Self::compare) returns
+/// `Equal`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Quantity(String);
 

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 pub struct Refusal {
     /// The HTTP status code.
     pub code: StatusCode,
-    /// The `reason` of the [`Status`](https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/); may be empty.
+    /// The `reason` of the [`Status`](https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/);
+    /// may be empty.
     pub reason: String,
     /// The message.
     pub message: String,

@@ -94,8 +94,8 @@ impl Server {
         state.pages.expire();
     }
 
-    /// Performs one of the currently possible actions of the garbage collector, selected by `choice`. Returns the object, or
-    /// `None` if there is nothing to collect.
+    /// Performs one of the currently possible actions of the garbage collector, selected by `choice`. Returns the
+    /// object, or `None` if there is nothing to collect.
     pub fn collect_garbage(&self, choice: u64) -> Option<Key> {
         let now = self.env.now();
         let state = &mut *self.state.lock();

@@ -13,8 +13,8 @@ use crate::write::remove;
 const SOMEBODY: &str = "somebody";
 
 impl Server {
-    /// Creates an object, then writes its status if `object` has one. API version and kind are filled in, so `object` may be
-    /// a copy of another object.
+    /// Creates an object, then writes its status if `object` has one. API version and kind are filled in, so `object`
+    /// may be a copy of another object.
     ///
     /// # Errors
     /// The refusal of the server.

@@ -16,7 +16,8 @@ use crate::store::{Key, Store};
 /// The characters of generated names.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Metadata that only the server writes. The generation is not included, because a create may set it where it is not counted.
+/// Metadata that only the server writes. The generation is not included, because a create may set it where it is not
+/// counted.
 const SERVERS_OWN: [&str; 5] =
     ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
 
@@ -160,8 +161,8 @@ pub(crate) fn commit(store: &mut Store, wanted: Wanted) -> Arc<Value> {
     }
     let dying = !new["metadata"]["deletionTimestamp"].is_null();
     if dying && !has_finalizers(&new) {
-        // Watches receive the object as it was before its last finalizer was removed. The client that removed the finalizer
-        // receives the new object with the old resource version.
+        // Watches receive the object as it was before its last finalizer was removed. The client that removed the
+        // finalizer receives the new object with the old resource version.
         store.remove(&key, None);
         return Arc::new(new);
     }

@@ -86,7 +86,8 @@ impl Caller {
                     }
                     return;
                 }
-                // A replica that has just started does not know the front proxy's CA yet. A real load balancer would send it no requests.
+                // A replica that has just started does not know the front proxy's CA yet. A real load balancer would
+                // send it no requests.
                 Ok(Some(heard)) if heard.code.is_client_error() => {
                     let again = [401, 409, 429].contains(&heard.code.as_u16());
                     let text = format!("{} {}", heard.code, message(&heard.body));

@@ -10,7 +10,8 @@ use crate::world::Options;
 
 /// Pause between the prelude and the scenario's own step, in milliseconds.
 const PREPARED: u64 = 4000;
-/// Offsets from the start of a scenario at which another operation runs, in milliseconds. A scenario takes one or two seconds.
+/// Offsets from the start of a scenario at which another operation runs, in milliseconds. A scenario takes one or two
+/// seconds.
 const MOMENTS: [u64; 9] = [0, 15, 40, 90, 160, 280, 450, 800, 1600];
 /// The same for scenarios in which the watches of machines and disks deliver no events.
 const UNSEEN_MOMENTS: [u64; 3] = [0, 90, 800];
@@ -106,8 +107,8 @@ impl Story {
         self.schedule(steps)
     }
 
-    /// Every schedule that injects one fault into the scenario. `before` and `plain` are the verdicts of the schedules with
-    /// these names. They contain the number of positions.
+    /// Every schedule that injects one fault into the scenario. `before` and `plain` are the verdicts of the schedules
+    /// with these names. They contain the number of positions.
     pub fn disturbed(&self, before: &Verdict, plain: &Verdict) -> Named {
         let mut all = self.requests(before, plain);
         all.extend(self.watches(plain));

@@ -14,8 +14,8 @@ use crate::world::World;
 
 /// A world is settled if nothing changed for this long. It is longer than the longest backoff.
 pub const QUIET: Duration = Duration::from_secs(75);
-/// The processes must not write for this long before the end. It is shorter than [`QUIET`], because a write without effect
-/// may follow shortly after the last change.
+/// The processes must not write for this long before the end. It is shorter than [`QUIET`], because a write without
+/// effect may follow shortly after the last change.
 const RESTING: Duration = Duration::from_secs(10);
 
 /// All violations so far.

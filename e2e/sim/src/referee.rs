@@ -34,8 +34,8 @@ pub struct Notes {
     pub dying: Vec<String>,
     /// Processes to pause now, for a while.
     pub stalling: Vec<String>,
-    /// Writes that arrive long after their sender has given up. Their effect may contradict the spec at that moment, which is
-    /// no violation.
+    /// Writes that arrive long after their sender has given up. Their effect may contradict the spec at that moment,
+    /// which is no violation.
     pub late: Vec<Call>,
     /// Lines for the transcript.
     pub told: Vec<String>,
@@ -44,8 +44,8 @@ pub struct Notes {
 /// The referee of a simulated world.
 pub struct Referee {
     notes: Arc<Mutex<Notes>>,
-    /// Decides how long requests and responses take. It is separate from `troubles`, so that a schedule whose random faults
-    /// are replaced by the same planned faults gives the same run.
+    /// Decides how long requests and responses take. It is separate from `troubles`, so that a schedule whose random
+    /// faults are replaced by the same planned faults gives the same run.
     ways: Chance,
     /// Decides about random faults.
     troubles: Chance,

@@ -26,7 +26,8 @@ pub(crate) fn told(change: &Change) -> String {
 /// A value, truncated to [`MOST`] characters.
 pub(crate) fn short(value: &Value) -> String {
     let mut text = value.to_string();
-    // Certificates differ between processes. They are cut, so that the same run gives the same transcript in each process.
+    // Certificates differ between processes. They are cut, so that the same run gives the same transcript in each
+    // process.
     let certificate = text.find("-----BEGIN");
     let far = text.char_indices().nth(MOST).map(|(end, _)| end);
     if let Some(end) = certificate.into_iter().chain(far).min() {

@@ -1,9 +1,9 @@
-//! The fault proxy between a program and the API server. It counts requests, drops requests or their responses, and changes
-//! what watches deliver, as faults of a network or of an API server would.
+//! The fault proxy between a program and the API server. It counts requests, drops requests or their responses, and
+//! changes what watches deliver, as faults of a network or of an API server would.
 //!
-//! The program gets a kubeconfig that points to the proxy, without TLS; the proxy forwards requests with the program's own
-//! account. A scenario can kill a process exactly before or after the k-th of its writes ([`Choke::trap`]), and can let it
-//! act on a state that is k events old ([`Choke::show`]).
+//! The program gets a kubeconfig that points to the proxy, without TLS; the proxy forwards requests with the program's
+//! own account. A scenario can kill a process exactly before or after the k-th of its writes ([`Choke::trap`]), and can
+//! let it act on a state that is k events old ([`Choke::show`]).
 
 mod passage;
 mod view;
@@ -154,8 +154,8 @@ impl Choke {
         cluster.bare_kubeconfig("choke", &format!("http://127.0.0.1:{}", self.port))
     }
 
-    /// Lets `passing` matching requests through, and runs the action at the next one, before or after the API server handles it.
-    /// That request gets no response. This replaces an earlier trap.
+    /// Lets `passing` matching requests through, and runs the action at the next one, before or after the API server
+    /// handles it. That request gets no response. This replaces an earlier trap.
     pub fn trap<T: Send + 'static>(
         &self,
         filter: impl Fn(&Asked) -> bool + Send + 'static,
@@ -187,14 +187,14 @@ impl Choke {
         self.state.lock().seen.clear();
     }
 
-    /// Sets what watches of these resources (such as `virtualmachines`) deliver from now on, including open ones. Watches of
-    /// other resources do not change.
+    /// Sets what watches of these resources (such as `virtualmachines`) deliver from now on, including open ones.
+    /// Watches of other resources do not change.
     pub fn show(&self, resources: &[&str], view: View) {
         self.views.send_modify(|views| resources.iter().for_each(|resource| views.set(resource, view)));
     }
 
-    /// Lets all watches deliver everything again, starting with the held events. A watch that has lost events receives 410,
-    /// as from the API server, so that its client lists again. A refused watch stays refused until then.
+    /// Lets all watches deliver everything again, starting with the held events. A watch that has lost events receives
+    /// 410, as from the API server, so that its client lists again. A refused watch stays refused until then.
     pub fn release(&self) {
         self.views.send_modify(Views::release);
     }

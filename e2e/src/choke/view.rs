@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// How the events of a resource's watches are changed. Bookmarks do not count as events, and keep their position among them.
+/// How the events of a resource's watches are changed. Bookmarks do not count as events, and keep their position among
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum View {
     /// Events are delivered at once.
@@ -14,8 +15,8 @@ pub enum View {
     Behind(usize),
     /// No events are delivered, and the connection stays open.
     Silent,
-    /// No events are delivered on the current connection, and it stays open, as if the network had dropped its state. This
-    /// happens once: the next connection is live.
+    /// No events are delivered on the current connection, and it stays open, as if the network had dropped its state.
+    /// This happens once: the next connection is live.
     Forgotten,
     /// Each event is delivered twice, as after a reconnect at an older version.
     Twice,
@@ -71,8 +72,8 @@ impl Views {
         self.views.get(resource).copied().unwrap_or_default()
     }
 
-    /// Makes everything live again, except for watches that must receive an error for lost events, and for refused watches,
-    /// which need a list.
+    /// Makes everything live again, except for watches that must receive an error for lost events, and for refused
+    /// watches, which need a list.
     pub(super) fn release(&mut self) {
         self.views.retain(|_, view| *view == View::Refused);
         let owing = std::mem::take(&mut self.owing);
@@ -102,8 +103,8 @@ impl Views {
         forgotten
     }
 
-    /// Decides about the first of `waiting` events and updates the view. If there is none, the only possible decision is to end
-    /// the connection.
+    /// Decides about the first of `waiting` events and updates the view. If there is none, the only possible decision
+    /// is to end the connection.
     pub(super) fn judge(&mut self, resource: &str, waiting: usize) -> Fate {
         match self.of(resource) {
             View::Closed(0) => self.once(resource, Fate::Closed),

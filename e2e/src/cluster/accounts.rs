@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 /// Longer than any run and any forgotten playground, so that no program needs a second token.
 const TOKEN_SECONDS: i64 = 90 * 24 * 60 * 60;
 
-/// Maximum time without data on a connection. The API server's own timeout is one minute, and it ends the harness's watches
-/// sooner than this.
+/// Maximum time without data on a connection. The API server's own timeout is one minute, and it ends the harness's
+/// watches sooner than this.
 const SILENCE: Duration = Duration::from_secs(90);
 
 /// A client for a kubeconfig, without retries.

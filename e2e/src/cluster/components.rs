@@ -26,9 +26,9 @@ const CONTROLLERS: [&str; 11] = [
 
 /// The audit policy for requests of the project's accounts and of scenarios.
 ///
-/// Writes to pools are logged with their body, to check which fields the controller writes, and deletions with their options,
-/// which contain the UID. Reads of the control plane are omitted. Its writes are logged, because those of the garbage
-/// collector explain why an object was deleted.
+/// Writes to pools are logged with their body, to check which fields the controller writes, and deletions with their
+/// options, which contain the UID. Reads of the control plane are omitted. Its writes are logged, because those of the
+/// garbage collector explain why an object was deleted.
 const AUDIT_POLICY: &str = r#"
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -68,8 +68,8 @@ pub(super) struct Ports {
     pub(super) api_server: u16,
 }
 
-/// etcd without fsync, because test data need not survive a crash of the host. `space` limits the size of its store in bytes;
-/// the default is several GiB.
+/// etcd without fsync, because test data need not survive a crash of the host. `space` limits the size of its store in
+/// bytes; the default is several GiB.
 pub(super) fn etcd(
     namespaces: Option<&Namespaces>,
     tools: &Tools,
@@ -101,8 +101,8 @@ pub(super) fn write_audit_policy(directory: &Path) -> std::io::Result<()> {
     std::fs::write(directory.join("audit-policy.yaml"), AUDIT_POLICY)
 }
 
-/// kube-apiserver, configured for aggregation: with the front-proxy certificate it proves to an aggregated API server that
-/// the user name in the headers is authentic.
+/// kube-apiserver, configured for aggregation: with the front-proxy certificate it proves to an aggregated API server
+/// that the user name in the headers is authentic.
 pub(super) fn api_server(
     namespaces: Option<&Namespaces>,
     tools: &Tools,
@@ -147,7 +147,8 @@ pub(super) fn api_server(
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
             "--authorization-mode=RBAC",
-            // On clusters with this plugin, owner references with blockOwnerDeletion need a permission, which tests must cover.
+            // On clusters with this plugin, owner references with blockOwnerDeletion need a permission, which tests
+            // must cover.
             "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         ]);
     }
@@ -161,8 +162,8 @@ pub(super) fn api_server(
     command
 }
 
-/// kube-controller-manager, with a separate account for each controller. It runs the needed controllers, or with a node all
-/// default controllers.
+/// kube-controller-manager, with a separate account for each controller. It runs the needed controllers, or with a node
+/// all default controllers.
 pub(super) fn controller_manager(
     namespaces: Option<&Namespaces>,
     tools: &Tools,

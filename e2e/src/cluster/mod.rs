@@ -9,8 +9,8 @@
 //! stop   kube-controller-manager ─► kube-apiserver ─► etcd
 //! ```
 //!
-//! CRDs are applied before the controller manager starts, because its garbage collector discovers new resources only every
-//! 30 seconds. kube-apiserver stops before etcd, because without etcd its shutdown takes minutes.
+//! CRDs are applied before the controller manager starts, because its garbage collector discovers new resources only
+//! every 30 seconds. kube-apiserver stops before etcd, because without etcd its shutdown takes minutes.
 
 mod accounts;
 mod audit;
@@ -79,15 +79,15 @@ const PORT_ATTEMPTS: usize = 3;
 pub struct Options {
     /// Part of the name of the cluster's directory.
     pub name: String,
-    /// YAML files or directories that are applied before kube-controller-manager starts. When the cluster is ready, their CRDs
-    /// are established.
+    /// YAML files or directories that are applied before kube-controller-manager starts. When the cluster is ready,
+    /// their CRDs are established.
     pub manifests: Vec<PathBuf>,
     /// Whether to keep the directory with logs and data after a success.
     pub keep: bool,
     /// Whether the API server writes an audit log.
     pub audit: AuditLog,
-    /// The cluster's directory, which is emptied first. The default is a new one below `target/e2e`; later clusters remove it
-    /// after a day if it was kept.
+    /// The cluster's directory, which is emptied first. The default is a new one below `target/e2e`; later clusters
+    /// remove it after a day if it was kept.
     pub directory: Option<PathBuf>,
     /// Where the parts of the cluster run.
     pub site: Site,
@@ -119,9 +119,9 @@ impl Cluster {
     /// Starts a control plane and waits until it is ready, typically 3 to 4 seconds.
     ///
     /// # Errors
-    /// [`Error::UnknownProvider`] if `E2E_CLUSTER` requests another kind of cluster, [`Error::MissingTool`] if the programs were
-    /// not built, [`Error::Exited`] and [`Error::NotInTime`] with the end of the log of the failed part, and the errors of the
-    /// manifests.
+    /// [`Error::UnknownProvider`] if `E2E_CLUSTER` requests another kind of cluster, [`Error::MissingTool`] if the
+    /// programs were not built, [`Error::Exited`] and [`Error::NotInTime`] with the end of the log of the failed part,
+    /// and the errors of the manifests.
     pub async fn start(options: Options) -> Result<Self> {
         check_provider()?;
         let tools = Tools::find()?;
@@ -232,8 +232,8 @@ impl Cluster {
         self.directory.join(format!("{stem}-{serial}.{extension}"))
     }
 
-    /// Applies every YAML document of a file, or of all files of a directory, and waits until their CRDs are established. Objects
-    /// without a namespace are created in `namespace`.
+    /// Applies every YAML document of a file, or of all files of a directory, and waits until their CRDs are
+    /// established. Objects without a namespace are created in `namespace`.
     ///
     /// # Errors
     /// [`Error::Manifest`] for invalid YAML, [`Error::Api`] for a refused object, [`Error::Deadline`].
@@ -272,8 +272,8 @@ impl Cluster {
         result
     }
 
-    /// Kills every part, and removes the directory unless it is to be kept. Drop does the same; this is for owners that are
-    /// never dropped.
+    /// Kills every part, and removes the directory unless it is to be kept. Drop does the same; this is for owners that
+    /// are never dropped.
     pub(crate) fn tear_down(&self) {
         for slot in [&self.controller_manager, &self.api_server, &self.etcd] {
             // Dropping the process kills it.

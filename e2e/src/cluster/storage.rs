@@ -31,8 +31,8 @@ impl Cluster {
         self.renew_etcd(Restart::Killed, Some(NO_SPACE)).await
     }
 
-    /// Performs an operator's steps after a full disk: gives etcd space, and disarms its alarms. Returns the number of alarms,
-    /// which is 0 if there was no write while the disk was full.
+    /// Performs an operator's steps after a full disk: gives etcd space, and disarms its alarms. Returns the number of
+    /// alarms, which is 0 if there was no write while the disk was full.
     ///
     /// # Errors
     /// As [`Cluster::restart_etcd`], and [`Error::Unexpected`] if an alarm remains.

@@ -19,8 +19,8 @@ use crate::programs::{Chart, Component, SYSTEM_NAMESPACE, Service, ServiceOption
 /// registrations, and loaded.
 const REACHED_DEADLINE: Duration = Duration::from_mins(1);
 
-/// A label of namespaces that the webhook skips, so that scenarios can store objects that it would refuse: those of an earlier
-/// version, of another platform, or of a cluster without the webhook. The chart does not have this label.
+/// A label of namespaces that the webhook skips, so that scenarios can store objects that it would refuse: those of an
+/// earlier version, of another platform, or of a cluster without the webhook. The chart does not have this label.
 pub const UNGUARDED: &str = "e2e.vmpool.dev/unguarded";
 
 /// How the webhook and the aggregated API are installed.
@@ -217,8 +217,8 @@ pub(crate) async fn until_judged(client: &Client, check: impl Fn() -> Result<()>
     .await
 }
 
-/// A pool that the schema accepts and the webhook refuses on any cluster, because only the aggregated API may write a removal
-/// record.
+/// A pool that the schema accepts and the webhook refuses on any cluster, because only the aggregated API may write a
+/// removal record.
 fn probe() -> Result<DynamicObject> {
     let probe = json!({
         "apiVersion": API_VERSION,
@@ -240,8 +240,8 @@ fn probe() -> Result<DynamicObject> {
     serde_json::from_value(probe).map_err(Error::json("writing a probe"))
 }
 
-/// Waits until an aggregated API is available and the API server proxies requests to it, which it does shortly after it has
-/// set the condition.
+/// Waits until an aggregated API is available and the API server proxies requests to it, which it does shortly after it
+/// has set the condition.
 ///
 /// # Errors
 /// [`Error::Api`], [`Error::Deadline`] with the reason in the condition.

@@ -10,8 +10,8 @@ use crate::recorder::History;
 /// Prefix of annotations that the simulator uses for its own records.
 const SIMULATOR_PREFIX: &str = "simulator.vmpool.dev/";
 
-/// Finds foreign objects that were changed or deleted, disks and machines that the controller must not delete, and deletions
-/// without a UID.
+/// Finds foreign objects that were changed or deleted, disks and machines that the controller must not delete, and
+/// deletions without a UID.
 pub fn violations(
     history: &History,
     grounds: &Grounds,

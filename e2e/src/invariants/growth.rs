@@ -5,7 +5,8 @@ use super::{Grounds, Violation};
 use crate::object::Kind;
 use crate::recorder::History;
 
-/// Machines that were added although the pool had the maximum number of machines that any reader could still see as desired.
+/// Machines that were added although the pool had the maximum number of machines that any reader could still see as
+/// desired.
 ///
 /// A pool may have too many machines for a while after a scale-down, so only additions are checked.
 pub fn violations(history: &History, grounds: &Grounds) -> Vec<Violation> {
@@ -37,8 +38,8 @@ pub fn violations(history: &History, grounds: &Grounds) -> Vec<Violation> {
         if members > desired + more {
             let allowed = desired + more;
             let what = format!(
-                "machine {name} joined at revision {revision} as number {members}, and no reader could want more than \
-                 {allowed}"
+                "machine {name} was added at revision {revision} as number {members}, but every reader saw at most \
+                 {allowed} as desired"
             );
             found.push(Violation { invariant: "I2", what });
         } else if members > vacant + more {

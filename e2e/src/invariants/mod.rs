@@ -57,12 +57,13 @@ impl fmt::Display for Violation {
 pub struct Grounds {
     /// UIDs of the objects that the scenario deleted.
     pub named: BTreeSet<String>,
-    /// By UID, the number of targeted removals of the machine that may have had an effect: accepted, open and unconfirmed ones.
-    /// Refused ones do not count.
+    /// By UID, the number of targeted removals of the machine that may have had an effect: accepted, open and
+    /// unconfirmed ones. Refused ones do not count.
     pub asked: BTreeMap<String, usize>,
     /// Machines whose targeted removal was answered with a success: their names by UID.
     pub removed: BTreeMap<String, String>,
-    /// For each pool UID, the number of additional machines that a killed or paused leader may create with its open requests.
+    /// For each pool UID, the number of additional machines that a killed or paused leader may create with its open
+    /// requests.
     pub in_flight: BTreeMap<String, usize>,
     /// Names of the machines in such requests: they may be created whenever the request arrives.
     pub late: BTreeSet<String>,

@@ -24,7 +24,8 @@ pub fn violations(history: &History, grounds: &Grounds) -> Vec<Violation> {
             return;
         }
         let wishes = timeline.readable(pool, taken_in(change.at, change.object.text("/metadata/deletionTimestamp")));
-        // The garbage collector deletes the machines of a terminating pool. A pool that was never recorded is not checked.
+        // The garbage collector deletes the machines of a terminating pool. A pool that was never recorded is not
+        // checked.
         if wishes.is_empty() || wishes.iter().any(|wish| wish.going) {
             return;
         }
@@ -56,8 +57,8 @@ pub fn violations(history: &History, grounds: &Grounds) -> Vec<Violation> {
             Violation { invariant: "I6", what }
         } else {
             let what = format!(
-                "machine {name} left at revision {revision}, when {live} live members were no more than the {desired} \
-                 desired"
+                "machine {name} was removed at revision {revision} without a surplus: {live} machines were not \
+                 terminating, and {desired} were desired"
             );
             Violation { invariant: "I1", what }
         });

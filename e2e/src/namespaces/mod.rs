@@ -7,9 +7,9 @@
 //!    └──► nsenter --net --mount --pid ─► containerd, kubelet   their children cannot leave the namespaces
 //! ```
 //!
-//! Changes inside do not affect the host: devices, routes and packet filters belong to the network namespace, mounts are
-//! private, and files below `/run`, `/var/lib` and `/var/log` are in memory. When the holder exits, the kernel kills every
-//! process inside and removes network and mounts. Only control groups remain: see `cgroups`.
+//! Changes inside do not affect the host: devices, routes and packet filters belong to the network namespace, mounts
+//! are private, and files below `/run`, `/var/lib` and `/var/log` are in memory. When the holder exits, the kernel
+//! kills every process inside and removes network and mounts. Only control groups remain: see `cgroups`.
 
 mod cgroups;
 mod forwarder;
@@ -53,8 +53,8 @@ const POLL: Duration = Duration::from_millis(10);
 
 /// The setup that the first process runs before it becomes the holder.
 ///
-/// A kubelet writes certain kernel settings, which would affect the whole host. Therefore a file with the expected value is
-/// mounted over each.
+/// A kubelet writes certain kernel settings, which would affect the whole host. Therefore a file with the expected
+/// value is mounted over each.
 const SET_UP: &str = r"
 for directory in $HIDDEN; do mount -t tmpfs -o mode=755 inside $directory; done
 mkdir /run/settings

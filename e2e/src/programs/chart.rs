@@ -1,5 +1,5 @@
-//! The parts of the Helm chart that programs outside of Pods need: accounts, roles, arguments, and the registrations with the
-//! API server.
+//! The parts of the Helm chart that programs outside of Pods need: accounts, roles, arguments, and the registrations
+//! with the API server.
 //!
 //! The programs run as local processes, so the chart's workloads are not applied. Their permissions, arguments and
 //! registrations come only from the chart.
@@ -100,8 +100,9 @@ impl Chart {
 
     /// The registrations for programs that listen on loopback ports. `ports` maps the names of Services to ports.
     ///
-    /// Each Service becomes an ExternalName: the API server connects to that name at the port in the webhook or APIService, but
-    /// verifies the Service's name in the certificate. Several references to one Service use its ports in turn.
+    /// Each Service becomes an ExternalName: the API server connects to that name at the port in the webhook or
+    /// APIService, but verifies the Service's name in the certificate. Several references to one Service use its ports
+    /// in turn.
     pub fn wiring(&self, ports: &BTreeMap<&str, &[u16]>) -> Vec<Value> {
         let mut objects: Vec<Value> = ports
             .keys()

@@ -16,7 +16,8 @@ pub(super) const PROGRAM: &str = "vmpool-controller";
 /// The environment variable with the path of an alternative binary.
 pub(super) const VARIABLE: &str = "VMPOOL_CONTROLLER";
 
-/// Options of a controller. In scenarios each controller watches one namespace, so that scenarios do not affect each other.
+/// Options of a controller. In scenarios each controller watches one namespace, so that scenarios do not affect each
+/// other.
 #[derive(Debug, Clone)]
 pub struct ControllerOptions {
     /// The namespace of the lease.

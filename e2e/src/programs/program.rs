@@ -69,8 +69,8 @@ impl Program {
         Self { name: name.into(), log, running: Mutex::new(None) }
     }
 
-    /// Starts the program and waits until it is in `state`, or until another task kills or stops it. If it is running, it is
-    /// killed first. `command` gets `N` unused ports; the first one is for the health endpoints.
+    /// Starts the program and waits until it is in `state`, or until another task kills or stops it. If it is running,
+    /// it is killed first. `command` gets `N` unused ports; the first one is for the health endpoints.
     ///
     /// # Errors
     /// [`crate::Error::Exited`] and [`crate::Error::NotInTime`] with the end of its log, [`crate::Error::Port`].

@@ -1,5 +1,5 @@
-//! The cluster of the user's current kubectl context. Nothing is installed there: the chart must be installed already, with the
-//! platform or the simulator.
+//! The cluster of the user's current kubectl context. Nothing is installed there: the chart must be installed already,
+//! with the platform or the simulator.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! Watches a namespace from the start of a scenario and records all changes.
 //!
-//! One watch per kind feeds one [`History`]. Scenarios wait on it instead of polling. A condition is evaluated after every
-//! change, so that short-lived states are seen, too.
+//! One watch per kind feeds one [`History`]. Scenarios wait on it instead of polling. A condition is evaluated after
+//! every change, so that short-lived states are seen, too.
 
 mod history;
 
@@ -125,8 +125,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Waits until an object that was just written has been recorded in this or a later state. Otherwise a caller that waits for
-    /// the consequences could see the state before its write.
+    /// Waits until an object that was just written has been recorded in this or a later state. Otherwise a caller that
+    /// waits for the consequences could see the state before its write.
     ///
     /// # Errors
     /// [`Error::Deadline`] if the watch is too slow.
@@ -217,8 +217,8 @@ impl Sink {
     }
 }
 
-/// A constant pause before each attempt to watch again. With an exponential backoff, the recorder would be too late after the
-/// third restart of an API server.
+/// A constant pause before each attempt to watch again. With an exponential backoff, the recorder would be too late
+/// after the third restart of an API server.
 struct Steady;
 
 impl Iterator for Steady {

@@ -89,8 +89,8 @@ pub fn exists() -> Condition {
     Condition::new("the pool", |view| view.pool().is_some())
 }
 
-/// `status.readyReplicas` and `status.replicas` are both `count` for the current generation, so no machine is starting, surplus
-/// or terminating.
+/// `status.readyReplicas` and `status.replicas` are both `count` for the current generation, so no machine is starting,
+/// surplus or terminating.
 pub fn ready_replicas(count: i64) -> Condition {
     Condition::new(format!("exactly {count} replicas, all ready"), move |view| {
         view.pool().is_some_and(|pool| {
@@ -140,7 +140,7 @@ pub fn live_members(count: usize) -> Condition {
 
 /// This number of the pool's machines is terminating.
 pub fn terminating(count: usize) -> Condition {
-    Condition::new(format!("{count} terminating members"), move |view| {
+    Condition::new(format!("{count} terminating machines"), move |view| {
         view.members().iter().filter(|member| member.is_terminating()).count() == count
     })
 }

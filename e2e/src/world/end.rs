@@ -22,8 +22,8 @@ use crate::recorder::History;
 const POLL: Duration = Duration::from_millis(100);
 
 impl World {
-    /// Waits until every pool's status is correct and the controller has stopped writing, then checks for a while that this does
-    /// not change (I8).
+    /// Waits until every pool's status is correct and the controller has stopped writing, then checks for a while that
+    /// this does not change (I8).
     ///
     /// # Errors
     /// [`Error::Invariants`] if the world does not settle before the deadline.

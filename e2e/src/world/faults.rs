@@ -90,8 +90,8 @@ impl World {
         self.refuse(Probe::Create(kind), "CREATE", "false", message).await
     }
 
-    /// Refuses updates of machines for which `expression` (CEL) is false. Waits until the policy is in effect: until `patch` on
-    /// `machine` is refused.
+    /// Refuses updates of machines for which `expression` (CEL) is false. Waits until the policy is in effect: until
+    /// `patch` on `machine` is refused.
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Deadline`].

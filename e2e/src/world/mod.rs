@@ -90,7 +90,8 @@ impl World {
         Ok(world)
     }
 
-    /// Creates a namespace on a cluster with the chart installed. The programs are the cluster's Pods and watch every namespace.
+    /// Creates a namespace on a cluster with the chart installed. The programs are the cluster's Pods and watch every
+    /// namespace.
     ///
     /// # Errors
     /// [`Error::Api`].

@@ -124,7 +124,8 @@ impl Removal<'_> {
         self
     }
 
-    /// Sends the request and returns the response. Only requests that may have had an effect are recorded for the invariants.
+    /// Sends the request and returns the response. Only requests that may have had an effect are recorded for the
+    /// invariants.
     ///
     /// # Errors
     /// [`Error::Invariants`].

@@ -12,7 +12,8 @@ use crate::poll;
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 impl World {
-    /// A client of a user with these roles in the scenario's namespace, such as `edit`. Waits until the roles are in effect.
+    /// A client of a user with these roles in the scenario's namespace, such as `edit`. Waits until the roles are in
+    /// effect.
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Deadline`] if the roles grant nothing for pools.

@@ -235,7 +235,8 @@ impl Explorer {
     }
 }
 
-/// Every view, of each resource and of all. No scenario attaches disks by hand, so the watch of attachments can only break.
+/// Every view, of each resource and of all. No scenario attaches disks by hand, so the watch of attachments can only
+/// break.
 fn views() -> Vec<Trial> {
     const ALONE: [&[&str]; 4] = [
         &["virtualmachinepools"],

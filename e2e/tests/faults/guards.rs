@@ -1,5 +1,5 @@
-//! Crashes of the webhook and the aggregated API at one of their requests. The client gets no response and repeats its request.
-//! The request takes effect once or not at all, and never affects other machines.
+//! Crashes of the webhook and the aggregated API at one of their requests. The client gets no response and repeats its
+//! request. The request takes effect once or not at all, and never affects other machines.
 
 use anyhow::{Context, ensure};
 use serde_json::json;
@@ -17,8 +17,8 @@ use crate::story::{insist, unrecorded};
 
 /// Scenarios that write pools without retries hold the read lock; scenarios that kill the webhook hold the write lock.
 ///
-/// A scenario takes the lock before it starts. With all crash points other scenarios hold it for a quarter of an hour, which
-/// must not count as time of the waiting scenario.
+/// A scenario takes the lock before it starts. With all crash points other scenarios hold it for a quarter of an hour,
+/// which must not count as time of the waiting scenario.
 pub(crate) static WEBHOOK: RwLock<()> = RwLock::const_new(());
 
 /// Only one scenario at a time may kill the aggregated API.
@@ -54,8 +54,8 @@ fn deadly(
     Ok(())
 }
 
-/// Waits until the API server proxies removals again. After a crash it takes a moment until it considers the aggregated API
-/// available.
+/// Waits until the API server proxies removals again. After a crash it takes a moment until it considers the aggregated
+/// API available.
 async fn reached(pool: &Pool<'_>, machine: &Object) -> anyhow::Result<()> {
     poll::until(
         || "the API server reaches the aggregated API".to_owned(),
@@ -72,64 +72,54 @@ async fn reached(pool: &Pool<'_>, machine: &Object) -> anyhow::Result<()> {
 #[test]
 fn a_removal_survives_the_death_of_the_aggregated_api_at_every_request() {
     let (_stays, _alone) = harness::block_on(async { (WEBHOOK.read().await, APISERVER.lock().await) });
-    scenario("a removal survives the death of the aggregated API").choked().controllers(0).run(
-        async |world| {
-            impatient_controller(world).await?;
-            let service = world.installation().guard()?.service(Component::Apiserver)?;
-            let choke = world.installation().guard()?.choke(Component::Apiserver)?;
-            // Given the requests of a removal without faults,
-            let model = world.pool("model").policy(Policy::Explicit).replicas(1).ready().await?;
-            reached(&model, &model.machine(0).await?).await?;
-            choke.forget();
-            model.remove(&model.machines().await?).await?;
-            let requests: Vec<Asked> = choke.seen().into_iter().filter(about(world.namespace())).collect();
-            ensure!((4..=8).contains(&requests.len()), "{requests:#?}");
-            // when the process is killed before or after any one of them, and the user repeats the request,
-            let mut pools = Vec::new();
-            for moment in Moment::BOTH {
-                for request in 0..requests.len() {
-                    let policy = if request % 2 == 0 { Policy::Explicit } else { Policy::NewestFirst };
-                    let name = format!("{moment:?}-{request}").to_lowercase();
-                    pools.push((
-                        moment,
-                        request,
-                        world.pool(&name).policy(policy).replicas(2).create().await?,
-                    ));
-                }
+    scenario("a removal survives a crash of the aggregated API").choked().controllers(0).run(async |world| {
+        impatient_controller(world).await?;
+        let service = world.installation().guard()?.service(Component::Apiserver)?;
+        let choke = world.installation().guard()?.choke(Component::Apiserver)?;
+        // Given the requests of a removal without faults,
+        let model = world.pool("model").policy(Policy::Explicit).replicas(1).ready().await?;
+        reached(&model, &model.machine(0).await?).await?;
+        choke.forget();
+        model.remove(&model.machines().await?).await?;
+        let requests: Vec<Asked> = choke.seen().into_iter().filter(about(world.namespace())).collect();
+        ensure!((4..=8).contains(&requests.len()), "{requests:#?}");
+        // when the process is killed before or after any one of them, and the user repeats the request,
+        let mut pools = Vec::new();
+        for moment in Moment::BOTH {
+            for request in 0..requests.len() {
+                let policy = if request % 2 == 0 { Policy::Explicit } else { Policy::NewestFirst };
+                let name = format!("{moment:?}-{request}").to_lowercase();
+                pools.push((moment, request, world.pool(&name).policy(policy).replicas(2).create().await?));
             }
-            for (moment, request, pool) in &pools {
-                pool.until(ready_replicas(2)).await?;
-                let machines = pool.machines().await?;
-                deadly(world, Component::Apiserver, about(world.namespace()), (*request, *moment))?;
-                let lost = pool.removal().target(&machines[0]).send().await?;
-                ensure!(
-                    !choke.disarm(),
-                    "{moment:?} request {request} never arrived, and the response was {lost}"
-                );
-                ensure!(
-                    !lost.is_success(),
-                    "{moment:?} {:?} the killed process responded with {lost}",
-                    requests[*request]
-                );
-                service.restart(0).await?;
-                insist(pool, &machines[0]).await?;
-                // then the pool has exactly one machine less.
-                pool.until(ready_replicas(1)).await?;
-                let left = pool.get().await?.number("/spec/replicas");
-                ensure!(
-                    left == Some(1),
-                    "{moment:?} {:?}: {left:?} replicas are desired",
-                    requests[*request]
-                );
-                ensure!(
-                    pool.machine(0).await?.uid() == machines[1].uid(),
-                    "{moment:?}: another machine was removed"
-                );
-            }
-            println!("crashes of the aggregated API: {} points", pools.len());
-            Ok::<_, anyhow::Error>(())
-        },
-    );
+        }
+        for (moment, request, pool) in &pools {
+            pool.until(ready_replicas(2)).await?;
+            let machines = pool.machines().await?;
+            deadly(world, Component::Apiserver, about(world.namespace()), (*request, *moment))?;
+            let lost = pool.removal().target(&machines[0]).send().await?;
+            ensure!(
+                !choke.disarm(),
+                "{moment:?} request {request} never arrived, and the response was {lost}"
+            );
+            ensure!(
+                !lost.is_success(),
+                "{moment:?} {:?} the killed process responded with {lost}",
+                requests[*request]
+            );
+            service.restart(0).await?;
+            insist(pool, &machines[0]).await?;
+            // then the pool has exactly one machine less.
+            pool.until(ready_replicas(1)).await?;
+            let left = pool.get().await?.number("/spec/replicas");
+            ensure!(left == Some(1), "{moment:?} {:?}: {left:?} replicas are desired", requests[*request]);
+            ensure!(
+                pool.machine(0).await?.uid() == machines[1].uid(),
+                "{moment:?}: another machine was removed"
+            );
+        }
+        println!("crashes of the aggregated API: {} points", pools.len());
+        Ok::<_, anyhow::Error>(())
+    });
 }
 
 /// The revision at which the record of a pool was removed.
@@ -159,7 +149,7 @@ fn wants(replicas: i64) -> Condition {
 #[test]
 fn the_controller_completes_removals_of_a_killed_process() {
     let (_stays, _alone) = harness::block_on(async { (WEBHOOK.read().await, APISERVER.lock().await) });
-    scenario("what was begun by a dead process ends without help").choked().controllers(0).run(
+    scenario("the controller completes removals of a killed process").choked().controllers(0).run(
         async |world| {
             impatient_controller(world).await?;
             let service = world.installation().guard()?.service(Component::Apiserver)?;
@@ -288,7 +278,7 @@ async fn judge(
 #[test]
 fn writes_survive_a_crash_of_the_webhook_at_every_request() {
     let _alone = harness::block_on(WEBHOOK.write());
-    scenario("writes survive the death of the webhook").choked().run(async |world| {
+    scenario("writes survive a crash of the webhook").choked().run(async |world| {
         let choke = world.installation().guard()?.choke(Component::Webhook)?;
         let mut points = 0;
         for judged in Judged::ALL {

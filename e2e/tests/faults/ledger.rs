@@ -25,8 +25,8 @@ impl Mark {
         Ok(Self { requests: world.audit()?.len(), changes })
     }
 
-    /// The controller's successful writes since the mark. Writes of the status are not included, because their number depends on
-    /// the timing.
+    /// The controller's successful writes since the mark. Writes of the status are not included, because their number
+    /// depends on the timing.
     pub(crate) fn ledger(&self, world: &World) -> anyhow::Result<Ledger> {
         let mut ledger = Ledger::default();
         let mut deleted = BTreeSet::new();

@@ -13,7 +13,8 @@ use crate::ledger::{Ledger, Mark};
 use crate::story::{Prepared, Story, work};
 use crate::troupe::Troupe;
 
-/// How long a scenario may make no progress because of incomplete watches, before they are released. Most need no release.
+/// How long a scenario may make no progress because of incomplete watches, before they are released. Most need no
+/// release.
 const STALL: Duration = Duration::from_secs(2);
 
 /// The watched resources.
@@ -29,8 +30,8 @@ pub(crate) enum Trial {
     View(&'static [&'static str], View),
 }
 
-/// A write in a scenario: method, resource, and its index among the writes with both. The index among all writes would vary,
-/// because the number of status writes depends on the timing.
+/// A write in a scenario: method, resource, and its index among the writes with both. The index among all writes would
+/// vary, because the number of status writes depends on the timing.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Point {
     /// Method and resource, such as `PATCH virtualmachinepools/status`.
@@ -176,8 +177,8 @@ async fn thrifty(mark: &Mark, world: &World) -> anyhow::Result<()> {
 
 /// The number of additional writes that are allowed for a key.
 ///
-/// A new leader does not know which names of its predecessor's range were used, so it reserves a new range. The aggregated API or
-/// the controller deletes a target of a targeted removal, whichever is first.
+/// A new leader does not know which names of its predecessor's range were used, so it reserves a new range. The
+/// aggregated API or the controller deletes a target of a targeted removal, whichever is first.
 fn allowed((story, trial): (Story, &Trial), what: &str) -> usize {
     let range = matches!(trial, Trial::Crash(..)) && what == "patch virtualmachinepools";
     let named = story == Story::Removal && what == "delete virtualmachines";

@@ -11,7 +11,8 @@ use vmpool_e2e::world::{DEADLINE, World};
 
 use crate::story::work;
 
-/// A controller without further writes is quiet for this long. It is several times the period for which it collects changes.
+/// A controller without further writes is quiet for this long. It is several times the period for which it collects
+/// changes.
 const QUIET: Duration = Duration::from_millis(600);
 
 /// Which process continues after the leader was killed.
@@ -135,8 +136,8 @@ impl Troupe {
         all.filter(work).collect()
     }
 
-    /// Waits until there is a leader that has stopped writing. While a standby waits for the lease, silence means nothing: the
-    /// work of the killed leader is still to be done.
+    /// Waits until there is a leader that has stopped writing. While a standby waits for the lease, silence means
+    /// nothing: the work of the killed leader is still to be done.
     pub(crate) async fn rests(&self) -> anyhow::Result<()> {
         let mut before = self.written().await;
         poll::until(

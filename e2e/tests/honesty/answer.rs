@@ -26,8 +26,9 @@ pub(crate) enum Answer {
 pub(crate) struct Event {
     pub(crate) name: String,
     pub(crate) told: Value,
-    /// Whether its position relative to events of other objects is compared. It is not for events of the garbage collector, which
-    /// handles several objects at once, and for the initial events of a watch, whose order is undefined.
+    /// Whether its position relative to events of other objects is compared. It is not for events of the garbage
+    /// collector, which handles several objects at once, and for the initial events of a watch, whose order is
+    /// undefined.
     pub(crate) placed: bool,
 }
 

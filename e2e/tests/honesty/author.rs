@@ -135,8 +135,8 @@ impl Author {
         Op::Create { kind, name, shape: self.below(4), with, dry: self.percent(5) }
     }
 
-    /// Owners of an object of this kind. A machine always blocks the deletion of its owner, because it may own disks: otherwise
-    /// the propagation policy of its own deletion would depend on the timing.
+    /// Owners of an object of this kind. A machine always blocks the deletion of its owner, because it may own disks:
+    /// otherwise the propagation policy of its own deletion would depend on the timing.
     fn owners(&self, kind: Kind) -> Option<Change> {
         if kind.owners().is_empty() {
             return None;
@@ -288,8 +288,9 @@ impl Author {
     }
 }
 
-/// Makes owners that may have finalizers of users wait for their dependents. An owner without blocking dependents leaves the
-/// foreground deletion at once. If it then remains because of a finalizer, the result for its dependents depends on the timing.
+/// Makes owners that may have finalizers of users wait for their dependents. An owner without blocking dependents
+/// leaves the foreground deletion at once. If it then remains because of a finalizer, the result for its dependents
+/// depends on the timing.
 fn wait_for_those_that_stay(steps: &mut [Step]) {
     let mut staying = Vec::new();
     for step in &*steps {

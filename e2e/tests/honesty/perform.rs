@@ -13,8 +13,8 @@ use crate::side::{Heard, NOBODY, Side, selected, text};
 const JSON: &str = "application/json";
 
 impl Side {
-    /// Performs a step and returns all responses. The caller handles watches, because it knows which events have an undefined
-    /// order.
+    /// Performs a step and returns all responses. The caller handles watches, because it knows which events have an
+    /// undefined order.
     pub(crate) async fn perform(&mut self, step: &Step) -> Result<Vec<Answer>> {
         let id = step.id;
         match &step.op {

@@ -74,8 +74,8 @@ impl Real {
         self.serial.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Waits until the garbage collector has observed all changes: it has deleted an object that was created afterwards. Its
-    /// decisions depend on what it has observed.
+    /// Waits until the garbage collector has observed all changes: it has deleted an object that was created
+    /// afterwards. Its decisions depend on what it has observed.
     async fn until_heard(&self, side: &Side) -> Result<()> {
         let mut paths = Vec::new();
         for kind in Kind::OWNED {
@@ -194,8 +194,8 @@ async fn finish(
     Ok(None)
 }
 
-/// Compares the events of a watch. The real server may expire any version, in which case there is nothing to compare; this must
-/// happen only rarely.
+/// Compares the events of a watch. The real server may expire any version, in which case there is nothing to compare;
+/// this must happen only rarely.
 async fn watched(
     real: &Real,
     model: &Model,

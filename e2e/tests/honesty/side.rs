@@ -153,7 +153,8 @@ impl Side {
             Since::Step(step) => self.answered.get(&step).cloned().unwrap_or_else(|| self.start.clone()),
             Since::TooOld => "1".to_owned(),
             Since::Now => {
-                // The existing objects must be in the watch cache first, because a watch may start from a slightly older state.
+                // The existing objects must be in the watch cache first, because a watch may start from a slightly
+                // older state.
                 let all = Selector("", &[]);
                 let (start, mark) = (self.start.clone(), self.mark(kind, all).await?);
                 self.follow(kind, &start, all, async || Ok(mark.clone())).await?;

@@ -11,8 +11,8 @@ use crate::load::listed;
 use crate::pods;
 use crate::stage::{Stage, alone};
 
-/// How long requests may be refused after a webhook or an API server was killed, until the endpoints are updated everywhere. Half
-/// of it accounts for a busy host.
+/// How long requests may be refused after a webhook or an API server was killed, until the endpoints are updated
+/// everywhere. Half of it accounts for a busy host.
 const WINDOW: Duration = Duration::from_secs(15);
 
 /// Open requests of a killed leader that the API server may still handle.

@@ -1,5 +1,5 @@
-//! Clients that send requests continuously, from the installation to the end: one to the webhook, one to the aggregated API. All
-//! requests are dry runs.
+//! Clients that send requests continuously, from the installation to the end: one to the webhook, one to the aggregated
+//! API. All requests are dry runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -53,7 +53,8 @@ struct Log {
     outages: Mutex<Vec<(Instant, Option<Instant>)>>,
 }
 
-/// A period in which the components may be unavailable, so that failed requests are not counted. It ends when this is dropped.
+/// A period in which the components may be unavailable, so that failed requests are not counted. It ends when this is
+/// dropped.
 pub(crate) struct Outage<'l> {
     log: &'l Log,
     place: usize,

@@ -1,5 +1,5 @@
-//! Migration of pools from another controller of the same API: the controller adopts them without a restart or unnecessary
-//! writes, manages them like any other pool, and releases them again.
+//! Migration of pools from another controller of the same API: the controller adopts them without a restart or
+//! unnecessary writes, manages them like any other pool, and releases them again.
 
 mod fixture;
 mod traces;

@@ -71,8 +71,8 @@ async fn runners(world: &World) -> anyhow::Result<Pool<'_>> {
 fn the_documented_request_removes_two_runners() {
     scenario("the documented request removes two runners").guarded().controllers(0).ends_unsettled().run(
         async |world| {
-            // Given the documented pool with the machines in the docs. The scenario creates them, because the controller would choose
-            // other names.
+            // Given the documented pool with the machines in the docs. The scenario creates them, because the
+            // controller would choose other names.
             let pool = runners(world).await?;
             let owner = json!([{
                 "apiVersion": "virtualization.deckhouse.io/v1alpha2", "kind": Kind::Pool.name(), "name": pool.name(),

@@ -16,8 +16,8 @@ const IN_FLIGHT: usize = 64;
 /// Number of requested machines at the moment of a fault.
 const SENT_FOR: usize = 20;
 
-/// Runs an action in the middle of the next scale-up: at a create whose response is dropped. A watch could miss such a moment on a
-/// busy host.
+/// Runs an action in the middle of the next scale-up: at a create whose response is dropped. A watch could miss such a
+/// moment on a busy host.
 fn amid<T: Send + 'static>(choke: &Choke, action: impl FnOnce() -> T + Send + 'static) -> Sprung<T> {
     let makes_machine =
         |asked: &Asked| asked.method == Method::POST && asked.to_string().ends_with("/virtualmachines");

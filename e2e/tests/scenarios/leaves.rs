@@ -1,8 +1,9 @@
-//! Every field of a pool with every unusual value. If the value is refused, the message names the field. If it is accepted, the
-//! controller applies it, or a condition explains the problem.
+//! Every field of a pool with every unusual value. If the value is refused, the message names the field. If it is
+//! accepted, the controller applies it, or a condition explains the problem.
 //!
-//! The fields come from the CRD's schema, so a new field is included automatically. By default each kind of field is tried once
-//! and a few of the accepted pools are created; `VMPOOL_LEAVES=all` tries all fields and creates all accepted pools.
+//! The fields come from the CRD's schema, so a new field is included automatically. By default each kind of field is
+//! tried once and a few of the accepted pools are created; `VMPOOL_LEAVES=all` tries all fields and creates all
+//! accepted pools.
 
 mod hosts;
 mod judge;
@@ -92,8 +93,8 @@ fn trials(hosts: &[Value], fields: &[Field]) -> Vec<Trial> {
     each.filter(|trial| trial.pool != trial.host).collect()
 }
 
-/// Sends each trial as a new pool and as a change of an existing one. Returns the trials that would be created, and the wrong
-/// responses.
+/// Sends each trial as a new pool and as a change of an existing one. Returns the trials that would be created, and the
+/// wrong responses.
 async fn judged(world: &World, trials: Vec<Trial>) -> anyhow::Result<(Vec<Trial>, Vec<String>)> {
     let answers = stream::iter(trials).map(async |trial| {
         let created = of_create(world, &trial.pool).await?;

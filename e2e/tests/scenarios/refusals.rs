@@ -55,9 +55,10 @@ fn a_full_quota_of_disks_leaves_no_machine_without_its_disk() {
         let quota = world.quota(Kind::Disk, 2).await?;
         let pool = world.pool("web").replicas(6).create().await?;
         pool.until(condition("ReplicaFailure", "True", "DiskFailure").and(event("FailedDisk"))).await?;
-        // A machine and its disks are created together: while one lacks its disk, the controller creates no further machine.
+        // A machine and its disks are created together: while one lacks its disk, the controller creates no further
+        // machine.
         let stuck = pool.machines().await?.len();
-        assert!((3..6).contains(&stuck) || stuck == 6, "{stuck} members");
+        assert!((3..6).contains(&stuck) || stuck == 6, "{stuck} machines");
         pool.holds(members(stuck), Duration::from_secs(2)).await?;
         quota.lift().await?;
         pool.until(ready_replicas(6).and(no_condition("ReplicaFailure"))).await?;

@@ -1,5 +1,5 @@
-//! A second platform, similar to KubeVirt: machines are numbered from 0, report their readiness in a condition, and contain the
-//! templates of their disks, so disks are not separate objects.
+//! A second platform, similar to KubeVirt: machines are numbered from 0, report their readiness in a condition, and
+//! contain the templates of their disks, so disks are not separate objects.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

@@ -161,7 +161,8 @@ impl World {
         Ok(entries.iter().filter(such).count())
     }
 
-    /// All requests for the second platform's kinds during `time`, without watches, which appear in the audit log when they end.
+    /// All requests for the second platform's kinds during `time`, without watches, which appear in the audit log when
+    /// they end.
     pub(crate) async fn requests_during(&self, time: Duration) -> Result<Vec<String>> {
         let mark = self.cluster.audit_mark();
         tokio::time::sleep(time).await;

@@ -95,8 +95,8 @@ async fn bundle(world: &World, component: Component) -> anyhow::Result<String> {
     Ok(bundle.with_context(|| format!("{kind} {name} has no caBundle"))?.to_owned())
 }
 
-/// Opens a new connection to each replica with only the published CA bundle. The API server keeps its connections open, so it
-/// would not detect a certificate that is temporarily untrusted.
+/// Opens a new connection to each replica with only the published CA bundle. The API server keeps its connections open,
+/// so it would not detect a certificate that is temporarily untrusted.
 async fn connect(world: &World, component: Component) -> anyhow::Result<()> {
     let bundle = bundle(world, component).await?;
     for port in world.installation().guard()?.service(component)?.ports() {
@@ -138,8 +138,8 @@ async fn ask(world: &World, pool: &Pool<'_>, machine: &Object) -> anyhow::Result
 
 #[test]
 fn certificates_and_their_authorities_are_replaced_under_load_and_no_request_fails() {
-    /// The shortest validity that the programs allow. A certificate is replaced some 10 s after its creation. The authorities,
-    /// whose validity is four times as long, are replaced some 40 s after the installation.
+    /// The shortest validity that the programs allow. A certificate is replaced some 10 s after its creation. The
+    /// authorities, whose validity is four times as long, are replaced some 40 s after the installation.
     const VALIDITY: Duration = Duration::from_secs(15);
     /// The host may be busy.
     const DEADLINE: Duration = Duration::from_mins(4);

@@ -30,8 +30,8 @@ impl Fragments {
     /// Reads a YAML file and replaces its references by fragments.
     ///
     /// # Errors
-    /// The file cannot be read or is not YAML, a reference is not a string or refers to itself, or there are keys beside a
-    /// reference to a fragment that is not a mapping.
+    /// The file cannot be read or is not YAML, a reference is not a string or refers to itself, or there are keys
+    /// beside a reference to a fragment that is not a mapping.
     pub(crate) fn expand_file(&mut self, file: &Path) -> anyhow::Result<Value> {
         let value = read_yaml(file)?;
         self.expand(value, &mut Vec::new())

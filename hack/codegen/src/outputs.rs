@@ -18,8 +18,8 @@ pub(crate) struct Outputs {
 }
 
 impl Outputs {
-    /// An empty set. `owned` lists directories that contain only generated files, apart from subdirectories: any other file in
-    /// them is a leftover of an earlier run.
+    /// An empty set. `owned` lists directories that contain only generated files, apart from subdirectories: any other
+    /// file in them is a leftover of an earlier run.
     pub(crate) fn new(owned: &[&'static str]) -> Self {
         Self { files: BTreeMap::new(), owned: owned.to_vec() }
     }

@@ -101,8 +101,8 @@ pub(crate) fn index(crds: &[Crd], root: &Path) -> anyhow::Result<String> {
 
 /// The CRD for kopium, without enumerations.
 ///
-/// A client must be able to read objects of a newer platform. With Rust enums, one unknown value, such as a new phase, makes
-/// a whole list unreadable. Therefore enum fields are strings here, and `ext` has enums to parse them into.
+/// A client must be able to read objects of a newer platform. With Rust enums, one unknown value, such as a new phase,
+/// makes a whole list unreadable. Therefore enum fields are strings here, and `ext` has enums to parse them into.
 fn lenient(crd: &Crd) -> anyhow::Result<Value> {
     let mut value =
         serde_json::to_value(crd.value()).with_context(|| format!("converting {}", crd.name()))?;

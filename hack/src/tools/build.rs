@@ -66,8 +66,8 @@ fn one(go: &Go, module: &Module, tool: &Tool, flags: &str, output: &Path) -> Res
     let total = stale_packages(go, module, &[tool], flags, output)?;
     // The program gets its name only when it is complete. A running copy of the old one keeps its file.
     let unfinished = output.join(format!("{}.unfinished", tool.file));
-    // `go build` links a program anew for every working tree, but `go run` caches the linked program. Therefore the program is
-    // run under `cp`, which copies it to its destination.
+    // `go build` links a program anew for every working tree, but `go run` caches the linked program. Therefore the
+    // program is run under `cp`, which copies it to its destination.
     let mut build = go.command();
     build.args(["run", "-v", "-exec", "cp", "-ldflags", flags, tool.package]).arg(&unfinished);
     monitor::run(&mut build, tool.name, &output.join(format!("{}.log", tool.file)), |progress| {

@@ -26,8 +26,8 @@ pub(super) struct Go {
 }
 
 impl Go {
-    /// Runs `go env` of the Go on PATH in the module's folder. Go 1.21 and newer can download the version that go.mod requires;
-    /// the output shows whether that worked.
+    /// Runs `go env` of the Go on PATH in the module's folder. Go 1.21 and newer can download the version that go.mod
+    /// requires; the output shows whether that worked.
     ///
     /// # Errors
     /// There is no Go, or it is older than `wanted`.

@@ -77,8 +77,8 @@ fn packages(workspace: &Workspace) -> Result<Vec<Package>> {
         .collect())
 }
 
-/// Every Rust file below a folder, which may not exist. Nested packages are skipped: examples for external users have their
-/// own manifests.
+/// Every Rust file below a folder, which may not exist. Nested packages are skipped: examples for external users have
+/// their own manifests.
 pub(super) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
     if !folder.is_dir() {
         return Ok(Vec::new());
@@ -108,7 +108,8 @@ pub(super) fn declared(roots: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
             continue;
         }
         let parent = file.parent().unwrap_or(Path::new(""));
-        // Modules of `main.rs`, `lib.rs` and `mod.rs` are in the same folder, those of other files in a folder with the file's name.
+        // Modules of `main.rs`, `lib.rs` and `mod.rs` are in the same folder, those of other files in a folder with the
+        // file's name.
         let own = is_root || file.file_name().is_some_and(|name| name == "mod.rs");
         let folder = if own { parent.to_owned() } else { file.with_extension("") };
         for module in modules(&read(&file)?) {

@@ -37,7 +37,8 @@ impl Report {
         self.failures.push(format!("{}: {}", step.name, step.command));
     }
 
-    /// Records that the step was not run because of another failure. This counts as a failure, because nothing was verified.
+    /// Records that the step was not run because of another failure. This counts as a failure, because nothing was
+    /// verified.
     pub(super) fn skipped(&mut self, step: &Step, reason: &str) {
         eprintln!("\n==> {}: not run, {reason}", step.name);
         self.failures.push(format!("{} (not run, {reason}): {}", step.name, step.command));

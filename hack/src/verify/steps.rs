@@ -90,8 +90,8 @@ pub(super) const STEPS: &[Step] = &[
     },
     Step {
         name: "build",
-        // The same targets and features as the tests, so that nothing is built twice. It also builds the programs that the
-        // end-to-end tests start; `cargo test` builds them only for the tests of their own packages.
+        // The same targets and features as the tests, so that nothing is built twice. It also builds the programs that
+        // the end-to-end tests start; `cargo test` builds them only for the tests of their own packages.
         command: "cargo build --workspace --bins --tests --examples",
         needs: &[],
         run: |workspace| cargo(workspace, &["build", "--workspace", "--bins", "--tests", "--examples"]),
@@ -134,8 +134,8 @@ pub(super) fn chosen(names: &[String]) -> Vec<&'static Step> {
 /// Test targets that mostly wait, for a lease or for programs in the background: other tests run meanwhile.
 const WAITING: &[&str] = &["faults", "node_cluster", "playground"];
 
-/// Test targets that measure a duration, or check that no request fails. Each of their tests runs alone, because the load of
-/// other tests would change the result.
+/// Test targets that measure a duration, or check that no request fails. Each of their tests runs alone, because the
+/// load of other tests would change the result.
 const TIMED: &[&str] = &["node", "timed"];
 
 /// All tests, in phases of groups that run in parallel. Each group selects targets of the whole workspace: a selection of

@@ -317,7 +317,8 @@ fn a_few_failed_tests_are_repeated(
     assert_eq!(repeated((first, 101), (second, code)).is_ok(), passes);
 }
 
-/// A test runner whose binary prints `said` and never ends, and which passes if a single test is selected. The shell's messages about killed children are discarded.
+/// A test runner whose binary prints `said` and never ends, and which passes if a single test is selected. The shell's
+/// messages about killed children are discarded.
 fn endless(said: &'static str) -> runner::Track {
     Box::new(move |arguments| {
         let mut command = Command::new("sh");

@@ -1,5 +1,5 @@
-//! Allowed dependencies between crates. Dependencies point one way, and the engine can neither wait nor access a cluster. This
-//! check enforces it in the manifests.
+//! Allowed dependencies between crates. Dependencies point one way, and the engine can neither wait nor access a
+//! cluster. This check enforces it in the manifests.
 //!
 //! Only normal dependencies count; dev-dependencies are not restricted.
 

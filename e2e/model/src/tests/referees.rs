@@ -89,12 +89,12 @@ struct Panicking;
 
 impl Referee for Panicking {
     fn judge(&mut self, call: &Call) -> Conduct {
-        panic!("who expects a {}?", call.resource)
+        panic!("unexpected request for {}", call.resource)
     }
 }
 
 #[tokio::test]
-#[should_panic(expected = "who expects a virtualmachines?")]
+#[should_panic(expected = "unexpected request for virtualmachines")]
 async fn a_panic_of_the_referee_reaches_the_sender() {
     let world = world();
     world.server.set_referee(Panicking);

@@ -27,7 +27,7 @@ pub(crate) async fn measure(
 ) -> anyhow::Result<Controller> {
     let mut machines = lab.tally(Kind::Machine, namespace).await?;
 
-    lab.step(&format!("a cold start at {members} members"));
+    lab.step(&format!("a cold start with {members} machines"));
     first.stop().await?;
     lab.scale(namespace, POOL, members + 1).await?;
     let begin = Instant::now();
@@ -89,8 +89,8 @@ async fn until_ready(standby: &Controller) -> anyhow::Result<()> {
     }
 }
 
-/// Mean planning time of a controller's passes, from its metrics. Observing and applying are excluded, because they contain
-/// requests to the API server.
+/// Mean planning time of a controller's passes, from its metrics. Observing and applying are excluded, because they
+/// contain requests to the API server.
 fn plan_seconds(metrics: &str) -> anyhow::Result<f64> {
     let value = |part: &str| -> anyhow::Result<f64> {
         let name = format!("vmpool_pass_stage_duration_seconds_{part}{{stage=\"plan\"}} ");

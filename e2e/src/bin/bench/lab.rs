@@ -142,8 +142,8 @@ impl Lab {
         Tally::start(self.cluster.admin(), kind, namespace).await
     }
 
-    /// Counts the objects that are created last, and returns their number for this number of machines. A disk is created after
-    /// its machine, so the last disk exists after the last machine.
+    /// Counts the objects that are created last, and returns their number for this number of machines. A disk is
+    /// created after its machine, so the last disk exists after the last machine.
     pub(crate) async fn tally_of_last(
         &self,
         namespace: &str,
@@ -155,8 +155,8 @@ impl Lab {
         }
     }
 
-    /// Lets the controller of a namespace create and remove a few machines. Afterwards its connections are open, and the API
-    /// server has done its one-time work for each kind.
+    /// Lets the controller of a namespace create and remove a few machines. Afterwards its connections are open, and
+    /// the API server has done its one-time work for each kind.
     pub(crate) async fn warm_up(&self, namespace: &str) -> anyhow::Result<()> {
         const NAME: &str = "warm-up";
         let (mut tally, objects) = self.tally_of_last(namespace, WARM_UP).await?;

@@ -46,7 +46,7 @@ pub(crate) async fn measure(
     let members = options.members();
     report.add("pools", as_f64(pools));
     report.add("members_per_pool", as_f64(members));
-    lab.step(&format!("filling {pools} pools of {members} members"));
+    lab.step(&format!("filling {pools} pools of {members} machines"));
     lab.namespace(NAMESPACE).await?;
     let controller = lab.controller(NAMESPACE, "first").await?;
     let filled = Lab::with_log(&controller, fill(lab, pools, members)).await?;

@@ -53,7 +53,7 @@ pub(crate) async fn measure(lab: &Lab, options: &Options, report: &mut Report) -
     let (mut raw, mut ups, mut downs) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=rounds {
         lab.step(&format!(
-            "round {round} of {rounds}: the bare client creates and deletes {members} members"
+            "round {round} of {rounds}: the bare client creates and deletes {members} machines"
         ));
         raw.extend(bare.measure(lab, members).await?);
 
@@ -78,7 +78,7 @@ pub(crate) async fn measure(lab: &Lab, options: &Options, report: &mut Report) -
         controller.stop().await?;
     }
     // The bare client runs again after the controller, so that a drift of the host's load affects both sides.
-    lab.step(&format!("the bare client creates and deletes {members} members"));
+    lab.step(&format!("the bare client creates and deletes {members} machines"));
     raw.extend(bare.measure(lab, members).await?);
     figures::add(options, &raw, &ups, &downs, report);
     if !options.skip_convergence {

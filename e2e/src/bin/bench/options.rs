@@ -8,12 +8,12 @@ use clap::builder::FalseyValueParser;
 /// Measures vmpool on a real kube-apiserver and etcd, all on this host.
 ///
 /// Without --pools: one large pool. A bare client creates the objects of MEMBERS machines as fast as possible. Then the
-/// controller does the same by scaling a pool from 0, on the same control plane, with the platform simulator off. After that
-/// come the settled state, the scale-down to 0, and, with the simulator on, the time until all machines are ready. The
-/// figures are written to target/bench/latest.json.
+/// controller does the same by scaling a pool from 0, on the same control plane, with the platform simulator off. After
+/// that come the settled state, the scale-down to 0, and, with the simulator on, the time until all machines are ready.
+/// The figures are written to target/bench/latest.json.
 ///
-/// With --pools: many pools, with changes at a steady rate. The benchmark measures how long each change takes to show in its
-/// pool's status. The figures are written to target/bench/pools.json.
+/// With --pools: many pools, with changes at a steady rate. The benchmark measures how long each change takes to show
+/// in its pool's status. The figures are written to target/bench/pools.json.
 ///
 /// docs/benchmarks.md explains every figure.
 #[derive(Debug, Parser)]

@@ -1,5 +1,5 @@
-//! The soak test: minutes or days of random operations and faults on a real control plane. `soak --help` lists its options,
-//! docs/reliability.md describes it.
+//! The soak test: minutes or days of random operations and faults on a real control plane. `soak --help` lists its
+//! options, docs/reliability.md describes it.
 //!
 //! ```text
 //! warm-up ─► storm ─► quiet point ─► storm ─► quiet point ─► ... ─► the pools are deleted, the controllers exit

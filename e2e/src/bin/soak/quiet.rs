@@ -186,8 +186,8 @@ fn strays(world: &World) -> Unsettled {
     leftovers::violations(&world.recorder().history()).iter().map(ToString::to_string).collect()
 }
 
-/// Free disks that disk garbage collection should have deleted (I10): all disks of a removed template, and of other templates
-/// those beyond `keep` that are older than `ttl`.
+/// Free disks that disk garbage collection should have deleted (I10): all disks of a removed template, and of other
+/// templates those beyond `keep` that are older than `ttl`.
 fn uncollected(design: &Design, pool: &Object, state: &State) -> Option<String> {
     let used: BTreeSet<&str> = state.all(Kind::Machine).flat_map(Object::disk_references).collect();
     let free = |template: &str| {

@@ -96,8 +96,8 @@ impl<'w> Storm<'w> {
 
     /// Runs an outage of the control plane while operations continue.
     async fn outage(&mut self, tally: &mut Tally) -> Result<()> {
-        // Paused processes resume first: their effects could not be distinguished from those of the outage, and repairs need a
-        // working API server.
+        // Paused processes resume first: their effects could not be distinguished from those of the outage, and repairs
+        // need a working API server.
         self.mend(None, tally).await?;
         let outage = Outage::random(self.chance);
         tally.fault(format_args!("{outage:?}"));

@@ -1,5 +1,5 @@
-//! The state that another controller left: a pool of four machines, one of which waits for a restart and one of which was just
-//! created, retained disks, and a foreign disk.
+//! The state that another controller left: a pool of four machines, one of which waits for a restart and one of which
+//! was just created, retained disks, and a foreign disk.
 
 use anyhow::Context;
 use jiff::Timestamp;
