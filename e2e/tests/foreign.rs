@@ -1,5 +1,5 @@
-//! `make e2e` on clusters of others says in one line what is missing. What it does where nothing is missing needs Docker or
-//! a cluster, and no test has them.
+//! `make e2e` on external clusters reports on one line what is missing. Its scenarios need Docker or a cluster, which no test
+//! has.
 
 use std::process::{Command, Output};
 
@@ -13,13 +13,13 @@ fn run(cluster: Option<&str>, home: &str) -> std::io::Result<Output> {
 }
 
 #[rstest]
-#[case::nothing(None, "set E2E_CLUSTER to kind, k3s or current")]
-#[case::another(Some("minikube"), "E2E_CLUSTER=minikube is no cluster for this")]
-#[case::ours(Some("embedded"), "E2E_CLUSTER=embedded is no cluster for this")]
+#[case::no_provider(None, "set E2E_CLUSTER to kind, k3s or current")]
+#[case::an_unknown_provider(Some("minikube"), "E2E_CLUSTER=minikube is not supported here")]
+#[case::a_provider_of_tests(Some("embedded"), "E2E_CLUSTER=embedded is not supported here")]
 #[case::kind(Some("kind"), "E2E_CLUSTER=kind needs docker, which is not on PATH")]
 #[case::k3s(Some("k3s"), "E2E_CLUSTER=k3s needs docker, which is not on PATH")]
 #[case::current(Some("current"), "E2E_CLUSTER=current needs a kubeconfig: set KUBECONFIG")]
-fn one_line_says_what_is_missing(#[case] cluster: Option<&str>, #[case] line: &str) {
+fn the_error_is_one_line(#[case] cluster: Option<&str>, #[case] line: &str) {
     let home = tempfile::tempdir().unwrap();
     let output = run(cluster, home.path().to_str().unwrap()).unwrap();
     let said = String::from_utf8(output.stderr).unwrap();

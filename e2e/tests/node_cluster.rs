@@ -1,4 +1,4 @@
-//! The node cluster itself: Pods run and are reached, the kubelet may die, and nothing stays behind.
+//! The node cluster itself: Pods run and are reachable, they survive a crash of the kubelet, and nothing remains afterwards.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,20 +13,24 @@ use vmpool_e2e::harness::block_on;
 use vmpool_e2e::node::{self, NodeCluster, NodeOptions, images};
 use vmpool_e2e::poll;
 
-/// It only bounds a failure: seconds are usual.
+/// Only limits failures; the test usually takes seconds.
 const DEADLINE: Duration = Duration::from_mins(2);
 
-/// Whether there can be a node cluster. If not, this says why, in one line; which is a failure where CI has provided
-/// for everything, so that tests are not skipped unnoticed.
+/// Whether this host can run a node cluster. If not, this prints the reason on one line. With `VMPOOL_NODE_TESTS=required`, as in
+/// CI, that is a failure, so that tests are not skipped by mistake.
 fn possible() -> bool {
     let Some(line) = node::missing() else { return true };
-    assert_ne!(std::env::var("VMPOOL_NODE_TESTS").as_deref(), Ok("required"), "not to be skipped: {line}");
-    // Past the capture of what passing tests print.
+    assert_ne!(
+        std::env::var("VMPOOL_NODE_TESTS").as_deref(),
+        Ok("required"),
+        "the node tests are required: {line}"
+    );
+    // Output of passing tests is captured, so this bypasses the capture.
     let _ = writeln!(std::io::stderr(), "skipped: {line}");
     false
 }
 
-/// Something small that answers requests: etcd's program, which is static.
+/// A small static program that serves HTTP: etcd.
 fn server() -> anyhow::Result<images::Image> {
     Ok(images::of_file("server", &target_directory().join("tools/control-plane/bin/server"))?)
 }
@@ -81,7 +85,7 @@ fn two_pods_are_served_through_the_address_of_their_service() -> anyhow::Result<
         let outcome = async {
             apply(&node.admin(), &objects(), None).await?;
             served(&node).await?;
-            // Pods do not need the kubelet to go on, and a new one finds them.
+            // Pods run without the kubelet, and a new kubelet finds them.
             node.restart_kubelet()?;
             served(&node).await?;
             node.kubectl(&["delete", "pod", "--all"]).await?;
@@ -95,16 +99,16 @@ fn two_pods_are_served_through_the_address_of_their_service() -> anyhow::Result<
         let groups = control_groups(&directory)?;
         ensure!(!groups.is_empty(), "Pods have control groups");
         node.stop().await?;
-        ensure!(!directory.exists(), "{} is still there", directory.display());
+        ensure!(!directory.exists(), "{} still exists", directory.display());
         let left: Vec<_> = groups.iter().filter(|folder| folder.exists()).collect();
-        ensure!(left.is_empty(), "left behind: {left:?}");
+        ensure!(left.is_empty(), "remaining: {left:?}");
         anyhow::Ok(())
     })?;
-    ensure!(traces() == before, "left behind: {:?}, before it was {before:?}", traces());
+    ensure!(traces() == before, "remaining: {:?}, before: {before:?}", traces());
     Ok(())
 }
 
-/// Waits until both Pods are ready, and the cluster's address of the Service answers.
+/// Waits until both Pods are ready and the Service responds at its cluster address.
 async fn served(node: &NodeCluster) -> anyhow::Result<()> {
     let ready = ["get", "deployment", "server", "-o", "jsonpath={.status.readyReplicas}"];
     poll::until(
@@ -120,7 +124,7 @@ async fn served(node: &NodeCluster) -> anyhow::Result<()> {
     let (_way, port) =
         node.reach(format!("{address}:80").parse().context("reading the Service's address")?)?;
     poll::until(
-        || "the Service answers".to_owned(),
+        || "the Service responds".to_owned(),
         DEADLINE,
         async || {
             Ok(get(port, "/version")
@@ -148,13 +152,16 @@ async fn get(port: u16, path: &str) -> Result<String, String> {
 /// The folders of the cluster's control groups, in every hierarchy.
 fn control_groups(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let settings: Value = serde_json::from_slice(&std::fs::read(directory.join("kubelet.yaml"))?)?;
-    let name = settings["cgroupRoot"].as_str().context("the kubelet has a folder")?.trim_start_matches('/');
+    let name = settings["cgroupRoot"]
+        .as_str()
+        .context("the kubelet's settings contain its control group")?
+        .trim_start_matches('/');
     let hierarchies = std::fs::read_dir("/sys/fs/cgroup")?.flatten().map(|entry| entry.path());
     let folders = hierarchies.chain([PathBuf::from("/sys/fs/cgroup")]).map(|hierarchy| hierarchy.join(name));
     Ok(folders.filter(|folder| folder.join("kubepods").exists()).collect())
 }
 
-/// What a cluster could leave on this machine beside its directory and its control groups. Those of others come and go.
+/// Traces that a cluster could leave on the host besides its directory and its control groups, which other clusters change, too.
 fn traces() -> Vec<String> {
     let list = |directory: &str| {
         let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
@@ -164,7 +171,7 @@ fn traces() -> Vec<String> {
     let mut found: Vec<String> =
         ["/run", "/var/lib", "/var/log", "/opt", "/usr/libexec"].into_iter().flat_map(list).collect();
     found.extend(list("/sys/class/net"));
-    // A kubelet wants to set these for the whole machine.
+    // Settings that a kubelet writes for the whole host.
     found.extend(
         ["vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops"]
             .map(|setting| format!("{setting} = {}", read(&format!("/proc/sys/{setting}")).trim())),
@@ -174,9 +181,9 @@ fn traces() -> Vec<String> {
     found
 }
 
-/// Not a test: what the one below runs and kills.
+/// Not a test on its own: the test below runs it in a process that it kills.
 #[test]
-fn a_cluster_for_somebody_else() -> anyhow::Result<()> {
+fn a_cluster_that_another_test_kills() -> anyhow::Result<()> {
     let Some(directory) = std::env::var_os("NODE_CLUSTER_TO_KILL").map(PathBuf::from) else {
         return Ok(());
     };
@@ -197,16 +204,16 @@ fn a_cluster_for_somebody_else() -> anyhow::Result<()> {
 }
 
 #[test]
-fn all_processes_die_with_a_harness_that_is_killed() -> anyhow::Result<()> {
+fn all_processes_are_killed_with_the_harness() -> anyhow::Result<()> {
     if !possible() {
         return Ok(());
     }
-    // Below the target directory, since a temporary one may be in memory.
+    // In the target directory, because a temporary directory may be in memory.
     let directory = tempfile::tempdir_in(target_directory())?;
     let mut harness = Command::new(std::env::current_exe()?)
-        .args(["--exact", "a_cluster_for_somebody_else", "--nocapture"])
+        .args(["--exact", "a_cluster_that_another_test_kills", "--nocapture"])
         .env("NODE_CLUSTER_TO_KILL", directory.path())
-        // It is a test runner, too: one that begins and never ends would look like a binary that died.
+        // Its output is discarded: it is a test runner that never ends, which the outer runner would take for a crash.
         .stdout(std::process::Stdio::null())
         .spawn()?;
     let deadline = Deadline::after(2 * DEADLINE);
@@ -215,23 +222,27 @@ fn all_processes_die_with_a_harness_that_is_killed() -> anyhow::Result<()> {
         ensure!(is_waiting, "the cluster did not start within {}", deadline.elapsed());
         std::thread::sleep(Duration::from_millis(50));
     }
-    ensure!(users_of(directory.path()) > 5, "etcd, kubelet, containerd and others are at work there");
+    ensure!(users_of(directory.path()) > 5, "etcd, kubelet, containerd and others run in the directory");
     harness.kill()?;
     harness.wait()?;
     let deadline = Deadline::after(DEADLINE);
     while users_of(directory.path()) > 0 {
-        ensure!(!deadline.is_over(), "processes outlive the harness by {}", deadline.elapsed());
+        ensure!(
+            !deadline.is_over(),
+            "processes still run {} after the harness was killed",
+            deadline.elapsed()
+        );
         std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())
 }
 
-/// How many living processes name the directory in their command line.
+/// Number of running processes with the directory in their command line.
 fn users_of(directory: &Path) -> usize {
     let name = directory.display().to_string();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let uses = |entry: &std::fs::DirEntry| {
-        // That of a process which nobody reaped is empty.
+        // The command line of a zombie is empty.
         std::fs::read(entry.path().join("cmdline"))
             .is_ok_and(|line| String::from_utf8_lossy(&line).contains(&name))
     };

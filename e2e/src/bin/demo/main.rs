@@ -46,7 +46,9 @@ async fn main() -> ExitCode {
 
 /// Returns the last line of output, a summary.
 async fn demo(once: bool) -> anyhow::Result<String> {
-    println!("vmpool demo: a real control plane, a simulated platform and the controller, all on this host.");
+    println!(
+        "vmpool demo: a real control plane, a simulated platform and our controller, all on this machine."
+    );
     let cluster = Arc::new(Cluster::start(cluster_options("demo")).await?);
     let installation = Installation::of(&Chart::stored()?, cluster).await?;
     let cluster = installation.cluster();
