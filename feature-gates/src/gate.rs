@@ -73,5 +73,5 @@ pub const KNOWN: &[Gate] = &[Gate {
     default: false,
     locked: false,
     since: "0.1",
-    description: "Pools of identical virtual machines: controller, admission and addressed removal",
+    description: "Pools of identical virtual machines: controller, admission and targeted removal",
 }];
