@@ -1,5 +1,7 @@
 //! Disks, and what attaches them by hand.
 
+use std::sync::Arc;
+
 use vmpool_api::{Quantity, annotations, labels};
 use vmpool_engine::limits;
 use vmpool_engine::model::{DiskState, Mark, Marks};
