@@ -110,7 +110,7 @@ pub struct VirtualMachinePoolVirtualMachineTemplateMetadata {
 /// What the controller last saw. Counters are written even when they are zero.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachinePoolStatus {
-    /// State of the pool. Available says whether all machines run, Progressing is there while their number changes, Synced says whether all have the template that they should have, and ReplicaFailure is there while something fails.
+    /// State of the pool. Available says whether all machines run, Progressing is there while their number changes, Synced says whether all have the template that they should have, ReplicaFailure is there while something fails, and InvalidSettings while a setting cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<Condition>>,
     /// Identifies the template that machines should have: the present one, or the revision that spec.rollout.revision names. Machines carry it as a label once they have taken it up.

@@ -36,6 +36,7 @@ mod record;
 mod rollout;
 mod rule;
 pub mod scale;
+mod schema;
 mod selectors;
 mod sources;
 mod syntax;
@@ -138,6 +139,12 @@ fn by_itself<'a>(
     if old.is_some_and(|old| old.spec() == new.spec()) && !pinned::touched(old, new) {
         return Ok(None);
     }
+    for name in ["replicas", "scaleDownPolicy"] {
+        let value = view::field(new.spec(), name);
+        if old.is_none_or(|old| view::field(old.spec(), name) != value) {
+            schema::spec_field(name, value)?;
+        }
+    }
     match old {
         None => name::check(new)?,
         Some(old) => {
@@ -153,6 +160,7 @@ fn by_itself<'a>(
     };
     if old.is_none_or(|old| devices::attached(old) != devices::attached(new)) {
         devices::check_attached(new)?;
+        schema::disk_list(view::field(new.spec(), "virtualDiskTemplates"))?;
     }
     let mut changed = Vec::new();
     for disk in new.disks() {
@@ -173,7 +181,7 @@ fn needs(pool: Pool<'_>, template: Option<&Template<'_>>, changed: &[view::DiskT
     let mut needs = Needs::default();
     if let Some(template) = template {
         needs.class = Some(template.class());
-        needs.images.extend(devices::first_image(pool));
+        needs.images.extend(devices::boot_image(pool));
     }
     for disk in changed {
         sources::needs(*disk, &mut needs);
@@ -210,7 +218,7 @@ fn with_facts(
 ) -> Result<(), Box<Outcome>> {
     if let Some(template) = template {
         class::check(template, cluster.in_place_resize, facts.class.as_ref(), warnings)?;
-        devices::check_first(pool, facts)?;
+        devices::check_boot(pool, facts)?;
     }
     for disk in changed {
         sources::check(*disk, facts, warnings);

@@ -48,6 +48,9 @@ struct Policy {
     /// Percentages; all are allowed without a list.
     #[serde(default)]
     core_fractions: Option<Vec<Fraction>>,
+    /// What machines get that name no fraction; 100% if absent.
+    #[serde(default)]
+    default_core_fraction: Option<Fraction>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -175,10 +178,25 @@ fn sizes(template: &Template<'_>, class: &str, policies: &[Policy]) -> Checked {
 
 fn fraction(template: &Template<'_>, class: &str, policy: &Policy) -> Checked {
     let Some(allowed) = &policy.core_fractions else { return Ok(()) };
-    // Left out, the class fills it in when the machine is made; that it was left out is never wrong.
-    let Some(wanted) = template.spec.cpu.core_fraction.as_deref() else { return Ok(()) };
     let list: Vec<_> = allowed.iter().map(|fraction| format!("{}%", fraction.0)).collect();
     let list = shortened(&list.join(", "), 200);
+    let Some(wanted) = template.spec.cpu.core_fraction.as_deref() else {
+        // The class fills it in when the machine is created.
+        let default = policy.default_core_fraction.unwrap_or(Fraction(100));
+        if allowed.contains(&default) {
+            return Ok(());
+        }
+        let reason =
+            format_args!("class {class:?} gives machines {}% without it, and does not allow that", default.0);
+        let field = format!("{MACHINE}.cpu.coreFraction");
+        return refuse(
+            Rule::Sizing,
+            field,
+            &Value::Null,
+            reason,
+            format_args!("use {list}, or another class"),
+        );
+    };
     if wanted == "Auto" {
         let choices = allowed.iter().filter(|fraction| fraction.0 < 100).count();
         if choices < CHOICES {

@@ -107,27 +107,35 @@ pub(super) fn check_list(devices: &[Value]) -> Checked {
     Ok(())
 }
 
+/// The device that the machines boot from, with its place: that of the smallest boot order, or else the first.
+fn boot_device(pool: Pool<'_>) -> Option<(usize, &Value)> {
+    let devices = || pool.devices().iter().enumerate();
+    let ordered = devices().filter_map(|(index, device)| Some((field(device, "bootOrder").as_i64()?, index)));
+    let first = ordered.min().map_or(0, |(_, index)| index);
+    devices().nth(first)
+}
+
 /// The image that the machines would boot from.
-pub(super) fn first_image(pool: Pool<'_>) -> Option<ImageId> {
-    let first = pool.devices().first()?;
-    let kind = ImageKind::named(text(first, "kind")?)?;
-    Some(ImageId { kind, name: text(first, "name")?.to_owned() })
+pub(super) fn boot_image(pool: Pool<'_>) -> Option<ImageId> {
+    let (_, device) = boot_device(pool)?;
+    let kind = ImageKind::named(text(device, "kind")?)?;
+    Some(ImageId { kind, name: text(device, "name")?.to_owned() })
 }
 
 /// An image is read-only: a machine cannot boot from one unless it is made for that. One that is not there or not ready
 /// says nothing yet.
-pub(super) fn check_first(pool: Pool<'_>, facts: &Facts) -> Result<(), Box<Outcome>> {
-    let Some(id) = first_image(pool) else { return Ok(()) };
+pub(super) fn check_boot(pool: Pool<'_>, facts: &Facts) -> Result<(), Box<Outcome>> {
+    let (Some(id), Some((index, _))) = (boot_image(pool), boot_device(pool)) else { return Ok(()) };
     match facts.images.get(&id) {
         Some(Found::There(image)) if image.ready && !image.cdrom => Ok(refuse::<()>(
             Rule::BootsFromImage,
-            format!("{MACHINE}.blockDeviceRefs[0].name"),
+            format!("{MACHINE}.blockDeviceRefs[{index}].name"),
             &Value::from(id.name.as_str()),
             format_args!("{} is read-only and no CD-ROM, so no machine can boot from it", id.kind.as_str()),
-            "put a disk first; a disk template with this image as its data source gives every machine a copy of it",
+            "put a disk first, or give a disk the smallest bootOrder; a disk template with this image as its data source gives every machine a copy of it",
         )?),
         Some(Found::Failed(reason)) => Err(Box::new(Outcome::Undecided(format!(
-            "reading {} {:?}, which {MACHINE}.blockDeviceRefs[0] names: {reason}",
+            "reading {} {:?}, which {MACHINE}.blockDeviceRefs[{index}] names: {reason}",
             id.kind.as_str(),
             id.name
         )))),

@@ -11,7 +11,7 @@ use super::finding::{Warning, shortened};
 use super::machine::unreadable;
 use super::rule::Rule;
 use super::view::{DiskTemplate, Pool, field, text};
-use super::{Checked, refuse};
+use super::{Checked, refuse, schema};
 
 /// Disk templates that an update removes.
 pub(super) fn removed(old: Pool<'_>, new: Pool<'_>, warnings: &mut Vec<Warning>) {
@@ -34,12 +34,14 @@ pub(super) fn check(
 ) -> Checked {
     if before.is_none_or(|before| before.reclaim() != disk.reclaim()) {
         reclaim(before, disk)?;
+        schema::disk_part("reclaim", &disk.path(".reclaim"), disk.reclaim())?;
     }
     if before.is_none_or(|before| before.spec() != disk.spec()) {
         let spec = VirtualDiskSpec::deserialize(disk.spec())
             .or_else(|error| unreadable(&disk.path(".spec"), disk.spec(), &error))?;
         source(disk)?;
         size(disk, &spec)?;
+        schema::disk_part("spec", &disk.path(".spec"), disk.spec())?;
         if let Some(before) = before {
             smaller(before, disk, warnings);
         }
@@ -88,17 +90,14 @@ fn reclaim(before: Option<DiskTemplate<'_>>, disk: DiskTemplate<'_>) -> Checked 
         return Ok(());
     };
     match GoDuration::parse_positive(ttl) {
-        Ok(_) if !ttl.starts_with(['+', '-']) => Ok(()),
-        outcome => {
-            let reason = outcome.err().map_or_else(|| "it has a sign".to_owned(), |error| error.to_string());
-            refuse(
-                Rule::BadTtl,
-                disk.path(".reclaim.ttl"),
-                field(value, "ttl"),
-                shortened(&reason, 200),
-                "use a duration such as 90s, 30m or 1h30m; without ttl free disks stay for ever",
-            )
-        }
+        Ok(_) => Ok(()),
+        Err(error) => refuse(
+            Rule::BadTtl,
+            disk.path(".reclaim.ttl"),
+            field(value, "ttl"),
+            shortened(&error.to_string(), 200),
+            "use a duration such as 90s, 30m or 1h30m; without ttl free disks stay for ever",
+        ),
     }
 }
 
@@ -129,16 +128,13 @@ fn source(disk: DiskTemplate<'_>) -> Checked {
     }
     let present = |name: &str| !field(source, name).is_null();
     let Some(kind) = kind else {
-        if SOURCES.iter().any(|(_, part)| present(part)) {
-            return refuse(
-                Rule::DataSource,
-                path,
-                given,
-                "it does not say which source is meant",
-                "set type to HTTP, ContainerImage or ObjectRef",
-            );
-        }
-        return Ok(());
+        return refuse(
+            Rule::DataSource,
+            path,
+            given,
+            "it does not say which source is meant",
+            "set type to HTTP, ContainerImage or ObjectRef, or remove dataSource for a disk that starts empty",
+        );
     };
     let Some((_, needed)) = SOURCES.iter().find(|(name, _)| *name == kind) else {
         return refuse(

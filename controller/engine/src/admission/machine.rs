@@ -11,12 +11,15 @@ use super::facts::{ClassName, Cluster, Known};
 use super::finding::Warning;
 use super::rule::Rule;
 use super::view::{at, field};
-use super::{Checked, affinity, devices, networks, provisioning, refuse};
+use super::{Checked, affinity, devices, networks, provisioning, refuse, schema, syntax};
 
 /// Path of the machine's spec in a pool.
 pub(super) const MACHINE: &str = "spec.virtualMachineTemplate.spec";
 
 const MOST_CORES: i32 = 248;
+
+/// Most bytes of all annotations of the template. Kubernetes allows 256 KiB on an object, and the controller adds its own.
+const MOST_ANNOTATIONS: usize = 248 * 1024;
 
 /// A template that the rules of this module accept.
 #[derive(Clone, Debug)]
@@ -63,6 +66,7 @@ pub(super) fn check<'a>(
     identities(&spec, value)?;
     networks::check(spec.networks.as_deref().unwrap_or_default(), cluster)?;
     gpus(&spec, value, cluster.gpus)?;
+    schema::machine(MACHINE, value)?;
     Ok(Template { value, spec })
 }
 
@@ -112,10 +116,34 @@ fn metadata(template: &Value) -> Checked {
                     "remove it, or choose another prefix",
                 );
             }
+            let is_label = kind == "labels";
+            // Kubernetes compares the keys of annotations in lower case.
+            let known = if is_label { syntax::is_key(key) } else { syntax::is_key(&key.to_lowercase()) };
+            if !known {
+                let reason = "neither a label nor an annotation can have this key";
+                return refuse(Rule::MetadataKeys, path, &value, reason, KEYS);
+            }
+            if is_label && !value.as_str().is_some_and(syntax::is_value) {
+                return refuse(Rule::MetadataKeys, path, &value, "no label can have this value", VALUES);
+            }
+        }
+        let bytes: usize = keys.iter().map(|(key, value)| key.len() + value.len()).sum();
+        if kind == "annotations" && bytes > MOST_ANNOTATIONS {
+            return refuse(
+                Rule::MetadataKeys,
+                path,
+                &Value::from(format!("{} annotations", keys.len())),
+                format_args!("they have {bytes} bytes, and a machine has room for {MOST_ANNOTATIONS}"),
+                "remove some, or put large ones into a ConfigMap or a Secret",
+            );
         }
     }
     Ok(())
 }
+
+const KEYS: &str =
+    "use at most 63 letters, digits, '-', '_' and '.', with a DNS name and a slash in front if you like";
+const VALUES: &str = "use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends";
 
 /// Over how many sockets the platform spreads so many cores.
 pub(super) const fn sockets(cores: i32) -> i32 {
@@ -197,7 +225,9 @@ fn memory(size: &Quantity, spec: &Value) -> Checked {
 /// What only one machine can have: with it, one replica would run and the others wait for ever.
 fn identities(spec: &VirtualMachineSpec, value: &Value) -> Checked {
     const REASON: &str = "it fits one machine only";
-    if spec.virtual_machine_ip_address_name.is_some() {
+    // An empty name is left out of the machines.
+    let names = |name: &Option<String>| name.as_ref().is_some_and(|name| !name.is_empty());
+    if names(&spec.virtual_machine_ip_address_name) {
         return refuse(
             Rule::Identities,
             format!("{MACHINE}.virtualMachineIPAddressName"),
@@ -211,7 +241,7 @@ fn identities(spec: &VirtualMachineSpec, value: &Value) -> Checked {
             ("virtualMachineMACAddressName", &network.virtual_machine_mac_address_name),
             ("ipAddressName", &network.ip_address_name),
         ] {
-            if let Some(value) = value {
+            if let Some(value) = value.as_ref().filter(|value| !value.is_empty()) {
                 return refuse(
                     Rule::Identities,
                     format!("{MACHINE}.networks[{index}].{name}"),

@@ -86,7 +86,7 @@ impl Entry<'_> {
     fn name(self) -> Checked {
         let named = self.network.name.as_deref().is_some_and(|name| !name.is_empty());
         match self.network.r#type.as_str() {
-            "Main" if self.network.name.is_some() => self.refuse(
+            "Main" if named => self.refuse(
                 "name",
                 "the Main network has no name",
                 "remove it, or use type Network or ClusterNetwork",

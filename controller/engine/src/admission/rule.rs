@@ -93,6 +93,7 @@ rules! {
     ExplicitCount "W12" Forbidden Update "Under scaleDownPolicy Explicit, replicas goes down only by naming the machines that leave";
     ScaleGuard "S" Forbidden Scale "The same for the scale subresource, which autoscalers and kubectl scale use";
     Unreadable "P" Invalid Part "Every part has the type that the API gives it";
+    Schema "P1" Invalid Part "Every value is one that the definition of vmpool allows: a known word, of an allowed length, number or form";
     NameLength "W0" Invalid Create "The name of a pool has at most 57 characters";
     NameDots "W0a" Invalid Create "The name of a pool has no dot";
     DiskNotAttached "C1" Invalid Devices "Every disk template is attached by a device of kind VirtualDisk";
@@ -107,7 +108,7 @@ rules! {
     NoMemory "C10" Invalid Template "memory.size is an amount greater than zero";
     Provisioning "C11" Invalid Template "provisioning has the data that its type names, and no other";
     LongUserData "C12" Invalid Template "Inline user data has at most 2048 bytes";
-    DataSource "C13" Invalid DiskTemplate "A data source has the part that its type names, and no other";
+    DataSource "C13" Invalid DiskTemplate "A data source has a type, the part that the type names, and no other";
     MaxUnavailable "C14" Invalid Rollout "maxUnavailable is a number from 1, or a percentage from 1% to 100%";
     HistoryLimit "C15" Invalid Rollout "revisionHistoryLimit is a number from 0";
     RevisionName "C16" Invalid Rollout "The name of a revision has lower-case letters, digits and dashes only";
@@ -119,7 +120,7 @@ rules! {
     ClassUnknown "W5w" Warning Template "The class exists, and its sizing policies are understood";
     AutoFraction "W5a" Invalid Template "coreFraction Auto needs in-place resize, and a class that leaves at least two fractions below 100%";
     Networks "W6" Invalid Template "The networks fit each other and the cluster";
-    BootsFromImage "W7" Invalid Template "The first device is not an image that is ready and no CD-ROM";
+    BootsFromImage "W7" Invalid Template "The device that machines boot from is not an image that is ready and no CD-ROM";
     Gpus "W8" Invalid Template "GPUs are asked for only where the cluster has them";
     UserData "W9" Warning Template "Inline user data looks like something that cloud-init understands";
     Identities "W10" Invalid Template "Nothing in the template belongs to one single machine";
@@ -136,6 +137,7 @@ rules! {
     RolloutContradiction "W19" Warning Rollout "Such an annotation says nothing else than its field";
     PinnedRevision "W20" Invalid Rollout "A revision that machines are held at is stored, and its disks have templates";
     RolloutHeld "W21" Warning Update "The machine template does not change while machines are held at a revision, or the rollout is paused";
+    MetadataKeys "W22" Invalid Template "Labels and annotations of machines have keys, values and a size that Kubernetes allows";
 }
 
 impl fmt::Display for Rule {

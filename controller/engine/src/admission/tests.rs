@@ -1,5 +1,6 @@
 mod catalogue;
 mod classes;
+mod corpus;
 mod details;
 mod laws;
 mod page;

@@ -544,3 +544,26 @@ fn a_record_of_named_machines_is_no_flaw() {
     assert_eq!((pool.record.to_string().as_str(), pool.flaws.len()), (text, 0));
     assert_eq!(pool.removal, Removal::OldestFirst);
 }
+
+#[test]
+fn empty_names_are_left_out_of_machines_and_of_the_identity_of_the_template() {
+    let names = |pool: &mut Value| {
+        let spec = &mut pool["spec"]["virtualMachineTemplate"]["spec"];
+        for name in ["virtualMachineClassName", "priorityClassName", "virtualMachineIPAddressName"] {
+            spec[name] = json!("");
+        }
+        spec["networks"] = json!([{ "type": "Main", "name": "", "ipAddressName": "" }]);
+    };
+    let absent = |pool: &mut Value| {
+        let spec = pool["spec"]["virtualMachineTemplate"]["spec"].as_object_mut().unwrap();
+        spec.remove("virtualMachineClassName");
+        spec.insert("networks".to_owned(), json!([{ "type": "Main" }]));
+    };
+    assert_eq!(facts(names).revision, facts(absent).revision);
+    let machine = written(&pool_with(names));
+    let spec = machine["spec"].as_object().unwrap();
+    for name in ["virtualMachineClassName", "priorityClassName", "virtualMachineIPAddressName"] {
+        assert!(!spec.contains_key(name), "{name}: {machine}");
+    }
+    assert_eq!(machine["spec"]["networks"], json!([{ "type": "Main" }]));
+}

@@ -98,6 +98,7 @@ pub(super) fn specimens() -> Vec<Specimen> {
             bad: Request::Scale(3, 2, "Explicit"),
         },
         create(Rule::Unreadable, machine("/cpu/cores", json!("two"))),
+        create(Rule::Schema, machine("/runPolicy", json!("Sometimes"))),
         create(Rule::NameLength, with(pool(), "/metadata/name", json!("b".repeat(58)))),
         create(Rule::NameDots, with(pool(), "/metadata/name", json!("team.builders"))),
         create(Rule::DiskNotAttached, machine("/blockDeviceRefs/2", Value::Null)),
@@ -263,6 +264,10 @@ pub(super) fn specimens() -> Vec<Specimen> {
             held.clone(),
             with(held.clone(), "/spec/replicas", json!(4)),
             with(held, &format!("{MACHINE}/cpu/cores"), json!(4)),
+        ),
+        create(
+            Rule::MetadataKeys,
+            with(pool(), "/spec/virtualMachineTemplate/metadata/labels/role", json!("web server")),
         ),
     ]
 }

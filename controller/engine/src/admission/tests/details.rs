@@ -217,7 +217,8 @@ fn sizes_are_amounts(#[case] size: Value) {
 
 #[rstest]
 #[case::no_unit("90", true)]
-#[case::a_sign("+90s", true)]
+#[case::a_plus("+90s", false)]
+#[case::a_minus("-90s", true)]
 #[case::below_zero("-5m", true)]
 #[case::nothing_at_all("0s", true)]
 #[case::in_parts("1h30m", false)]

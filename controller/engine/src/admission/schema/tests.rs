@@ -1,0 +1,92 @@
+use std::collections::BTreeSet;
+
+use rstest::rstest;
+
+use super::*;
+
+fn patterns(schema: &Value, found: &mut BTreeSet<String>) {
+    match schema {
+        Value::Object(map) => {
+            found.extend(map.get("pattern").and_then(Value::as_str).map(str::to_owned));
+            map.values().for_each(|value| patterns(value, found));
+        }
+        Value::Array(list) => list.iter().for_each(|value| patterns(value, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_pattern_of_the_definition_is_known() {
+    assert!(!POOL.is_null(), "the definition has a schema of the spec");
+    let mut found = BTreeSet::new();
+    patterns(&POOL, &mut found);
+    let known: BTreeSet<String> = PATTERNS.iter().map(|known| known.pattern.to_owned()).collect();
+    assert_eq!(found, known);
+}
+
+#[rstest]
+#[case("https://mirror.example.com/images/debian-13.qcow2", true)]
+#[case("http://10.0.0.1:8080/a%20b.img?x=1&y=(2)", true)]
+#[case("https://[2001:db8::1]/a", true)]
+#[case("https://a/b#c", false)]
+#[case("https://a/~me", false)]
+#[case("https://a/{b}", false)]
+#[case("https://a/b|c", false)]
+#[case("https://a/\"b\"", false)]
+#[case("https://a/`b`", false)]
+#[case("https://a/b c", false)]
+#[case("https://a/\u{e9}", false)]
+#[case("ftp://a/b", false)]
+#[case("https://", false)]
+#[case("https:///a", false)]
+fn an_address(#[case] text: &str, #[case] accepted: bool) {
+    assert_eq!(is_url(text), accepted);
+}
+
+const HEX: &str = "78be890d71dde316c412da2ce8332ba47b9ce7a29d573801d2777e01aa20b9b5";
+
+#[rstest]
+#[case("debian", true)]
+#[case("debian:13", true)]
+#[case("registry.example.com/images/debian:13", true)]
+#[case("localhost/debian", true)]
+#[case("localhost:5000/a/b", true)]
+#[case("my_reg:5000/x", true)]
+#[case("MyReg:5000/x", true)]
+#[case("Reg.Example.com/x", true)]
+#[case("Reg/x", false)]
+#[case("x/Y", false)]
+#[case("x:", false)]
+#[case("x:-a", false)]
+#[case("", false)]
+#[case("a//b", false)]
+#[case("host:port/x", false)]
+fn an_image(#[case] text: &str, #[case] accepted: bool) {
+    assert_eq!(is_image(text), accepted);
+    assert_eq!(is_image(&format!("{text}@sha256:{HEX}")), accepted);
+    assert!(!is_image(&format!("{text}@256:{HEX}")), "an algorithm begins with a letter");
+    assert!(!is_image(&format!("{text}@sha256:{}", &HEX[..31])), "a digest has at least 32 digits");
+}
+
+/// The schema of the spec of another kind.
+fn of_kind(kind: &str) -> Value {
+    crds::ALL_CRDS.iter().find(|crd| crd.kind == kind).map(|crd| definition(crd.yaml)).unwrap()
+}
+
+/// What the schema of machines says of the machines of a pool. Empty strings of optional fields are left out of them.
+pub(in super::super) fn machine_schema(pool: &Value) -> Checked {
+    walk(&of_kind("VirtualMachine"), "spec", &pool["spec"]["virtualMachineTemplate"]["spec"])
+}
+
+/// What the schema of disks says of the disks of a pool. That a data source has a type is one of its CEL rules.
+pub(in super::super) fn disk_schema(pool: &Value) -> Checked {
+    let schema = of_kind("VirtualDisk");
+    for template in list(&pool["spec"]["virtualDiskTemplates"]) {
+        let source = at(template, &["spec", "dataSource"]);
+        if source.is_object() && field(source, "type").is_null() {
+            return wrong("spec.dataSource.type", &Value::Null, "it is required", "add it");
+        }
+        walk(&schema, "spec", field(template, "spec"))?;
+    }
+    Ok(())
+}
