@@ -549,7 +549,8 @@ fn a_disk_that_a_disk_map_names_is_not_free_and_is_not_deleted() {
     assert_eq!(collection::violations(story.history.state(), now()), []);
     let disk = story.history.state().named(Kind::Disk, "disk-0").unwrap().value().clone();
     let deleted = [deletion(Kind::Disk, "disk-0", "uid-disk-0")];
-    assert_eq!(story.write(Kind::Disk, disk, true).found(&Grounds::default(), &deleted), ["I4"]);
+    let found = story.write(Kind::Disk, disk, true).found(&Grounds::default(), &deleted);
+    assert!(found.contains(&"I4"), "{found:?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ const TEMPLATE: &str = "vmpool.virtualization.deckhouse.io/disk-template";
 const FREE_SINCE: &str = "vmpool.virtualization.deckhouse.io/free-since";
 
 /// Enough for the steps of a repair and for what the platform does about each of them.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The disk of template `cache` that a machine refers to.
 async fn cache_of(pool: &Pool<'_>, machine: &Object) -> anyhow::Result<Object> {

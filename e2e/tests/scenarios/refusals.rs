@@ -93,7 +93,7 @@ fn a_disk_that_fails_to_provision_is_reported_and_causes_no_further_machines() {
         pool.sees(condition("ReplicaFailure", "True", "DiskFailure")).await?;
         // The disk is replaced, and the machine stays.
         let replaced = members(2).and(status("readyReplicas", 2)).and(no_condition("ReplicaFailure"));
-        pool.until_within(replaced, Duration::from_secs(60)).await?;
+        pool.until_within(replaced, Duration::from_mins(1)).await?;
         pool.holds(members(2), Duration::from_secs(2)).await?;
         let created = world.audit()?.into_iter().filter(|entry| {
             let by_us = entry.user == Accounts::controller_user();

@@ -43,13 +43,14 @@ pub(super) fn plan(observed: &Observed<'_>, shelf: &Shelf<'_>, plan: &mut Plan) 
             Standing::HandedOut => {}
             Standing::Leaving => leaving(observed, disk, plan),
             Standing::Open => actions.extend(open(observed, disk, plan)),
-            Standing::Free => match since(observed.now, disk) {
-                Some(since) => free.entry(template).or_default().push(Free { disk, since }),
-                None => {
+            Standing::Free => {
+                if let Some(since) = since(observed.now, disk) {
+                    free.entry(template).or_default().push(Free { disk, since });
+                } else {
                     let free_since = Some(stamp(observed, disk));
                     actions.push(mark(disk, Marks { free_since, ..Marks::default() }));
                 }
-            },
+            }
         }
     }
     if observed.pool.flaws.is_empty() {

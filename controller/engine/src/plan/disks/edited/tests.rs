@@ -112,7 +112,7 @@ fn a_member_whose_own_disk_does_not_exist_gets_a_new_one_of_that_name() {
 #[test]
 fn a_device_that_was_added_for_the_disk_of_another_member_is_taken_away() {
     let detach = Action::Detach { member: target(&name(1)), position: 2, disk: "web-data-1".into() };
-    assert_eq!(added("web-data-1").plan().actions, [detach.clone()]);
+    assert_eq!(added("web-data-1").plan().actions, [detach]);
     // So is one for a disk that ends with its machine.
     let root = format!("{}-root", name(0));
     assert_eq!(
