@@ -1,28 +1,45 @@
 //! The two webhooks.
 
-use axum::body::{self, Body};
-use axum::extract::State as Extract;
+use axum::body::Body;
+use axum::extract::{Extension, State as Extract};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, StatusCode, header};
-use http_body_util::LengthLimitError;
+use http::{HeaderMap, header};
 use serde_json::Value;
 use vmpool_engine::admission::{self, Outcome, Stage, scale};
-use vmpool_runtime::telemetry;
+use vmpool_runtime::https::Peer;
 
+use crate::State;
+use crate::arrival::{self, Arrived};
+use crate::callers::Caller;
 use crate::metrics::{Operation, Path, Verdict};
 use crate::reads::Policy;
 use crate::review::{self, Answer, Request};
-use crate::{LARGEST_BODY, State};
+
+/// Letters of a user's name in the log.
+const MOST_OF_A_NAME: usize = 256;
 
 /// Creates and updates of pools.
-pub(crate) async fn pool(Extract(state): Extract<State>, headers: HeaderMap, body: Body) -> Response {
-    serve(&state, Path::Pool, &headers, body, async |request| judge_pool(&state, request).await).await
+pub(crate) async fn pool(
+    Extract(state): Extract<State>,
+    peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    serve(&state, Path::Pool, peer, &headers, body, async |request, caller| {
+        judge_pool(&state, request, caller).await
+    })
+    .await
 }
 
 /// Updates of the scale of pools.
-pub(crate) async fn scale(Extract(state): Extract<State>, headers: HeaderMap, body: Body) -> Response {
-    serve(&state, Path::Scale, &headers, body, async |request| {
-        (judge_scale(&state, request).await, Vec::new())
+pub(crate) async fn scale(
+    Extract(state): Extract<State>,
+    peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    serve(&state, Path::Scale, peer, &headers, body, async |request, caller| {
+        (judge_scale(&state, request, caller).await, Vec::new())
     })
     .await
 }
@@ -31,49 +48,45 @@ pub(crate) async fn scale(Extract(state): Extract<State>, headers: HeaderMap, bo
 async fn serve(
     state: &State,
     path: Path,
+    peer: Option<Extension<Peer>>,
     headers: &HeaderMap,
     body: Body,
-    judge: impl AsyncFnOnce(&Request) -> (Answer, Vec<String>),
+    judge: impl AsyncFnOnce(&Request, Caller) -> (Answer, Vec<String>),
 ) -> Response {
     let begun = state.env.uptime();
-    let request = match read(headers, body).await {
-        Ok(request) => request,
+    let peer = peer.map(|Extension(peer)| peer);
+    let arrived = match state.callers.caller(peer.as_ref()) {
+        Ok(caller) => {
+            arrival::read(state, peer.as_ref(), headers, body).await.map(|arrived| (arrived, caller))
+        }
+        Err(refusal) => Err(refusal),
+    };
+    let (Arrived { request, taken }, caller) = match arrived {
+        Ok(arrived) => arrived,
         Err((status, message)) => {
             tracing::warn!(path = path.as_str(), status = status.as_u16(), message, "not a review");
             state.metrics.answered(path, Operation::Unknown, Verdict::Unreadable);
             return (status, message).into_response();
         }
     };
-    let (answer, warnings) = judge(&request).await;
+    let (answer, warnings) =
+        if request.too_large { (Answer::TooLarge, Vec::new()) } else { judge(&request, caller).await };
     let operation = Operation::named(&request.operation);
     state.metrics.answered(path, operation, Verdict::of(&answer));
     log(path, &request, &answer);
     let answer = review::encode(&request, &answer, &warnings).to_string();
     let response = ([(header::CONTENT_TYPE, "application/json")], answer).into_response();
+    drop((request, taken));
     state.metrics.took(path, state.env.uptime().saturating_sub(begun));
     response
-}
-
-async fn read(headers: &HeaderMap, body: Body) -> Result<Request, (StatusCode, String)> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    if !kind.eq_ignore_ascii_case("application/json") {
-        return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, "reviews are application/json".to_owned()));
-    }
-    let body = body::to_bytes(body, LARGEST_BODY).await.map_err(|error| {
-        if error.into_inner().is::<LengthLimitError>() {
-            (StatusCode::PAYLOAD_TOO_LARGE, format!("reviews have at most {LARGEST_BODY} bytes"))
-        } else {
-            (StatusCode::BAD_REQUEST, "the body did not arrive".to_owned())
-        }
-    })?;
-    review::decode(&body).map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))
 }
 
 /// Whoever was refused should be found in the logs by the uid that the API server's audit has, too.
 fn log(path: Path, request: &Request, answer: &Answer) {
     let Request { uid, operation, namespace, name, user_info, .. } = request;
-    let (path, user) = (path.as_str(), user_info.username.as_str());
+    let path = path.as_str();
+    // A name may be as long as the API server accepts it, and a line of a log not.
+    let user = user_info.username.chars().take(MOST_OF_A_NAME).collect::<String>();
     match answer {
         Answer::Allowed => tracing::debug!(path, uid, user, operation, namespace, name, "allowed"),
         Answer::Refused(refusal) => {
@@ -83,13 +96,16 @@ fn log(path: Path, request: &Request, answer: &Answer) {
         Answer::Malformed(message) => {
             tracing::warn!(path, uid, user, operation, namespace, name, message, "not understood");
         }
+        Answer::TooLarge => {
+            tracing::warn!(path, uid, user, operation, namespace, name, "too large");
+        }
         Answer::Undecided(message) => {
             tracing::warn!(path, uid, user, operation, namespace, name, message, "not decided");
         }
     }
 }
 
-async fn judge_pool(state: &State, request: &Request) -> (Answer, Vec<String>) {
+async fn judge_pool(state: &State, request: &Request, caller: Caller) -> (Answer, Vec<String>) {
     let malformed = |message: &str| (Answer::Malformed(message.to_owned()), Vec::new());
     if !request.sub_resource.is_empty() {
         return (Answer::Allowed, Vec::new());
@@ -107,7 +123,7 @@ async fn judge_pool(state: &State, request: &Request) -> (Answer, Vec<String>) {
     let verdict = match admission::begin(&state.settings, question) {
         Stage::Done(verdict) => verdict,
         Stage::Look(look) => {
-            let facts = state.reader.facts(&request.namespace, look.needs()).await;
+            let facts = state.reader.facts(&request.namespace, look.needs(), caller).await;
             look.finish(&facts)
         }
     };
@@ -120,7 +136,7 @@ async fn judge_pool(state: &State, request: &Request) -> (Answer, Vec<String>) {
     (answer, warnings)
 }
 
-async fn judge_scale(state: &State, request: &Request) -> Answer {
+async fn judge_scale(state: &State, request: &Request, caller: Caller) -> Answer {
     if request.sub_resource != "scale" || request.operation != "UPDATE" {
         return Answer::Allowed;
     }
@@ -129,7 +145,13 @@ async fn judge_scale(state: &State, request: &Request) -> Answer {
         Ok(scale::Step::AskPolicy(shrink)) => shrink,
         Err(error) => return Answer::Malformed(error.to_string()),
     };
-    match state.reader.policy(&request.namespace, &request.name).await {
+    // The API server sends the UID of the stored pool. A client that cannot read the pool does not know it, and learns
+    // nothing: the answer is the same as for a pool that does not exist.
+    let uid = field(&request.old_object, "/metadata/uid").as_str();
+    if uid.is_none() && caller == Caller::Unknown {
+        return Answer::Malformed("the request has no oldObject.metadata.uid".to_owned());
+    }
+    match state.reader.policy(&request.namespace, &request.name, uid).await {
         Ok(Policy::NoPool) => Answer::Allowed,
         Ok(Policy::Of(policy)) => scale::judge(&request.name, policy.as_deref(), shrink)
             .map_or(Answer::Allowed, |refusal| Answer::Refused(Box::new(refusal))),
@@ -137,14 +159,6 @@ async fn judge_scale(state: &State, request: &Request) -> Answer {
             let Request { namespace, name, .. } = request;
             Answer::Undecided(format!("reading the policy of pool {namespace}/{name}: {reason}"))
         }
-    }
-}
-
-/// The text of an error for a message, with its causes.
-pub(crate) fn reason(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => status.message.clone(),
-        other => telemetry::with_causes(other),
     }
 }
 

@@ -9,12 +9,16 @@
 //! Every rule is in the engine. What is here is decoding, reading and answering; nothing is cached and nothing is
 //! written, so that any number of replicas answer alike.
 
+mod arrival;
+mod callers;
 mod handlers;
+mod memory;
 pub mod metrics;
 pub mod options;
 mod reads;
 mod review;
 mod run;
+mod tree;
 
 use std::sync::Arc;
 
@@ -24,8 +28,10 @@ use kube::Client;
 use vmpool_engine::admission::Settings;
 use vmpool_runtime::Env;
 
+pub use callers::Callers;
 pub use run::{RunError, run};
 
+use memory::Memory;
 use metrics::Metrics;
 use reads::Reader;
 
@@ -37,6 +43,11 @@ pub const SCALE_PATH: &str = "/validate-virtualization-deckhouse-io-v1alpha2-vir
 /// The largest body that is read. A review holds an object twice, and the API server takes requests of 3 MiB.
 pub const LARGEST_BODY: usize = 8 << 20;
 
+/// Bytes of bodies that are held at a time. One client may have half of it, which has room for the largest.
+const BODIES: usize = 3 * LARGEST_BODY;
+/// Bytes of values that are held at a time. One client may have half of it, which has room for two of the largest objects.
+const VALUES: usize = 4 * review::LARGEST_OBJECT;
+
 /// What the handlers work with. Clones share it.
 #[derive(Clone, Debug)]
 pub struct State {
@@ -44,13 +55,31 @@ pub struct State {
     pub(crate) reader: Reader,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) env: Env,
+    pub(crate) callers: Callers,
+    pub(crate) bodies: Arc<Memory>,
+    pub(crate) values: Arc<Memory>,
 }
 
 impl State {
     /// `client` is asked for classes, images, snapshots and pools. It should repeat nothing by itself.
     pub fn new(settings: Settings, client: Client, metrics: Arc<Metrics>, env: Env) -> Self {
         let reader = Reader::new(client, env.clone(), metrics.clone());
-        Self { settings: Arc::new(settings), reader, metrics, env }
+        let (bodies, values) = (Arc::new(Memory::new(BODIES)), Arc::new(Memory::new(VALUES)));
+        Self {
+            settings: Arc::new(settings),
+            reader,
+            metrics,
+            env,
+            callers: Callers::default(),
+            bodies,
+            values,
+        }
+    }
+
+    /// Answers these clients only.
+    #[must_use]
+    pub fn answering(self, callers: Callers) -> Self {
+        Self { callers, ..self }
     }
 }
 

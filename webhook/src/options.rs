@@ -1,11 +1,14 @@
 //! The command line, and the checked configuration it becomes before anything starts.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 use vmpool_engine::admission::{Cluster, Known, Settings};
 use vmpool_runtime::args::{ArgsError, GateArgs, ProgramArgs};
 use vmpool_runtime::certificates::{ServingArgs, ServingArgsError, ServingConfig};
+
+use crate::callers::Callers;
 
 /// Reviews creates, updates and scalings of pools for the API server, and refuses what no pool should become.
 ///
@@ -32,6 +35,10 @@ pub struct Options {
     /// What the cluster can do.
     #[command(flatten)]
     pub cluster: ClusterArgs,
+
+    /// Which clients are answered.
+    #[command(flatten)]
+    pub callers: CallerArgs,
 
     /// HTTPS.
     #[command(flatten)]
@@ -61,6 +68,20 @@ pub struct ClusterArgs {
     /// Whether running machines can be resized and a vertical autoscaler does so; coreFraction Auto needs it
     #[arg(long, env = "VMPOOL_CLUSTER_IN_PLACE_RESIZE", value_enum, default_value_t, value_name = "ANSWER")]
     pub cluster_in_place_resize: Told,
+}
+
+/// Flags about the clients. Without them every client is answered, and for none of them an object of a namespace is read.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Clients")]
+pub struct CallerArgs {
+    /// Accept only clients with a certificate that an authority of this PEM file has signed, and follow its changes. The
+    /// API server shows the certificate that its AdmissionConfiguration gives it for the webhook
+    #[arg(long, env = "VMPOOL_CLIENT_CA_FILE", value_name = "FILE")]
+    pub client_ca_file: Option<PathBuf>,
+
+    /// Common names that the client's certificate may have; without any, all that the authorities have signed
+    #[arg(long, env = "VMPOOL_CLIENT_NAMES", value_name = "NAME,...", value_delimiter = ',')]
+    pub client_names: Vec<String>,
 }
 
 /// An answer about the cluster.
@@ -94,6 +115,9 @@ pub enum OptionsError {
     /// A user without a name would be everybody whom the API server does not name.
     #[error("--{0} must not be empty; leave it out if there is no such user")]
     Empty(&'static str),
+    /// Names of certificates that no client is asked for.
+    #[error("--client-names needs --client-ca-file, too")]
+    NamesWithoutAuthority,
     /// The flags about HTTPS do not fit each other.
     #[error(transparent)]
     Serving(#[from] ServingArgsError),
@@ -127,6 +151,19 @@ impl Options {
                 in_place_resize: cluster_in_place_resize.into(),
             },
         })
+    }
+
+    /// Which clients are answered.
+    ///
+    /// # Errors
+    /// [`OptionsError::NamesWithoutAuthority`].
+    pub fn callers(&self) -> Result<Callers, OptionsError> {
+        let CallerArgs { client_ca_file, client_names } = &self.callers;
+        match client_ca_file {
+            Some(_) => Ok(Callers::Certified(client_names.iter().cloned().collect())),
+            None if client_names.is_empty() => Ok(Callers::Anyone),
+            None => Err(OptionsError::NamesWithoutAuthority),
+        }
     }
 
     /// How HTTPS is served.

@@ -22,6 +22,9 @@ const ASK_EVERY: Duration = Duration::from_secs(2);
 /// The API server gives a webhook ten seconds by default: an answer after that is for nobody.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
 
+/// The head of a review says nothing but where it goes.
+const HEADER_BYTES: usize = 16 << 10;
+
 /// Why the process could not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -41,6 +44,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     let gates = options.gates.gates().map_err(OptionsError::from)?;
     let settings = options.settings()?;
     let serving = options.serving()?;
+    let callers = options.callers()?;
     let metrics = Metrics::new();
     let agent = concat!("vmpool-webhook/", env!("CARGO_PKG_VERSION"));
     let program = Program::open(agent, serving, &options.program.client, &options.program.health).await?;
@@ -53,7 +57,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
         if settings.removal_handler.is_none() {
             tracing::warn!("no --removal-handler: pools with scaleDownPolicy Explicit cannot shrink");
         }
-        router(State::new(settings, client.clone(), metrics.clone(), env.clone()))
+        router(State::new(settings, client.clone(), metrics.clone(), env.clone()).answering(callers))
     } else {
         tracing::warn!("feature gate VirtualMachinePool is off: no review is answered");
         closed()
@@ -64,10 +68,24 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     });
     // It ends when it is dropped, with this function.
     let _contact = env.spawn("contact", reach(client, env.clone(), reached));
+    let clients = ClientCas::demanding();
+    let _followed = options.callers.client_ca_file.map(|file| {
+        health.ready("client-authorities", {
+            let clients = clients.clone();
+            move || if clients.is_ready() { Ok(()) } else { Err("they were not read yet".to_owned()) }
+        });
+        // It ends when it is dropped, with this function.
+        env.spawn("client-authorities", clients.clone().follow(file, env.clone()))
+    });
     let service = Service {
         router,
-        clients: ClientCas::none(),
-        limits: Limits { body_bytes: LARGEST_BODY, request_deadline: REQUEST_DEADLINE, ..Limits::default() },
+        clients,
+        limits: Limits {
+            body_bytes: LARGEST_BODY,
+            request_deadline: REQUEST_DEADLINE,
+            header_bytes: HEADER_BYTES,
+            ..Limits::default()
+        },
         certificates: metrics.certificates.clone(),
         traffic: metrics.traffic.clone(),
     };

@@ -1,8 +1,10 @@
 //! The real router, a client that talks to a made-up API server, and one request at a time.
 
 mod agreement;
+mod callers;
 mod cost;
 mod fuzz;
+mod hostile;
 mod protocol;
 mod reviews;
 mod telling;
@@ -20,10 +22,12 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 use vmpool_engine::admission::{Cluster, Settings};
 use vmpool_runtime::Env;
+use vmpool_runtime::https::Peer;
 use vmpool_runtime::testing::{ManualClock, env};
+use vmpool_runtime::tls::PeerCertificate;
 
 use crate::metrics::Metrics;
-use crate::{POOL_PATH, SCALE_PATH, State, router};
+use crate::{Callers, POOL_PATH, SCALE_PATH, State, router};
 
 const HANDLER: &str = "system:serviceaccount:vmpool-system:vmpool-apiserver";
 const API: &str = "/apis/virtualization.deckhouse.io/v1alpha2";
@@ -92,10 +96,20 @@ struct World {
     metrics: Arc<Metrics>,
     clock: ManualClock,
     router: Router,
+    /// The common name of the client's certificate, if it has one.
+    certificate: Option<&'static str>,
 }
 
+/// The common name of the API server's certificate.
+const API_SERVER: &str = "kube-apiserver";
+
 impl World {
+    /// The API server asks, and proves who it is.
     fn new() -> Self {
+        Self::answering(Callers::Certified([API_SERVER.to_owned()].into()))
+    }
+
+    fn answering(callers: Callers) -> Self {
         let clock = ManualClock::new();
         let env: Env = env(&clock, 0);
         let settings = Settings {
@@ -104,13 +118,17 @@ impl World {
             cluster: Cluster::default(),
         };
         let (server, metrics) = (Server::default(), Metrics::new());
-        let router = router(State::new(settings, server.client(), metrics.clone(), env));
-        Self { server, metrics, clock, router }
+        let router = router(State::new(settings, server.client(), metrics.clone(), env).answering(callers));
+        Self { server, metrics, clock, router, certificate: Some(API_SERVER) }
     }
 
     /// The same, in a cluster that has what [`pool`] names.
     fn furnished() -> Self {
-        let world = Self::new();
+        Self::new().furnish()
+    }
+
+    fn furnish(self) -> Self {
+        let world = self;
         world.server.put("/virtualmachineclasses/small", json!({ "metadata": { "name": "small" } }));
         let image = json!({ "status": { "phase": "Ready", "cdrom": false, "size": { "unpackedBytes": "2147483648" } } });
         world.server.put("/clustervirtualimages/debian", image);
@@ -123,7 +141,10 @@ impl World {
         self.send(request).await
     }
 
-    async fn send(&self, request: Request<Body>) -> (StatusCode, Vec<u8>) {
+    async fn send(&self, mut request: Request<Body>) -> (StatusCode, Vec<u8>) {
+        let common_name = self.certificate.map(str::to_owned);
+        let certificate = common_name.map(|name| PeerCertificate { common_name: Some(name) });
+        request.extensions_mut().insert(Peer { certificate, address: ([10, 0, 0, 1], 40_000).into() });
         let response = self.router.clone().oneshot(request).await.unwrap();
         let status = response.status();
         (status, response.into_body().collect().await.unwrap().to_bytes().to_vec())
@@ -151,7 +172,10 @@ impl World {
     }
 
     async fn scale(&self, from: i64, to: i64) -> Value {
-        let scale = |replicas: i64| json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "spec": { "replicas": replicas } });
+        let scale = |replicas: i64| {
+            json!({ "apiVersion": "autoscaling/v1", "kind": "Scale",
+            "metadata": { "name": "builders", "namespace": "team-a", "uid": "u" }, "spec": { "replicas": replicas } })
+        };
         self.review(SCALE_PATH, &review("UPDATE", "scale", &scale(from), &scale(to))).await
     }
 

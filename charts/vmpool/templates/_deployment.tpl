@@ -133,18 +133,32 @@ spec:
             runAsNonRoot: true
             capabilities:
               drop: [ALL]
-          {{- if $mounted }}
+          {{- if or $mounted .clients }}
           volumeMounts:
+            {{- if $mounted }}
             - name: tls
               mountPath: /etc/vmpool/tls
               readOnly: true
+            {{- end }}
+            {{- if .clients }}
+            - name: clients
+              mountPath: /etc/vmpool/clients
+              readOnly: true
+            {{- end }}
           {{- end }}
-      {{- if $mounted }}
+      {{- if or $mounted .clients }}
       volumes:
+        {{- if $mounted }}
         - name: tls
           secret:
             secretName: {{ include "vmpool.tlsSecret" . }}
             defaultMode: 0440
+        {{- end }}
+        {{- if .clients }}
+        - name: clients
+          configMap:
+            name: vmpool-webhook-clients
+        {{- end }}
       {{- end }}
       {{- with $own.nodeSelector }}
       nodeSelector:

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use serde_json::json;
+
 use super::AuditLog;
 use super::pki::Pki;
 use super::site::command;
@@ -101,6 +103,30 @@ pub(super) fn write_audit_policy(directory: &Path) -> std::io::Result<()> {
     std::fs::write(directory.join("audit-policy.yaml"), AUDIT_POLICY)
 }
 
+/// Writes the admission configuration of [`api_server`]: it authenticates to webhooks with the front-proxy certificate.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn write_admission(directory: &Path, pki: &Pki) -> std::io::Result<()> {
+    let kubeconfig = directory.join("webhooks.kubeconfig");
+    let user = json!({
+        "client-certificate": pki.certificate("front-proxy-client"),
+        "client-key": pki.key("front-proxy-client"),
+    });
+    let users = json!({ "apiVersion": "v1", "kind": "Config", "users": [{ "name": "*", "user": user }] });
+    std::fs::write(&kubeconfig, users.to_string())?;
+    let configuration = json!({
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AdmissionConfiguration",
+        "plugins": [{ "name": "ValidatingAdmissionWebhook", "configuration": {
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "WebhookAdmissionConfiguration",
+            "kubeConfigFile": kubeconfig,
+        } }],
+    });
+    std::fs::write(directory.join("admission.yaml"), configuration.to_string())
+}
+
 /// kube-apiserver, configured for aggregation: with the front-proxy certificate it proves to an aggregated API server
 /// that the user name in the headers is authentic.
 pub(super) fn api_server(
@@ -129,6 +155,7 @@ pub(super) fn api_server(
         .arg("--requestheader-extra-headers-prefix=X-Remote-Extra-")
         .arg(path("--proxy-client-cert-file", &pki.certificate("front-proxy-client")))
         .arg(path("--proxy-client-key-file", &pki.key("front-proxy-client")))
+        .arg(path("--admission-control-config-file", &directory.join("admission.yaml")))
         // Otherwise a graceful shutdown waits up to a minute for open watches.
         .args(["--shutdown-delay-duration=0s", "--shutdown-watch-termination-grace-period=1s"]);
     if namespaces.is_some() {

@@ -144,6 +144,7 @@ impl Cluster {
         };
         let pki = Pki::create(&directory.join("pki"))?;
         components::write_audit_policy(&directory).map_err(Error::file("writing", &directory))?;
+        components::write_admission(&directory, &pki).map_err(Error::file("writing", &directory))?;
         let namespaces = options.site.prepare(&directory).await?;
         let (forwarder, [etcd_port, etcd_peer, api_server]) = match &namespaces {
             // The forwarder holds these ports on the host; inside the namespaces no other process uses them.
@@ -224,6 +225,12 @@ impl Cluster {
     /// Keys and certificates.
     pub(crate) fn pki(&self) -> &Pki {
         &self.pki
+    }
+
+    /// The files of the certificate and key with which the API server authenticates to webhook and aggregated API.
+    pub fn front_proxy_certificate(&self) -> (PathBuf, PathBuf) {
+        let name = "front-proxy-client";
+        (self.pki.certificate(name), self.pki.key(name))
     }
 
     /// A unique path in the cluster's directory.

@@ -126,6 +126,12 @@ impl Service {
         };
         let mut arguments = chart.arguments(name)?;
         arguments.push(format!("--kubeconfig={}", kubeconfig.display()));
+        if component == Component::Webhook {
+            // By it the webhook knows the API server.
+            let authority = cluster.pki().certificate("front-proxy-ca");
+            arguments.push(format!("--client-ca-file={}", authority.display()));
+            arguments.push("--client-names=front-proxy-client".to_owned());
+        }
         arguments.extend(options.extra);
         let forwarder = Forwarder::start(options.replicas).await?;
         let replica = |place| {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::ensure;
 use futures::future::join_all;
 use serde_json::json;
+use vmpool_e2e::installation::GuardOptions;
 use vmpool_e2e::object::{Kind, Object};
 use vmpool_e2e::programs::Component;
 use vmpool_e2e::scenario::scenario;
@@ -312,4 +313,26 @@ fn a_removal_costs_few_round_trips() {
         pool.until(ready_replicas(1)).await?;
         Ok::<_, anyhow::Error>(())
     });
+}
+
+#[test]
+fn a_pool_with_a_name_of_sixty_kibibytes_is_not_found() {
+    scenario("a pool with a name of 60 KiB is not found").guarded_by(GuardOptions::default()).run(
+        async |world| {
+            let name = "x".repeat(60 << 10);
+            let (namespace, group) = (world.namespace(), "subresources.vmpool.dev/v1alpha1");
+            let path = format!("/apis/{group}/namespaces/{namespace}/virtualmachinepools/{name}");
+            for (path, method) in [(path.clone(), "GET"), (format!("{path}/scaledownwith"), "POST")] {
+                let request = http::Request::builder().method(method).uri(path);
+                let request = request.header("content-type", "application/json").body(b"{}".to_vec())?;
+                let answer = world.client().request_text(request).await;
+                let code = match &answer {
+                    Err(kube::Error::Api(status)) => status.code,
+                    other => anyhow::bail!("{method}: {other:?}"),
+                };
+                ensure!(code == 404, "{method}: {answer:?}");
+            }
+            Ok::<_, anyhow::Error>(())
+        },
+    );
 }

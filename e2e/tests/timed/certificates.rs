@@ -10,6 +10,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 use vmpool_e2e::deadline::Deadline;
+use vmpool_e2e::error::chain;
 use vmpool_e2e::installation::GuardOptions;
 use vmpool_e2e::object::{Kind, Object};
 use vmpool_e2e::programs::{Component, SYSTEM_NAMESPACE};
@@ -65,8 +66,8 @@ impl Progress {
     }
 }
 
-/// The published CA bundle with which the API server verifies a component.
-async fn bundle(world: &World, component: Component) -> anyhow::Result<String> {
+/// The kind and name of the object by which the API server finds a component, and a place of its bundle.
+fn registration(component: Component) -> (ApiResource, &'static str, &'static str) {
     let (group, kind, plural, name, place) = match component {
         Component::Webhook => (
             "admissionregistration.k8s.io",
@@ -90,15 +91,23 @@ async fn bundle(world: &World, component: Component) -> anyhow::Result<String> {
         kind: kind.to_owned(),
         plural: plural.to_owned(),
     };
+    (resource, name, place)
+}
+
+/// The published CA bundle with which the API server verifies a component.
+async fn bundle(world: &World, component: Component) -> anyhow::Result<String> {
+    let (resource, name, place) = registration(component);
     let object = Api::<DynamicObject>::all_with(world.client(), &resource).get(name).await?;
     let bundle = object.data.pointer(place).and_then(Value::as_str);
-    Ok(bundle.with_context(|| format!("{kind} {name} has no caBundle"))?.to_owned())
+    Ok(bundle.with_context(|| format!("{} {name} has no caBundle", resource.kind))?.to_owned())
 }
 
 /// Opens a new connection to each replica with only the published CA bundle. The API server keeps its connections open,
 /// so it would not detect a certificate that is temporarily untrusted.
 async fn connect(world: &World, component: Component) -> anyhow::Result<()> {
     let bundle = bundle(world, component).await?;
+    // Both components require client certificates.
+    let (certificate, key) = world.cluster().front_proxy_certificate();
     for port in world.installation().guard()?.service(component)?.ports() {
         let kubeconfig: Kubeconfig = serde_json::from_value(json!({
             "clusters": [{ "name": "c", "cluster": {
@@ -106,7 +115,7 @@ async fn connect(world: &World, component: Component) -> anyhow::Result<()> {
                 "tls-server-name": format!("{}.{SYSTEM_NAMESPACE}.svc", component.name()),
                 "certificate-authority-data": bundle,
             } }],
-            "users": [{ "name": "u", "user": {} }],
+            "users": [{ "name": "u", "user": { "client-certificate": certificate, "client-key": key } }],
             "contexts": [{ "name": "x", "context": { "cluster": "c", "user": "u" } }],
             "current-context": "x",
         }))?;

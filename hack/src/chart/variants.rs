@@ -30,6 +30,8 @@ pub(super) struct Variant {
     people: bool,
     /// Whether the chart creates network policies.
     policies: bool,
+    /// The webhook answers clients with a certificate only.
+    clients: bool,
 }
 
 /// The programs.
@@ -64,6 +66,7 @@ impl Variant {
             alerts: false,
             people: true,
             policies: true,
+            clients: false,
         }
     }
 
@@ -127,7 +130,7 @@ impl Variant {
                 platform_group: true,
                 ..Self::defaults().named("platform's group").set(&["apiserver.platformGroup=true"])
             },
-            Self { several: false, ..Self::defaults().watched_by("PodMonitor") }
+            Self { several: false, clients: true, ..Self::defaults().watched_by("PodMonitor") }
                 .named("everything set")
                 .set(EVERYTHING),
         ];
@@ -170,6 +173,7 @@ impl Variant {
             &["CustomResourceDefinition"],
             "virtualmachinepools.virtualization.deckhouse.io",
         );
+        add(self.clients, &["ConfigMap"], "vmpool-webhook-clients");
         add(self.monitor == Some("ServiceMonitor"), &["Service"], "vmpool-metrics");
         if let Some(monitor) = self.monitor {
             add(true, &[monitor], "vmpool");
@@ -206,6 +210,8 @@ const EVERYTHING: &[&str] = &[
     "controller.log.level=info\\,vmpool_controller=debug",
     "webhook.log.format=text",
     "webhook.port=9443",
+    "webhook.clients.caBundle=-----BEGIN CERTIFICATE-----",
+    "webhook.clients.names[0]=kube-apiserver",
     "apiserver.drainSeconds=1",
     "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.team=monitoring",
     "networkPolicy.egress[0].ports[0].port=6443",

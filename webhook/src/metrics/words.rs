@@ -37,6 +37,8 @@ words!(
         Refused => "refused",
         /// The object is not what it should be: 400 in the review.
         Malformed => "malformed",
+        /// The object takes more memory than is spent on one: 413 in the review.
+        TooLarge => "too_large",
         /// A read failed that a rule depends on: 500 in the review.
         Undecided => "undecided",
         /// It was no review: an HTTP error.
@@ -90,6 +92,7 @@ impl Verdict {
             Answer::Allowed => Self::Allowed,
             Answer::Refused(_) => Self::Refused,
             Answer::Malformed(_) => Self::Malformed,
+            Answer::TooLarge => Self::TooLarge,
             Answer::Undecided(_) => Self::Undecided,
         }
     }

@@ -1,0 +1,138 @@
+//! The review around the two objects. Fields of the same name twice are an error, and fields that are not needed are
+//! skipped.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
+
+use super::Request;
+use crate::tree::Fields;
+
+/// A review as it came.
+#[derive(Debug, Default)]
+pub(super) struct Review {
+    pub(super) api_version: String,
+    pub(super) kind: String,
+    pub(super) request: Option<Request>,
+}
+
+/// Reads a [`Review`], and of `object` and `oldObject` these fields.
+pub(super) struct Envelope<'a>(pub(super) [Fields<'a>; 2]);
+
+/// Reads the request in it, if there is one.
+struct Question<'a>([Fields<'a>; 2]);
+
+impl<'de> DeserializeSeed<'de> for Envelope<'_> {
+    type Value = Review;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Review, D::Error> {
+        json.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Envelope<'_> {
+    type Value = Review;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an AdmissionReview")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Review, A::Error> {
+        let mut review = Review::default();
+        let mut seen = Seen::default();
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "apiVersion" => review.api_version = seen.once("apiVersion", &mut map)?,
+                "kind" => review.kind = seen.once("kind", &mut map)?,
+                "request" => {
+                    seen.note("request")?;
+                    review.request = map.next_value_seed(Question(self.0.clone()))?;
+                }
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(review)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Question<'_> {
+    type Value = Option<Request>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Option<Request>, D::Error> {
+        json.deserialize_option(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Question<'_> {
+    type Value = Option<Request>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the request of an AdmissionReview")
+    }
+
+    fn visit_none<E>(self) -> Result<Option<Request>, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E>(self) -> Result<Option<Request>, E> {
+        Ok(None)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, json: D) -> Result<Option<Request>, D::Error> {
+        json.deserialize_map(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Option<Request>, A::Error> {
+        let Self([object, old_object]) = self;
+        let mut request = Request::default();
+        let mut seen = Seen::default();
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "uid" => request.uid = seen.once("uid", &mut map)?,
+                "operation" => request.operation = seen.once("operation", &mut map)?,
+                "namespace" => request.namespace = seen.once("namespace", &mut map)?,
+                "name" => request.name = seen.once("name", &mut map)?,
+                "subResource" => request.sub_resource = seen.once("subResource", &mut map)?,
+                "userInfo" => request.user_info = seen.once("userInfo", &mut map)?,
+                "object" => request.object = seen.object("object", &mut map, &object)?,
+                "oldObject" => request.old_object = seen.object("oldObject", &mut map, &old_object)?,
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(Some(request))
+    }
+}
+
+/// The fields that were read.
+#[derive(Default)]
+struct Seen(Vec<&'static str>);
+
+impl Seen {
+    fn note<E: Error>(&mut self, field: &'static str) -> Result<(), E> {
+        if self.0.contains(&field) {
+            return Err(E::duplicate_field(field));
+        }
+        self.0.push(field);
+        Ok(())
+    }
+
+    fn once<'de, T, A>(&mut self, field: &'static str, map: &mut A) -> Result<T, A::Error>
+    where
+        T: serde::Deserialize<'de>,
+        A: MapAccess<'de>,
+    {
+        self.note(field)?;
+        map.next_value()
+    }
+
+    fn object<'de, A: MapAccess<'de>>(
+        &mut self,
+        field: &'static str,
+        map: &mut A,
+        fields: &Fields<'_>,
+    ) -> Result<Value, A::Error> {
+        self.note(field)?;
+        map.next_value_seed(fields.clone())
+    }
+}

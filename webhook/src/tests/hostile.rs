@@ -1,0 +1,74 @@
+//! Reviews that are made to do harm: by a user who may edit pools, or by a Pod that is not the API server.
+
+use serde_json::json;
+
+use super::*;
+
+/// Objects that a review of 1.5 MB has room for.
+const MANY: usize = 190_000;
+
+fn small_objects(count: usize) -> Value {
+    (0..count).map(|_| json!({ "a": 0 })).collect()
+}
+
+fn tolerant(count: usize) -> Value {
+    let toleration = json!({ "key": "k", "operator": "Equal", "value": "v", "effect": "NoSchedule" });
+    with(pool(), "/spec/virtualMachineTemplate/spec/tolerations", vec![toleration; count].into())
+}
+
+#[tokio::test]
+async fn a_review_of_many_small_objects_is_refused_as_too_large() {
+    let world = World::furnished();
+    let response = world.create(&json!({ "spec": small_objects(MANY) })).await;
+    assert_eq!(response["allowed"], false);
+    assert_eq!(response["status"]["code"], 413, "{response}");
+    assert_eq!(response["status"]["reason"], "RequestEntityTooLarge");
+    assert_eq!(world.server.asked(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_pool_that_is_too_large_cannot_be_changed_but_to_one_that_is_not() {
+    let world = World::furnished();
+    let large = tolerant(30_000);
+    let response = world.update(&large, &with(large.clone(), "/spec/replicas", json!(4))).await;
+    assert_eq!(response["status"]["code"], 413, "{response}");
+    assert_eq!(world.create(&large).await["status"]["code"], 413);
+    assert_eq!(world.update(&large, &pool()).await["allowed"], true);
+    // What the old one says apart from its templates still counts.
+    let explicit = |pool| with(pool, "/spec/scaleDownPolicy", json!("Explicit"));
+    let fewer = with(explicit(pool()), "/spec/replicas", json!(1));
+    assert_eq!(world.update(&explicit(large), &fewer).await["auditAnnotations"]["rule"], "W12");
+    // Ten times what a machine has are fine.
+    let response = world.create(&tolerant(200)).await;
+    assert_eq!(response["allowed"], true, "{response}");
+}
+
+#[tokio::test]
+async fn few_objects_are_read_for_a_review_however_many_it_names() {
+    let world = World::furnished();
+    let names: Vec<String> = (0..500).map(|index| format!("disk-{index}")).collect();
+    let devices: Vec<Value> =
+        names.iter().map(|name| json!({ "kind": "VirtualDisk", "name": name })).collect();
+    let disk = |name: &String| {
+        let source =
+            json!({ "type": "ObjectRef", "objectRef": { "kind": "ClusterVirtualImage", "name": name } });
+        json!({ "name": name, "spec": { "dataSource": source } })
+    };
+    let pool = with(pool(), "/spec/virtualMachineTemplate/spec/blockDeviceRefs", devices.into());
+    let pool = with(pool, "/spec/virtualDiskTemplates", names.iter().map(disk).collect());
+    world.create(&pool).await;
+    let asked = world.server.asked().len();
+    assert!(asked <= 50, "{asked} reads");
+}
+
+#[tokio::test]
+async fn texts_around_the_object_have_an_end() {
+    let long = "x".repeat(200_000);
+    for field in ["uid", "namespace", "name", "operation", "subResource"] {
+        let mut review = review("CREATE", "", &Value::Null, &pool());
+        review["request"][field] = json!(long);
+        let (status, answer) = World::new().post(POOL_PATH, review.to_string()).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{field}");
+        assert!(answer.len() < 200, "{field}");
+    }
+}
