@@ -30,8 +30,16 @@ const HELM_DEADLINE: Duration = Duration::from_mins(1);
 /// the chart.
 const STORED: &str = "e2e/manifests/chart.yaml";
 
-/// The kinds of the chart's RBAC objects and accounts.
-const KINDS: [&str; 5] = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
+/// The kinds of the chart's objects that grant or limit rights.
+const KINDS: [&str; 7] = [
+    "ServiceAccount",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+];
 
 /// The rendered chart.
 #[derive(Debug, Clone)]

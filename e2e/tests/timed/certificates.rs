@@ -190,3 +190,68 @@ fn certificates_and_their_authorities_are_replaced_under_load_and_no_request_fai
         Ok::<_, anyhow::Error>(())
     });
 }
+
+/// What a program that was broken into would like to change in its own registration.
+fn attacks(component: Component) -> Vec<Value> {
+    let label = json!({ "op": "add", "path": "/metadata/labels/team", "value": "blue" });
+    match component {
+        Component::Webhook => vec![
+            json!({ "op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore" }),
+            json!({ "op": "replace", "path": "/webhooks/0/rules/0/resources", "value": ["virtualmachinepools/status"] }),
+            json!({ "op": "add", "path": "/webhooks/0/rules/-", "value": {
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["secrets"] } }),
+            json!({ "op": "replace", "path": "/webhooks/0/clientConfig/service/name", "value": "other" }),
+            json!({ "op": "add", "path": "/webhooks/1/matchConditions/-",
+                "value": { "name": "never", "expression": "false" } }),
+            json!({ "op": "replace", "path": "/webhooks/0/name", "value": "other.webhook.vmpool.dev" }),
+            json!({ "op": "remove", "path": "/webhooks/1" }),
+            json!({ "op": "remove", "path": "/webhooks" }),
+            label,
+        ],
+        Component::Apiserver => vec![
+            json!({ "op": "replace", "path": "/spec/groupPriorityMinimum", "value": 20_000 }),
+            json!({ "op": "replace", "path": "/spec/service/name", "value": "other" }),
+            label,
+        ],
+    }
+}
+
+#[test]
+fn a_program_changes_nothing_of_its_registration_but_the_ca_bundle() {
+    const DEADLINE: Duration = Duration::from_mins(1);
+    scenario("a program changes nothing of its registration but the CA bundle")
+        .guarded_by(GuardOptions::default())
+        .run(async |world| {
+            let others = bundle(world, Component::Apiserver).await?;
+            for component in Component::ALL {
+                // Given the account of a program,
+                let client =
+                    world.cluster().service_account_client(SYSTEM_NAMESPACE, component.name()).await?;
+                let (resource, name, place) = registration(component);
+                let api = Api::<DynamicObject>::all_with(client, &resource);
+                let params = PatchParams { dry_run: true, ..PatchParams::default() };
+                let attempt = async |change: &Value| {
+                    let patch = Patch::Json::<()>(serde_json::from_value(json!([change]))?);
+                    anyhow::Ok(api.patch(name, &params, &patch).await.err().map(|error| chain(&error)))
+                };
+                // when it changes anything but the bundle, then it is refused,
+                let begun = Instant::now();
+                for change in attacks(component) {
+                    loop {
+                        let refused = attempt(&change).await?.unwrap_or_default();
+                        if refused.contains("changes nothing but caBundle") {
+                            break;
+                        }
+                        // The API server takes a moment to learn of the policy.
+                        ensure!(begun.elapsed() < DEADLINE, "{change}: {refused:?}");
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                }
+                // while the bundle is its own business.
+                let change = json!({ "op": "replace", "path": place, "value": others });
+                let refused = attempt(&change).await?;
+                ensure!(refused.is_none(), "{refused:?}");
+            }
+            Ok::<_, anyhow::Error>(())
+        });
+}

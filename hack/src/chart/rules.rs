@@ -56,6 +56,8 @@ fn namespace(variant: &Variant, object: &Value) -> Option<String> {
             | "ClusterRoleBinding"
             | "CustomResourceDefinition"
             | "APIService"
+            | "ValidatingAdmissionPolicy"
+            | "ValidatingAdmissionPolicyBinding"
             | "ValidatingWebhookConfiguration",
             _,
         ) => "",

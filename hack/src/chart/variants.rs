@@ -157,6 +157,11 @@ impl Variant {
             add(true, &["Service"], server);
             add(!self.cert_manager, NAMESPACED, &format!("{server}-tls"));
             add(self.cert_manager, &["Certificate"], server);
+            add(
+                self.gate && !self.cert_manager,
+                &["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"],
+                &format!("{server}-ca-bundle"),
+            );
         }
         add(true, NAMESPACED, "vmpool-controller-lease");
         add(true, &["RoleBinding"], "vmpool-apiserver-authentication-reader");
