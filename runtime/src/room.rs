@@ -94,7 +94,7 @@ pub(crate) struct Place {
     pub(crate) activity: Arc<Activity>,
     /// Fires if the connection has to make room.
     pub(crate) evicted: CancellationToken,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Room {
@@ -123,7 +123,7 @@ impl Room {
         taken.next += 1;
         let connection = Connection { client, activity: Arc::clone(&activity), evicted: evicted.clone() };
         taken.connections.insert(number, connection);
-        Some(Place { number, taken: Arc::clone(&self.taken), activity, evicted, _place: place })
+        Some(Place { number, taken: Arc::clone(&self.taken), activity, evicted, _permit: place })
     }
 
     async fn vacancy(&self) -> OwnedSemaphorePermit {

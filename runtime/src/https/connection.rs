@@ -89,8 +89,7 @@ pub(super) struct Ends {
 pub(super) async fn run(
     server: Server,
     router: axum::Router,
-    config: Arc<ServerConfig>,
-    generation: u64,
+    (config, generation): (Arc<ServerConfig>, u64),
     accepted: (TcpStream, SocketAddr),
     place: &Place,
     turns: Arc<Turns>,

@@ -88,12 +88,12 @@ async fn accept(
             snapshot = server.clients.snapshot();
             config = Arc::new(configure(server, &snapshot)?);
         }
-        let (server_of_it, router, config) = (server.clone(), router.clone(), Arc::clone(&config));
-        let (generation, turns, ends) = (snapshot.generation, Arc::clone(&turns), ends.clone());
+        let (server_of_it, router) = (server.clone(), router.clone());
+        let (config, turns) = ((Arc::clone(&config), snapshot.generation), Arc::clone(&turns));
+        let ends = ends.clone();
         let stop = stop.clone();
         let task = async move {
-            let connection =
-                connection::run(server_of_it, router, config, generation, accepted, &place, turns, ends);
+            let connection = connection::run(server_of_it, router, config, accepted, &place, turns, ends);
             select(std::pin::pin!(connection), std::pin::pin!(stop.cancelled())).await;
         };
         // It ends by itself, or by `stop`, which fires when the server is dropped.

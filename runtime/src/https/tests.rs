@@ -213,7 +213,8 @@ async fn connections_that_are_silent_make_room_when_all_places_are_taken() {
     let world = World::new(Limits { connections: 2, ..Limits::default() }).await;
     let mut silent = vec![world.connect(H2, None).await.unwrap(), world.connect(H2, None).await.unwrap()];
     let third = async { world.connect(H2, None).await.unwrap().get("/peer").await };
-    let third = world.env.timeout(SOON * 2, third).await.expect("one of the two makes room").unwrap();
+    let third =
+        world.env.timeout(SOON * 2, Box::pin(third)).await.expect("one of the two makes room").unwrap();
     assert_eq!(third.0, StatusCode::OK);
     assert!(silent.pop().unwrap().get("/peer").await.is_ok(), "the other one stays");
 }

@@ -55,7 +55,7 @@ async fn when_all_places_are_taken_the_longest_idle_connection_of_the_greediest_
     let mut waiting = std::pin::pin!(world.room.enter(client(3)));
     assert!(waiting.as_mut().now_or_never().is_none());
     assert_eq!(evicted(), [false; 4], "no connection has been idle for long");
-    for _ in 0..IDLE.as_secs() + 1 {
+    for _ in 0..=IDLE.as_secs() {
         world.clock.advance(Duration::from_secs(1)).await;
         assert!(waiting.as_mut().now_or_never().is_none());
         if oldest.evicted.is_cancelled() {
