@@ -25,12 +25,14 @@ const HEADER: &str = "\
 ";
 
 /// The kinds that local processes need.
-const KINDS: [&str; 8] = [
+const KINDS: [&str; 10] = [
     "ServiceAccount",
     "ClusterRole",
     "ClusterRoleBinding",
     "Role",
     "RoleBinding",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
     "Deployment",
     "ValidatingWebhookConfiguration",
     "APIService",

@@ -2,7 +2,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::ledger::REQUEST_TIMEOUT;
-use crate::model::Rollout;
+use crate::model::{Budget, Rollout};
 use crate::pacing::{Failure, FailureReason};
 use crate::testing::{World, name};
 
@@ -47,7 +47,9 @@ fn is_stored_when(#[case] world: World, #[case] expected: bool) {
 
 #[test]
 fn a_revision_is_stored_before_any_machine_has_it() {
-    let actions = unstored(4, 2).plan().actions;
+    // The two missing machines use the budget, too.
+    let world = unstored(4, 2).pool(|pool| pool.rollout.budget = Budget::Machines(3));
+    let actions = world.plan().actions;
     let position = |wanted: fn(&Action) -> bool| actions.iter().position(wanted).unwrap();
     let stored = position(|action| matches!(action, Action::StoreRevision { .. }));
     assert!(stored < position(|action| matches!(action, Action::Create { .. })));
