@@ -38,6 +38,7 @@ mod rule;
 pub mod scale;
 mod schema;
 mod selectors;
+mod size;
 mod sources;
 mod syntax;
 mod view;
@@ -153,6 +154,7 @@ fn by_itself<'a>(
             rollout::held(old, new, warnings);
         }
     }
+    size::check(old, new)?;
     let template = if old.is_none_or(|old| old.template() != new.template()) {
         Some(machine::check(settings.cluster, new.template(), warnings)?)
     } else {

@@ -57,3 +57,38 @@ fn the_pool_can_be_scaled_and_found() {
         ["Desired", "Replicas", "Ready", "Up-to-date", "Restart", "Policy", "Revision", "Age"]
     );
 }
+
+/// Where a schema lets a text, a list or a map become as long as its author likes.
+fn unbounded(schema: &serde_json::Value, path: &str, found: &mut Vec<String>) {
+    let has = |key: &str| schema.get(key).is_some();
+    let bounded = match schema["type"].as_str() {
+        Some("string") => has("enum") || has("maxLength"),
+        Some("array") => has("maxItems"),
+        Some("object") => !has("additionalProperties") || has("maxProperties"),
+        _ => schema["x-kubernetes-int-or-string"] != true || has("maxLength"),
+    };
+    if !bounded {
+        found.push(path.to_owned());
+    }
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        unbounded(field, &format!("{path}.{name}"), found);
+    }
+    for inner in ["items", "additionalProperties"] {
+        if let Some(schema) = schema.get(inner) {
+            unbounded(schema, &format!("{path}[]"), found);
+        }
+    }
+}
+
+#[test]
+fn every_text_list_and_map_that_a_user_writes_has_a_limit() {
+    let mut found = Vec::new();
+    let kinds =
+        ["VirtualMachinePool", "VirtualMachine", "VirtualDisk", "VirtualMachineBlockDeviceAttachment"];
+    for crd in ALL_CRDS.iter().filter(|crd| kinds.contains(&crd.kind)) {
+        let object: serde_json::Value = serde_yaml_ng::from_str(crd.yaml).unwrap();
+        let schema = &object["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+        unbounded(schema, crd.kind, &mut found);
+    }
+    assert_eq!(found, Vec::<String>::new());
+}

@@ -96,6 +96,7 @@ rules! {
     Schema "P1" Invalid Part "Every value is one that the definition of vmpool allows: a known word, of an allowed length, number or form";
     NameLength "W0" Invalid Create "The name of a pool has at most 57 characters";
     NameDots "W0a" Invalid Create "The name of a pool has no dot";
+    SpecSize "L1" Invalid Part "The spec of a pool has at most 128 KiB of JSON";
     DiskNotAttached "C1" Invalid Devices "Every disk template is attached by a device of kind VirtualDisk";
     DeviceWithoutTemplate "C2" Invalid Devices "Every device of kind VirtualDisk names a disk template";
     DiskAttachedTwice "C3" Invalid Devices "No disk template is attached twice";

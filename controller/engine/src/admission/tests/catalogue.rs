@@ -101,6 +101,7 @@ pub(super) fn specimens() -> Vec<Specimen> {
         create(Rule::Schema, machine("/runPolicy", json!("Sometimes"))),
         create(Rule::NameLength, with(pool(), "/metadata/name", json!("b".repeat(58)))),
         create(Rule::NameDots, with(pool(), "/metadata/name", json!("team.builders"))),
+        create(Rule::SpecSize, machine("/nodeSelector", json!({ "zone": "z".repeat(131_072) }))),
         create(Rule::DiskNotAttached, machine("/blockDeviceRefs/2", Value::Null)),
         create(
             Rule::DeviceWithoutTemplate,
