@@ -14,6 +14,7 @@ mod explicit;
 mod failures;
 mod foreigners;
 mod gates;
+mod hostile;
 mod leaves;
 mod members;
 mod metrics;
