@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use kube::api::ListParams;
 use vmpool_engine::model::Removal;
-use vmpool_engine::revision::{Fingerprint, History, RevisionId};
+use vmpool_engine::revision::{Fingerprint, History, Resolved, RevisionId};
 use vmpool_engine::{Action, ObjectId};
 
 use crate::context::{Context, PoolEntry, ReadError};
@@ -168,13 +168,9 @@ pub(crate) async fn resolve<P: Platform>(
     if held {
         (pinned, content) = revisions.last_in_force(context, &pool, shown).await?.unzip();
     }
-    let (id, stored) = match &pinned {
-        Some(id) => (id.clone(), true),
-        None => {
-            let resolved = revisions.history.resolve(&template, shown);
-            (resolved.id, resolved.stored)
-        }
-    };
+    let stored = |id| Resolved { id, stored: true };
+    let resolved = pinned.clone().map_or_else(|| revisions.history.resolve(&template, shown), stored);
+    let Resolved { id, stored } = resolved;
     if pinned.is_none() && !held && id == facts.revision && stored == facts.revision_stored {
         return Ok(pool);
     }

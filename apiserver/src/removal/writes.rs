@@ -95,13 +95,10 @@ impl Turn<'_> {
 
     /// Why there is no further attempt: others keep changing the pool, or something else keeps failing.
     pub(super) fn given_up(&self, attempts: &Attempts) -> Error {
-        match &attempts.failed {
-            Some(why) => unavailable(self.pool, why),
-            None => {
-                let why = format!("the pool was changed by others again and again for {TURN:?}; try again");
-                conflict(self.pool, why)
-            }
+        if let Some(why) = &attempts.failed {
+            return unavailable(self.pool, why);
         }
+        conflict(self.pool, format!("the pool was changed by others again and again for {TURN:?}; try again"))
     }
 }
 

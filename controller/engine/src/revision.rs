@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-pub use history::{History, Resolved, Stored, Unknown};
+pub use history::{History, Resolved, Stored};
 
 /// Names one content of a template: 16 lower-case hexadecimal digits (64 bits) when we computed it, anything that fits
 /// into a label value when another controller did.

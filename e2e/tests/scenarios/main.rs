@@ -25,6 +25,7 @@ mod roles;
 mod rollout;
 mod scaling;
 mod schemas;
+mod settings;
 mod smoke;
 mod storage;
 mod usability;

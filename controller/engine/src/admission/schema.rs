@@ -134,7 +134,7 @@ fn string(schema: &Value, path: &str, string: &str) -> Checked {
         );
     }
     let pattern = text(schema, "pattern").unwrap_or_default();
-    match PATTERNS.iter().find(|known| known.pattern == pattern) {
+    match PATTERNS.iter().find(|known| known.regex == pattern) {
         Some(known) if !(known.accepts)(string) => wrong(path, &value, known.reason, known.way_out),
         _ => Ok(()),
     }
@@ -163,15 +163,15 @@ fn wrong(
 
 /// A pattern of the definition, and what it means.
 struct Pattern {
-    pattern: &'static str,
+    regex: &'static str,
     accepts: fn(&str) -> bool,
     reason: &'static str,
     way_out: &'static str,
 }
 
-const fn digest(pattern: &'static str, accepts: fn(&str) -> bool) -> Pattern {
+const fn digest(regex: &'static str, accepts: fn(&str) -> bool) -> Pattern {
     let way_out = "use the hexadecimal digits of the digest, all of them";
-    Pattern { pattern, accepts, reason: "it is not a digest of this kind", way_out }
+    Pattern { regex, accepts, reason: "it is not a digest of this kind", way_out }
 }
 
 fn is_hex(text: &str, digits: usize) -> bool {
@@ -184,31 +184,31 @@ const PATTERNS: [Pattern; 9] = [
     digest("^[0-9a-fA-F]{64}$", |text| is_hex(text, 64)),
     digest("^[0-9a-fA-F]{128}$", |text| is_hex(text, 128)),
     Pattern {
-        pattern: "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        regex: "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
         accepts: is_dns_label,
         reason: "it is not a DNS label",
         way_out: "use at most 63 lower-case letters, digits and dashes, with a letter or digit at both ends",
     },
     Pattern {
-        pattern: r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        regex: r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
         accepts: is_subdomain,
         reason: "it is not a DNS name",
         way_out: "use lower-case letters, digits, dashes and dots, with a letter or digit at both ends",
     },
     Pattern {
-        pattern: r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
+        regex: r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
         accepts: |text| serde_json::from_value::<Quantity>(text.into()).is_ok(),
         reason: "it is not an amount",
         way_out: "use an amount such as 512Mi or 4Gi",
     },
     Pattern {
-        pattern: URL,
+        regex: URL,
         accepts: is_url,
         reason: "it is not an address that the platform can download from",
         way_out: "use an http or https address, with other characters such as ~, # or spaces as percent-encoded bytes",
     },
     Pattern {
-        pattern: IMAGE,
+        regex: IMAGE,
         accepts: is_image,
         reason: "it is not a reference of a container image",
         way_out: "use host/repository:tag or host/repository@digest, as in registry.example.com/images/debian:13; the repository is in lower case",

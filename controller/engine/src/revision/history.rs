@@ -32,11 +32,6 @@ pub struct Resolved {
     pub stored: bool,
 }
 
-/// The pool is pinned to a revision that is not stored.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no stored revision {0}: name one that is, or none")]
-pub struct Unknown(pub RevisionId);
-
 impl History {
     /// The history of these revisions, in any order. Of two with one identity, the later one counts.
     pub fn new(stored: impl IntoIterator<Item = Stored>) -> Self {
@@ -100,28 +95,8 @@ impl History {
 
     /// The stored revision that was in force last: the one that the pool shows, or else the latest.
     pub fn last_in_force(&self, shown: Option<&RevisionId>) -> Option<&RevisionId> {
-        let shown = shown.filter(|id| self.contains(id));
-        shown
-            .and_then(|id| self.stored.iter().find(|stored| stored.id == *id))
-            .or(self.stored.last())
-            .map(|stored| &stored.id)
-    }
-
-    /// The revision that machines shall have: the pinned one, or else that of the template with this content.
-    ///
-    /// # Errors
-    /// [`Unknown`] if the pinned one is not stored: nobody knows what it was.
-    pub fn wanted(
-        &self,
-        pinned: Option<&RevisionId>,
-        content: &Fingerprint,
-        shown: Option<&RevisionId>,
-    ) -> Result<Resolved, Unknown> {
-        match pinned {
-            Some(id) if self.contains(id) => Ok(Resolved { id: id.clone(), stored: true }),
-            Some(id) => Err(Unknown(id.clone())),
-            None => Ok(self.resolve(content, shown)),
-        }
+        let shown = self.stored.iter().find(|stored| Some(&stored.id) == shown);
+        shown.or(self.stored.last()).map(|stored| &stored.id)
     }
 }
 

@@ -195,7 +195,7 @@ async fn a_pool_with_an_unreadable_setting_is_scaled_and_the_owner_is_told_once(
     assert_eq!(warnings(&world).len(), 1, "the condition tells the next leader that the owner knows");
     assert!(warnings(&world)[0]["series"].is_null());
     edit(&world, |pool| {
-        drop(pool["metadata"]["annotations"].as_object_mut().unwrap().remove(&format!("{PREFIX}/{key}")))
+        drop(pool["metadata"]["annotations"].as_object_mut().unwrap().remove(&format!("{PREFIX}/{key}")));
     });
     world.calm().await;
     assert_eq!(world.condition("InvalidSettings"), None);

@@ -20,7 +20,7 @@ fn every_pattern_of_the_definition_is_known() {
     assert!(!POOL.is_null(), "the definition has a schema of the spec");
     let mut found = BTreeSet::new();
     patterns(&POOL, &mut found);
-    let known: BTreeSet<String> = PATTERNS.iter().map(|known| known.pattern.to_owned()).collect();
+    let known: BTreeSet<String> = PATTERNS.iter().map(|known| known.regex.to_owned()).collect();
     assert_eq!(found, known);
 }
 

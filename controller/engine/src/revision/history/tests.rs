@@ -73,16 +73,16 @@ fn numbers_go_up_and_order_the_history() {
 }
 
 #[rstest]
-#[case::none_is_pinned(None, Ok(Resolved { id: id(7), stored: false }))]
-#[case::a_stored_one_is_pinned(Some(id(6)), Ok(Resolved { id: id(6), stored: true }))]
-#[case::an_unknown_one_is_pinned(Some("gone".into()), Err(Unknown("gone".into())))]
-#[case::the_template_itself_is_pinned_and_not_stored(Some(id(7)), Err(Unknown(id(7))))]
-fn the_pinned_revision_comes_before_the_template(
-    #[case] pinned: Option<RevisionId>,
-    #[case] expected: Result<Resolved, Unknown>,
+#[case::the_one_that_the_pool_shows(Some(id(6)), Some(id(6)))]
+#[case::the_latest_if_the_pool_shows_one_that_is_not_stored(Some("gone".into()), Some(id(7)))]
+#[case::the_latest_if_the_pool_shows_none(None, Some(id(7)))]
+fn the_revision_that_was_in_force_last_is(
+    #[case] shown: Option<RevisionId>,
+    #[case] expected: Option<RevisionId>,
 ) {
-    let history = History::new([stored(6, 1)]);
-    assert_eq!(history.wanted(pinned.as_ref(), &content(7), None), expected);
+    let history = History::new([stored(7, 2), stored(6, 1)]);
+    assert_eq!(history.last_in_force(shown.as_ref()), expected.as_ref());
+    assert_eq!(History::default().last_in_force(shown.as_ref()), None);
 }
 
 proptest! {
