@@ -28,7 +28,11 @@ pub(super) fn deployment(deployment: &Value, objects: &[Value]) -> Vec<String> {
         must(at(pod, field).is_null(), &format!("sets {field}"));
     }
     for volume in list(pod, "volumes") {
-        must(!at(volume, "secret.secretName").is_null(), "mounts a volume that is not a Secret");
+        let map = format!("ConfigMap/{}", text(volume, "configMap.name"));
+        must(
+            !at(volume, "secret.secretName").is_null() || objects.iter().any(|object| id(object) == map),
+            "mounts a volume that is not a Secret or a ConfigMap of the chart",
+        );
     }
     let spread = list(pod, "topologySpreadConstraints");
     must(!spread.is_empty(), "does not spread its replicas");
