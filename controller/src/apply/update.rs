@@ -3,6 +3,7 @@
 //! Each write is computed from the member as it is at that moment, with every field, and demands that very version of
 //! it. Another writer's change in between costs another attempt, never that change.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::Patch;
@@ -215,7 +216,7 @@ enum Unfit {
 /// What came of patching a member.
 enum Patched {
     Done {
-        before: Replica,
+        before: Arc<Replica>,
         after: Seen<Replica>,
     },
     /// It is as it shall be.
@@ -227,7 +228,7 @@ enum Patched {
     /// It could not be read, so nothing was sent.
     Unread(WriteError),
     /// It was sent to the machine as it was before, and failed.
-    Failed(WriteError, Replica),
+    Failed(WriteError, Arc<Replica>),
 }
 
 /// Sends the merge patch that `compute` makes of a member as it is now.
@@ -253,12 +254,12 @@ async fn patched<P: Platform>(
         let kind = WriteKind::UpdateMachine;
         match context.writer.patch::<P::Machine, _>(kind, path, &member.name, None, patch).await {
             Ok(after) => {
-                let before = Replica::clone(&machine.facts);
+                let before = machine.facts.clone();
                 return Patched::Done { before, after: seen(&after, P::read_machine) };
             }
             Err(error) if error.is_conflict() => {}
             Err(error) if error.is_gone() => return Patched::Outdated,
-            Err(error) => return Patched::Failed(error, Replica::clone(&machine.facts)),
+            Err(error) => return Patched::Failed(error, machine.facts),
         }
     }
     Patched::Outdated

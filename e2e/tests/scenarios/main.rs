@@ -14,7 +14,6 @@ mod explicit;
 mod failures;
 mod foreigners;
 mod gates;
-mod hostile;
 mod leaves;
 mod members;
 mod metrics;

@@ -4,4 +4,5 @@
 //! change the results.
 
 mod certificates;
+mod hostile;
 mod takeover;

@@ -271,7 +271,7 @@ fn failures_on_a_starved_machine_are_repeated_alone(
     let names: Vec<String> = (0..count).map(|index| format!("t{index}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let first = failed_with(&names, output);
-    let second: String = names.iter().map(|name| format!("test {name} ... ok\n")).collect();
+    let second: String = names.iter().flat_map(|name| ["test ", name, " ... ok\n"]).collect();
     assert_eq!(repeated((&first, 101), (&second, 0)).is_ok(), passes);
     // There is only one repetition.
     assert!(repeated((&first, 101), (&first, 101)).is_err());
