@@ -3,7 +3,7 @@
 //! A deadline of the harness only bounds a failure. On a machine whose processors are busy with other work, a fixed number of
 //! seconds says nothing about the program under test. Linux reports how long tasks waited for a processor (pressure stall
 //! information). A [`Deadline`] counts most of that time as not elapsed: on an idle machine 60 s last 60 s, on a machine where
-//! some task always waits for a processor they last [`SLOWEST`] times as long.
+//! some task always waits for a processor they last four times as long.
 //!
 //! Where the kernel has no such report, a deadline is an ordinary one.
 
