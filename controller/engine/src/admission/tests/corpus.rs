@@ -49,6 +49,8 @@ fn devices(orders: [Option<i64>; 3]) -> Value {
 /// A name, the pool, the rule that refuses it, and what becomes of its machines.
 #[expect(clippy::too_many_lines, reason = "a table with a row for each pair")]
 fn corpus() -> Vec<(&'static str, Value, Option<Rule>, Built)> {
+    const LARGE_SPEC: Built =
+        ByPlatform("a machine of this size is accepted; the limit of a spec protects the controller (L1)");
     const NO_KEY: Built = ByPlatform("metadata of objects is checked by the API server");
     let hex = "0123456789abcdef".repeat(4);
     let digest = |algorithm: &str| format!("reg.example.com/x@{algorithm}:{hex}");
@@ -143,8 +145,9 @@ fn corpus() -> Vec<(&'static str, Value, Option<Rule>, Built)> {
             None,
             Taken,
         ),
-        ("annotations of 300 kB", annotated(300_000), Some(Rule::MetadataKeys), NO_KEY),
-        ("annotations of 200 kB", annotated(200_000), None, Taken),
+        ("annotations of 300 kB", annotated(300_000), Some(Rule::SpecSize), NO_KEY),
+        ("annotations above the limit of a spec", annotated(200_000), Some(Rule::SpecSize), LARGE_SPEC),
+        ("annotations of 100 kB", annotated(100_000), None, Taken),
         ("a data source without a type", source(json!({})), Some(Rule::DataSource), BySchema),
         ("an address", url("https://mirror.example.com/debian.qcow2"), None, Taken),
         (
