@@ -78,8 +78,8 @@ spec:
         - image: vmpool/vmpool-webhook:0.1.0
           args: [--feature-gates=A=true, --ca-bundle-of=validatingwebhookconfigurations/vmpool-webhook]
           ports: [{name: health}, {name: https}]
-          livenessProbe: {httpGet: {path: /livez}}
-          readinessProbe: {httpGet: {path: /readyz}}
+          livenessProbe: {httpGet: {path: /livez}, timeoutSeconds: 5}
+          readinessProbe: {httpGet: {path: /readyz}, timeoutSeconds: 5}
           lifecycle: {preStop: {sleep: {seconds: 5}}}
           resources: {requests: {cpu: 50m}, limits: {memory: 64Mi}}
           securityContext:
@@ -157,6 +157,11 @@ fn a_correct_chart_has_no_violations() {
 )]
 #[case::capabilities("{drop: [ALL]}", "{drop: []}", "keeps capabilities")]
 #[case::a_wrong_probe("/livez", "/healthz", "has no liveness probe")]
+#[case::a_probe_that_a_busy_node_fails(
+    ", timeoutSeconds: 5}\n          readiness",
+    "}\n          readiness",
+    "has a livenessProbe that a busy node fails"
+)]
 #[case::replicas_on_one_node(
     "topologySpreadConstraints: [{labelSelector: {matchLabels: {app: webhook}}}]",
     "",

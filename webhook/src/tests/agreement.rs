@@ -84,8 +84,7 @@ fn every_validation_of_the_definition_is_a_rule_too() {
 }
 
 /// Samples that types, enums, patterns and lengths of the schema refuse, which every definition has: no rule is needed.
-const SCHEMA: &[&str] =
-    &["pool-spread-constraint-unknown-to-machines", "pool-template-with-a-name", "pool-too-many-tolerations"];
+const SCHEMA: &[&str] = &["pool-spread-constraint-unknown-to-machines", "pool-template-with-a-name"];
 
 /// The samples of pools: name, what the API server says of it, and the states that are applied one after the other.
 fn samples(kind: &str) -> Vec<(String, Option<String>, Vec<Value>)> {
