@@ -72,10 +72,10 @@ impl State {
     async fn grant(&self, request: Request, target: Target, id: &str) -> Result<Response<Body>, Error> {
         let (parts, body) = request.into_parts();
         let user = self.authenticator.authenticate(parts.extensions.get::<Peer>(), &parts.headers)?;
-        // Before anybody is asked about it: the question, and the answer that is remembered, would be as long.
+        // Before authorization: the request for it, and the cached answer, would be as long as the name.
         possible(&target)?;
-        // With the gate off there is nothing that anybody would need a right for, and we have none to ask for rights: what
-        // is left are documents that tell of no resource, and answers that there is none.
+        // With the gate off there is no resource that needs a right, and this program may not request authorization. The
+        // remaining answers are documents without resources, and "not found".
         if self.enabled {
             self.authorizer.authorize(&user, &target).await?;
         }

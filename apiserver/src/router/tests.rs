@@ -286,5 +286,5 @@ async fn a_name_that_cannot_be_is_not_found_before_authorization(#[case] path: &
         is_status(&answer, 404, "NotFound");
         assert!(answer.body.to_string().len() < 1000, "the answer does not repeat the name");
     }
-    assert!(world.server.take_log().is_empty(), "nobody is asked whether the user may");
+    assert!(world.server.take_log().is_empty(), "no authorization is requested");
 }
