@@ -186,6 +186,17 @@ fn every_log_message_to_be_alerted_on_can_be_logged() {
 }
 
 #[test]
+fn the_causes_of_a_stuck_rollout_are_those_of_the_condition() {
+    let sources: String = files(&workspace_root().join("controller/engine/src/status"), "rs")
+        .iter()
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .collect();
+    for part in first_column("docs/rollouts.md", "The message contains") {
+        assert!(sources.contains(&part), "no condition says {part:?}");
+    }
+}
+
+#[test]
 fn the_page_about_metrics_is_the_one_that_the_code_makes() {
     let parts = [
         vmpool_controller::metrics::reference::part(),
