@@ -9,11 +9,14 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use vmpool_e2e::programs::ControllerOptions;
 use vmpool_e2e::scenario::scenario;
-use vmpool_e2e::usage;
 use vmpool_e2e::world::condition::ready_replicas;
 use vmpool_e2e::world::{Pool, World};
+use vmpool_e2e::{Error, poll, usage};
 
 const POOL_CRD: &str = "virtualmachinepools.virtualization.deckhouse.io";
+
+/// For one hostile pool; it only bounds a failure.
+const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Memory that the chart gives a controller, in MiB.
 const LIMIT: f64 = 256.0;
@@ -78,22 +81,25 @@ async fn store(client: &Client, number: usize) -> Result<()> {
     let pools = resource("virtualization.deckhouse.io", "v1alpha2", "VirtualMachinePool");
     let pools: Api<DynamicObject> = Api::namespaced_with(client.clone(), &name, &pools);
     let object: DynamicObject = serde_json::from_value(hostile(&name, number))?;
-    let begin = Instant::now();
     // The changed definition takes a moment.
-    while let Err(error) = pools.create(&PostParams::default(), &object).await {
-        ensure!(begin.elapsed() < Duration::from_secs(30), "storing a hostile pool: {error}");
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-    Ok(())
+    let create = async || {
+        let created = pools.create(&PostParams::default(), &object).await;
+        Ok(created.map(drop).map_err(|error| error.to_string()))
+    };
+    Ok(poll::until(|| format!("hostile pool {number} is stored"), DEADLINE, create).await?)
 }
 
-/// Whether the hostile pool of this number says that it is invalid.
-async fn is_refused(client: &Client, number: usize) -> Result<bool> {
+/// Waits until the hostile pool of this number says that it is invalid.
+async fn until_refused(client: &Client, number: usize) -> Result<()> {
     let pools = resource("virtualization.deckhouse.io", "v1alpha2", "VirtualMachinePool");
     let pools: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), &format!("hostile-{number}"), &pools);
-    let pool = pools.get("hostile").await?;
-    Ok(pool.data["status"]["conditions"].to_string().contains("more than the limit of 131072"))
+    let is_refused = async || {
+        let pool = pools.get("hostile").await.map_err(Error::api("reading a hostile pool"))?;
+        let conditions = pool.data["status"]["conditions"].to_string();
+        Ok(if conditions.contains("more than the limit of 131072") { Ok(()) } else { Err(conditions) })
+    };
+    Ok(poll::until(|| format!("hostile pool {number} has a condition"), DEADLINE, is_refused).await?)
 }
 
 /// How long a pool takes to remove its machines and to make them again.
@@ -128,11 +134,7 @@ fn pools_of_the_largest_size_cost_no_other_pool_anything() {
             }
             // then each of them gets a condition,
             for number in 0..count {
-                let begin = Instant::now();
-                while !is_refused(&client, number).await? {
-                    ensure!(begin.elapsed() < Duration::from_secs(30), "hostile pool {number} has no condition");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
+                until_refused(&client, number).await?;
             }
             // the other pool converges as before,
             let among = shrink_and_grow(&pool).await?;

@@ -24,7 +24,7 @@ pub(super) const MOST_REPEATED: usize = 2;
 pub(super) const MOST_STARVED: usize = 8;
 
 /// The text in the report of such a failure (`vmpool_e2e::deadline::STARVED`).
-const STARVED: &str = "the machine was starved";
+pub(super) const STARVED: &str = "the machine was starved";
 
 /// How long a test binary may print nothing. Every test ends long before.
 pub(super) const PATIENCE: Duration = Duration::from_mins(10);

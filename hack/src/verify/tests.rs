@@ -1,4 +1,5 @@
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -241,6 +242,13 @@ fn a_phase_starts_after_the_tracks_before_it_have_ended() {
         out.contains("passed when they were repeated alone:\n  c (flaky: fix it)\ntest c ... ok\n"),
         "{out}"
     );
+}
+
+#[test]
+fn the_runner_recognizes_the_report_of_a_starved_machine() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let source = fs::read_to_string(workspace.join("e2e/src/deadline.rs")).unwrap();
+    assert!(source.contains(&format!("pub const STARVED: &str = {:?};", runner::STARVED)));
 }
 
 /// The output of a binary in which the named tests failed, each with `output`.

@@ -18,9 +18,6 @@ pub(super) const MACHINE: &str = "spec.virtualMachineTemplate.spec";
 
 const MOST_CORES: i32 = 248;
 
-/// Most bytes of all annotations of the template. Kubernetes allows 256 KiB on an object, and the controller adds its own.
-const MOST_ANNOTATIONS: usize = 248 * 1024;
-
 /// A template that the rules of this module accept.
 #[derive(Clone, Debug)]
 pub(super) struct Template<'a> {
@@ -126,16 +123,6 @@ fn metadata(template: &Value) -> Checked {
             if is_label && !value.as_str().is_some_and(syntax::is_value) {
                 return refuse(Rule::MetadataKeys, path, &value, "no label can have this value", VALUES);
             }
-        }
-        let bytes: usize = keys.iter().map(|(key, value)| key.len() + value.len()).sum();
-        if kind == "annotations" && bytes > MOST_ANNOTATIONS {
-            return refuse(
-                Rule::MetadataKeys,
-                path,
-                &Value::from(format!("{} annotations", keys.len())),
-                format_args!("they have {bytes} bytes, and a machine has room for {MOST_ANNOTATIONS}"),
-                "remove some, or put large ones into a ConfigMap or a Secret",
-            );
         }
     }
     Ok(())

@@ -138,7 +138,7 @@ rules! {
     RolloutContradiction "W19" Warning Rollout "Such an annotation says nothing else than its field";
     PinnedRevision "W20" Invalid Rollout "A revision that machines are held at is stored, and its disks have templates";
     RolloutHeld "W21" Warning Update "The machine template does not change while machines are held at a revision, or the rollout is paused";
-    MetadataKeys "W22" Invalid Template "Labels and annotations of machines have keys, values and a size that Kubernetes allows";
+    MetadataKeys "W22" Invalid Template "Labels and annotations of machines have keys and values that Kubernetes allows";
 }
 
 impl fmt::Display for Rule {

@@ -114,7 +114,7 @@ fn in_use(how: usize) -> World {
 }
 
 #[rstest]
-fn a_disk_that_somebody_has_is_neither_free_nor_collected(#[values(0, 1, 2, 3, 4, 5, 6, 7)] how: usize) {
+fn a_disk_in_use_is_neither_free_nor_collected(#[values(0, 1, 2, 3, 4, 5, 6, 7)] how: usize) {
     let old = in_use(how)
         .pool(|pool| pool.disks[1].ttl = Some(Duration::from_secs(1)))
         .edit_disk("web-data-2", |disk| disk.marks = collecting(ago(50)));
