@@ -115,6 +115,28 @@ impl World {
         self.refuse(Probe::Create(Kind::Machine), "CREATE", &expression, message).await
     }
 
+    /// The object of `kind` that the API server would store for this spec.
+    ///
+    /// # Errors
+    /// [`Error::Api`].
+    pub(super) async fn dry_run(&self, kind: Kind, spec: &Value) -> Result<DynamicObject> {
+        let doing = || Error::api(format!("creating {} as a dry run", kind.name()));
+        self.tried_to_create(kind, spec).await?.map_err(doing())
+    }
+
+    /// Creates an object as a dry run. The inner result is the API server's verdict.
+    async fn tried_to_create(&self, kind: Kind, spec: &Value) -> Result<kube::Result<DynamicObject>> {
+        let probe = json!({
+            "apiVersion": API_VERSION,
+            "kind": kind.name(),
+            "metadata": { "name": PROBE, "namespace": self.namespace },
+            "spec": spec,
+        });
+        let probe = serde_json::from_value(probe).map_err(Error::json("writing a probe"))?;
+        let params = PostParams { dry_run: true, field_manager: Some(MANAGER.to_owned()) };
+        Ok(self.api(kind).create(&params, &probe).await)
+    }
+
     async fn refuse(
         &self,
         probe: Probe,
@@ -254,21 +276,13 @@ impl Refusal<'_> {
     }
 
     async fn tried(&self) -> Result<kube::Result<DynamicObject>> {
-        let api = self.world.api(self.probe.kind());
         match &self.probe {
             Probe::Create(kind) => {
-                let probe = json!({
-                    "apiVersion": API_VERSION,
-                    "kind": kind.name(),
-                    "metadata": { "name": PROBE, "namespace": self.world.namespace },
-                    "spec": super::others::smallest_spec(*kind),
-                });
-                let probe = serde_json::from_value(probe).map_err(Error::json("writing a probe"))?;
-                let params = PostParams { dry_run: true, field_manager: Some(MANAGER.to_owned()) };
-                Ok(api.create(&params, &probe).await)
+                Ok(self.world.tried_to_create(*kind, &super::others::smallest_spec(*kind)).await?)
             }
             Probe::Patch(name, patch) => {
                 let params = PatchParams { dry_run: true, ..PatchParams::default() };
+                let api = self.world.api(self.probe.kind());
                 Ok(api.patch(name, &params, &Patch::Merge(patch)).await)
             }
         }

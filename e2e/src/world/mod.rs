@@ -20,6 +20,7 @@ mod builder;
 mod check;
 pub mod condition;
 mod end;
+mod defaults;
 mod faults;
 mod objects;
 mod others;
@@ -41,6 +42,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 
 pub use builder::{Policy, PoolBuilder};
+pub use defaults::{CoreFractions, FRACTION_OF_MORE_CORES, FRACTION_OF_ONE_CORE};
 pub use faults::{Quota, Refusal};
 pub use pool::{Deletion, Pool};
 pub use remove::{Answer, Removal, SUBRESOURCES};

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use vmpool_e2e::object::{Kind, Object, TEMPLATE_HASH_LABEL};
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{Condition, condition, event, ready_replicas, status};
-use vmpool_e2e::world::{Pool, SETTLE, World};
+use vmpool_e2e::world::{FRACTION_OF_MORE_CORES, FRACTION_OF_ONE_CORE, Pool, SETTLE, World};
 
 fn template(spec: &Value) -> Value {
     json!({ "spec": { "virtualMachineTemplate": { "spec": spec } } })
@@ -94,6 +94,32 @@ fn with_manual_approval_the_user_restarts_machines() {
         pool.until(synced().and(status("updatedReplicas", 2)).and(status("restartPendingReplicas", 0)))
             .await?;
         pool.until(ready_replicas(2)).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn a_core_fraction_that_the_platform_filled_in_follows_the_template() {
+    scenario("a core fraction that the platform filled in follows the template").run(async |world| {
+        let fractions = world.fill_core_fractions().await?;
+        let unset = template(&json!({ "cpu": { "coreFraction": null } }));
+        let pool = world.pool("web").replicas(3).with(&automatic()).with(&unset).ready().await?;
+        let fraction = |fraction: &'static str| {
+            Condition::new(format!("machines with a core fraction of {fraction}"), move |view| {
+                view.live().all(|machine| machine.text("/spec/cpu/coreFraction") == fraction)
+            })
+        };
+        pool.until(fraction(FRACTION_OF_ONE_CORE)).await?;
+        // One machine has a fraction that a user chose.
+        let chosen = pool.machine(0).await?.name().to_owned();
+        world.patch(Kind::Machine, &chosen, &json!({ "spec": { "cpu": { "coreFraction": "20%" } } })).await?;
+        pool.edit(&template(&json!({ "cpu": { "cores": 2 } }))).await?;
+        pool.until_within(cores(2).and(synced()), Duration::from_secs(90)).await?;
+        for machine in pool.machines().await? {
+            let expected = if machine.name() == chosen { "20%" } else { FRACTION_OF_MORE_CORES };
+            assert_eq!(machine.text("/spec/cpu/coreFraction"), expected, "{}", machine.name());
+        }
+        fractions.lift().await?;
         Ok::<_, anyhow::Error>(())
     });
 }

@@ -1,5 +1,7 @@
 //! A machine that exists gets another template.
 
+mod filled;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
@@ -62,6 +64,9 @@ fn spec(live: &Value, from: Option<&Value>, to: &Value, filling: &Filling<'_>) -
     };
     let from_spec = from.map(without_devices);
     let mut patch = SPEC.patch(&live["spec"], from_spec.as_ref(), &without_devices(to));
+    if let Some(patch) = &mut patch {
+        filled::reset(live, &to["spec"], patch);
+    }
     let list = devices::merge(live, from, to, filling);
     if list != devices::of(live) {
         patch.get_or_insert_with(|| json!({}))[devices::FIELD] = list.into();

@@ -102,6 +102,19 @@ fn a_changed_field_is_the_only_one_in_the_patch() {
 }
 
 #[test]
+fn a_new_class_resets_a_fraction_that_the_old_one_filled_in() {
+    let without_fraction = |class: &str| {
+        with(|template| {
+            template["spec"]["virtualMachineClassName"] = json!(class);
+            template["spec"]["cpu"] = json!({ "cores": 1 });
+        })
+    };
+    let result = updated(&live(), Some(&without_fraction("small")), &without_fraction("large"), &disks());
+    assert_eq!(result["spec"]["virtualMachineClassName"], "large");
+    assert_eq!(result["spec"]["cpu"], json!({ "cores": 1 }));
+}
+
+#[test]
 fn labels_and_annotations_come_and_go_and_those_of_others_stay() {
     let to = with(|template| {
         template["metadata"] = json!({ "labels": { "tier": "one" } });
