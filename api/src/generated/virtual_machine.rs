@@ -737,8 +737,7 @@ pub struct VirtualMachineStatus {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineStatusBlockDeviceRefs {
     /// Whether the guest has the device at this moment.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub attached: Option<bool>,
+    pub attached: bool,
     /// Place in the boot order.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "bootOrder")]
     pub boot_order: Option<i64>,
@@ -750,8 +749,7 @@ pub struct VirtualMachineStatusBlockDeviceRefs {
     /// Name of the disk or image.
     pub name: String,
     /// Capacity of the device.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub size: Option<Quantity>,
+    pub size: Quantity,
     /// Name of the device inside the machine, for example sda.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,

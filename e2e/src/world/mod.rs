@@ -19,8 +19,8 @@
 mod builder;
 mod check;
 pub mod condition;
-mod end;
 mod defaults;
+mod end;
 mod faults;
 mod objects;
 mod others;

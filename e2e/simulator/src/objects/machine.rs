@@ -142,6 +142,11 @@ pub enum MachinePhase {
     Degraded,
 }
 
+/// The size of a device whose object does not exist, or has no capacity yet. The platform's schema requires a quantity.
+pub fn unknown_size() -> String {
+    "0".to_owned()
+}
+
 /// One device in a machine's status.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -150,9 +155,9 @@ pub struct DeviceStatus {
     pub kind: DeviceKind,
     /// Name.
     pub name: String,
-    /// Capacity, a quantity.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub size: Option<String>,
+    /// Capacity, a quantity; `0` while it is not known.
+    #[serde(default = "unknown_size")]
+    pub size: String,
     /// Whether the guest sees it.
     #[serde(default)]
     pub attached: bool,

@@ -8,7 +8,7 @@ mod stored;
 pub use disk::{AttachedTo, DataSource, DiskPhase, DiskSpec, DiskStatus, DiskTarget, DiskView, SourceKind};
 pub use machine::{
     Change, DeviceKind, DeviceRef, DeviceStatus, MachinePhase, MachineSpec, MachineStatus, MachineView,
-    PodEntry, RunPolicy,
+    PodEntry, RunPolicy, unknown_size,
 };
 pub use other::{
     AttachmentView, BindingMode, ClassView, ImageView, OperationPhase, OperationType, OperationView, PodView,

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::objects::{
     BUMPED, Condition, DeviceKind, DeviceStatus, Id, Key, Kind, MachinePhase, MachineStatus, PodEntry,
-    VM_CLEANUP,
+    VM_CLEANUP, unknown_size,
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -209,7 +209,9 @@ impl World {
             .map(|(device, letter)| DeviceStatus {
                 kind: device.reference.kind,
                 name: device.reference.name.clone(),
-                size: self.device_size(key, device.reference.kind, &device.reference.name),
+                size: self
+                    .device_size(key, device.reference.kind, &device.reference.name)
+                    .unwrap_or_else(unknown_size),
                 attached: device.is_attached(),
                 target: device.is_attached().then(|| format!("sd{letter}")),
                 hotplugged: matches!(device.plug, Plug::Hot).then_some(true),

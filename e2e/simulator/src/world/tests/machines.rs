@@ -51,7 +51,7 @@ fn phases_follow_each_other_after_their_delays() {
     assert_eq!(stage.phase(Kind::Machine, "a"), "Pending");
     assert_eq!(stage.condition(Kind::Machine, "a", "BlockDevicesReady"), "False/BlockDevicesNotReady");
     let devices = &stage.get(Kind::Machine, "a")["status"]["blockDeviceRefs"];
-    assert_eq!(*devices, json!([{"kind": "VirtualDisk", "name": "a-root", "attached": false}]));
+    assert_eq!(*devices, json!([{"kind": "VirtualDisk", "name": "a-root", "size": "0", "attached": false}]));
     stage.disk("a-root");
     stage.run(ms(100));
     assert_eq!(stage.phase(Kind::Disk, "a-root"), "Provisioning");
