@@ -53,7 +53,7 @@ fn the_status_of_a_machine_is_read() {
     assert_eq!(machine.phase(), Some(MachinePhase::Running));
     assert!(machine.has_condition(conditions::machine::RUNNING));
     assert!(!machine.has_condition(conditions::machine::AWAITING_RESTART));
-    assert_eq!(machine.reported_devices()[0].attached, Some(true));
+    assert!(machine.reported_devices()[0].attached);
     // A size in bytes beyond 32 bits, as a number.
     assert_eq!(machine.spec.memory.size.bytes(), Ok(536_870_912_000));
 }
