@@ -110,8 +110,6 @@ const READS: u32 = 3;
 const READ_PAUSE: Duration = Duration::from_millis(200);
 /// Calls that may be under way at a time, so that a removal of a thousand machines leaves room for others.
 const IN_FLIGHT: usize = 64;
-/// How long a call may take.
-const DEADLINE: Duration = Duration::from_secs(5);
 /// Who writes, in `managedFields`.
 const FIELD_MANAGER: &str = "vmpool-apiserver";
 /// Answers with metadata only, where the server can.
@@ -122,12 +120,14 @@ const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8
 pub(crate) struct Cluster {
     client: Client,
     env: Env,
+    /// How long a call may take.
+    timeout: Duration,
     permits: Arc<Semaphore>,
 }
 
 impl Cluster {
-    pub(crate) fn new(client: Client, env: Env) -> Self {
-        Self { client, env, permits: Arc::new(Semaphore::new(IN_FLIGHT)) }
+    pub(crate) fn new(client: Client, env: Env, timeout: Duration) -> Self {
+        Self { client, env, timeout, permits: Arc::new(Semaphore::new(IN_FLIGHT)) }
     }
 
     /// The pool of this name, as it is stored now.
@@ -225,7 +225,7 @@ impl Cluster {
             let bytes = body.collect().await.map_err(|error| lost(&error))?.to_bytes();
             answer(parts.status, &bytes)
         };
-        match self.env.timeout(DEADLINE, exchange).await {
+        match self.env.timeout(self.timeout, exchange).await {
             Ok(result) => result,
             Err(elapsed) => Err(CallError::Lost(elapsed.to_string())),
         }

@@ -37,4 +37,4 @@ pub use metrics::Metrics;
 pub use metrics::reference::part as metrics_reference;
 pub use router::router;
 pub use run::{RunError, run};
-pub use state::State;
+pub use state::{Settings, State};

@@ -16,7 +16,7 @@ use crate::metrics::Metrics;
 use crate::options::{Options, OptionsError};
 use crate::removal;
 use crate::router::router;
-use crate::state::State;
+use crate::state::{Settings, State};
 
 /// Why the process could not go on.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +50,11 @@ fn limits() -> Limits {
 pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<(), RunError> {
     let gates = options.gates.gates().map_err(OptionsError::from)?;
     let serving = options.serving()?;
-    let accept_within = accept_within(options.reservation_timeout()?);
+    let settings = Settings {
+        enabled: gates.enabled(Feature::VirtualMachinePool),
+        accept_within: accept_within(options.reservation_timeout()?),
+        request_timeout: options.request_timeout()?,
+    };
     let (mut certificates, mut traffic) = (CertificateMetrics::default(), TrafficMetrics::default());
     let metrics = Metrics::new(|registry| {
         certificates = CertificateMetrics::new(registry);
@@ -63,12 +67,11 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
         let metrics = metrics.clone();
         move || metrics.page()
     });
-    let enabled = gates.enabled(Feature::VirtualMachinePool);
-    if !enabled {
+    if !settings.enabled {
         tracing::warn!("feature gate VirtualMachinePool is off: no resource is served");
     }
     let clients = ClientCas::demanding();
-    let state = State::new(program.client(), env.clone(), enabled, accept_within, health.clone(), metrics);
+    let state = State::new(program.client(), env.clone(), settings, health.clone(), metrics);
     let _front_proxy = env.spawn("front proxy", state.follow_front_proxy(clients.clone()));
     let service = Service { router: router(state), clients, limits: limits(), certificates, traffic };
     Ok(program.serve(service, &env, stop).await?)

@@ -28,18 +28,22 @@ pub struct State {
     pub(crate) remover: Arc<Remover>,
 }
 
+/// How a server behaves.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Whether the server serves its resource. Otherwise it serves only documents about itself.
+    pub enabled: bool,
+    /// The controller drops no reservation before it is this old.
+    pub accept_within: Duration,
+    /// How long one call to the API server may take.
+    pub request_timeout: Duration,
+}
+
 impl State {
-    /// The state of a server that serves its resource if it is `enabled`, and only says about itself otherwise. `client`
-    /// must repeat nothing by itself. No reservation is dropped by the controller before it is `accept_within` old.
-    pub fn new(
-        client: Client,
-        env: Env,
-        enabled: bool,
-        accept_within: Duration,
-        health: Health,
-        metrics: Metrics,
-    ) -> Arc<Self> {
-        let cluster = Cluster::new(client, env.clone());
+    /// The state of a server with these settings. `client` must not repeat requests by itself.
+    pub fn new(client: Client, env: Env, settings: Settings, health: Health, metrics: Metrics) -> Arc<Self> {
+        let Settings { enabled, accept_within, request_timeout } = settings;
+        let cluster = Cluster::new(client, env.clone(), request_timeout);
         let authenticator = Authenticator::default();
         health.ready("authentication", {
             let authenticator = authenticator.clone();

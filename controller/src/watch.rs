@@ -26,6 +26,10 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// How long a watch may be silent: longer than it may last. Then its connection was dropped silently.
 const LONGEST_SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
 
+/// A watch that ends sooner without an event counts as a failure: without a pause the next one would follow at once, for as
+/// long as the API server or a proxy in front of it ends watches.
+const SHORTEST_WATCH: Duration = Duration::from_secs(1);
+
 /// Why a list or a watch broke off.
 #[derive(Debug, thiserror::Error)]
 enum Broken {
@@ -39,6 +43,8 @@ enum Broken {
     Read(#[source] kube::Error),
     #[error("the API server: {}", .0.message)]
     Told(Box<Status>),
+    #[error("the watch ended at once, without an event")]
+    TooShort,
 }
 
 impl Broken {
@@ -139,9 +145,13 @@ async fn follow<K: Stored>(
     mut show: impl FnMut(Change<K>),
 ) -> Result<(), Broken> {
     let wanted = WatchParams::default().timeout(WATCH_SECONDS);
+    let begin = env.uptime();
+    let mut is_silent = true;
     let mut events = std::pin::pin!(api.watch(&wanted, version).await.map_err(Broken::Begin)?);
     while let Ok(Some(event)) = env.timeout(LONGEST_SILENCE, events.next()).await {
-        let change = match event.map_err(Broken::Read)? {
+        let event = event.map_err(Broken::Read)?;
+        is_silent = false;
+        let change = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => Change::Applied(object),
             WatchEvent::Deleted(object) => Change::Deleted(object),
             WatchEvent::Bookmark(bookmark) => {
@@ -155,6 +165,9 @@ async fn follow<K: Stored>(
             version.clone_from(reached);
         }
         show(change);
+    }
+    if is_silent && env.uptime().saturating_sub(begin) < SHORTEST_WATCH {
+        return Err(Broken::TooShort);
     }
     Ok(())
 }
@@ -170,3 +183,6 @@ pub(crate) fn locate<K: Stored, T>(object: K, read: fn(K) -> T) -> Located<T> {
 pub(crate) fn version<K: Stored>(object: &K) -> u64 {
     object.meta().resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

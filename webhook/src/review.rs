@@ -12,9 +12,9 @@ use envelope::Review;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 
-/// What is said of an object that takes more memory than [`LARGEST_OBJECT`].
-pub(crate) const TOO_LARGE: &str = "the pool has too many lists and fields to be judged: the webhook spends at most 8 MiB of memory on \
-                         a pool; shorten the lists of spec.virtualMachineTemplate and spec.virtualDiskTemplates";
+/// The message about an object that takes more memory than [`LARGEST_OBJECT`], or is nested too deeply.
+pub(crate) const TOO_LARGE: &str = "the pool has too many lists and fields to be judged, or is nested more than 100 levels deep: the webhook \
+                         spends at most 8 MiB of memory on a pool; shorten spec.virtualMachineTemplate and spec.virtualDiskTemplates";
 
 /// A body is no review.
 #[derive(Debug, thiserror::Error)]

@@ -18,6 +18,9 @@ const NODE: usize = 11 * (size_of::<String>() + size_of::<Value>()) + 64;
 /// Entries that a node of a map holds at least, once there are so many.
 const ENTRIES_OF_A_NODE: usize = 5;
 
+/// Deepest nesting that is read. The decoder gives up a little later, and says nothing of the object then.
+const DEEPEST: usize = vmpool_engine::limits::NESTING;
+
 /// JSON cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TreeError {
@@ -25,7 +28,7 @@ pub(crate) enum TreeError {
     #[error(transparent)]
     Json(#[from] serde_json::Error),
     /// It would take more memory than the budget allows.
-    #[error("it would take more than {0} bytes of memory")]
+    #[error("it would take more than {0} bytes of memory, or is nested more than {DEEPEST} levels deep")]
     TooLarge(usize),
 }
 
@@ -49,6 +52,11 @@ impl Budget {
     /// What was taken.
     pub(crate) fn used(&self) -> usize {
         self.used.get()
+    }
+
+    /// Refuses what is `depth` levels deep, if that is too deep.
+    fn descend<E: Error>(&self, depth: usize) -> Result<(), E> {
+        if depth > DEEPEST { self.take(usize::MAX) } else { Ok(()) }
     }
 
     fn take<E: Error>(&self, bytes: usize) -> Result<(), E> {
@@ -80,28 +88,34 @@ pub(crate) struct Fields<'a> {
     /// What is left of the paths from here on. An empty one keeps everything.
     paths: Vec<&'a str>,
     budget: &'a Budget,
+    /// Number of maps and lists around it.
+    depth: usize,
 }
 
 impl<'a> Fields<'a> {
     pub(crate) fn new(paths: &[&'a str], budget: &'a Budget) -> Self {
-        Self { paths: paths.to_vec(), budget }
+        Self { paths: paths.to_vec(), budget, depth: 0 }
     }
 
     fn keeps_all(&self) -> bool {
         self.paths.contains(&"")
     }
 
+    fn deeper(&self) -> Self {
+        Self { depth: self.depth + 1, ..self.clone() }
+    }
+
     /// What is kept of a field, nothing if it is not needed.
     fn below(&self, field: &str) -> Option<Self> {
         if self.keeps_all() {
-            return Some(self.clone());
+            return Some(self.deeper());
         }
         let rest = self.paths.iter().filter_map(|path| match path.split_once('.') {
             Some((head, rest)) => (head == field).then_some(rest),
             None => (*path == field).then_some(""),
         });
         let paths: Vec<&str> = rest.collect();
-        (!paths.is_empty()).then_some(Self { paths, budget: self.budget })
+        (!paths.is_empty()).then_some(Self { paths, ..self.deeper() })
     }
 }
 
@@ -146,13 +160,14 @@ impl<'de> Visitor<'de> for Fields<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        self.budget.descend(self.depth + 1)?;
         let mut values = Vec::new();
         if !self.keeps_all() {
             // No field is in a list: it stays what it is, and empty.
             while list.next_element::<IgnoredAny>()?.is_some() {}
             return Ok(Value::Array(values));
         }
-        while let Some(value) = list.next_element_seed(self.clone())? {
+        while let Some(value) = list.next_element_seed(self.deeper())? {
             self.budget.take(ENTRY)?;
             values.push(value);
         }
@@ -160,6 +175,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        self.budget.descend(self.depth + 1)?;
         let mut fields = Map::new();
         while let Some(key) = map.next_key::<String>()? {
             let Some(kept) = self.below(&key) else {

@@ -8,7 +8,7 @@ use vmpool_runtime::tls::{ClientCas, PeerCertificate};
 use super::requestheader::ConfigError;
 use super::*;
 use crate::cluster::Cluster;
-use crate::testing::{Store, World, front_proxy};
+use crate::testing::{SETTINGS, Store, World, front_proxy};
 
 fn authenticator() -> Authenticator {
     let authenticator = Authenticator::default();
@@ -143,7 +143,7 @@ fn authority() -> String {
 async fn the_configuration_is_followed_without_a_restart() {
     let world = World::new(1);
     let (authenticator, clients) = (Authenticator::default(), ClientCas::none());
-    let cluster = Cluster::new(world.server.client(), world.env.clone());
+    let cluster = Cluster::new(world.server.client(), world.env.clone(), SETTINGS.request_timeout);
     let following = follow(cluster, authenticator.clone(), clients.clone(), world.env.clone());
     let _following = world.env.spawn("following", following);
     let wait = async |seconds| world.clock.advance(Duration::from_secs(seconds)).await;

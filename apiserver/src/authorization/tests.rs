@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 use crate::metrics::Metrics;
-use crate::testing::{Fault, World};
+use crate::testing::{Fault, SETTINGS, World};
 
 fn alice() -> User {
     User {
@@ -27,7 +27,7 @@ fn removal(name: &str) -> Target {
 }
 
 fn authorizer(world: &World) -> Authorizer {
-    let cluster = Cluster::new(world.server.client(), world.env.clone());
+    let cluster = Cluster::new(world.server.client(), world.env.clone(), SETTINGS.request_timeout);
     Authorizer::new(cluster, world.env.clone(), Metrics::new(|_| ()))
 }
 

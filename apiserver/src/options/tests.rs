@@ -43,6 +43,18 @@ fn reservations_last_for_a_while() {
 }
 
 #[test]
+fn a_call_ends_before_the_answer_to_the_caller_is_due() {
+    let timeout = |flags| options(flags).request_timeout().map_err(|error| error.to_string());
+    assert_eq!(timeout(&[]), Ok(Duration::from_secs(12)));
+    assert_eq!(timeout(&["--request-timeout=26s"]), Ok(Duration::from_secs(26)));
+    for refused in ["0", "500ms", "27s", "1h"] {
+        let flag = format!("--request-timeout={refused}");
+        let error = timeout(&[&flag]).unwrap_err();
+        assert!(error.starts_with("--request-timeout must be between 1s and 26s, not "), "{error}");
+    }
+}
+
+#[test]
 fn the_documentation_has_every_flag_with_its_variable_and_its_default() {
     let page = include_str!("../../../docs/apiserver.md");
     assert_eq!(flag_differences(&Options::command(), page), [""; 0]);

@@ -3,7 +3,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
-use crate::testing::{ACCEPT_WITHIN, Answer, Process, World, ask};
+use crate::testing::{Answer, Process, SETTINGS, World, ask};
 
 const POOL: &str = "/apis/subresources.vmpool.dev/v1alpha1/namespaces/team-a/virtualmachinepools/web";
 const REMOVE: &str =
@@ -199,8 +199,7 @@ async fn nobody_is_ready_who_does_not_know_the_front_proxy() {
     let state = State::new(
         world.server.client(),
         world.env.clone(),
-        true,
-        ACCEPT_WITHIN,
+        SETTINGS,
         health,
         crate::metrics::Metrics::new(|_| ()),
     );

@@ -14,6 +14,7 @@ pub(crate) use vmpool_model::{Call, Verb};
 use std::pin::pin;
 use std::time::Duration;
 
+use crate::state::Settings;
 use vmpool_runtime::Env;
 use vmpool_runtime::testing::{ManualClock, env};
 
@@ -31,8 +32,12 @@ pub(crate) fn is_write(call: &Call) -> bool {
 /// How long a request and its answer are under way, together.
 pub(crate) const ROUND_TRIP: Duration = Duration::from_millis(2);
 
-/// As by default: the controller of these tests drops reservations after 30 s.
-pub(crate) const ACCEPT_WITHIN: Duration = Duration::from_secs(25);
+/// The defaults. The controller of these tests drops reservations after 30 s.
+pub(crate) const SETTINGS: Settings = Settings {
+    enabled: true,
+    accept_within: Duration::from_secs(25),
+    request_timeout: Duration::from_secs(12),
+};
 
 /// A server with a clock.
 pub(crate) struct World {

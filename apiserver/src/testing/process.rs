@@ -21,11 +21,11 @@ use vmpool_runtime::https::Peer;
 use vmpool_runtime::testing::SeededEntropy;
 use vmpool_runtime::tls::PeerCertificate;
 
-use super::{ACCEPT_WITHIN, World};
+use super::{SETTINGS, World};
 use crate::authentication::RequestHeaders;
 use crate::metrics::Metrics;
 use crate::router::router;
-use crate::state::State;
+use crate::state::{Settings, State};
 
 /// Runs tasks until it is told to kill them all.
 #[derive(Clone, Default)]
@@ -94,7 +94,8 @@ impl Process {
         let env = Env::new(Arc::new(world.clock.clone()), entropy, Arc::new(killable.clone()));
         let metrics = Metrics::new(|_| ());
         let health = Health::new();
-        let state = State::new(world.server.client(), env, enabled, ACCEPT_WITHIN, health, metrics.clone());
+        let state =
+            State::new(world.server.client(), env, Settings { enabled, ..SETTINGS }, health, metrics.clone());
         state.authenticator.replace(Arc::new(RequestHeaders::parse(&front_proxy()).unwrap()));
         Self { killable, router: router(state), metrics }
     }

@@ -6,6 +6,9 @@
 /// Longest `spec` of a pool, in bytes of JSON. A tree of such a text may take fifty times as much memory.
 pub const POOL_SPEC: usize = 128 * 1024;
 
+/// Deepest nesting of lists and maps in an object of a pool. Decoders give up at 128, and read nothing of the object then.
+pub const NESTING: usize = 100;
+
 /// Longest `status` of a pool that the controller reads, in bytes of JSON. The controller replaces a longer one.
 pub const POOL_STATUS: usize = 128 * 1024;
 
@@ -32,14 +35,39 @@ pub fn clip(text: &str) -> &str {
     &text[..end]
 }
 
-/// The validation error of a pool whose `spec` takes `size` bytes, if that is too much.
-pub fn spec_error(size: usize) -> Option<String> {
-    (size > POOL_SPEC).then(|| {
-        format!(
+/// The validation error of a pool whose `spec` takes `size` bytes and is nested `depth` levels deep, if one of them is too
+/// much.
+pub fn spec_error(size: usize, depth: usize) -> Option<String> {
+    if size > POOL_SPEC {
+        return Some(format!(
             "spec takes {size} bytes of JSON, more than the limit of {POOL_SPEC}; shorten virtualMachineTemplate and \
              virtualDiskTemplates"
-        )
+        ));
+    }
+    (depth > NESTING).then(|| {
+        format!("spec is nested {depth} levels deep, more than the limit of {NESTING}; remove the innermost lists and maps")
     })
+}
+
+/// How many lists and maps are open at once in a JSON text.
+pub fn nesting(json: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut in_string, mut escaped) = (false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_string,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'[' | b'{' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
 }
 
 #[cfg(test)]
@@ -57,8 +85,19 @@ mod tests {
 
     #[test]
     fn a_spec_is_too_long_only_above_the_limit() {
-        assert_eq!(spec_error(POOL_SPEC), None);
-        let error = spec_error(POOL_SPEC + 1).unwrap();
+        assert_eq!(spec_error(POOL_SPEC, NESTING), None);
+        let error = spec_error(POOL_SPEC + 1, 1).unwrap();
         assert!(error.contains("131073") && error.contains("131072"), "{error}");
+        let error = spec_error(1, NESTING + 1).unwrap();
+        assert!(error.contains("101") && error.contains("100"), "{error}");
+    }
+
+    #[test]
+    fn nesting_counts_open_lists_and_maps_outside_of_texts() {
+        for (text, depth) in
+            [("0", 0), ("[]", 1), (r#"{"a":[{}],"b":[]}"#, 3), (r#"["[[[[","\"[[","\\",[]]"#, 2), ("]]]", 0)]
+        {
+            assert_eq!(nesting(text), depth, "{text}");
+        }
     }
 }

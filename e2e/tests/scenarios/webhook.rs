@@ -34,7 +34,7 @@ fn without_the_webhook_nobody_changes_what_a_pool_wants_and_all_else_goes_on() {
                 ensure!(error.contains("failed calling webhook"), "{what}: {error}");
             }
             let removal = pool.removal().target(&pool.machine(0).await?).send().await?;
-            ensure!(!removal.is_success(), "{removal}");
+            ensure!(removal.code == 503 && removal.message().contains("failed calling webhook"), "{removal}");
             // while labels and status can be written, machines are replaced, and pools can be deleted.
             pool.edit(&json!({ "metadata": { "labels": { "team": "blue" } } })).await?;
             let status = Patch::Merge(json!({ "status": { "replicas": 2 } }));
@@ -51,6 +51,38 @@ fn without_the_webhook_nobody_changes_what_a_pool_wants_and_all_else_goes_on() {
             pool.until(ready_replicas(3)).await?;
             pool.remove(&pool.machines().await?[..1]).await?;
             pool.until(ready_replicas(2)).await?;
+            Ok::<_, anyhow::Error>(())
+        },
+    );
+}
+
+#[test]
+fn a_targeted_removal_names_the_webhook_that_does_not_answer() {
+    // The API server waits longer for the webhook than an aggregated API with a fixed deadline of 5 s would.
+    let options = GuardOptions::default().value("webhook.timeoutSeconds=7");
+    scenario("a targeted removal names the webhook that does not answer").guarded_by(options).run(
+        async |world| {
+            let webhook = world.installation().guard()?.service(Component::Webhook)?;
+            let pool = world.pool("web").policy(Policy::Explicit).replicas(2).ready().await?;
+            let machine = pool.machine(0).await?;
+            // When the webhook accepts connections but does not answer,
+            for replica in webhook.replicas() {
+                replica.pause()?;
+            }
+            let answer = pool.removal().target(&machine).send().await;
+            for replica in webhook.replicas() {
+                replica.resume()?;
+            }
+            // then the response names it and says what happened, and no machine is removed.
+            let answer = answer?;
+            ensure!(answer.code == 503, "{answer}");
+            ensure!(answer.message().contains("failed calling webhook"), "{answer}");
+            ensure!(answer.message().contains("no machine was removed"), "{answer}");
+            ensure!(answer.retry_after.is_some(), "{answer}");
+            // When the webhook answers again, the same request succeeds.
+            world.installation().guard()?.until_webhook_answers(world.cluster()).await?;
+            pool.remove(std::slice::from_ref(&machine)).await?;
+            pool.until(ready_replicas(1)).await?;
             Ok::<_, anyhow::Error>(())
         },
     );

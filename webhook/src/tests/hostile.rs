@@ -44,6 +44,20 @@ async fn a_pool_that_is_too_large_cannot_be_changed_but_to_one_that_is_not() {
 }
 
 #[tokio::test]
+async fn a_pool_that_is_nested_too_deeply_cannot_be_changed_but_to_one_that_is_not() {
+    let world = World::furnished();
+    let nested = (0..150).fold(json!(0), |inner, _| json!([inner]));
+    let deep = with(pool(), "/spec/virtualMachineTemplate/spec/provisioning", nested);
+    let response = world.create(&deep).await;
+    assert_eq!(response["status"]["code"], 413, "{response}");
+    assert_eq!(
+        world.update(&deep, &with(deep.clone(), "/spec/replicas", json!(4))).await["status"]["code"],
+        413
+    );
+    assert_eq!(world.update(&deep, &pool()).await["allowed"], true);
+}
+
+#[tokio::test]
 async fn few_objects_are_read_for_a_review_however_many_it_names() {
     let world = World::furnished();
     let names: Vec<String> = (0..500).map(|index| format!("disk-{index}")).collect();

@@ -2,6 +2,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{TreeError, read};
+use vmpool_engine::limits::NESTING;
 
 const PLENTY: usize = 1 << 20;
 
@@ -54,5 +55,11 @@ fn broken_text_is_an_error(#[case] text: &str) {
 fn nesting_has_an_end_and_costs_nothing_where_it_is_skipped() {
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     assert_eq!(read(deep.as_bytes(), &["a"], 0).unwrap(), json!([]));
-    assert!(matches!(read(deep.as_bytes(), &[""], 100 << 20), Err(TreeError::Json(_))));
+    assert!(matches!(read(deep.as_bytes(), &[""], 100 << 20), Err(TreeError::TooLarge(_))));
+    for (depth, fits) in [(NESTING, true), (NESTING + 1, false)] {
+        for (open, close) in [("[", "]"), (r#"{"a":"#, "}")] {
+            let text = format!("{}0{}", open.repeat(depth), close.repeat(depth));
+            assert_eq!(read(text.as_bytes(), &[""], PLENTY).is_ok(), fits, "{depth}");
+        }
+    }
 }

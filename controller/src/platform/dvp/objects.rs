@@ -37,7 +37,7 @@ impl PoolObject {
 
     /// Why the spec is not read.
     pub(super) fn spec_error(&self) -> Option<String> {
-        limits::spec_error(self.spec.size)
+        limits::spec_error(self.spec.size, self.spec.depth)
     }
 }
 
@@ -48,11 +48,13 @@ struct SpecText {
     text: Arc<str>,
     /// Length of the text as it is stored, in bytes.
     size: usize,
+    /// Nesting of the text as it is stored.
+    depth: usize,
 }
 
 impl Default for SpecText {
     fn default() -> Self {
-        Self { text: "null".into(), size: 0 }
+        Self { text: "null".into(), size: 0, depth: 0 }
     }
 }
 
@@ -68,13 +70,14 @@ impl<'de> Deserialize<'de> for SpecText {
             scale_down_policy: Option<String>,
         }
         let raw = Box::<RawValue>::deserialize(deserializer)?;
-        let (text, size) = (raw.get(), raw.get().len());
-        if limits::spec_error(size).is_none() {
-            return Ok(Self { text: text.into(), size });
+        let text = raw.get();
+        let (size, depth) = (text.len(), limits::nesting(text));
+        if limits::spec_error(size, depth).is_none() {
+            return Ok(Self { text: text.into(), size, depth });
         }
         let brief: Brief = serde_json::from_str(text).unwrap_or_default();
         let text = serde_json::to_string(&brief).unwrap_or_default();
-        Ok(Self { text: text.into(), size })
+        Ok(Self { text: text.into(), size, depth })
     }
 }
 

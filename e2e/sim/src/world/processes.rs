@@ -23,6 +23,9 @@ use crate::front::allowing;
 use crate::process::Process;
 use crate::trouble::STALL;
 
+/// How long a request of the aggregated API may take. The default.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(12);
+
 /// The name of the lease.
 const LEASE: &str = "vmpool-controller";
 
@@ -68,8 +71,11 @@ impl World {
         let state = vmpool_apiserver::State::new(
             client,
             env.clone(),
-            true,
-            accept_within(RESERVATION_AGE),
+            vmpool_apiserver::Settings {
+                enabled: true,
+                accept_within: accept_within(RESERVATION_AGE),
+                request_timeout: REQUEST_TIMEOUT,
+            },
             Health::new(),
             vmpool_apiserver::Metrics::new(|_| ()),
         );

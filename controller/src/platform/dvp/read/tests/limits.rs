@@ -130,3 +130,30 @@ fn a_name_that_is_longer_than_any_is_not_kept(#[case] body: Value) {
 fn long() -> String {
     "x".repeat(100_000)
 }
+
+/// A value of this many lists, one in the other: JSON that is a tree of a few kilobytes, and that decoders refuse.
+fn nested(depth: usize) -> Value {
+    (0..depth).fold(json!(0), |inner, _| json!([inner]))
+}
+
+#[rstest]
+#[case::a_template("/spec/virtualMachineTemplate/spec/provisioning")]
+#[case::metadata_of_a_template("/spec/virtualMachineTemplate/metadata")]
+#[case::a_count("/spec/replicas")]
+#[case::a_rollout("/spec/rollout")]
+#[case::a_history("/spec/revisionHistoryLimit")]
+#[case::a_disk_template("/spec/virtualDiskTemplates/0/spec")]
+#[case::a_reclaim_policy("/spec/virtualDiskTemplates/0/reclaim")]
+#[case::a_foreign_field("/spec/foreign")]
+fn a_pool_with_deep_nesting_is_invalid_and_keeps_its_machines(#[case] field: &str) {
+    let mut object = hostile_pool();
+    object["spec"]["virtualMachineTemplate"]["spec"]["tolerations"] = json!([]);
+    let (parent, key) = field.rsplit_once('/').unwrap();
+    object.pointer_mut(parent).unwrap()[key] = nested(500);
+    // As the API server sends it.
+    let object: PoolObject = serde_json::from_str(&object.to_string()).unwrap();
+    let facts = pool(&object);
+    assert_eq!(facts.removal, Removal::Explicit, "no machine is removed");
+    assert_eq!(facts.desired, if field == "/spec/replicas" { 0 } else { 3 });
+    assert!(facts.flaws.iter().any(|flaw| flaw.contains("nested")), "{:?}", facts.flaws);
+}

@@ -1,0 +1,49 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::{Request, Response};
+use kube::Client;
+use kube::client::Body;
+use serde_json::json;
+use vmpool_engine::Disk;
+use vmpool_runtime::testing::{ManualClock, env};
+
+use super::*;
+use crate::platform::Platform;
+use crate::platform::dvp::Dvp;
+
+/// An API server whose lists are empty and whose watches end at once. It counts the watches.
+fn short_watches(count: &Arc<AtomicUsize>) -> Client {
+    let count = count.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+        let body = if is_watch {
+            count.fetch_add(1, Ordering::Relaxed);
+            String::new()
+        } else {
+            json!({ "metadata": { "resourceVersion": "7" }, "items": [] }).to_string()
+        };
+        async move { Ok::<_, std::convert::Infallible>(Response::new(Body::from(body.into_bytes()))) }
+    });
+    Client::new(service, "default")
+}
+
+#[tokio::test]
+async fn watches_that_end_at_once_are_begun_again_with_backoff() {
+    let clock = ManualClock::new();
+    let env = env(&clock, 1);
+    let count = Arc::new(AtomicUsize::new(0));
+    let _watch = env.spawn(
+        "watch of disks",
+        watch::<<Dvp as Platform>::Disk, Disk>(
+            Api::all(short_watches(&count)),
+            env.clone(),
+            (Metrics::new(&env), WatchResource::Disks),
+            Arc::default(),
+            |disk| Dvp::read_disk(&disk),
+            |_| {},
+        ),
+    );
+    clock.advance(Duration::from_secs(60)).await;
+    let watches = count.load(Ordering::Relaxed);
+    assert!((5..20).contains(&watches), "{watches} watches in a minute");
+}
