@@ -3,7 +3,7 @@
 mod basis;
 mod create;
 mod delete;
-mod keep;
+mod disk;
 mod outcome;
 mod pool;
 mod repair;
@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
+use vmpool_engine::backoff::{Failure, FailureReason};
 use vmpool_engine::ledger::Seen;
-use vmpool_engine::pacing::{Failure, FailureReason};
 use vmpool_engine::plan::{DeleteReason, Stage};
 use vmpool_engine::{Action, Memory};
 
@@ -152,7 +152,7 @@ async fn run_stage<P: Platform>(
 /// Whether a refused write of this stage lets others go first the next time. In the others the plan has an order of
 /// its own.
 fn is_noted(stage: Stage) -> bool {
-    matches!(stage, Stage::Repair | Stage::Remove | Stage::Keep | Stage::Grow)
+    matches!(stage, Stage::Repair | Stage::Remove | Stage::CollectDisks | Stage::ExpandDisks)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a random fraction needs no precision")]
@@ -177,7 +177,9 @@ async fn perform<P: Platform>(
     action: &Action,
 ) -> Outcome {
     match action {
-        Action::Relabel { member } => repair::patch(context, pool, member, P::mark(&pool.object)).await,
+        Action::Relabel { member } => {
+            repair::patch(context, pool, member, P::managed_labels(&pool.object)).await
+        }
         Action::Release { machine, shared } => repair::release(context, pool, machine, shared).await,
         Action::CreateDisk { member, disk } => repair::disk(context, pool, member, disk).await,
         Action::Repoint { member, position, from, to } => {
@@ -190,21 +192,21 @@ async fn perform<P: Platform>(
         Action::Delete { member, reason: DeleteReason::Surplus } => {
             delete::surplus(context, pool, member, basis.machine(member)).await
         }
-        Action::Update { member, base, to, disks, terms } => {
-            let wanted = update::Wanted { member, base: base.as_ref(), to, disks, terms: *terms };
+        Action::Update { member, base, to, disks, disruption } => {
+            let wanted = update::Wanted { member, base: base.as_ref(), to, disks, disruption: *disruption };
             update::update(context, pool, basis, &wanted).await
         }
-        Action::Advance { member, to } => update::advance(context, pool, member, to).await,
+        Action::RecordRevision { member, to } => update::record_revision(context, pool, member, to).await,
         Action::StoreRevision { revision } => revision::store(context, pool, basis, revision).await,
         Action::PruneRevision { revision } => revision::prune(context, pool, basis, revision).await,
-        Action::OpenBlock { block } => pool::open(context, pool, *block).await,
+        Action::OpenNameBlock { block } => pool::open_name_block(context, pool, *block).await,
         Action::Create { draft } => create::unit(context, pool, basis, draft).await,
-        Action::Mark { disk, marks, absent } => {
-            keep::mark(context, pool, basis, disk, marks, absent.as_ref()).await
+        Action::AnnotateDisk { disk, annotations, absent } => {
+            disk::annotate(context, pool, basis, disk, annotations, absent.as_ref()).await
         }
-        Action::Grow { disk, to } => keep::grow(context, pool, basis, disk, *to).await,
-        Action::DeleteDisk { disk, reason } => keep::delete(context, pool, basis, disk, *reason).await,
-        Action::Settle { gone, expired } => pool::settle(context, pool, gone, expired).await,
+        Action::ExpandDisk { disk, to } => disk::grow(context, pool, basis, disk, *to).await,
+        Action::DeleteDisk { disk, reason } => disk::delete(context, pool, basis, disk, *reason).await,
+        Action::PruneRecord { gone, expired } => pool::prune_record(context, pool, gone, expired).await,
     }
 }
 

@@ -15,18 +15,18 @@ use serde::de::DeserializeOwned;
 use vmpool_engine::model::Published;
 use vmpool_engine::plan::{COLLECTION_GRACE, Taken};
 use vmpool_engine::removal::RESERVATION_AGE;
-use vmpool_engine::{Disk, Memory, ObjectId, Pool, Replica, Status, Uid};
+use vmpool_engine::{Disk, Machine, Memory, ObjectId, Pool, Status, Uid};
 use vmpool_runtime::Env;
 
-use crate::bodies::Body;
 use crate::cache::{Cache, Cached, Key};
-use crate::dispute::Dispute;
 use crate::events::{Events, Subject};
 use crate::list;
 use crate::metrics::{Census, Metrics};
 use crate::platform::{Attachment, Platform, Stored, slim_metadata};
 use crate::queue::Queue;
+use crate::response_body::ResponseBody;
 use crate::revisions::Revisions;
+use crate::status_conflict::StatusConflict;
 use crate::write::Writer;
 
 /// A pool as stored, beside what the engine makes of it.
@@ -90,7 +90,7 @@ pub(crate) struct PoolState {
     /// The last status that was written.
     pub(crate) last_status: Option<LastStatus>,
     /// Whether somebody else writes the status, too.
-    pub(crate) dispute: Dispute,
+    pub(crate) status_conflict: StatusConflict,
     /// What is stored of the pool's template; `None` before the first pass.
     pub(crate) revisions: Option<Revisions>,
     /// What the last event about settings that cannot be read said.
@@ -116,7 +116,7 @@ pub(crate) struct Context<P: Platform> {
     pub(crate) events: Events,
     pub(crate) queue: Queue<Uid>,
     pub(crate) pools: Arc<Cache<PoolEntry<P>>>,
-    pub(crate) machines: Arc<Cache<Replica>>,
+    pub(crate) machines: Arc<Cache<Machine>>,
     pub(crate) disks: Arc<Cache<Disk>>,
     pub(crate) attachments: Arc<Cache<Attachment>>,
     pub(crate) states: Mutex<HashMap<Uid, PoolState>>,
@@ -194,11 +194,11 @@ impl<P: Platform> Context<P> {
         &self,
         namespace: &str,
         name: &str,
-    ) -> Result<Option<Body>, ReadError> {
+    ) -> Result<Option<ResponseBody>, ReadError> {
         self.in_time::<K, _>(name, self.fetch::<K>(namespace, name)).await
     }
 
-    async fn fetch<K: Stored>(&self, namespace: &str, name: &str) -> kube::Result<Option<Body>> {
+    async fn fetch<K: Stored>(&self, namespace: &str, name: &str) -> kube::Result<Option<ResponseBody>> {
         let request = Request::new(collection::<K>(namespace)).get(name, &GetParams::default());
         let mut request = request.map_err(kube::Error::BuildRequest)?;
         request.extensions_mut().insert("get");
@@ -281,7 +281,7 @@ impl<P: Platform> Context<P> {
     }
 
     /// The newest facts of a machine that are known here.
-    pub(crate) fn known_machine(&self, pool: &Pool, memory: &Memory, id: &ObjectId) -> Option<Arc<Replica>> {
+    pub(crate) fn known_machine(&self, pool: &Pool, memory: &Memory, id: &ObjectId) -> Option<Arc<Machine>> {
         let known = memory
             .machines
             .get(&id.name)

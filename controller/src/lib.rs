@@ -12,10 +12,8 @@
 //! this crate ban the ambient ones.
 
 mod apply;
-mod bodies;
 mod cache;
 mod context;
-mod dispute;
 mod events;
 mod lead;
 mod list;
@@ -26,8 +24,10 @@ pub mod platform;
 mod queue;
 mod reconcile;
 mod report;
+mod response_body;
 mod revisions;
 mod run;
+mod status_conflict;
 #[cfg(test)]
 mod testing;
 mod watch;

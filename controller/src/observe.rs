@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use vmpool_engine::ledger::{Fact, Ledger, Seen, Unanswered};
+use vmpool_engine::ledger::{Fact, Ledger, Seen, UnconfirmedCreate};
 use vmpool_engine::model::DiskState;
 use vmpool_engine::plan::Observed;
-use vmpool_engine::{Disk, Memory, Pool, Replica};
+use vmpool_engine::{Disk, Machine, Memory, Pool};
 
 use crate::cache::{Cached, Key};
 use crate::context::{Context, Names, PoolEntry, ReadError};
@@ -23,11 +23,11 @@ pub(crate) const MOST_SETTLED: usize = 32;
 pub(crate) struct Snapshot {
     now: Timestamp,
     uptime: Duration,
-    machines: Vec<Arc<Replica>>,
+    machines: Vec<Arc<Machine>>,
     disks: HashMap<Arc<str>, Arc<Disk>>,
     kept: Vec<Arc<Disk>>,
     others: HashMap<Arc<str>, Vec<Arc<str>>>,
-    unanswered: Vec<Unanswered>,
+    unconfirmed_creates: Vec<UnconfirmedCreate>,
     collection_grace: Duration,
 }
 
@@ -59,13 +59,13 @@ impl Snapshot {
             disks,
             others: others(context, pool, &kept),
             kept,
-            unanswered: memory.machines.lost_answers(),
+            unconfirmed_creates: memory.machines.unconfirmed_creates(),
             collection_grace: context.settings.collection_grace,
         }
     }
 
     /// The machines and disks that a pass saw, as it saw them.
-    pub(crate) fn machines(&self) -> impl Iterator<Item = &Arc<Replica>> + Clone {
+    pub(crate) fn machines(&self) -> impl Iterator<Item = &Arc<Machine>> + Clone {
         self.machines.iter()
     }
 
@@ -100,7 +100,7 @@ impl Snapshot {
         memory: &'a Memory,
         names: &'a Names<'a, P>,
     ) -> Observed<'a> {
-        let Self { now, uptime, machines, disks, kept, others, unanswered, collection_grace } = self;
+        let Self { now, uptime, machines, disks, kept, others, unconfirmed_creates, collection_grace } = self;
         Observed {
             now,
             uptime,
@@ -111,7 +111,7 @@ impl Snapshot {
             others,
             collection_grace,
             stored: Vec::new(),
-            unanswered,
+            unconfirmed_creates,
             memory,
             taken: names,
         }
@@ -119,9 +119,18 @@ impl Snapshot {
 
     /// The snapshot back from the engine's hands.
     pub(crate) fn recover(observed: Observed<'_>) -> Self {
-        let Observed { now, uptime, machines, disks, kept, others, unanswered, collection_grace, .. } =
-            observed;
-        Self { now, uptime, machines, disks, kept, others, unanswered, collection_grace }
+        let Observed {
+            now,
+            uptime,
+            machines,
+            disks,
+            kept,
+            others,
+            unconfirmed_creates,
+            collection_grace,
+            ..
+        } = observed;
+        Self { now, uptime, machines, disks, kept, others, unconfirmed_creates, collection_grace }
     }
 }
 
@@ -146,7 +155,7 @@ fn others<P: Platform>(
     pool: &Pool,
     kept: &[Arc<Disk>],
 ) -> HashMap<Arc<str>, Vec<Arc<str>>> {
-    let foreign = |machine: &Replica| machine.owner.as_ref() != Some(&pool.id.uid);
+    let foreign = |machine: &Machine| machine.owner.as_ref() != Some(&pool.id.uid);
     let mut others = HashMap::new();
     for disk in kept {
         let key = Key::Disk(pool.namespace.clone(), disk.id.name.clone());

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::Instrument;
-use vmpool_engine::pacing::{Failure, FailureReason};
+use vmpool_engine::backoff::{Failure, FailureReason};
 use vmpool_engine::status::detached;
-use vmpool_engine::{Action, Plan, Pool, Replica, Uid, plan, status};
+use vmpool_engine::{Action, Machine, Plan, Pool, Uid, plan, status};
 
 use crate::apply::{Applied, apply};
 use crate::context::{Context, Names, PoolEntry, PoolState, ReadError, Slim};
@@ -99,7 +99,10 @@ async fn pass<P: Platform>(
     let proven = context.machines.proven();
     // Machines and disks are read before the pool is: whoever sees a machine gone also sees the pool that let it go.
     let snapshot = Snapshot::take(context, &cached.facts, &mut state.memory);
-    state.memory.trials.meet(snapshot.machines().filter(is_member(&cached)), context.env.uptime());
+    state
+        .memory
+        .rollout_attempts
+        .observe(snapshot.machines().filter(is_member(&cached)), context.env.uptime());
     state.effort += laps.lap(&context.env, Stage::Observe);
     let (mut plan, mut snapshot) = decide(context, &cached, snapshot, state, None);
     state.effort += laps.lap(&context.env, Stage::Plan);
@@ -137,14 +140,14 @@ async fn pass<P: Platform>(
         return Ended::early(PassResult::Gone, None);
     }
 
-    let plan = if state.dispute.is_on() { Plan::default() } else { plan };
-    let Plan { actions, again, waits, wants, complaint, awaited } = plan;
+    let plan = if state.status_conflict.is_on() { Plan::default() } else { plan };
+    let Plan { actions, again, blockers, wants, complaint, awaited } = plan;
     let templates = match templates(context, &pool, state, &actions).await {
         Ok(templates) => templates,
         Err(again) => return Ended::early(PassResult::Unread, Some(again)),
     };
-    for wait in &waits {
-        tracing::debug!(%wait, "postponed");
+    for blocker in &blockers {
+        tracing::debug!(%blocker, "blocked");
     }
     state.memory.keep_wanted(wants);
     state.memory.await_disks(&awaited, context.env.uptime());
@@ -180,7 +183,7 @@ async fn pass<P: Platform>(
 
     let uptime = context.env.uptime();
     let memory = &state.memory;
-    let disputed = state.dispute.left(uptime).filter(|_| state.dispute.is_on());
+    let disputed = state.status_conflict.left(uptime).filter(|_| state.status_conflict.is_on());
     let paused = memory.pause(uptime).into_iter().chain(disputed);
     let overdue = memory.machines.due_in(uptime).into_iter().chain(memory.disks.due_in(uptime));
     Ended { result, again: paused.chain(overdue).chain(again).chain(surprised).chain(unwritten).min() }
@@ -199,8 +202,8 @@ async fn tell<P: Platform>(
     let (_, terminating) = snapshot.members(&pool.facts);
     let disks = snapshot.census(&pool.facts);
     let names = Names { context, namespace: &pool.facts.namespace };
-    let dispute = state.dispute.complaint();
-    let failure = dispute.as_ref().or(state.memory.failure()).or(complaint.as_ref());
+    let status_conflict = state.status_conflict.complaint();
+    let failure = status_conflict.as_ref().or(state.memory.failure()).or(complaint.as_ref());
     let (status, detached) = {
         let observed = snapshot.observed(&pool.facts, &state.memory, &names);
         (status(&observed, failure), detached(&observed))
@@ -262,9 +265,9 @@ fn decide<P: Platform>(
 fn meet<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, state: &mut PoolState) {
     let uptime = context.env.uptime();
     state.memory.meet(&pool.facts, uptime);
-    let was_on = state.dispute.is_on();
-    state.dispute.meet(&pool.facts.published, version(&*pool.object), uptime);
-    if state.dispute.is_on() && !was_on {
+    let was_on = state.status_conflict.is_on();
+    state.status_conflict.meet(&pool.facts.published, version(&*pool.object), uptime);
+    if state.status_conflict.is_on() && !was_on {
         context.metrics.writes.batch_failed(FailureReason::StatusDisputed);
         tracing::error!(
             "somebody else keeps writing the status of the pool: nothing is done about it any more"
@@ -272,7 +275,7 @@ fn meet<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, state: &mut Pool
     }
 }
 
-fn is_member<P: Platform>(pool: &PoolEntry<P>) -> impl Fn(&&Arc<Replica>) -> bool + Clone {
+fn is_member<P: Platform>(pool: &PoolEntry<P>) -> impl Fn(&&Arc<Machine>) -> bool + Clone {
     |machine| machine.owner.as_ref() == Some(&pool.facts.id.uid)
 }
 

@@ -12,10 +12,10 @@ use vmpool_engine::{Pool, Status, Uid};
 
 use crate::apply::Applied;
 use crate::context::{Context, LastStatus, PoolEntry, PoolState, collection};
-use crate::dispute;
 use crate::events::{Happening, Reason};
 use crate::metrics::WriteKind;
 use crate::platform::Platform;
+use crate::status_conflict;
 use crate::watch::version;
 use crate::write::WriteError;
 
@@ -39,7 +39,7 @@ pub(crate) async fn report<P: Platform>(
     }
     let uptime = context.env.uptime();
     let usual = context.settings.status_interval;
-    let interval = if state.dispute.is_on() { dispute::INTERVAL.max(usual) } else { usual };
+    let interval = if state.status_conflict.is_on() { status_conflict::INTERVAL.max(usual) } else { usual };
     let too_soon = state
         .status_attempt
         .and_then(|last| interval.checked_sub(uptime.saturating_sub(last)))
@@ -52,7 +52,7 @@ pub(crate) async fn report<P: Platform>(
         Ok(entry) => {
             let last =
                 LastStatus { wrote: status, version: version(&*entry.object), became: entry.facts.published };
-            state.dispute.wrote(&last.became, last.version);
+            state.status_conflict.wrote(&last.became, last.version);
             state.last_status = Some(last);
             None
         }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use kube::api::ListParams;
-use vmpool_engine::model::Removal;
+use vmpool_engine::model::ScaleDownPolicy;
 use vmpool_engine::revision::{Fingerprint, History, Resolved, RevisionId};
 use vmpool_engine::{Action, ObjectId};
 
@@ -126,8 +126,8 @@ pub(crate) async fn list<P: Platform>(
     pool: &PoolEntry<P>,
 ) -> Result<Revisions, ReadError> {
     let uid = &pool.facts.id.uid;
-    let marks = P::mark(&pool.object);
-    let labels = marks["metadata"]["labels"].as_object().into_iter().flatten();
+    let managed = P::managed_labels(&pool.object);
+    let labels = managed["metadata"]["labels"].as_object().into_iter().flatten();
     let of_the_pool = labels.filter(|(_, value)| **value == *uid.as_str());
     let selector: Vec<String> = of_the_pool.map(|(key, _)| format!("{key}={uid}")).collect();
     let mut revisions = Revisions::default();
@@ -192,7 +192,7 @@ pub(crate) async fn resolve<P: Platform>(
         }));
     }
     if !flaws.is_empty() {
-        facts.removal = Removal::Explicit;
+        facts.scale_down_policy = ScaleDownPolicy::Explicit;
         facts.flaws.append(&mut flaws);
     }
     Ok(Arc::new(PoolEntry { facts, object: pool.object.clone() }))

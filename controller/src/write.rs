@@ -20,8 +20,8 @@ use vmpool_engine::ObjectId;
 use vmpool_runtime::Env;
 use vmpool_runtime::lease::Fence;
 
-use crate::bodies::Bodies;
 use crate::metrics::{WriteKind, WriteMetrics};
+use crate::response_body::ResponseBodies;
 
 /// Why a write did not bring back what was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -85,7 +85,7 @@ pub struct Writer {
     deadline: Duration,
     field_manager: String,
     metrics: WriteMetrics,
-    bodies: Bodies,
+    bodies: ResponseBodies,
 }
 
 impl Writer {
@@ -100,12 +100,12 @@ impl Writer {
     ) -> Self {
         let permits = Arc::new(Semaphore::new(in_flight));
         let field_manager = "vmpool-controller".to_owned();
-        let bodies = Bodies::default();
+        let bodies = ResponseBodies::default();
         Self { client, env, fence, permits, deadline, field_manager, metrics, bodies }
     }
 
     /// What the answers share; reads share it, too.
-    pub(crate) fn bodies(&self) -> &Bodies {
+    pub(crate) fn bodies(&self) -> &ResponseBodies {
         &self.bodies
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use vmpool_engine::Uid;
-use vmpool_engine::removal::Record;
+use vmpool_engine::removal::RemovalRecord;
 use vmpool_runtime::Env;
 
 use super::claim::{Claim, Verdict, answer, uncertain};
@@ -168,7 +168,7 @@ impl Turn<'_> {
     }
 
     /// Enters the reservations into the record, as far as there is room.
-    fn enter(&self, record: &mut Record, claims: Vec<Claim>) -> Vec<Claim> {
+    fn enter(&self, record: &mut RemovalRecord, claims: Vec<Claim>) -> Vec<Claim> {
         let mut entered = Vec::with_capacity(claims.len());
         for claim in claims {
             match record.reserve_for(&claim.job.user, &claim.id, &claim.open()) {
@@ -241,7 +241,7 @@ impl Turn<'_> {
     fn settle(
         &self,
         pool: &Pool,
-        record: &Record,
+        record: &RemovalRecord,
         claims: Vec<Claim>,
         reserved: Duration,
         anew: &mut Vec<Job>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use vmpool_engine::removal::Record;
+use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::{ObjectId, Uid};
 
 use super::look::{Machines, member, missing};
@@ -50,14 +50,14 @@ impl Claim {
     }
 
     /// What another request has removed since the last look need not be reserved.
-    pub(super) fn note_accepted(&mut self, record: &Record) {
+    pub(super) fn note_accepted(&mut self, record: &RemovalRecord) {
         for machine in &mut self.machines {
             machine.already |= record.is_accepted(&machine.id.uid);
         }
     }
 
     /// Whether all that has to be reserved is.
-    pub(super) fn holds(&self, record: &Record) -> bool {
+    pub(super) fn holds(&self, record: &RemovalRecord) -> bool {
         self.open().iter().all(|target| record.holds(&self.id, &target.uid))
     }
 
@@ -80,7 +80,7 @@ impl Claim {
     }
 
     /// What is to be done: everything, if each machine is as it must be, or was removed by another request meanwhile.
-    pub(super) fn verdict(&self, record: &Record) -> Verdict {
+    pub(super) fn verdict(&self, record: &RemovalRecord) -> Verdict {
         match self.spoilt.iter().find(|(uid, _)| !record.is_accepted(uid)) {
             None => Verdict::Accept,
             Some((_, error)) => Verdict::Refuse(error.clone()),

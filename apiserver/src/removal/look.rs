@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::{StreamExt, stream};
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 use vmpool_engine::ObjectId;
-use vmpool_engine::removal::Record;
+use vmpool_engine::removal::RemovalRecord;
 
 use super::{Accepted, Leaving, PoolName};
 use crate::api::STORED_GROUP;
@@ -23,7 +23,7 @@ pub(super) type Machines = BTreeMap<String, Result<Option<Machine>, String>>;
 /// A pool, its record, and machines.
 pub(super) struct Look {
     pub(super) pool: Pool,
-    pub(super) record: Record,
+    pub(super) record: RemovalRecord,
     machines: Machines,
 }
 
@@ -67,9 +67,9 @@ pub(super) async fn read_machines(cluster: &Cluster, pool: &PoolName, names: BTr
 ///
 /// # Errors
 /// [`Error::Internal`] if the annotation is something else.
-pub(super) fn record(pool: &Pool, name: &PoolName) -> Result<Record, Error> {
-    let Some(text) = pool.metadata.annotations.get(SCALE_DOWN_TARGETS) else { return Ok(Record::default()) };
-    Record::parse(text).map_err(|error| {
+pub(super) fn record(pool: &Pool, name: &PoolName) -> Result<RemovalRecord, Error> {
+    let Some(text) = pool.metadata.annotations.get(SCALE_DOWN_TARGETS) else { return Ok(RemovalRecord::default()) };
+    RemovalRecord::parse(text).map_err(|error| {
         Error::Internal(format!(
             "annotation {SCALE_DOWN_TARGETS} of pool \"{}\" was changed by somebody else, and has to be removed: {error}",
             name.name

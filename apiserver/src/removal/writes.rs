@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
-use vmpool_engine::removal::Record;
+use vmpool_engine::removal::RemovalRecord;
 
 use super::batch::{Again, Attempts, TURN, Turn, refuse_all};
 use super::claim::Claim;
@@ -17,7 +17,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_
 
 impl Turn<'_> {
     /// The record of a pool that machines can be removed from.
-    pub(super) fn usable(&self, pool: &Pool) -> Result<Record, Error> {
+    pub(super) fn usable(&self, pool: &Pool) -> Result<RemovalRecord, Error> {
         if pool.metadata.deletion_timestamp.is_some() {
             return Err(deleting(self.pool));
         }
@@ -28,7 +28,7 @@ impl Turn<'_> {
     pub(super) async fn write(
         &self,
         pool: &Pool,
-        record: &Record,
+        record: &RemovalRecord,
         replicas: Option<i64>,
     ) -> Result<Pool, CallError> {
         let text = if record.is_empty() { Value::Null } else { record.to_string().into() };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 use vmpool_engine::Uid;
-use vmpool_engine::removal::{RESERVATION_AGE, Record};
+use vmpool_engine::removal::{RESERVATION_AGE, RemovalRecord};
 
 use super::store::Store;
 
@@ -65,7 +65,7 @@ impl Store {
     }
 
     /// Drops reservations that are too old and accepted targets that are gone.
-    fn tidy(&mut self, pool: &Value, record: &mut Record, now: Duration) {
+    fn tidy(&mut self, pool: &Value, record: &mut RemovalRecord, now: Duration) {
         let requests: BTreeSet<String> = record.requests().into_iter().map(ToString::to_string).collect();
         self.seen.retain(|request, _| requests.contains(request));
         for request in &requests {
@@ -78,7 +78,7 @@ impl Store {
             self.members(pool).iter().map(|machine| text(machine, "uid").into()).collect();
         let gone =
             record.accepted().map(|target| target.uid.clone()).filter(|uid| !alive.contains(uid)).collect();
-        record.settle(&gone);
+        record.prune(&gone);
         if *record != record_of(pool) {
             self.edit_pool(|pool| {
                 let annotations = pool["metadata"]["annotations"].as_object_mut().unwrap();
@@ -91,7 +91,7 @@ impl Store {
     }
 }
 
-pub(crate) fn record_of(pool: &Value) -> Record {
+pub(crate) fn record_of(pool: &Value) -> RemovalRecord {
     let annotation = pool["metadata"]["annotations"][SCALE_DOWN_TARGETS].as_str();
-    annotation.map_or_else(Record::default, |text| Record::parse(text).unwrap())
+    annotation.map_or_else(RemovalRecord::default, |text| RemovalRecord::parse(text).unwrap())
 }

@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::model::{Disk, ObjectId, Replica, Uid};
+use crate::model::{Disk, Machine, ObjectId, Uid};
 
 /// Age at which an entry is settled by a live read: far beyond any healthy watch delay.
 pub const SAFETY_AGE: Duration = Duration::from_secs(30);
@@ -45,7 +45,7 @@ pub trait Fact: Clone {
     fn terminated(&self) -> Self;
 }
 
-impl Fact for Replica {
+impl Fact for Machine {
     fn id(&self) -> &ObjectId {
         &self.id
     }
@@ -117,7 +117,7 @@ impl<T> Default for Ledger<T> {
 
 /// A create whose answer was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unanswered {
+pub struct UnconfirmedCreate {
     /// The name that was asked for.
     pub name: Arc<str>,
     /// The number behind the name.
@@ -133,7 +133,7 @@ impl<T: Fact> Ledger<T> {
     }
 
     /// Records a create that got no answer. It may have been committed, or may still be.
-    pub fn unanswered(&mut self, name: &Arc<str>, number: u64, uptime: Duration) {
+    pub fn create_unconfirmed(&mut self, name: &Arc<str>, number: u64, uptime: Duration) {
         self.entries.insert(name.clone(), (Entry::Unknown { number }, uptime));
     }
 
@@ -141,7 +141,7 @@ impl<T: Fact> Ledger<T> {
     ///
     /// Not for a create that was refused for another reason, such as a quota: the earlier one may still be committed
     /// once that reason is gone.
-    pub fn refused(&mut self, name: &str) {
+    pub fn name_taken(&mut self, name: &str) {
         if let Some((Entry::Unknown { .. }, _)) = self.entries.get(name) {
             self.entries.remove(name);
         }
@@ -238,12 +238,12 @@ impl<T: Fact> Ledger<T> {
     }
 
     /// The creates whose answer was lost, in the order of their names.
-    pub fn lost_answers(&self) -> Vec<Unanswered> {
+    pub fn unconfirmed_creates(&self) -> Vec<UnconfirmedCreate> {
         self.entries
             .iter()
             .filter_map(|(name, (entry, since))| match entry {
                 Entry::Unknown { number } => {
-                    Some(Unanswered { name: name.clone(), number: *number, since: *since })
+                    Some(UnconfirmedCreate { name: name.clone(), number: *number, since: *since })
                 }
                 _ => None,
             })

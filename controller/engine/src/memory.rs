@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::backoff::{Backoff, Failure};
 use crate::ledger::{Ledger, REQUEST_TIMEOUT};
-use crate::model::{Disk, Pool, Replica, Uid};
-use crate::pacing::{Failure, Pacing};
-use crate::plan::{Stage, Trials, Wants};
+use crate::model::{Disk, Machine, Pool, Uid};
+use crate::plan::{RolloutAttempts, Stage, Wants};
 use crate::removal::RESERVATION_AGE;
 use crate::revision::RevisionId;
 
@@ -22,35 +22,35 @@ pub const REFUSAL_AGE: Duration = Duration::from_mins(10);
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     /// Writes on machines that the cache does not show yet.
-    pub machines: Ledger<Replica>,
+    pub machines: Ledger<Machine>,
     /// Writes on disks that the cache does not show yet.
     pub disks: Ledger<Disk>,
     /// The next machine number to use; never falls.
     pub next_number: u64,
     /// The pace of creating machines.
-    pub creating: Pacing,
+    pub creating: Backoff,
     /// The pace of deleting machines.
-    pub removing: Pacing,
+    pub removing: Backoff,
     /// The pace of repairs: disks, pointers to them, labels.
-    pub repairing: Pacing,
+    pub repairing: Backoff,
     /// The pace of writing the record of named machines, and of pruning the history.
-    pub recording: Pacing,
+    pub cleaning_up: Backoff,
     /// The pace of writing templates to machines.
-    pub updating: Pacing,
+    pub updating: Backoff,
     /// The pace of saying on machines which template is in effect.
-    pub advancing: Pacing,
+    pub recording_revisions: Backoff,
     /// The pace of writing on disks between machines.
-    pub keeping: Pacing,
+    pub collecting_disks: Backoff,
     /// The pace of making disks larger.
-    pub growing: Pacing,
+    pub expanding_disks: Backoff,
     /// What came of bringing revisions to machines.
-    pub trials: Trials,
+    pub rollout_attempts: RolloutAttempts,
     /// The generation that the paces belong to.
     pub generation: i64,
     /// The revision that the pace of bringing it to machines belongs to.
     revision: Option<RevisionId>,
     /// Machines whose deletion got no answer, and when: it may still be carried out.
-    unsure: BTreeMap<Uid, Duration>,
+    unconfirmed_deletes: BTreeMap<Uid, Duration>,
     /// Age at which reservations are dropped, if it is another one than [`RESERVATION_AGE`].
     pub reservation_timeout: Option<Duration>,
     /// Requests that have reservations, and when they were first seen: the only clock that they are judged by.
@@ -69,7 +69,7 @@ impl Memory {
     /// Takes note of the pool as it is now: numbers below the open block are used up, reservations are as old as they
     /// are known, and an edit of the spec is a reason to try again at once.
     pub fn meet(&mut self, pool: &Pool, uptime: Duration) {
-        self.next_number = self.next_number.max(pool.block.map_or(0, |block| block.first));
+        self.next_number = self.next_number.max(pool.name_block.map_or(0, |block| block.first));
         if !(self.reservations.is_empty() && pool.record.is_empty()) {
             let requests = pool.record.requests();
             self.reservations.retain(|request, _| requests.contains(request));
@@ -86,25 +86,27 @@ impl Memory {
             self.creating.reset();
             self.removing.reset();
             self.repairing.reset();
-            self.recording.reset();
+            self.cleaning_up.reset();
             self.updating.reset();
-            self.advancing.reset();
-            self.keeping.reset();
-            self.growing.reset();
+            self.recording_revisions.reset();
+            self.collecting_disks.reset();
+            self.expanding_disks.reset();
             self.refused.clear();
         }
     }
 
     /// Records a deletion that got no answer. As long as it may be carried out, this machine and no other is the
     /// one that leaves: the same deletion is asked for again, which can do no harm.
-    pub fn unsure_of(&mut self, machine: &Uid, uptime: Duration) {
-        self.unsure.retain(|_, since| uptime.saturating_sub(*since) < REQUEST_TIMEOUT);
-        self.unsure.insert(machine.clone(), uptime);
+    pub fn delete_unconfirmed(&mut self, machine: &Uid, uptime: Duration) {
+        self.unconfirmed_deletes.retain(|_, since| uptime.saturating_sub(*since) < REQUEST_TIMEOUT);
+        self.unconfirmed_deletes.insert(machine.clone(), uptime);
     }
 
     /// Whether a deletion of this machine got no answer and may still be carried out.
-    pub fn is_unsure_of(&self, machine: &Uid, uptime: Duration) -> bool {
-        self.unsure.get(machine).is_some_and(|since| uptime.saturating_sub(*since) < REQUEST_TIMEOUT)
+    pub fn is_delete_unconfirmed(&self, machine: &Uid, uptime: Duration) -> bool {
+        self.unconfirmed_deletes
+            .get(machine)
+            .is_some_and(|since| uptime.saturating_sub(*since) < REQUEST_TIMEOUT)
     }
 
     /// How long the reservations of a request still stand; nothing if they are to be dropped.
@@ -136,11 +138,11 @@ impl Memory {
             (&mut self.creating, wants.create),
             (&mut self.removing, wants.remove),
             (&mut self.repairing, wants.repair),
-            (&mut self.recording, wants.record),
+            (&mut self.cleaning_up, wants.clean_up),
             (&mut self.updating, wants.update),
-            (&mut self.advancing, wants.advance),
-            (&mut self.keeping, wants.keep),
-            (&mut self.growing, wants.grow),
+            (&mut self.recording_revisions, wants.record_revision),
+            (&mut self.collecting_disks, wants.collect_disks),
+            (&mut self.expanding_disks, wants.expand_disks),
         ] {
             if !wanted && pacing.cause().is_some() {
                 pacing.reset();
@@ -149,40 +151,40 @@ impl Memory {
     }
 
     /// The pace of the writes of a stage.
-    pub fn pace(&mut self, stage: Stage) -> &mut Pacing {
+    pub fn pace(&mut self, stage: Stage) -> &mut Backoff {
         match stage {
             Stage::Repair => &mut self.repairing,
             Stage::Remove => &mut self.removing,
             Stage::Prepare | Stage::Create => &mut self.creating,
             Stage::Update => &mut self.updating,
-            Stage::Advance => &mut self.advancing,
-            Stage::Keep => &mut self.keeping,
-            Stage::Grow => &mut self.growing,
-            Stage::Settle => &mut self.recording,
+            Stage::RecordRevision => &mut self.recording_revisions,
+            Stage::CollectDisks => &mut self.collecting_disks,
+            Stage::ExpandDisks => &mut self.expanding_disks,
+            Stage::CleanUp => &mut self.cleaning_up,
         }
     }
 
     /// The failure to show, the gravest first.
     pub fn failure(&self) -> Option<&Failure> {
-        self.paces().into_iter().find_map(Pacing::cause)
+        self.paces().into_iter().find_map(Backoff::cause)
     }
 
     /// How long until the first of the pauses after a failure is over; `None` if nothing is paused.
     pub fn pause(&self, uptime: Duration) -> Option<Duration> {
-        self.paces().into_iter().filter_map(|pacing| pacing.width(uptime).err()).min()
+        self.paces().into_iter().filter_map(|pacing| pacing.batch_size(uptime).err()).min()
     }
 
     /// All paces, the gravest first.
-    fn paces(&self) -> [&Pacing; 8] {
+    fn paces(&self) -> [&Backoff; 8] {
         [
             &self.creating,
             &self.repairing,
             &self.removing,
             &self.updating,
-            &self.advancing,
-            &self.keeping,
-            &self.growing,
-            &self.recording,
+            &self.recording_revisions,
+            &self.collecting_disks,
+            &self.expanding_disks,
+            &self.cleaning_up,
         ]
     }
 

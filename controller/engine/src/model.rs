@@ -9,8 +9,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::condition::Condition;
-use crate::numbers::Block;
-use crate::removal::Record;
+use crate::names::NameBlock;
+use crate::removal::RemovalRecord;
 use crate::revision::RevisionId;
 
 /// The UID of an object: opaque, never reused by the API server.
@@ -73,15 +73,15 @@ impl fmt::Display for ObjectId {
 /// How the machines of a pool are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
-    /// `<pool>-<five characters>`, from [`crate::numbers`]; a name does not return.
-    Scattered,
+    /// `<pool>-<five characters>`, from [`crate::names`]; a name does not return.
+    Random,
     /// `<pool>-<ordinal>`, always the smallest ordinal that no object of the namespace has.
     Ordinal,
 }
 
 /// Which machines leave when there are more than desired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Removal {
+pub enum ScaleDownPolicy {
     /// The youngest first.
     NewestFirst,
     /// The oldest first.
@@ -98,9 +98,9 @@ pub enum Removal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {
     /// As long as its machine, which owns it.
-    Machine,
+    Ephemeral,
     /// Beyond its machine: the pool owns it and hands it to another machine.
-    Pool,
+    Retained,
 }
 
 /// One entry of the pool's list of per-replica disks.
@@ -197,7 +197,7 @@ pub struct Pool {
     /// Replicas it should have.
     pub desired: usize,
     /// Who leaves first.
-    pub removal: Removal,
+    pub scale_down_policy: ScaleDownPolicy,
     /// How machines are called.
     pub naming: Naming,
     /// Identity of the revision that machines shall have.
@@ -210,9 +210,9 @@ pub struct Pool {
     /// machine object.
     pub disks: Vec<DiskTemplate>,
     /// The block of machine numbers that is open; `None` before the first one.
-    pub block: Option<Block>,
+    pub name_block: Option<NameBlock>,
     /// The machines that were named to be removed. Empty if it cannot be read, which is a flaw then.
-    pub record: Record,
+    pub record: RemovalRecord,
     /// The status that was published last.
     pub published: Published,
     /// What could not be read and without which no machine can be created, in words for the owner.
@@ -267,7 +267,7 @@ pub struct DetachedDisk {
 /// One machine of the namespace: a member, or one that might be taken for one.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts: any of them may come with any other")]
-pub struct Replica {
+pub struct Machine {
     /// Name and UID.
     pub id: ObjectId,
     /// `metadata.creationTimestamp`; whole seconds, as the API server keeps it.
@@ -304,7 +304,7 @@ pub struct Replica {
     pub devices_ready: bool,
 }
 
-impl Replica {
+impl Machine {
     /// The disks that are not free while the machine exists: those of its devices, those that only its disk map names,
     /// and those that may still be mounted. A disk may come twice.
     pub fn held_disks(&self) -> impl Iterator<Item = &Arc<str>> {
@@ -341,7 +341,7 @@ pub struct Disk {
     /// Whether an image is made from it, or its data is being exported.
     pub used_otherwise: bool,
     /// What we keep on a disk of the pool between its machines.
-    pub marks: Marks,
+    pub annotations: DiskAnnotations,
 }
 
 /// What a disk is doing, as far as a pool cares.
@@ -362,18 +362,18 @@ pub enum DiskState {
 
 /// What we keep on a disk of the pool between its machines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
+pub struct DiskAnnotations {
     /// The machine that it is promised to. Names do not return, so a name is enough.
     pub claimed_by: Option<Arc<str>>,
     /// Since when no machine has it.
-    pub free_since: Option<Mark>,
+    pub free_since: Option<StoredTime>,
     /// Since when it is about to be deleted.
-    pub collecting_since: Option<Mark>,
+    pub collecting_since: Option<StoredTime>,
 }
 
 /// A moment that was written on an object, where anybody may have changed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
+pub enum StoredTime {
     /// The moment.
     At(Timestamp),
     /// What stands there is no moment.

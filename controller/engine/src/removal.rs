@@ -6,7 +6,7 @@
 //! ```text
 //!  reserve   the targets are written down, `replicas` stays          a target that vanishes now is not replaced
 //!  verify    each target is read live; one is missing or foreign:    withdraw, and nothing has happened
-//!  accept    one write lowers `replicas` by what [`Record::accept`]  from here on it happens, whoever dies
+//!  accept    one write lowers `replicas` by what [`RemovalRecord::accept`]  from here on it happens, whoever dies
 //!            says and makes the targets accepted
 //!  delete    with a UID precondition, by the same program and by     an entry leaves when its machine is gone
 //!            the controller, whichever comes first
@@ -83,7 +83,7 @@ pub struct Entry {
 
 /// The entries of one pool, in the order in which they came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Record {
+pub struct RemovalRecord {
     entries: Vec<Entry>,
 }
 
@@ -99,7 +99,7 @@ pub struct Full {
     pub bytes: usize,
 }
 
-impl Record {
+impl RemovalRecord {
     /// The entries.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
@@ -155,11 +155,11 @@ impl Record {
         self.enter(request, None, targets)
     }
 
-    /// As [`Record::reserve`], for `user`, who asked for it. Where there is room for the targets and not for the name, it
+    /// As [`RemovalRecord::reserve`], for `user`, who asked for it. Where there is room for the targets and not for the name, it
     /// is left out: who asked must not decide about what may be removed.
     ///
     /// # Errors
-    /// As for [`Record::reserve`].
+    /// As for [`RemovalRecord::reserve`].
     ///
     /// # Panics
     /// If `request` is empty.
@@ -207,7 +207,7 @@ impl Record {
     /// Accepts what a request has reserved, and says by how much `replicas` goes down for it: by the targets that
     /// nobody's acceptance had covered.
     ///
-    /// Whoever accepts first makes sure with [`Record::holds`] that it still has all its reservations.
+    /// Whoever accepts first makes sure with [`RemovalRecord::holds`] that it still has all its reservations.
     pub fn accept(&mut self, request: &str) -> usize {
         let mut accepted: BTreeSet<Uid> = self.accepted().map(|target| target.uid.clone()).collect();
         let before = accepted.len();
@@ -234,7 +234,7 @@ impl Record {
     }
 
     /// Takes out the accepted entries of these machines, which are gone. Entries that may not leave yet stay.
-    pub fn settle(&mut self, gone: &BTreeSet<Uid>) {
+    pub fn prune(&mut self, gone: &BTreeSet<Uid>) {
         let leaving: BTreeSet<Uid> = self
             .may_leave()
             .map(|target| &target.uid)

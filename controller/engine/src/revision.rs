@@ -29,9 +29,9 @@ impl RevisionId {
     /// is given away where an earlier pool of the same name has left its own behind. `uid` is that of the pool.
     pub fn object_names(&self, pool: &str, uid: &str) -> [String; 2] {
         let plain = format!("{pool}-{self}");
-        let mark: String = uid.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
-        let marked = format!("{plain}-{}", mark.to_ascii_lowercase());
-        [plain, marked]
+        let suffix: String = uid.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+        let distinct = format!("{plain}-{}", suffix.to_ascii_lowercase());
+        [plain, distinct]
     }
 
     /// The id as it stands in labels and in the status.

@@ -6,11 +6,11 @@ mod synced;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::backoff::Failure;
 use crate::condition::{self, Condition, Wanted};
-use crate::model::{Activity, Removal, Replica, Uid};
-use crate::pacing::Failure;
-use crate::plan::rollout::Standing;
-use crate::plan::{Observed, blocker};
+use crate::model::{Activity, Machine, ScaleDownPolicy, Uid};
+use crate::plan::rollout::RolloutState;
+use crate::plan::{Observed, invalid_spec};
 use crate::revision::RevisionId;
 
 pub use detached::{Detached, detached};
@@ -58,7 +58,7 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
     if census.members != pool.desired {
         wanted.push(progressing(observed, census.members, census.live));
     }
-    if let Some(failure) = blocker(pool).as_ref().or(failure) {
+    if let Some(failure) = invalid_spec(pool).as_ref().or(failure) {
         wanted.push(Wanted {
             kind: condition::REPLICA_FAILURE,
             holds: true,
@@ -112,20 +112,20 @@ impl Census {
         for member in observed.members() {
             census.members += 1;
             if !member.terminating {
-                census.count(Standing::of(pool, member), member);
+                census.count(RolloutState::of(pool, member), member);
             }
         }
         census
     }
 
-    fn count(&mut self, standing: Standing, member: &Replica) {
-        let waits = member.restart_pending && standing != Standing::Behind;
+    fn count(&mut self, state: RolloutState, member: &Machine) {
+        let waits = member.restart_pending && state != RolloutState::Outdated;
         self.live += 1;
         self.ready += usize::from(member.activity == Activity::Running);
-        self.updated += usize::from(standing == Standing::Settled);
+        self.updated += usize::from(state == RolloutState::Current);
         self.restart_pending += usize::from(waits);
         self.for_approval += usize::from(waits && !member.restarts_itself);
-        self.stranded += usize::from(standing == Standing::Stranded);
+        self.stranded += usize::from(state == RolloutState::Stranded);
     }
 }
 
@@ -147,11 +147,11 @@ fn progressing(observed: &Observed<'_>, members: usize, live: usize) -> Wanted {
     let pool = observed.pool;
     let desired = pool.desired;
     let named: BTreeSet<&Uid> = pool.record.accepted().map(|target| &target.uid).collect();
-    let leaving = |member: &&Arc<Replica>| !member.terminating && named.contains(&member.id.uid);
+    let leaving = |member: &&Arc<Machine>| !member.terminating && named.contains(&member.id.uid);
     let staying = live - observed.members().filter(leaving).count();
     let message = if members < desired {
         format!("creating replicas: {members} of {desired} exist")
-    } else if pool.removal == Removal::Explicit && staying > desired {
+    } else if pool.scale_down_policy == ScaleDownPolicy::Explicit && staying > desired {
         format!(
             "{staying} live replicas exceed replicas: {desired}, and in a pool with explicit removal none leaves by \
              itself: remove {} by name, which lowers replicas, and then raise replicas to {desired} again; or raise \

@@ -8,13 +8,13 @@ use jiff::Timestamp;
 use proptest::test_runner::Config;
 
 use crate::model::{
-    Activity, Disk, DiskRef, DiskTemplate, Lifetime, Mark, Marks, Naming, ObjectId, Pool, Published, Removal,
-    Replica, Rollout, Uid,
+    Activity, Disk, DiskAnnotations, DiskRef, DiskTemplate, Lifetime, Machine, Naming, ObjectId, Pool,
+    Published, Rollout, ScaleDownPolicy, StoredTime, Uid,
 };
-use crate::numbers::{Block, Namer};
+use crate::names::{NameBlock, Namer};
 use crate::plan::Action;
 use crate::plan::{Observed, Taken};
-use crate::removal::Record;
+use crate::removal::RemovalRecord;
 use crate::revision::RevisionId;
 use crate::{Memory, Plan};
 
@@ -39,14 +39,14 @@ pub(crate) fn now() -> Timestamp {
 }
 
 /// So many seconds before that; after it if negative.
-pub(crate) fn ago(seconds: i64) -> Mark {
-    Mark::At(now() - jiff::SignedDuration::from_secs(seconds))
+pub(crate) fn ago(seconds: i64) -> StoredTime {
+    StoredTime::At(now() - jiff::SignedDuration::from_secs(seconds))
 }
 
 /// A pool with one disk per machine, and what exists around it.
 pub(crate) struct World {
     pub(crate) pool: Pool,
-    pub(crate) machines: Vec<Arc<Replica>>,
+    pub(crate) machines: Vec<Arc<Machine>>,
     pub(crate) disks: BTreeMap<Arc<str>, Arc<Disk>>,
     /// Who else refers to disks of the pool.
     pub(crate) others: BTreeMap<Arc<str>, Vec<Arc<str>>>,
@@ -65,14 +65,14 @@ impl World {
             generation: 1,
             deleting: false,
             desired,
-            removal: Removal::NewestFirst,
-            naming: Naming::Scattered,
+            scale_down_policy: ScaleDownPolicy::NewestFirst,
+            naming: Naming::Random,
             revision: RevisionId::from("r1"),
             revision_stored: true,
             rollout: Rollout::default(),
-            disks: vec![DiskTemplate::new("root", Lifetime::Machine)],
-            block: None,
-            record: Record::default(),
+            disks: vec![DiskTemplate::new("root", Lifetime::Ephemeral)],
+            name_block: None,
+            record: RemovalRecord::default(),
             published: Published::default(),
             flaws: Vec::new(),
             unreadable: Vec::new(),
@@ -101,7 +101,7 @@ impl World {
         self
     }
 
-    pub(crate) fn edit(mut self, name: &str, edit: impl FnOnce(&mut Replica)) -> Self {
+    pub(crate) fn edit(mut self, name: &str, edit: impl FnOnce(&mut Machine)) -> Self {
         let machine =
             self.machines.iter_mut().find(|machine| &*machine.id.name == name).expect("no such machine");
         edit(Arc::make_mut(machine));
@@ -119,15 +119,15 @@ impl World {
 
     /// Opens a block of numbers.
     pub(crate) fn block(mut self, first: u64, end: u64) -> Self {
-        self.pool.block = Some(Block { first, end });
+        self.pool.name_block = Some(NameBlock { first, end });
         self.memory.meet(&self.pool, self.uptime);
         self
     }
 
     /// Sends creates of these numbers that get no answer, at the world's uptime.
-    pub(crate) fn unanswered(mut self, numbers: impl IntoIterator<Item = u64>) -> Self {
+    pub(crate) fn with_unconfirmed(mut self, numbers: impl IntoIterator<Item = u64>) -> Self {
         for number in numbers {
-            self.memory.machines.unanswered(&name(number).into(), number, self.uptime);
+            self.memory.machines.create_unconfirmed(&name(number).into(), number, self.uptime);
             self.memory.next_number = self.memory.next_number.max(number + 1);
         }
         self
@@ -176,7 +176,7 @@ impl World {
 
     /// Adds a template whose disks outlive their machines, as `edit` leaves it.
     pub(crate) fn keeping(mut self, edit: impl FnOnce(&mut DiskTemplate)) -> Self {
-        let mut template = DiskTemplate::new(KEPT, Lifetime::Pool);
+        let mut template = DiskTemplate::new(KEPT, Lifetime::Retained);
         edit(&mut template);
         self.pool.disks.push(template);
         self
@@ -195,7 +195,10 @@ impl World {
     /// Adds a disk of the kept template that nobody has had for so many seconds.
     pub(crate) fn free(self, disk: &str, seconds: i64) -> Self {
         let free_since = Some(ago(seconds));
-        let made = Disk { marks: Marks { free_since, ..Marks::default() }, ..kept_disk(disk) };
+        let made = Disk {
+            annotations: DiskAnnotations { free_since, ..DiskAnnotations::default() },
+            ..kept_disk(disk)
+        };
         self.disk(disk, |_| Some(made))
     }
 
@@ -221,7 +224,7 @@ impl World {
             others: self.others.clone().into_iter().collect(),
             collection_grace: crate::plan::COLLECTION_GRACE,
             stored: self.stored.clone(),
-            unanswered: self.memory.machines.lost_answers(),
+            unconfirmed_creates: self.memory.machines.unconfirmed_creates(),
             memory: &self.memory,
             taken: self,
         }
@@ -273,8 +276,8 @@ pub(crate) fn target(name: &str) -> ObjectId {
     ObjectId::new(name, &format!("uid-of-{name}"))
 }
 
-pub(crate) fn member(name: &str, age: i64) -> Replica {
-    Replica {
+pub(crate) fn member(name: &str, age: i64) -> Machine {
+    Machine {
         created: Timestamp::from_second(age).expect("in range"),
         owner: Some(Uid::from(POOL_UID)),
         pool_uid_label: Some(Uid::from(POOL_UID)),
@@ -290,11 +293,11 @@ pub(crate) fn member(name: &str, age: i64) -> Replica {
         }],
         boot_disk: Some(format!("{name}-root").into()),
         devices_ready: true,
-        ..Replica::blank(target(name))
+        ..Machine::blank(target(name))
     }
 }
 
-pub(crate) fn own_disk(name: &str, member: &Replica) -> Disk {
+pub(crate) fn own_disk(name: &str, member: &Machine) -> Disk {
     Disk {
         owner: Some(member.id.clone()),
         pool_uid_label: Some(Uid::from(POOL_UID)),

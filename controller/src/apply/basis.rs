@@ -49,19 +49,21 @@ impl Basis {
                 Action::Repoint { to, .. } => {
                     disks.extend(free(std::slice::from_ref(to)).map(|disk| &disk.uid));
                 }
-                Action::Mark { disk, .. } | Action::Grow { disk, .. } | Action::DeleteDisk { disk, .. } => {
+                Action::AnnotateDisk { disk, .. }
+                | Action::ExpandDisk { disk, .. }
+                | Action::DeleteDisk { disk, .. } => {
                     disks.insert(&disk.uid);
                 }
                 Action::Relabel { .. }
                 | Action::Release { .. }
                 | Action::CreateDisk { .. }
                 | Action::Detach { .. }
-                | Action::Advance { .. }
+                | Action::RecordRevision { .. }
                 | Action::Delete { reason: DeleteReason::Named, .. }
-                | Action::OpenBlock { .. }
+                | Action::OpenNameBlock { .. }
                 | Action::StoreRevision { .. }
                 | Action::PruneRevision { .. }
-                | Action::Settle { .. } => {}
+                | Action::PruneRecord { .. } => {}
             }
         }
         let mut basis = Self::default();

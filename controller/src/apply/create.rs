@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
+use vmpool_engine::backoff::FailureReason;
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::{DiskDraft, DiskSource, Draft, Lifetime};
-use vmpool_engine::pacing::FailureReason;
-use vmpool_engine::{Disk, Memory, ObjectId, Replica, Uid};
+use vmpool_engine::{Disk, Machine, Memory, ObjectId, Uid};
 
 use super::basis::Basis;
-use super::{Outcome, Step, keep, seen};
+use super::{Outcome, Step, disk, seen};
 use crate::context::{Context, PoolEntry, collection};
 use crate::events::{Happening, Reason};
 use crate::metrics::{Metrics, WriteKind};
@@ -19,7 +19,7 @@ use crate::write::WriteError;
 /// What came of one unit.
 pub(super) struct Unit {
     draft: Draft,
-    machine: Machine,
+    machine: CreateResult,
     /// Those that were made.
     disks: Vec<Made>,
 }
@@ -31,11 +31,11 @@ struct Made {
     result: Result<Seen<Disk>, WriteError>,
 }
 
-enum Machine {
+enum CreateResult {
     /// It exists and is ours.
-    Exists(Seen<Replica>),
+    Exists(Seen<Machine>),
     /// Somebody else has the name.
-    NameTaken(Seen<Replica>),
+    NameTaken(Seen<Machine>),
     /// Somebody had the name a moment ago.
     NameFreed,
     /// It may exist.
@@ -50,7 +50,7 @@ pub(super) async fn unit<P: Platform>(
     basis: &Basis,
     draft: &Draft,
 ) -> Outcome {
-    let (claimed, stop) = keep::claim(context, pool, basis, &draft.disks, &draft.name).await;
+    let (claimed, stop) = disk::claim(context, pool, basis, &draft.disks, &draft.name).await;
     let outcome = match stop {
         Some(stop) => stop,
         None => Outcome::Unit(promised(context, pool, basis, draft).await),
@@ -67,7 +67,7 @@ async fn promised<P: Platform>(
 ) -> Unit {
     let mut unit =
         Unit { draft: draft.clone(), machine: machine(context, pool, basis, draft).await, disks: Vec::new() };
-    if let Machine::Exists(replica) = &unit.machine
+    if let CreateResult::Exists(replica) = &unit.machine
         && !replica.facts.terminating
     {
         // One that exists already may have been made from another draft: what it does not refer to would be one disk
@@ -93,28 +93,28 @@ async fn machine<P: Platform>(
     pool: &PoolEntry<P>,
     basis: &Basis,
     draft: &Draft,
-) -> Machine {
+) -> CreateResult {
     let namespace = &*pool.facts.namespace;
     let body = P::machine(&pool.object, &basis.templates.wanted.value(), draft);
     let path = collection::<P::Machine>(namespace);
     match context.writer.create::<P::Machine>(WriteKind::CreateMachine, path, body).await {
-        Ok(machine) => Machine::Exists(seen(&machine, P::read_machine)),
+        Ok(machine) => CreateResult::Exists(seen(&machine, P::read_machine)),
         Err(error) if error.is_already_exists() => {
             match context.get_live::<P::Machine>(namespace, &draft.name).await {
                 Ok(Some(machine)) => {
                     let machine = seen(&machine, P::read_machine);
                     if machine.facts.owner.as_ref() == Some(&pool.facts.id.uid) {
-                        Machine::Exists(machine)
+                        CreateResult::Exists(machine)
                     } else {
-                        Machine::NameTaken(machine)
+                        CreateResult::NameTaken(machine)
                     }
                 }
-                Ok(None) => Machine::NameFreed,
-                Err(error) => Machine::Unknown(WriteError::Lost(error.to_string())),
+                Ok(None) => CreateResult::NameFreed,
+                Err(error) => CreateResult::Unknown(WriteError::Lost(error.to_string())),
             }
         }
-        Err(error @ WriteError::Lost(_)) => Machine::Unknown(error),
-        Err(error) => Machine::Refused(error),
+        Err(error @ WriteError::Lost(_)) => CreateResult::Unknown(error),
+        Err(error) => CreateResult::Refused(error),
     }
 }
 
@@ -147,7 +147,7 @@ pub(super) async fn disk<P: Platform>(
 /// more, should the one that it was for be gone.
 pub(super) fn note_lost(memory: &mut Memory, draft: &DiskDraft, error: &WriteError, uptime: Duration) {
     if matches!(error, WriteError::Lost(_)) {
-        memory.disks.unanswered(&draft.name, 0, uptime);
+        memory.disks.create_unconfirmed(&draft.name, 0, uptime);
     }
 }
 
@@ -155,8 +155,8 @@ pub(super) fn note_lost(memory: &mut Memory, draft: &DiskDraft, error: &WriteErr
 pub(super) fn owner<P: Platform>(pool: &PoolEntry<P>, member: &ObjectId, draft: &DiskDraft) -> Uid {
     let template = pool.facts.disks.iter().find(|template| template.name == draft.template);
     match template.map(|template| template.lifetime) {
-        Some(Lifetime::Pool) => pool.facts.id.uid.clone(),
-        Some(Lifetime::Machine) | None => member.uid.clone(),
+        Some(Lifetime::Retained) => pool.facts.id.uid.clone(),
+        Some(Lifetime::Ephemeral) | None => member.uid.clone(),
     }
 }
 
@@ -181,26 +181,26 @@ impl Unit {
     pub(super) fn learn(self, metrics: &Metrics, memory: &mut Memory, uptime: Duration) -> Step {
         let Self { draft, machine, disks } = self;
         // A refused create had no effect: its number is as good as new. Any other is used up.
-        if !matches!(machine, Machine::Refused(_)) {
+        if !matches!(machine, CreateResult::Refused(_)) {
             memory.next_number = memory.next_number.max(draft.number + 1);
         }
         let replica = match machine {
-            Machine::Exists(replica) => replica,
-            Machine::NameTaken(machine) => {
+            CreateResult::Exists(replica) => replica,
+            CreateResult::NameTaken(machine) => {
                 // An earlier attempt without an answer is settled by that too: the name is not ours and never will be.
-                memory.machines.refused(&draft.name);
+                memory.machines.name_taken(&draft.name);
                 // It may have been a member when it was created, and then it has disks of the pool, which are not free.
                 memory.machines.written(machine, uptime);
                 return Step::outdated();
             }
             // Whoever had the name says nothing about an earlier attempt, which may still happen.
-            Machine::NameFreed => return Step::outdated(),
-            Machine::Unknown(error) => {
-                memory.machines.unanswered(&draft.name, draft.number, uptime);
+            CreateResult::NameFreed => return Step::outdated(),
+            CreateResult::Unknown(error) => {
+                memory.machines.create_unconfirmed(&draft.name, draft.number, uptime);
                 return Step::failed(machine_failure(&draft, &error), error);
             }
-            Machine::Refused(error) => {
-                keep::note_refusal(memory, &draft.disks, &error, uptime);
+            CreateResult::Refused(error) => {
+                disk::note_refusal(memory, &draft.disks, &error, uptime);
                 return Step::failed(machine_failure(&draft, &error), error);
             }
         };
@@ -214,7 +214,7 @@ impl Unit {
             note: format!("created machine {id}"),
         };
         let mut step = Step::done(Some(created));
-        step.happenings.extend(keep::reused(metrics, &draft.disks, &id));
+        step.happenings.extend(disk::reused(metrics, &draft.disks, &id));
         for Made { draft, owner, result } in disks {
             match result {
                 Ok(disk) => {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use vmpool_engine::backoff::FailureReason;
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::DiskDraft;
-use vmpool_engine::pacing::FailureReason;
-use vmpool_engine::plan::{Answer, DeleteReason};
+use vmpool_engine::plan::{DeleteReason, UpdateOutcome};
 use vmpool_engine::revision::RevisionId;
-use vmpool_engine::{Disk, Memory, ObjectId, Replica};
+use vmpool_engine::{Disk, Machine, Memory, ObjectId};
 
-use super::{create, delete, keep, pool, update};
+use super::{create, delete, disk, pool, update};
 use crate::context::{Context, PoolEntry};
 use crate::events::{Happening, Reason};
 use crate::platform::Platform;
@@ -24,9 +24,9 @@ pub(super) enum Outcome {
     /// A machine and its disks.
     Unit(create::Unit),
     /// A machine was changed.
-    Machine(Seen<Replica>, Vec<Happening>),
+    Machine(Seen<Machine>, Vec<Happening>),
     /// A machine was not written to, because it differs from the revision in more than it was to get.
-    Differs(Seen<Replica>, RevisionId),
+    Differs(Seen<Machine>, RevisionId),
     /// A machine was refused other disks.
     DisksRefused(Vec<DiskDraft>, Happening, WriteError),
     /// A disk was created, or found to exist.
@@ -42,7 +42,7 @@ pub(super) enum Outcome {
     /// A machine that should leave was gone already.
     Gone(ObjectId),
     /// A machine that should leave is not what was planned for.
-    Changed(Seen<Replica>),
+    Changed(Seen<Machine>),
     /// It is unknown whether the machine is being deleted.
     MaybeDeleted(ObjectId, WriteError),
     /// A revision was written to a machine, or was to be.
@@ -52,7 +52,7 @@ pub(super) enum Outcome {
     /// A block is open.
     Opened,
     /// Entries left the record of named machines.
-    Settled(pool::Settled),
+    PrunedRecord(pool::PrunedRecord),
     /// What it was about changed meanwhile.
     Outdated,
     /// It failed.
@@ -118,11 +118,11 @@ impl Outcome {
                 Step { happenings, ..Step::done(None) }
             }
             Self::DisksRefused(disks, happening, error) => {
-                keep::note_refusal(memory, &disks, &error, uptime);
+                disk::note_refusal(memory, &disks, &error, uptime);
                 Step::failed(happening, error)
             }
             Self::Differs(seen, revision) => {
-                memory.trials.learn(&seen.facts.id.uid, &revision, Answer::Differs, uptime);
+                memory.rollout_attempts.record(&seen.facts.id.uid, &revision, UpdateOutcome::Differs, uptime);
                 memory.machines.written(seen, uptime);
                 Step::outdated()
             }
@@ -171,7 +171,7 @@ impl Outcome {
             }
             // Until that is certain the plan lets nobody else leave instead.
             Self::MaybeDeleted(id, error) => {
-                memory.unsure_of(&id.uid, uptime);
+                memory.delete_unconfirmed(&id.uid, uptime);
                 Step::failed(delete::failure(&id, &error), error)
             }
             Self::Unit(unit) => unit.learn(&context.metrics, memory, uptime),
@@ -179,7 +179,7 @@ impl Outcome {
             Self::Revision { change, done } => {
                 Step { revision: Some(change), done, outdated: !done, ..Step::default() }
             }
-            Self::Settled(settled) => settled.learn(&context.metrics, memory, uptime),
+            Self::PrunedRecord(pruned) => pruned.learn(&context.metrics, memory, uptime),
             Self::Failed(happening, error) => Step::failed(happening, error),
         }
     }

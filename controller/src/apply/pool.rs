@@ -11,9 +11,9 @@ use kube::api::Patch;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use vmpool_engine::ledger::Seen;
-use vmpool_engine::numbers::Block;
+use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::{Entry, State};
-use vmpool_engine::{Memory, ObjectId, Replica, Uid};
+use vmpool_engine::{Machine, Memory, ObjectId, Uid};
 
 use super::{Outcome, Step, seen};
 use crate::context::{Context, PoolEntry, ReadError, collection};
@@ -23,8 +23,12 @@ use crate::platform::Platform;
 use crate::write::WriteError;
 
 /// Opens a block of machine numbers.
-pub(super) async fn open<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, block: Block) -> Outcome {
-    match write(context, pool, P::record(block)).await {
+pub(super) async fn open_name_block<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    block: NameBlock,
+) -> Outcome {
+    match write(context, pool, P::name_block(block)).await {
         Ok(()) => Outcome::Opened,
         Err(error) if error.is_gone() || error.is_conflict() => Outcome::Outdated,
         Err(error) => {
@@ -35,9 +39,9 @@ pub(super) async fn open<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>,
 }
 
 /// What came of settling the record.
-pub(super) struct Settled {
+pub(super) struct PrunedRecord {
     /// Targets that a live read found to be members still: the snapshot had not shown them.
-    here: Vec<Seen<Replica>>,
+    here: Vec<Seen<Machine>>,
     /// The accepted entries that left.
     removed: Vec<Entry>,
     /// Targets that are there and no members any more: nobody has deleted them.
@@ -50,7 +54,7 @@ pub(super) struct Settled {
 
 /// Takes entries out of the record, in one write: accepted targets of which a live read finds nothing to remove, and
 /// reservations.
-pub(super) async fn settle<P: Platform>(
+pub(super) async fn prune_record<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     gone: &[ObjectId],
@@ -58,7 +62,7 @@ pub(super) async fn settle<P: Platform>(
 ) -> Outcome {
     let Confirmed { gone, released, here } = match confirm(context, pool, gone).await {
         Ok(confirmed) => confirmed,
-        Err(error) => return unsettled(pool, WriteError::Lost(error.to_string())),
+        Err(error) => return not_pruned(pool, WriteError::Lost(error.to_string())),
     };
     let before = &pool.facts.record;
     let mut record = before.clone();
@@ -73,17 +77,17 @@ pub(super) async fn settle<P: Platform>(
     for (request, _) in &expired {
         record.withdraw(request);
     }
-    record.settle(&gone);
+    record.prune(&gone);
     let left = before.entries().iter();
     let left = left.filter(|entry| entry.state == State::Accepted && !record.is_accepted(&entry.target.uid));
-    let settled = Settled { here, removed: left.cloned().collect(), released, expired, written: false };
+    let pruned = PrunedRecord { here, removed: left.cloned().collect(), released, expired, written: false };
     if record == *before {
-        return Outcome::Settled(settled);
+        return Outcome::PrunedRecord(pruned);
     }
-    match write(context, pool, P::removals(&record)).await {
-        Ok(()) => Outcome::Settled(Settled { written: true, ..settled }),
+    match write(context, pool, P::removal_record(&record)).await {
+        Ok(()) => Outcome::PrunedRecord(PrunedRecord { written: true, ..pruned }),
         Err(error) if error.is_gone() || error.is_conflict() => Outcome::Outdated,
-        Err(error) => unsettled(pool, error),
+        Err(error) => not_pruned(pool, error),
     }
 }
 
@@ -95,7 +99,7 @@ struct Confirmed {
     /// Those among them that exist.
     released: BTreeSet<Uid>,
     /// The others.
-    here: Vec<Seen<Replica>>,
+    here: Vec<Seen<Machine>>,
 }
 
 /// Reads the targets live.
@@ -125,7 +129,7 @@ async fn confirm<P: Platform>(
     Ok(confirmed)
 }
 
-fn unsettled<P: Platform>(pool: &PoolEntry<P>, error: WriteError) -> Outcome {
+fn not_pruned<P: Platform>(pool: &PoolEntry<P>, error: WriteError) -> Outcome {
     let note = format!("taking settled entries out of the record of machines to be removed: {error}");
     failed(pool, Reason::FailedRepair, note, error)
 }
@@ -148,7 +152,7 @@ async fn write<P: Platform>(
     writer.patch::<IgnoredAny, _>(WriteKind::PatchPool, path, name, None, patch).await.map(|_| ())
 }
 
-impl Settled {
+impl PrunedRecord {
     /// Tells the memory and the metrics.
     pub(super) fn learn(self, metrics: &Metrics, memory: &mut Memory, uptime: Duration) -> Step {
         let surprised = !self.here.is_empty();

@@ -9,7 +9,7 @@ use vmpool_engine::ObjectId;
 use vmpool_engine::model::DiskDraft;
 
 use super::basis::Basis;
-use super::{Outcome, create, keep, seen};
+use super::{Outcome, create, disk, seen};
 use crate::context::{Context, PoolEntry, collection};
 use crate::events::{Happening, Reason};
 use crate::metrics::WriteKind;
@@ -44,10 +44,10 @@ pub(super) async fn release<P: Platform>(
         Ok(live) => P::read_machine(&live),
         Err(outcome) => return outcome,
     };
-    let (handed, stop) = keep::hand_over(context, pool, &live, shared).await;
+    let (handed, stop) = disk::hand_over(context, pool, &live, shared).await;
     let outcome = match stop {
         Some(stop) => stop,
-        None => patch(context, pool, machine, P::unmark()).await,
+        None => patch(context, pool, machine, P::remove_markers()).await,
     };
     outcome.after(handed)
 }
@@ -62,7 +62,7 @@ pub(super) async fn repoint<P: Platform>(
     to: &DiskDraft,
 ) -> Outcome {
     let drafts = std::slice::from_ref(to);
-    let (claimed, stop) = keep::claim(context, pool, basis, drafts, &machine.name).await;
+    let (claimed, stop) = disk::claim(context, pool, basis, drafts, &machine.name).await;
     let outcome = match stop {
         Some(stop) => stop,
         None => match point(context, pool, machine, from, to).await {
@@ -72,8 +72,8 @@ pub(super) async fn repoint<P: Platform>(
             }
             Outcome::Machine(changed, mut happenings) => {
                 let why = format!("disk {} takes its place", to.name);
-                happenings.push(keep::detached(from.1, machine, &why));
-                happenings.extend(keep::reused(&context.metrics, drafts, machine));
+                happenings.push(disk::detached(from.1, machine, &why));
+                happenings.extend(disk::reused(&context.metrics, drafts, machine));
                 Outcome::Machine(changed, happenings)
             }
             Outcome::Failed(happening, error) => Outcome::DisksRefused(drafts.to_vec(), happening, error),
@@ -94,7 +94,7 @@ pub(super) async fn detach<P: Platform>(
     let outcome = edit(context, pool, machine, |live| P::detach(live, position, disk)).await;
     match outcome {
         Outcome::Machine(changed, mut happenings) => {
-            happenings.push(keep::detached(disk, machine, "another machine keeps it"));
+            happenings.push(disk::detached(disk, machine, "another machine keeps it"));
             Outcome::Machine(changed, happenings)
         }
         outcome => outcome,

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::limits;
 use vmpool_engine::model::{Activity, DiskDraft};
-use vmpool_engine::plan::{Answer, Terms};
+use vmpool_engine::plan::{Disruption, UpdateOutcome};
 use vmpool_engine::revision::RevisionId;
-use vmpool_engine::{Memory, ObjectId, Replica};
+use vmpool_engine::{Machine, Memory, ObjectId};
 
 use super::basis::Basis;
-use super::{Outcome, Step, keep, seen};
+use super::{Outcome, Step, disk, seen};
 use crate::context::{Context, PoolEntry, collection};
 use crate::events::{Happening, Reason};
 use crate::metrics::WriteKind;
@@ -34,7 +34,7 @@ pub(super) struct Wanted<'a> {
     pub(super) to: &'a RevisionId,
     pub(super) disks: &'a [DiskDraft],
     /// What must be true of the member.
-    pub(super) terms: Terms,
+    pub(super) disruption: Disruption,
 }
 
 /// What came of writing a revision to a member.
@@ -43,11 +43,11 @@ pub(super) struct Update {
     to: RevisionId,
     /// Its disks; if it failed, those that the machine did not have before.
     disks: Vec<DiskDraft>,
-    result: Result<(Seen<Replica>, Vec<Happening>), WriteError>,
+    result: Result<(Seen<Machine>, Vec<Happening>), WriteError>,
 }
 
 /// The disks among `disks` that the machine does not refer to yet: only one of these can be why it was refused.
-fn added(disks: &[DiskDraft], machine: &Replica) -> Vec<DiskDraft> {
+fn added(disks: &[DiskDraft], machine: &Machine) -> Vec<DiskDraft> {
     let refers = |disk: &DiskDraft| machine.disks.iter().any(|device| device.disk == disk.name);
     disks.iter().filter(|disk| !refers(disk)).cloned().collect()
 }
@@ -59,7 +59,7 @@ pub(super) async fn update<P: Platform>(
     basis: &Basis,
     wanted: &Wanted<'_>,
 ) -> Outcome {
-    let (claimed, stop) = keep::claim(context, pool, basis, wanted.disks, &wanted.member.name).await;
+    let (claimed, stop) = disk::claim(context, pool, basis, wanted.disks, &wanted.member.name).await;
     let outcome = match stop {
         Some(stop) => stop,
         None => write(context, pool, basis, wanted).await,
@@ -73,14 +73,14 @@ async fn write<P: Platform>(
     basis: &Basis,
     wanted: &Wanted<'_>,
 ) -> Outcome {
-    let Wanted { member, base, to, disks, terms } = *wanted;
+    let Wanted { member, base, to, disks, disruption } = *wanted;
     let from = base.and_then(|base| basis.templates.of(base, to));
     let result = patched(context, pool, member, |live, machine| {
         let is_other = |written: &RevisionId| {
             base != Some(written) && (written == to || basis.templates.stored.contains_key(written))
         };
         let changed = machine.written.as_ref().is_some_and(is_other);
-        if changed || terms == Terms::Idle && machine.activity == Activity::Running {
+        if changed || disruption == Disruption::NotRunning && machine.activity == Activity::Running {
             return Err(Unfit::Changed);
         }
         let wanted = basis.templates.wanted.value();
@@ -93,12 +93,12 @@ async fn write<P: Platform>(
             P::update(live, from.as_ref(), template, disks)
         };
         let Some(mut patch) = patch else { return Ok(None) };
-        if terms == Terms::Markers && patch.get("spec").is_some() {
+        if disruption == Disruption::MetadataOnly && patch.get("spec").is_some() {
             return Err(Unfit::Differs);
         }
         // Where the spec stays as it is, there is nothing to wait for.
         if patch.get("spec").is_none() && machine.evaluated && !machine.restart_pending {
-            json_patch::merge(&mut patch, &P::advance(to));
+            json_patch::merge(&mut patch, &P::record_revision(to));
         }
         Ok(Some(patch))
     });
@@ -106,7 +106,7 @@ async fn write<P: Platform>(
     let result = match result.await {
         Patched::Done { before, after } => {
             let mut happenings = applied(member, to, &before, &after.facts);
-            happenings.extend(keep::reused(&context.metrics, disks, member));
+            happenings.extend(disk::reused(&context.metrics, disks, member));
             Ok((after, happenings))
         }
         Patched::Nothing(machine) => Ok((machine, Vec::new())),
@@ -123,14 +123,14 @@ async fn write<P: Platform>(
 }
 
 /// Tells which revision a member got, and which disks it lost by that.
-fn applied(member: &ObjectId, to: &RevisionId, before: &Replica, after: &Replica) -> Vec<Happening> {
+fn applied(member: &ObjectId, to: &RevisionId, before: &Machine, after: &Machine) -> Vec<Happening> {
     let note = format!("wrote revision {to} of the template to machine {member}");
     let mut happenings =
         vec![Happening { reason: Reason::TemplateApplied, name: member.name.to_string(), note }];
     let lost = before.disks.iter().filter(|device| {
         device.template.is_some() && !after.disks.iter().any(|left| left.disk == device.disk)
     });
-    happenings.extend(lost.map(|device| keep::detached(&device.disk, member, "the template changed")));
+    happenings.extend(lost.map(|device| disk::detached(&device.disk, member, "the template changed")));
     happenings
 }
 
@@ -139,13 +139,13 @@ impl Update {
     pub(super) fn learn(self, memory: &mut Memory, uptime: Duration) -> Step {
         let Self { member, to, disks, result } = self;
         let answer = match &result {
-            Ok(_) => Some(Answer::Accepted),
-            Err(WriteError::Lost(_)) => Some(Answer::Lost),
-            Err(error) if is_verdict(error) => Some(Answer::Refused),
+            Ok(_) => Some(UpdateOutcome::Accepted),
+            Err(WriteError::Lost(_)) => Some(UpdateOutcome::Unconfirmed),
+            Err(error) if is_verdict(error) => Some(UpdateOutcome::Refused),
             Err(_) => None,
         };
         if let Some(answer) = answer {
-            memory.trials.learn(&member.uid, &to, answer, uptime);
+            memory.rollout_attempts.record(&member.uid, &to, answer, uptime);
         }
         match result {
             Ok((machine, happenings)) => {
@@ -159,7 +159,7 @@ impl Update {
                 Step { happenings, ..Step::done(None) }
             }
             Err(error) => {
-                keep::note_refusal(memory, &disks, &error, uptime);
+                disk::note_refusal(memory, &disks, &error, uptime);
                 Step::failed(failure(&member, &to, &error), error)
             }
         }
@@ -177,7 +177,7 @@ fn is_verdict(error: &WriteError) -> bool {
 }
 
 /// Says on a member that the revision which was written last is in effect.
-pub(super) async fn advance<P: Platform>(
+pub(super) async fn record_revision<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     member: &ObjectId,
@@ -188,7 +188,7 @@ pub(super) async fn advance<P: Platform>(
             machine.written.as_ref() == Some(to) && machine.evaluated && !machine.restart_pending;
         match (is_in_effect, machine.revision.as_ref() == Some(to)) {
             (_, true) => Ok(None),
-            (true, false) => Ok(Some(P::advance(to))),
+            (true, false) => Ok(Some(P::record_revision(to))),
             (false, false) => Err(Unfit::Changed),
         }
     });
@@ -216,19 +216,19 @@ enum Unfit {
 /// What came of patching a member.
 enum Patched {
     Done {
-        before: Arc<Replica>,
-        after: Seen<Replica>,
+        before: Arc<Machine>,
+        after: Seen<Machine>,
     },
     /// It is as it shall be.
-    Nothing(Seen<Replica>),
+    Nothing(Seen<Machine>),
     /// It must be left as it is.
-    Unfit(Unfit, Seen<Replica>),
+    Unfit(Unfit, Seen<Machine>),
     /// It is gone, or changes too often.
     Outdated,
     /// It could not be read, so nothing was sent.
     Unread(WriteError),
     /// It was sent to the machine as it was before, and failed.
-    Failed(WriteError, Arc<Replica>),
+    Failed(WriteError, Arc<Machine>),
 }
 
 /// Sends the merge patch that `compute` makes of a member as it is now.
@@ -236,7 +236,7 @@ async fn patched<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     member: &ObjectId,
-    compute: impl Fn(&Value, &Replica) -> Result<Option<Value>, Unfit>,
+    compute: impl Fn(&Value, &Machine) -> Result<Option<Value>, Unfit>,
 ) -> Patched {
     let namespace = &*pool.facts.namespace;
     for _ in 0..ATTEMPTS {
@@ -271,8 +271,8 @@ fn prepare<P: Platform>(
     pool: &PoolEntry<P>,
     member: &ObjectId,
     live: &[u8],
-    compute: impl Fn(&Value, &Replica) -> Result<Option<Value>, Unfit>,
-) -> Result<(Seen<Replica>, Value), Patched> {
+    compute: impl Fn(&Value, &Machine) -> Result<Option<Value>, Unfit>,
+) -> Result<(Seen<Machine>, Value), Patched> {
     let unreadable = |error: serde_json::Error| Patched::Unread(WriteError::Lost(error.to_string()));
     let machine: P::Machine = serde_json::from_slice(live).map_err(unreadable)?;
     let machine = seen(&machine, P::read_machine);

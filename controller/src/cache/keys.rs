@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vmpool_engine::{Disk, Replica, Uid};
+use vmpool_engine::{Disk, Machine, Uid};
 
 use crate::platform::Attachment;
 
@@ -27,7 +27,7 @@ pub(crate) trait Cached: PartialEq + Send + Sync + 'static {
     }
 }
 
-impl Cached for Replica {
+impl Cached for Machine {
     fn name(&self) -> &Arc<str> {
         &self.id.name
     }

@@ -1,22 +1,22 @@
 use vmpool_engine::ledger::Cache as _;
 use vmpool_engine::model::{Activity, DiskRef};
-use vmpool_engine::{Disk, ObjectId, Replica};
+use vmpool_engine::{Disk, Machine, ObjectId};
 
 use super::*;
 use crate::platform::Attachment;
 
 const NAMESPACE: &str = "team-a";
 
-fn replica(name: &str, owner: Option<&str>) -> Replica {
+fn replica(name: &str, owner: Option<&str>) -> Machine {
     let id = ObjectId::new(name, &format!("uid of {name}"));
-    Replica { owner: owner.map(Uid::from), ..Replica::blank(id) }
+    Machine { owner: owner.map(Uid::from), ..Machine::blank(id) }
 }
 
-fn at(version: u64, facts: Replica) -> Located<Replica> {
+fn at(version: u64, facts: Machine) -> Located<Machine> {
     Located { namespace: NAMESPACE.into(), seen: Seen { facts: Arc::new(facts), version } }
 }
 
-fn names(replicas: &[Arc<Replica>]) -> Vec<&str> {
+fn names(replicas: &[Arc<Machine>]) -> Vec<&str> {
     replicas.iter().map(|replica| &*replica.id.name).collect()
 }
 
@@ -30,7 +30,7 @@ fn seconds(seconds: u64) -> Duration {
 
 #[test]
 fn machines_are_found_by_owner_by_label_and_by_disk() {
-    let cache = Cache::<Replica>::default();
+    let cache = Cache::<Machine>::default();
     let mut labelled = replica("labelled", None);
     labelled.pool_uid_label = Some("web".into());
     let mut user = replica("user", Some("other"));
@@ -46,7 +46,7 @@ fn machines_are_found_by_owner_by_label_and_by_disk() {
 
 #[test]
 fn machines_are_found_by_disks_that_only_their_status_shows() {
-    let cache = Cache::<Replica>::default();
+    let cache = Cache::<Machine>::default();
     let mut letting_go = replica("letting-go", Some("web"));
     letting_go.lingering.push("scratch".into());
     cache.applied(at(1, letting_go));
@@ -99,7 +99,7 @@ fn attachments_are_found_by_what_they_attach() {
 
 #[test]
 fn one_disk_of_many_machines_has_all_of_them_in_order_and_none_once_they_let_go() {
-    let cache = Cache::<Replica>::default();
+    let cache = Cache::<Machine>::default();
     let key = Key::Disk(NAMESPACE.into(), "shared".into());
     let user = |name: &str| {
         let mut user = replica(name, None);
@@ -119,7 +119,7 @@ fn one_disk_of_many_machines_has_all_of_them_in_order_and_none_once_they_let_go(
 
 #[test]
 fn a_change_of_owner_concerns_both_pools_and_moves_the_index() {
-    let cache = Cache::<Replica>::default();
+    let cache = Cache::<Machine>::default();
     cache.applied(at(1, replica("m", Some("web"))));
     assert_eq!(cache.applied(at(2, replica("m", Some("db")))), [pool("web"), pool("db")]);
     assert!(cache.by_key(&pool("web")).is_empty());
@@ -128,7 +128,7 @@ fn a_change_of_owner_concerns_both_pools_and_moves_the_index() {
 
 #[test]
 fn equal_facts_concern_nobody_but_the_version_goes_on() {
-    let cache = Cache::<Replica>::default();
+    let cache = Cache::<Machine>::default();
     assert_eq!(cache.applied(at(1, replica("m", Some("web")))), [pool("web")]);
     assert!(cache.applied(at(9, replica("m", Some("web")))).is_empty());
     assert_eq!(cache.get(NAMESPACE, "m").unwrap().version, 9);
@@ -136,7 +136,7 @@ fn equal_facts_concern_nobody_but_the_version_goes_on() {
 
 #[test]
 fn a_machine_that_turns_ready_concerns_its_pool_once() {
-    let cache = Cache::<Replica>::default();
+    let cache = Cache::<Machine>::default();
     cache.applied(at(1, replica("m", Some("web"))));
     let mut running = replica("m", Some("web"));
     running.activity = Activity::Running;
@@ -146,7 +146,7 @@ fn a_machine_that_turns_ready_concerns_its_pool_once() {
 
 #[test]
 fn a_list_counts_when_it_is_complete_and_then_replaces_everything() {
-    let cache = Cache::<Replica>::default();
+    let cache = Cache::<Machine>::default();
     assert!(!cache.is_synced());
     cache.begin_list(seconds(10));
     cache.listed(at(1, replica("a", Some("web"))));
@@ -167,7 +167,7 @@ fn a_list_counts_when_it_is_complete_and_then_replaces_everything() {
 
 #[test]
 fn a_list_that_breaks_off_changes_nothing() {
-    let cache = Cache::<Replica>::default();
+    let cache = Cache::<Machine>::default();
     cache.applied(at(1, replica("a", Some("web"))));
     cache.begin_list(seconds(10));
     cache.listed(at(2, replica("half", Some("web"))));
@@ -181,7 +181,7 @@ fn a_list_that_breaks_off_changes_nothing() {
 
 #[test]
 fn only_a_list_that_began_later_proves_absence() {
-    let cache = Cache::<Replica>::default();
+    let cache = Cache::<Machine>::default();
     assert!(!cache.of(NAMESPACE).relisted_since(seconds(0)));
     cache.begin_list(seconds(10));
     assert!(!cache.of(NAMESPACE).relisted_since(seconds(5)), "it is not complete");
@@ -193,7 +193,7 @@ fn only_a_list_that_began_later_proves_absence() {
 
 #[test]
 fn a_deletion_takes_the_object_and_is_remembered_for_a_while() {
-    let cache = Cache::<Replica>::default();
+    let cache = Cache::<Machine>::default();
     cache.applied(at(1, replica("m", Some("web"))));
     assert_eq!(cache.deleted(&at(2, replica("m", Some("web"))), seconds(100)), [pool("web")]);
     assert!(cache.get(NAMESPACE, "m").is_none());
@@ -212,14 +212,14 @@ fn a_deletion_takes_the_object_and_is_remembered_for_a_while() {
 
 #[test]
 fn a_deletion_of_what_was_never_seen_is_remembered_too() {
-    let cache = Cache::<Replica>::default();
+    let cache = Cache::<Machine>::default();
     assert!(cache.deleted(&at(2, replica("m", Some("web"))), seconds(1)).is_empty());
     assert!(cache.of(NAMESPACE).saw_deleted(&Uid::from("uid of m")));
 }
 
 #[test]
 fn nothing_is_kept_of_objects_that_are_gone() {
-    let cache = Cache::<Replica>::default();
+    let cache = Cache::<Machine>::default();
     cache.applied(at(1, replica("m", Some("web"))));
     cache.deleted(&at(2, replica("m", Some("web"))), seconds(1));
     let inner = cache.inner.read();
@@ -228,7 +228,7 @@ fn nothing_is_kept_of_objects_that_are_gone() {
 
 #[test]
 fn namespaces_are_apart() {
-    let cache = Cache::<Replica>::default();
+    let cache = Cache::<Machine>::default();
     cache.applied(at(1, replica("m", Some("web"))));
     assert!(cache.get("team-b", "m").is_none());
     assert!(cache.of("team-b").get("m").is_none());
@@ -237,7 +237,7 @@ fn namespaces_are_apart() {
 
 #[test]
 fn what_a_watch_told_of_a_write_of_ours_it_told_of_everything_before() {
-    let cache = Cache::<Replica>::default();
+    let cache = Cache::<Machine>::default();
     cache.applied(at(10, replica("a", None)));
     assert_eq!(cache.proven(), None, "who knows how late it is");
     cache.wrote(12, seconds(5));
@@ -256,7 +256,7 @@ fn what_a_watch_told_of_a_write_of_ours_it_told_of_everything_before() {
 
 #[test]
 fn a_list_shows_everything_up_to_when_it_began() {
-    let cache = Cache::<Replica>::default();
+    let cache = Cache::<Machine>::default();
     cache.begin_list(seconds(3));
     cache.listed(at(20, replica("a", None)));
     cache.wrote(19, seconds(4));
@@ -269,7 +269,7 @@ fn a_list_shows_everything_up_to_when_it_began() {
 
 #[test]
 fn versions_of_before_a_list_prove_nothing_after_it() {
-    let cache = Cache::<Replica>::default();
+    let cache = Cache::<Machine>::default();
     cache.applied(at(90, replica("a", None)));
     // Somebody restores the storage as it was, and everything is listed again.
     cache.begin_list(seconds(3));

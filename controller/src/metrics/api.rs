@@ -16,8 +16,8 @@ use tower::{Layer, Service};
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::Registry;
 
+use super::label_values::{Code, Resource, Verb};
 use super::labels::{DurationLabels, RequestLabels};
-use super::words::{Code, Resource, Verb};
 use crate::platform::Platform;
 
 /// From what a good API server on the same machine takes to the deadline of a request.

@@ -4,13 +4,13 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use vmpool_engine::model::{DiskState, Lifetime};
-use vmpool_engine::plan::DiskEnd;
+use vmpool_engine::plan::DiskDeleteReason;
 use vmpool_engine::{Disk, Pool};
 use vmpool_runtime::metrics::Registry;
 use vmpool_runtime::words;
 
-use super::census::gauge;
 use super::labels::{ClaimLabels, CollectionLabels, DiskLabels, each};
+use super::pools::gauge;
 
 words!(
     /// What has become of a disk that a pool owns; the first that applies.
@@ -71,7 +71,7 @@ impl DiskCounts {
             counts.states[state as usize] += 1;
             let template = pool.disks.iter().find(|known| Some(&known.name) == disk.template.as_ref());
             let endless =
-                template.is_some_and(|known| known.lifetime == Lifetime::Pool && known.ttl.is_none());
+                template.is_some_and(|known| known.lifetime == Lifetime::Retained && known.ttl.is_none());
             counts.endless += usize::from(state == DiskUse::Free && endless);
         }
         counts
@@ -89,11 +89,11 @@ fn use_of(disk: &Disk, referred: bool) -> DiskUse {
         DiskUse::Terminating
     } else if referred || disk.mounted_by.is_some() {
         DiskUse::InUse
-    } else if disk.marks.claimed_by.is_some() {
+    } else if disk.annotations.claimed_by.is_some() {
         DiskUse::Claimed
     } else if matches!(disk.state, DiskState::Failed | DiskState::Lost) {
         DiskUse::Broken
-    } else if disk.marks.collecting_since.is_some() {
+    } else if disk.annotations.collecting_since.is_some() {
         DiskUse::Collecting
     } else {
         DiskUse::Free
@@ -185,11 +185,11 @@ impl DiskMetrics {
     }
 
     /// A disk is being deleted.
-    pub(crate) fn collected(&self, end: DiskEnd) {
+    pub(crate) fn collected(&self, end: DiskDeleteReason) {
         let reason = match end {
-            DiskEnd::Expired => Collection::Expired,
-            DiskEnd::Broken => Collection::Broken,
-            DiskEnd::TemplateRemoved => Collection::TemplateRemoved,
+            DiskDeleteReason::Expired => Collection::Expired,
+            DiskDeleteReason::Broken => Collection::Broken,
+            DiskDeleteReason::TemplateRemoved => Collection::TemplateRemoved,
         };
         self.collections.get_or_create(&CollectionLabels { reason }).inc();
     }

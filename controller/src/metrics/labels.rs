@@ -6,7 +6,7 @@ use prometheus_client::metrics::family::{Family, MetricConstructor};
 use vmpool_runtime::label_set;
 
 use super::disks::{ClaimOutcome, Collection, DiskUse};
-use super::words::{
+use super::label_values::{
     Code, Deletion, Failed, LedgerResource, MemberState, PassResult, PoolState, RemovalState, Resource,
     SettledOutcome, Stage, Tenure, Verb, WakeOutcome, WatchResource, WriteKind, WriteOutcome,
 };

@@ -8,9 +8,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::Registry;
 
-use super::census::{CensusGauges, Totals, gauge};
+use super::label_values::WatchResource;
 use super::labels::{WatchLabels, each};
-use super::words::WatchResource;
+use super::pools::{CensusGauges, Totals, gauge};
 
 /// What a queue holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

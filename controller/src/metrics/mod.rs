@@ -7,14 +7,14 @@
 //! namespace: the number of time series does not depend on what the cluster holds.
 
 mod api;
-mod census;
 mod disks;
+mod label_values;
 mod labels;
 mod live;
 mod passes;
+mod pools;
 pub mod reference;
 mod removals;
-mod words;
 mod writes;
 
 use std::sync::Arc;
@@ -28,12 +28,12 @@ use vmpool_runtime::lease::LeaseHealth;
 use vmpool_runtime::metrics::{Description, FloatGauge, Page, Registry};
 
 pub use api::{ApiMetrics, RequestLayer};
-pub(crate) use census::{Census, PoolFacts};
 pub(crate) use disks::{ClaimOutcome, DiskCounts, DiskMetrics};
+pub use label_values::WriteKind;
+pub(crate) use label_values::{LedgerResource, PassResult, Stage, Tenure, WatchResource};
 pub(crate) use live::{Live, QueueState};
 pub(crate) use passes::{Laps, PassMetrics, QueueMetrics};
-pub use words::WriteKind;
-pub(crate) use words::{LedgerResource, PassResult, Stage, Tenure, WatchResource};
+pub(crate) use pools::{Census, PoolFacts};
 pub use writes::WriteMetrics;
 
 use labels::{LedgerLabels, TenureLabels, WatchLabels, each};

@@ -8,8 +8,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::Registry;
 
+use super::label_values::{PassResult, Stage, WakeOutcome};
 use super::labels::{PassLabels, StageLabels, WakeLabels, each};
-use super::words::{PassResult, Stage, WakeOutcome};
 
 /// From a pass over a small settled pool to one that is stuck.
 const PASS_BUCKETS: [f64; 12] = [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0];

@@ -5,8 +5,8 @@ use prometheus_client::metrics::family::Family;
 use vmpool_engine::plan::DeleteReason;
 use vmpool_runtime::metrics::Registry;
 
+use super::label_values::{Deletion, SettledOutcome};
 use super::labels::{DeletionLabels, SettledLabels, each};
-use super::words::{Deletion, SettledOutcome};
 
 /// Counters of removals.
 #[derive(Clone, Debug)]

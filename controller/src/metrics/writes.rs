@@ -2,11 +2,11 @@
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use vmpool_engine::pacing::FailureReason;
+use vmpool_engine::backoff::FailureReason;
 use vmpool_runtime::metrics::Registry;
 
+use super::label_values::{Failed, WriteKind, WriteOutcome};
 use super::labels::{FailureLabels, WriteLabels, each};
-use super::words::{Failed, WriteKind, WriteOutcome};
 use crate::write::WriteError;
 
 /// Counters of writes. Clones count together.

@@ -21,12 +21,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::Resource;
 use serde_json::{Value, json};
+use vmpool_engine::backoff::{Failure, FailureReason};
 use vmpool_engine::model::{Activity, DiskDraft, Draft, Lifetime, Naming};
-use vmpool_engine::numbers::Block;
-use vmpool_engine::pacing::{Failure, FailureReason};
+use vmpool_engine::names::NameBlock;
 use vmpool_engine::plan::{Observed, Taken};
-use vmpool_engine::removal::Record;
-use vmpool_engine::{Memory, ObjectId, Pool, Replica, Status};
+use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::{Machine, Memory, ObjectId, Pool, Status};
 
 use super::Platform;
 
@@ -142,7 +142,7 @@ pub fn lost_markers_are_complete_again_after_mark<P: Platform>(pool: &Value) {
     body["metadata"]["labels"] = json!({ "role": "kept" });
     let lost = P::read_machine(&decode(&body));
     assert_eq!((lost.pool_uid_label, lost.pool_label), (None, None), "the markers are labels");
-    json_patch::merge(&mut body, &P::mark(&sample.pool));
+    json_patch::merge(&mut body, &P::managed_labels(&sample.pool));
     assert_marked(&sample.facts, &P::read_machine(&decode(&body)));
     assert_eq!(body["metadata"]["labels"]["role"], "kept", "labels of others stay");
 }
@@ -157,7 +157,7 @@ pub fn nothing_of_ours_stays_after_unmark<P: Platform>(pool: &Value) {
     body["metadata"]["labels"]["role"] = json!("kept");
     body["metadata"]["annotations"]["note"] = json!("kept");
     let before = body.clone();
-    json_patch::merge(&mut body, &P::unmark());
+    json_patch::merge(&mut body, &P::remove_markers());
     let released = P::read_machine(&decode(&body));
     assert_eq!((released.pool_uid_label, released.pool_label, released.revision), (None, None, None));
     assert_eq!(released.written, None);
@@ -203,11 +203,11 @@ pub fn a_recorded_block_reads_back<P: Platform>(pool: &Value) {
     if sample.facts.naming == Naming::Ordinal {
         return;
     }
-    assert_eq!(sample.facts.block, None, "the sample is a new pool");
+    assert_eq!(sample.facts.name_block, None, "the sample is a new pool");
     let mut body = pool.clone();
-    for block in [Block { first: 0, end: 64 }, Block { first: 64, end: 1000 }] {
-        json_patch::merge(&mut body, &P::record(block));
-        assert_eq!(P::read_pool(&decode(&body)).block, Some(block));
+    for block in [NameBlock { first: 0, end: 64 }, NameBlock { first: 64, end: 1000 }] {
+        json_patch::merge(&mut body, &P::name_block(block));
+        assert_eq!(P::read_pool(&decode(&body)).name_block, Some(block));
         assert_eq!(body["spec"], pool["spec"]);
     }
 }
@@ -221,18 +221,18 @@ pub fn a_written_record_reads_back<P: Platform>(pool: &Value) {
     let sample = Sample::<P>::new(pool);
     assert!(sample.facts.record.is_empty(), "the sample is a new pool");
     let mut body = pool.clone();
-    let mut record = Record::default();
+    let mut record = RemovalRecord::default();
     let targets = [ObjectId::new("a", "uid-a"), ObjectId::new("b", "uid-b")];
     record.reserve("request", &targets).expect("there is room");
-    json_patch::merge(&mut body, &P::removals(&record));
+    json_patch::merge(&mut body, &P::removal_record(&record));
     assert_eq!(P::read_pool(&decode(&body)).record, record);
     record.accept("request");
-    json_patch::merge(&mut body, &P::removals(&record));
+    json_patch::merge(&mut body, &P::removal_record(&record));
     let read = P::read_pool(&decode(&body));
     assert_eq!(read.record, record);
     assert_eq!(read.flaws, sample.facts.flaws);
     assert_eq!(body["spec"], pool["spec"]);
-    json_patch::merge(&mut body, &P::removals(&Record::default()));
+    json_patch::merge(&mut body, &P::removal_record(&RemovalRecord::default()));
     let left = body["metadata"]["annotations"].as_object().is_none_or(serde_json::Map::is_empty);
     assert!(left || body["metadata"] == pool["metadata"], "in {}", body["metadata"]);
 }
@@ -292,7 +292,7 @@ impl<P: Platform> Sample<P> {
 
     fn draft(&self, suffix: &str, number: u64) -> Draft {
         let name: Arc<str> = format!("{}-{suffix}", self.facts.id.name).into();
-        let own = self.facts.disks.iter().filter(|template| template.lifetime == Lifetime::Machine);
+        let own = self.facts.disks.iter().filter(|template| template.lifetime == Lifetime::Ephemeral);
         let disks = own
             .map(|template| DiskDraft::new(format!("{name}-{}", template.name).into(), template.name.clone()))
             .collect();
@@ -329,7 +329,7 @@ impl<P: Platform> Sample<P> {
             others: [].into(),
             collection_grace: vmpool_engine::plan::COLLECTION_GRACE,
             stored: Vec::new(),
-            unanswered: Vec::new(),
+            unconfirmed_creates: Vec::new(),
             memory: &memory,
             taken: &Nothing,
         };
@@ -349,7 +349,7 @@ impl Taken for Nothing {
     }
 }
 
-fn assert_marked(pool: &Pool, machine: &Replica) {
+fn assert_marked(pool: &Pool, machine: &Machine) {
     assert_eq!(machine.pool_uid_label.as_ref(), Some(&pool.id.uid), "the label with the pool's UID");
     assert_eq!(machine.pool_label.as_ref(), Some(&pool.id.name), "the label with the pool's name");
 }

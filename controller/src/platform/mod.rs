@@ -17,11 +17,11 @@ use kube::Resource;
 use kube::core::NamespaceResourceScope;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use vmpool_engine::model::{DiskDraft, Draft, Marks, ObjectId};
-use vmpool_engine::numbers::Block;
-use vmpool_engine::removal::Record;
+use vmpool_engine::model::{DiskAnnotations, DiskDraft, Draft, ObjectId};
+use vmpool_engine::names::NameBlock;
+use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
-use vmpool_engine::{Disk, Pool, Replica, Status};
+use vmpool_engine::{Disk, Machine, Pool, Status};
 
 pub use attachment::Attachment;
 pub use dvp::Dvp;
@@ -83,7 +83,7 @@ pub trait Platform: Send + Sync + 'static {
     fn read_pool(pool: &Self::Pool) -> Pool;
 
     /// Puts a stored machine into the engine's words.
-    fn read_machine(machine: &Self::Machine) -> Replica;
+    fn read_machine(machine: &Self::Machine) -> Machine;
 
     /// Puts a stored disk into the engine's words.
     fn read_disk(disk: &Self::Disk) -> Disk;
@@ -122,27 +122,27 @@ pub trait Platform: Send + Sync + 'static {
     fn adopt(live: &Value, to: (&RevisionId, &Value), disks: &[DiskDraft]) -> Option<Value>;
 
     /// The merge patch that says that `revision` is in effect in a machine.
-    fn advance(revision: &RevisionId) -> Value;
+    fn record_revision(revision: &RevisionId) -> Value;
 
     /// The merge patch that writes all marks of a disk.
-    fn marks(marks: &Marks) -> Value;
+    fn disk_annotations(annotations: &DiskAnnotations) -> Value;
 
     /// The merge patch that makes a disk larger.
-    fn grow(bytes: u64) -> Value;
+    fn expand_disk(bytes: u64) -> Value;
 
     /// The merge patch that gives a disk of the pool to `machine`, which is no member any more: it owns the disk from
     /// now on, and nothing of ours is left on it.
-    fn hand_over(disk: &Self::Disk, machine: &ObjectId) -> Value;
+    fn transfer_disk(disk: &Self::Disk, machine: &ObjectId) -> Value;
 
     /// Puts a drafted disk of `member` into this stack's words, owned by the member or by the pool as its template
     /// says; `None` if the pool has no such template any more.
     fn disk(pool: &Self::Pool, member: &ObjectId, draft: &DiskDraft) -> Option<Value>;
 
     /// The merge patch that gives a member its managed labels back.
-    fn mark(pool: &Self::Pool) -> Value;
+    fn managed_labels(pool: &Self::Pool) -> Value;
 
     /// The merge patch that takes our markers off a machine.
-    fn unmark() -> Value;
+    fn remove_markers() -> Value;
 
     /// The JSON patch that makes a machine refer to disk `to` where it refers to `from`, at this position of its
     /// devices; it fails if the machine changed there meanwhile.
@@ -153,10 +153,10 @@ pub trait Platform: Send + Sync + 'static {
     fn detach(machine: &Self::Machine, position: usize, disk: &str) -> Value;
 
     /// The merge patch that records a block of machine numbers on the pool.
-    fn record(block: Block) -> Value;
+    fn name_block(block: NameBlock) -> Value;
 
     /// The merge patch that writes the record of named machines on the pool; one without entries is taken away.
-    fn removals(record: &Record) -> Value;
+    fn removal_record(record: &RemovalRecord) -> Value;
 
     /// The status object to publish.
     fn status(pool: &Self::Pool, status: &Status) -> Value;

@@ -57,7 +57,7 @@ pub(crate) fn body<P: Platform>(
     id: &RevisionId,
     templates: &Templates,
 ) -> Value {
-    let mut labels = P::mark(&pool.object)["metadata"]["labels"].clone();
+    let mut labels = P::managed_labels(&pool.object)["metadata"]["labels"].clone();
     labels[P::REVISION_LABEL] = id.as_str().into();
     json!({
         "apiVersion": RevisionObject::api_version(&()),

@@ -10,7 +10,7 @@ use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{disks, machine_phase, members, ready_replicas};
 use vmpool_e2e::world::{DEADLINE, SETTLE};
 use vmpool_engine::Uid;
-use vmpool_engine::numbers::Namer;
+use vmpool_engine::names::Namer;
 
 #[test]
 fn a_foreign_machine_with_copied_labels_is_left_alone() {

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::json;
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
-use vmpool_engine::removal::Record;
+use vmpool_engine::removal::RemovalRecord;
 
 use crate::testing::{Answer, MERGE_PATCH, Process, ROUND_TRIP, Verb, World, body_of, is_write};
 
@@ -60,7 +60,7 @@ async fn the_record_says_who_asked() {
     remove(&world, &process, &["web-3", "web-1"]).await;
     let entries = world.server.store(|store| {
         let text = store.pool()["metadata"]["annotations"][SCALE_DOWN_TARGETS].clone();
-        Record::parse(text.as_str().unwrap()).unwrap().entries().to_vec()
+        RemovalRecord::parse(text.as_str().unwrap()).unwrap().entries().to_vec()
     });
     let said: Vec<_> = entries.iter().map(|entry| (&*entry.target.name, entry.by.as_deref())).collect();
     assert_eq!(said, [("web-3", Some("alice")), ("web-1", Some("alice"))]);

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use vmpool_engine::model::{
-    Activity, DiskRef, DiskTemplate, Lifetime, Mark, Marks, Naming, Published, Removal, Rollout,
+    Activity, DiskAnnotations, DiskRef, DiskTemplate, Lifetime, Naming, Published, Rollout, ScaleDownPolicy,
+    StoredTime,
 };
-use vmpool_engine::numbers::{Block, MIN_BLOCK, Namer};
+use vmpool_engine::names::{MIN_BLOCK, NameBlock, Namer};
 use vmpool_engine::plan::Taken;
-use vmpool_engine::removal::Record;
+use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
-use vmpool_engine::{Disk, Memory, ObjectId, Observed, Plan, Pool, Replica, Status, Uid, plan, status};
+use vmpool_engine::{Disk, Machine, Memory, ObjectId, Observed, Plan, Pool, Status, Uid, plan, status};
 
 const POOL_UID: &str = "6b1e3f0a-5d8c-4f7e-9a21-3c4d5e6f7081";
 
@@ -70,7 +71,7 @@ impl Case {
 /// A pool with one disk per machine, and all of it running.
 pub(crate) struct World {
     pool: Pool,
-    machines: Vec<Arc<Replica>>,
+    machines: Vec<Arc<Machine>>,
     disks: BTreeMap<Arc<str>, Arc<Disk>>,
     kept: Vec<Arc<Disk>>,
     memory: Memory,
@@ -88,7 +89,7 @@ impl World {
         let templates: &[&str] = if case == Case::KeptDisks { &KEPT } else { &[] };
         let machines: Vec<_> =
             (0..numbers).map(|number| Arc::new(machine(&namer.name(number), number, templates))).collect();
-        let owned = |machine: &Arc<Replica>| {
+        let owned = |machine: &Arc<Machine>| {
             let disk = &machine.disks[0].disk;
             (disk.clone(), Arc::new(disk_of(machine, disk)))
         };
@@ -112,12 +113,12 @@ impl World {
         };
         let disks = disks.collect();
         let names = machines.iter().map(|machine| machine.id.name.clone()).collect();
-        let mut pool = pool(desired, Block { first: 0, end: numbers + MIN_BLOCK });
+        let mut pool = pool(desired, NameBlock { first: 0, end: numbers + MIN_BLOCK });
         pool.disks.extend(templates.iter().map(|name| DiskTemplate {
             keep: 1,
             ttl: Some(Duration::from_hours(1)),
             size: Some(1 << 30),
-            ..DiskTemplate::new(name, Lifetime::Pool)
+            ..DiskTemplate::new(name, Lifetime::Retained)
         }));
         let mut memory = Memory::default();
         memory.next_number = numbers;
@@ -144,7 +145,7 @@ impl World {
             others: [].into(),
             collection_grace: vmpool_engine::plan::COLLECTION_GRACE,
             stored: Vec::new(),
-            unanswered: Vec::new(),
+            unconfirmed_creates: Vec::new(),
             memory: &self.memory,
             taken: self,
         }
@@ -165,28 +166,28 @@ pub(crate) fn pass(observed: &Observed<'_>) -> (Plan, Status) {
     (plan(observed), status(observed, observed.memory.failure()))
 }
 
-fn pool(desired: usize, block: Block) -> Pool {
+fn pool(desired: usize, block: NameBlock) -> Pool {
     Pool {
         id: ObjectId::new("web", POOL_UID),
         namespace: "team".into(),
         generation: 1,
         deleting: false,
         desired,
-        removal: Removal::NewestFirst,
-        naming: Naming::Scattered,
+        scale_down_policy: ScaleDownPolicy::NewestFirst,
+        naming: Naming::Random,
         revision: RevisionId::from("5d8c4f7e9a"),
         revision_stored: true,
         rollout: Rollout::default(),
-        disks: vec![DiskTemplate::new("root", Lifetime::Machine)],
-        block: Some(block),
-        record: Record::default(),
+        disks: vec![DiskTemplate::new("root", Lifetime::Ephemeral)],
+        name_block: Some(block),
+        record: RemovalRecord::default(),
         published: Published::default(),
         flaws: Vec::new(),
         unreadable: Vec::new(),
     }
 }
 
-fn machine(name: &str, number: u64, kept: &[&str]) -> Replica {
+fn machine(name: &str, number: u64, kept: &[&str]) -> Machine {
     /// A batch of creates gets the same second.
     const PER_SECOND: u64 = 100;
     let second = 1_800_000_000 + i64::try_from(number / PER_SECOND).expect("small");
@@ -197,7 +198,7 @@ fn machine(name: &str, number: u64, kept: &[&str]) -> Replica {
         disk: disk.into(),
         position,
     });
-    Replica {
+    Machine {
         created: Timestamp::from_second(second).expect("in range"),
         owner: Some(Uid::from(POOL_UID)),
         pool_uid_label: Some(Uid::from(POOL_UID)),
@@ -209,11 +210,11 @@ fn machine(name: &str, number: u64, kept: &[&str]) -> Replica {
         disks: devices.collect(),
         boot_disk: Some(format!("{name}-root").into()),
         devices_ready: true,
-        ..Replica::blank(ObjectId::new(name, &format!("3c4d5e6f-{number:012}")))
+        ..Machine::blank(ObjectId::new(name, &format!("3c4d5e6f-{number:012}")))
     }
 }
 
-fn disk_of(machine: &Replica, name: &str) -> Disk {
+fn disk_of(machine: &Machine, name: &str) -> Disk {
     Disk {
         owner: Some(machine.id.clone()),
         pool_uid_label: Some(Uid::from(POOL_UID)),
@@ -224,13 +225,15 @@ fn disk_of(machine: &Replica, name: &str) -> Disk {
 }
 
 /// A disk that the pool owns: a machine's, or one that nobody has.
-fn kept_disk(name: &str, template: Option<&str>, machine: Option<&Arc<Replica>>) -> Disk {
+fn kept_disk(name: &str, template: Option<&str>, machine: Option<&Arc<Machine>>) -> Disk {
     /// When it became free: so late that it may stay.
     const FREE_SINCE: i64 = 1_899_999_000;
     let at = Timestamp::from_second(FREE_SINCE).expect("in range");
-    let marks = match machine {
-        Some(machine) => Marks { claimed_by: Some(machine.id.name.clone()), ..Marks::default() },
-        None => Marks { free_since: Some(Mark::At(at)), ..Marks::default() },
+    let annotations = match machine {
+        Some(machine) => {
+            DiskAnnotations { claimed_by: Some(machine.id.name.clone()), ..DiskAnnotations::default() }
+        }
+        None => DiskAnnotations { free_since: Some(StoredTime::At(at)), ..DiskAnnotations::default() },
     };
     Disk {
         owner: Some(ObjectId::new("web", POOL_UID)),
@@ -239,7 +242,7 @@ fn kept_disk(name: &str, template: Option<&str>, machine: Option<&Arc<Replica>>)
         size: Some(1 << 30),
         capacity: Some(1 << 30),
         mounted_by: machine.map(|machine| machine.id.name.clone()),
-        marks,
+        annotations,
         ..Disk::blank(ObjectId::new(name, &format!("disk-{name}")))
     }
 }

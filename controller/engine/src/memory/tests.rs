@@ -4,8 +4,8 @@ use std::time::Duration;
 use rstest::rstest;
 
 use super::*;
-use crate::numbers::Block;
-use crate::pacing::FailureReason;
+use crate::backoff::FailureReason;
+use crate::names::NameBlock;
 use crate::testing::World;
 
 const NOW: Duration = Duration::from_secs(10);
@@ -21,9 +21,9 @@ fn failing() -> Memory {
         let reason = match stage {
             Stage::Prepare | Stage::Create => FailureReason::FailedCreate,
             Stage::Remove => FailureReason::FailedDelete,
-            Stage::Repair | Stage::Keep | Stage::Grow => FailureReason::DiskFailure,
+            Stage::Repair | Stage::CollectDisks | Stage::ExpandDisks => FailureReason::DiskFailure,
             Stage::Update => FailureReason::FailedTemplateUpdate,
-            Stage::Advance | Stage::Settle => FailureReason::FailedRepair,
+            Stage::RecordRevision | Stage::CleanUp => FailureReason::FailedRepair,
         };
         memory.pace(stage).failed(failure(reason), NOW, None, 0.0);
     }
@@ -40,11 +40,11 @@ fn causes(memory: &mut Memory) -> Vec<Stage> {
 #[case::creation(Wants { create: true, ..Wants::default() }, &[Stage::Prepare, Stage::Create])]
 #[case::removal(Wants { remove: true, ..Wants::default() }, &[Stage::Remove])]
 #[case::repair(Wants { repair: true, ..Wants::default() }, &[Stage::Repair])]
-#[case::the_record(Wants { record: true, ..Wants::default() }, &[Stage::Settle])]
+#[case::the_record(Wants { clean_up: true, ..Wants::default() }, &[Stage::CleanUp])]
 #[case::a_rollout(Wants { update: true, ..Wants::default() }, &[Stage::Update])]
-#[case::its_end(Wants { advance: true, ..Wants::default() }, &[Stage::Advance])]
-#[case::kept_disks(Wants { keep: true, ..Wants::default() }, &[Stage::Keep])]
-#[case::larger_disks(Wants { grow: true, ..Wants::default() }, &[Stage::Grow])]
+#[case::its_end(Wants { record_revision: true, ..Wants::default() }, &[Stage::RecordRevision])]
+#[case::kept_disks(Wants { collect_disks: true, ..Wants::default() }, &[Stage::CollectDisks])]
+#[case::larger_disks(Wants { expand_disks: true, ..Wants::default() }, &[Stage::ExpandDisks])]
 fn failures_of_what_is_not_wanted_are_forgotten(#[case] wants: Wants, #[case] kept: &[Stage]) {
     let mut memory = failing();
     memory.keep_wanted(wants);
@@ -56,7 +56,7 @@ fn the_width_that_grows_after_a_failure_is_not_forgotten_with_it() {
     let mut memory = failing();
     memory.creating.succeeded();
     memory.keep_wanted(Wants::default());
-    assert_eq!(memory.creating.width(NOW), Ok(2));
+    assert_eq!(memory.creating.batch_size(NOW), Ok(2));
 }
 
 #[rstest]
@@ -66,7 +66,7 @@ fn a_new_generation_starts_afresh(#[case] generation: i64, #[case] pauses: bool)
     let mut memory = failing();
     memory.meet(&World::desiring(1).pool(|pool| pool.generation = generation).pool, NOW);
     assert_eq!(causes(&mut memory), if pauses { Stage::ALL.to_vec() } else { Vec::new() });
-    assert_eq!(memory.creating.width(NOW).is_err(), pauses);
+    assert_eq!(memory.creating.batch_size(NOW).is_err(), pauses);
 }
 
 #[rstest]
@@ -76,8 +76,8 @@ fn a_new_generation_starts_afresh(#[case] generation: i64, #[case] pauses: bool)
 #[case::a_block_of_another_leader_may_be_ahead(70, Some((100, 164)), 100)]
 fn the_next_number(#[case] next: u64, #[case] block: Option<(u64, u64)>, #[case] expected: u64) {
     let mut memory = Memory { next_number: next, ..Memory::default() };
-    let block = block.map(|(first, end)| Block { first, end });
-    memory.meet(&World::desiring(1).pool(|pool| pool.block = block).pool, NOW);
+    let block = block.map(|(first, end)| NameBlock { first, end });
+    memory.meet(&World::desiring(1).pool(|pool| pool.name_block = block).pool, NOW);
     assert_eq!(memory.next_number, expected);
 }
 
@@ -130,8 +130,8 @@ fn a_reservation_is_as_old_as_it_is_known_and_forgotten_when_it_leaves() {
 fn another_revision_is_a_reason_to_bring_it_to_machines_at_once() {
     let mut memory = failing();
     memory.meet(&World::desiring(1).pool(|pool| pool.revision = "r2".into()).pool, NOW);
-    assert_eq!(memory.updating.width(NOW), Ok(crate::pacing::FULL_WIDTH));
-    assert!(memory.creating.width(NOW).is_err());
+    assert_eq!(memory.updating.batch_size(NOW), Ok(crate::backoff::MAX_BATCH));
+    assert!(memory.creating.batch_size(NOW).is_err());
 }
 
 #[test]
@@ -161,9 +161,19 @@ fn a_disk_that_a_machine_was_refused_for_is_remembered_for_a_while() {
 fn the_first_pause_to_end_is_the_one_to_wait_for() {
     let mut memory = Memory::default();
     assert_eq!(memory.pause(NOW), None);
-    memory.growing.failed(failure(FailureReason::DiskFailure), NOW, Some(Duration::from_secs(9)), 0.0);
+    memory.expanding_disks.failed(
+        failure(FailureReason::DiskFailure),
+        NOW,
+        Some(Duration::from_secs(9)),
+        0.0,
+    );
     assert_eq!(memory.pause(NOW), Some(Duration::from_secs(9)));
-    memory.keeping.failed(failure(FailureReason::DiskFailure), NOW, Some(Duration::from_secs(3)), 0.0);
+    memory.collecting_disks.failed(
+        failure(FailureReason::DiskFailure),
+        NOW,
+        Some(Duration::from_secs(3)),
+        0.0,
+    );
     assert_eq!(memory.pause(NOW), Some(Duration::from_secs(3)));
     assert_eq!(memory.pause(NOW + Duration::from_secs(3)), Some(Duration::from_secs(6)));
 }

@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 
-use super::{Activity, Disk, DiskState, Marks, ObjectId, Replica};
+use super::{Activity, Disk, DiskAnnotations, DiskState, Machine, ObjectId};
 
-impl Replica {
+impl Machine {
     /// A machine as old as time that belongs to nobody, has no disks, and does not run.
     pub fn blank(id: ObjectId) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl Disk {
             capacity: None,
             mounted_by: None,
             used_otherwise: false,
-            marks: Marks::default(),
+            annotations: DiskAnnotations::default(),
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::model::{DiskDraft, Draft, Marks, ObjectId};
-use crate::numbers::Block;
-use crate::pacing::FailureReason;
+use crate::backoff::FailureReason;
+use crate::model::{DiskAnnotations, DiskDraft, Draft, ObjectId};
+use crate::names::NameBlock;
 use crate::revision::RevisionId;
 
 /// One write, with every choice already made.
@@ -63,27 +63,27 @@ pub enum Action {
         /// that it has to keep.
         disks: Vec<DiskDraft>,
         /// What it was chosen for.
-        terms: Terms,
+        disruption: Disruption,
     },
     /// Say on a member that the revision last written to it is in effect.
-    Advance {
+    RecordRevision {
         /// The member.
         member: ObjectId,
         /// The revision.
         to: RevisionId,
     },
     /// Write the marks of a disk of the pool, at the version that was planned on.
-    Mark {
+    AnnotateDisk {
         /// The disk.
         disk: ObjectId,
         /// All of its marks, as they shall be.
-        marks: Marks,
+        annotations: DiskAnnotations,
         /// The machine whose claim is given up and that nobody has seen: a live read must not find it either, or
         /// nothing is written.
         absent: Option<Arc<str>>,
     },
     /// Make a disk larger.
-    Grow {
+    ExpandDisk {
         /// The disk.
         disk: ObjectId,
         /// Its size from now on, in bytes.
@@ -94,7 +94,7 @@ pub enum Action {
         /// The disk.
         disk: ObjectId,
         /// Why it goes.
-        reason: DiskEnd,
+        reason: DiskDeleteReason,
     },
     /// Delete a member.
     Delete {
@@ -104,9 +104,9 @@ pub enum Action {
         reason: DeleteReason,
     },
     /// Record a block of machine numbers on the pool before any of them is used.
-    OpenBlock {
+    OpenNameBlock {
         /// The block.
-        block: Block,
+        block: NameBlock,
     },
     /// Create a machine and its own disks.
     Create {
@@ -124,7 +124,7 @@ pub enum Action {
         revision: RevisionId,
     },
     /// Take entries that are settled out of the pool's record of named machines.
-    Settle {
+    PruneRecord {
         /// Accepted targets that no member is any more; each must be confirmed by a live read.
         gone: Vec<ObjectId>,
         /// Requests whose reservations are dropped, because nobody accepted them in time.
@@ -135,15 +135,15 @@ pub enum Action {
 /// Why a member may be written to although machines may become unavailable by that, and so what must be true of it when
 /// it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Terms {
+pub enum Disruption {
     /// It has a place in the budget.
-    Place,
+    Budgeted,
     /// It does not run, and so costs no place. If it runs by now, it must not be written to: the version that the patch
     /// demands is that of a machine which does not run.
-    Idle,
+    NotRunning,
     /// Another controller made it, and all that it may get are labels and annotations, which disturb nobody. If more than
     /// these differs, it must not be written to: then it needs a place.
-    Markers,
+    MetadataOnly,
 }
 
 /// Why a member leaves.
@@ -157,7 +157,7 @@ pub enum DeleteReason {
 
 /// Why a disk of the pool is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DiskEnd {
+pub enum DiskDeleteReason {
     /// It was free for longer than its template allows.
     Expired,
     /// It failed, or its volume is gone: there is no data in it.
@@ -180,13 +180,13 @@ pub enum Stage {
     /// Members get the current revision.
     Update,
     /// Members say which revision is in effect. Apart from the others, so that a refusal of one delays none of them.
-    Advance,
+    RecordRevision,
     /// Disks between machines: marks, deletion.
-    Keep,
+    CollectDisks,
     /// Larger disks. Apart from the others, so that a refusal delays none of them.
-    Grow,
+    ExpandDisks,
     /// The record of named machines, and the history.
-    Settle,
+    CleanUp,
 }
 
 impl Stage {
@@ -197,10 +197,10 @@ impl Stage {
         Self::Prepare,
         Self::Create,
         Self::Update,
-        Self::Advance,
-        Self::Keep,
-        Self::Grow,
-        Self::Settle,
+        Self::RecordRevision,
+        Self::CollectDisks,
+        Self::ExpandDisks,
+        Self::CleanUp,
     ];
 }
 
@@ -214,13 +214,13 @@ impl Action {
             | Self::Repoint { .. }
             | Self::Detach { .. } => Stage::Repair,
             Self::Delete { .. } => Stage::Remove,
-            Self::OpenBlock { .. } | Self::StoreRevision { .. } => Stage::Prepare,
+            Self::OpenNameBlock { .. } | Self::StoreRevision { .. } => Stage::Prepare,
             Self::Create { .. } => Stage::Create,
             Self::Update { .. } => Stage::Update,
-            Self::Advance { .. } => Stage::Advance,
-            Self::Mark { .. } | Self::DeleteDisk { .. } => Stage::Keep,
-            Self::Grow { .. } => Stage::Grow,
-            Self::Settle { .. } | Self::PruneRevision { .. } => Stage::Settle,
+            Self::RecordRevision { .. } => Stage::RecordRevision,
+            Self::AnnotateDisk { .. } | Self::DeleteDisk { .. } => Stage::CollectDisks,
+            Self::ExpandDisk { .. } => Stage::ExpandDisks,
+            Self::PruneRecord { .. } | Self::PruneRevision { .. } => Stage::CleanUp,
         }
     }
 
@@ -232,16 +232,18 @@ impl Action {
             | Self::Repoint { member, .. }
             | Self::Detach { member, .. }
             | Self::Update { member, .. }
-            | Self::Advance { member, .. }
+            | Self::RecordRevision { member, .. }
             | Self::Delete { member, .. } => &member.name,
             Self::Release { machine, .. } => &machine.name,
-            Self::Mark { disk, .. } | Self::Grow { disk, .. } | Self::DeleteDisk { disk, .. } => &disk.name,
+            Self::AnnotateDisk { disk, .. }
+            | Self::ExpandDisk { disk, .. }
+            | Self::DeleteDisk { disk, .. } => &disk.name,
             Self::CreateDisk { disk, .. } => &disk.name,
             Self::Create { draft } => &draft.name,
-            Self::OpenBlock { .. }
+            Self::OpenNameBlock { .. }
             | Self::StoreRevision { .. }
             | Self::PruneRevision { .. }
-            | Self::Settle { .. } => &POOL,
+            | Self::PruneRecord { .. } => &POOL,
         }
     }
 
@@ -250,18 +252,18 @@ impl Action {
         match self {
             Self::Relabel { .. }
             | Self::Release { .. }
-            | Self::Advance { .. }
+            | Self::RecordRevision { .. }
             | Self::PruneRevision { .. }
-            | Self::Settle { .. } => FailureReason::FailedRepair,
+            | Self::PruneRecord { .. } => FailureReason::FailedRepair,
             Self::CreateDisk { .. }
             | Self::Repoint { .. }
             | Self::Detach { .. }
-            | Self::Mark { .. }
-            | Self::Grow { .. }
+            | Self::AnnotateDisk { .. }
+            | Self::ExpandDisk { .. }
             | Self::DeleteDisk { .. } => FailureReason::DiskFailure,
             Self::Update { .. } => FailureReason::FailedTemplateUpdate,
             Self::Delete { .. } => FailureReason::FailedDelete,
-            Self::OpenBlock { .. } | Self::StoreRevision { .. } | Self::Create { .. } => {
+            Self::OpenNameBlock { .. } | Self::StoreRevision { .. } | Self::Create { .. } => {
                 FailureReason::FailedCreate
             }
         }

@@ -9,10 +9,10 @@ mod failed;
 
 use std::sync::Arc;
 
-use super::reuse::{Shelf, is_usable};
-use super::{Action, Observed, Plan, Repairs, Wait, grow, rollout};
-use crate::model::{Activity, Disk, DiskDraft, DiskRef, DiskTemplate, Lifetime, ObjectId, Replica};
-use crate::pacing::FailureReason;
+use super::allocation::{FreeDisks, is_usable};
+use super::{Action, Blocker, Observed, Plan, Repairs, expand, rollout};
+use crate::backoff::FailureReason;
+use crate::model::{Activity, Disk, DiskDraft, DiskRef, DiskTemplate, Lifetime, Machine, ObjectId};
 
 /// What a look at the members' disks has found.
 pub(super) struct Found {
@@ -24,7 +24,7 @@ pub(super) struct Found {
 
 /// A device of a member that is not as it should be.
 struct Odd<'a> {
-    member: &'a Replica,
+    member: &'a Machine,
     device: &'a DiskRef,
     /// Name of the template that it fills.
     name: &'a Arc<str>,
@@ -33,7 +33,7 @@ struct Odd<'a> {
 }
 
 /// Plans the repairs.
-pub(super) fn plan(observed: &Observed<'_>, shelf: &mut Shelf<'_>, plan: &mut Plan) -> Found {
+pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan: &mut Plan) -> Found {
     let (mut growth, mut odd, mut strays) = (Vec::new(), Vec::new(), Vec::new());
     for member in observed.members().filter(|member| !member.terminating) {
         let mapped = member.disks.iter().filter_map(|device| Some((device, device.template.as_ref()?)));
@@ -49,31 +49,32 @@ pub(super) fn plan(observed: &Observed<'_>, shelf: &mut Shelf<'_>, plan: &mut Pl
                 (Some(template), Some(disk))
                     if disk.owner.as_ref() == Some(&member.id) && !failed::strands(member, disk) =>
                 {
-                    growth.extend(grow::needed(template, disk));
+                    growth.extend(expand::needed(template, disk));
                 }
                 _ => odd.push(Odd { member, device, name, template, disk }),
             }
         }
     }
-    odd.retain(|odd| !odd.disk.is_some_and(|disk| is_kept_well(observed, shelf, odd.member, disk)));
+    odd.retain(|odd| !odd.disk.is_some_and(|disk| is_kept_well(observed, free_disks, odd.member, disk)));
     // Who of them gets which disk does not depend on the order in which they were seen.
     odd.sort_unstable_by_key(|odd| (&odd.member.id.name, odd.device.position));
     let mut repairs = Vec::new();
     let mut looks = Vec::new();
-    let mut note =
-        |shelf: &mut Shelf<'_>, member: &Replica, repair: Option<Result<Action, Wait>>| match repair {
-            Some(Ok(action)) => {
-                shelf.repairs(&member.id.name);
-                repairs.push(action);
+    let mut note = |free_disks: &mut FreeDisks<'_>,
+                    member: &Machine,
+                    repair: Option<Result<Action, Blocker>>| match repair {
+        Some(Ok(action)) => {
+            free_disks.mark_repaired(&member.id.name);
+            repairs.push(action);
+        }
+        Some(Err(blocker)) => {
+            if let Blocker::UserAction(message) = &blocker {
+                plan.complain(FailureReason::DiskFailure, message);
             }
-            Some(Err(wait)) => {
-                if let Wait::Owner(message) = &wait {
-                    plan.complain(FailureReason::DiskFailure, message);
-                }
-                plan.waits.push(wait);
-            }
-            None => {}
-        };
+            plan.blockers.push(blocker);
+        }
+        None => {}
+    };
     let mut failures = Vec::new();
     for odd in odd {
         if let Some(disk) = odd.disk.filter(|disk| failed::strands(odd.member, disk)) {
@@ -90,29 +91,29 @@ pub(super) fn plan(observed: &Observed<'_>, shelf: &mut Shelf<'_>, plan: &mut Pl
                     failed::Next::Never => None,
                 }
             }
-            _ => repair(observed, shelf, &odd),
+            _ => repair(observed, free_disks, &odd),
         };
-        note(shelf, odd.member, repair);
+        note(free_disks, odd.member, repair);
     }
     strays.sort_unstable_by_key(|(member, device)| (&member.id.name, device.position));
     let members = edited::Members::default();
     for (member, device) in strays {
         // One repair of a machine at a time: it may move the other devices.
-        if !shelf.is_repaired(&member.id.name) {
-            let repair = edited::device(observed, &members, shelf, (member, device));
-            note(shelf, member, repair);
+        if !free_disks.is_repaired(&member.id.name) {
+            let repair = edited::device(observed, &members, free_disks, (member, device));
+            note(free_disks, member, repair);
         }
     }
     for member in observed.members().filter(|member| !(member.terminating || member.detached.is_empty())) {
-        if !shelf.is_repaired(&member.id.name) {
-            let repair = edited::map(observed, shelf, member);
-            note(shelf, member, repair.map(Ok));
+        if !free_disks.is_repaired(&member.id.name) {
+            let repair = edited::map(observed, free_disks, member);
+            note(free_disks, member, repair.map(Ok));
         }
     }
     for left in looks {
         plan.look_again(left);
     }
-    failures.extend(failed::replacing(observed, shelf, &members));
+    failures.extend(failed::replacing(observed, free_disks, &members));
     if let Some(failure) = failures.into_iter().min() {
         plan.complain(FailureReason::DiskFailure, &failure);
     }
@@ -120,16 +121,20 @@ pub(super) fn plan(observed: &Observed<'_>, shelf: &mut Shelf<'_>, plan: &mut Pl
 }
 
 /// Whether a disk is one of the pool, can be used, and is the member's to keep.
-fn is_kept_well(observed: &Observed<'_>, shelf: &Shelf<'_>, member: &Replica, disk: &Disk) -> bool {
+fn is_kept_well(observed: &Observed<'_>, free_disks: &FreeDisks<'_>, member: &Machine, disk: &Disk) -> bool {
     let ours = disk.owner.as_ref().is_some_and(|owner| owner.uid == observed.pool.id.uid);
-    ours && is_usable(disk) && !shelf.loses(&member.id.name, &disk.id.name)
+    ours && is_usable(disk) && !free_disks.must_detach(&member.id.name, &disk.id.name)
 }
 
-fn repair(observed: &Observed<'_>, shelf: &mut Shelf<'_>, odd: &Odd<'_>) -> Option<Result<Action, Wait>> {
+fn repair(
+    observed: &Observed<'_>,
+    free_disks: &mut FreeDisks<'_>,
+    odd: &Odd<'_>,
+) -> Option<Result<Action, Blocker>> {
     let Odd { member, device, name, template, disk } = *odd;
     match (template, disk) {
-        (Some(template), Some(disk)) => misplaced(observed, shelf, member, device, template, disk),
-        (Some(_), None) => Some(Ok(missing(shelf, member, device, name))),
+        (Some(template), Some(disk)) => misplaced(observed, free_disks, member, device, template, disk),
+        (Some(_), None) => Some(Ok(missing(free_disks, member, device, name))),
         (None, Some(_)) => None,
         (None, None) => orphaned(observed, member, device, name),
     }
@@ -137,9 +142,14 @@ fn repair(observed: &Observed<'_>, shelf: &mut Shelf<'_>, odd: &Odd<'_>) -> Opti
 
 /// What was never made is made, unless the machine was promised a disk that exists: then it was created by somebody who
 /// did not know of the promise.
-fn missing(shelf: &mut Shelf<'_>, member: &Replica, device: &DiskRef, template: &Arc<str>) -> Action {
+fn missing(
+    free_disks: &mut FreeDisks<'_>,
+    member: &Machine,
+    device: &DiskRef,
+    template: &Arc<str>,
+) -> Action {
     let (member, from) = (&member.id, device.disk.clone());
-    match shelf.owed(template, &member.name) {
+    match free_disks.allocated_to(template, &member.name) {
         Some(to) => Action::Repoint { member: member.clone(), position: device.position, from, to },
         None => Action::CreateDisk { member: member.clone(), disk: DiskDraft::new(from, template.clone()) },
     }
@@ -149,12 +159,12 @@ fn missing(shelf: &mut Shelf<'_>, member: &Replica, device: &DiskRef, template: 
 /// change already is told of.
 fn orphaned(
     observed: &Observed<'_>,
-    member: &Replica,
+    member: &Machine,
     device: &DiskRef,
     template: &str,
-) -> Option<Result<Action, Wait>> {
+) -> Option<Result<Action, Blocker>> {
     (member.written.as_ref() == Some(&observed.pool.revision)).then(|| {
-        Err(Wait::Owner(format!(
+        Err(Blocker::UserAction(format!(
             "machine {} refers to disk {}, which does not exist, and the pool has no disk template {template} to make \
              it from: restore the template, or delete the machine",
             member.id, device.disk
@@ -165,12 +175,12 @@ fn orphaned(
 /// What to do about a disk that exists and is not the member's own.
 fn misplaced(
     observed: &Observed<'_>,
-    shelf: &mut Shelf<'_>,
-    member: &Replica,
+    free_disks: &mut FreeDisks<'_>,
+    member: &Machine,
     device: &DiskRef,
     template: &DiskTemplate,
     disk: &Disk,
-) -> Option<Result<Action, Wait>> {
+) -> Option<Result<Action, Blocker>> {
     let repoint = |to| {
         let from = device.disk.clone();
         Some(Ok(Action::Repoint { member: member.id.clone(), position: device.position, from, to }))
@@ -180,50 +190,52 @@ fn misplaced(
         // Whatever the template says now: a disk that the pool keeps stays with the machine that has it.
         Some(owner) if owner.uid == pool.uid => {
             let broken = !is_usable(disk) && !disk.terminating && !runs(member);
-            if broken && template.lifetime == Lifetime::Pool {
-                return repoint(shelf.replace(&template.name, &member.id.name)?);
+            if broken && template.lifetime == Lifetime::Retained {
+                return repoint(free_disks.replace_broken(&template.name, &member.id.name)?);
             }
-            if shelf.loses(&member.id.name, &device.disk) {
-                return match shelf.instead(template, member) {
+            if free_disks.must_detach(&member.id.name, &device.disk) {
+                return match free_disks.replacement(template, member) {
                     Ok(to) => repoint(to),
-                    Err(wait) => Some(Err(wait)),
+                    Err(blocker) => Some(Err(blocker)),
                 };
             }
             None
         }
         // Owned by a machine or a pool of the same name that is gone: the garbage collector is about to take it.
         Some(owner) if owner.name == member.id.name || is_predecessor(owner, pool, template) => {
-            Some(Err(Wait::DyingDisk { member: member.id.clone(), disk: device.disk.clone() }))
+            Some(Err(Blocker::TerminatingDisk { member: member.id.clone(), disk: device.disk.clone() }))
         }
         // It was the machine's, as our label says: whoever took the owner away did not mean to take the data.
-        None if disk.pool_uid_label.as_ref() == Some(&pool.uid) => Some(Err(Wait::Owner(format!(
+        None if disk.pool_uid_label.as_ref() == Some(&pool.uid) => Some(Err(Blocker::UserAction(format!(
             "disk {} of machine {} has lost its owner reference and is left as it is: give it back, or delete the \
              machine",
             device.disk, member.id
         )))),
         // It was the pool's when the machine got it, and a machine that runs keeps its disks. One of the machine's own
         // was never its own: somebody else's name came first, and the machine must not go on with it.
-        _ if template.lifetime == Lifetime::Pool && runs(member) => Some(Err(Wait::Owner(format!(
-            "machine {} runs on disk {}, which belongs to somebody else: stop the machine to get it another one, or \
+        _ if template.lifetime == Lifetime::Retained && runs(member) => {
+            Some(Err(Blocker::UserAction(format!(
+                "machine {} runs on disk {}, which belongs to somebody else: stop the machine to get it another one, or \
              delete it",
-            member.id, device.disk
-        )))),
-        _ => match shelf.instead(template, member) {
+                member.id, device.disk
+            ))))
+        }
+        _ => match free_disks.replacement(template, member) {
             Ok(to) => repoint(to),
-            Err(wait) => Some(Err(wait)),
+            Err(blocker) => Some(Err(blocker)),
         },
     }
 }
 
 /// Whether taking a disk away could disturb the machine. The platform calls the disk of a machine that waits for it
 /// mounted, so that says nothing here.
-fn runs(member: &Replica) -> bool {
+fn runs(member: &Machine) -> bool {
     member.activity == Activity::Running
 }
 
 /// Whether the owner of a kept disk is an earlier pool of the same name.
 fn is_predecessor(owner: &ObjectId, pool: &ObjectId, template: &DiskTemplate) -> bool {
-    template.lifetime == Lifetime::Pool && owner.name == pool.name
+    template.lifetime == Lifetime::Retained && owner.name == pool.name
 }
 
 /// The name of a machine's own disk: found by its machine and template, so that a repeated create meets it.

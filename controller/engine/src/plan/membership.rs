@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{Action, Observed, Plan};
-use crate::model::{Naming, Replica};
-use crate::numbers::Namer;
+use crate::model::{Machine, Naming};
+use crate::names::Namer;
 
 pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     let namer = Namer::new(&observed.pool.id.name, &observed.pool.id.uid);
@@ -18,7 +18,7 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     plan.repair(observed, repairs);
 }
 
-fn repair(observed: &Observed<'_>, namer: &Namer, machine: &Replica) -> Option<Action> {
+fn repair(observed: &Observed<'_>, namer: &Namer, machine: &Machine) -> Option<Action> {
     let pool = observed.pool;
     let labelled = machine.pool_uid_label.as_ref() == Some(&pool.id.uid);
     if machine.owner.as_ref() == Some(&pool.id.uid) {
@@ -27,10 +27,10 @@ fn repair(observed: &Observed<'_>, namer: &Namer, machine: &Replica) -> Option<A
     }
     // A machine without a controller that carries our label was released, or was made by somebody who copied the
     // label. Only the first has a name that this pool has issued.
-    let issued = pool.naming == Naming::Scattered
+    let issued = pool.naming == Naming::Random
         && namer
             .number_of(&machine.id.name)
-            .zip(pool.block)
+            .zip(pool.name_block)
             .is_some_and(|(number, block)| number < block.end);
     (machine.owner.is_none() && labelled && issued)
         .then(|| Action::Release { machine: machine.id.clone(), shared: shared(observed, machine) })
@@ -38,12 +38,12 @@ fn repair(observed: &Observed<'_>, namer: &Namer, machine: &Replica) -> Option<A
 
 /// The disks of a released machine that a member refers to as well. One that the machine has mounted is not among them:
 /// no member can have it until the machine lets go, and once it is the machine's the member gets another.
-fn shared(observed: &Observed<'_>, machine: &Replica) -> Vec<Arc<str>> {
+fn shared(observed: &Observed<'_>, machine: &Machine) -> Vec<Arc<str>> {
     let mounts = |disk: &Arc<str>| {
         let known = observed.disks.get(disk);
         known.is_some_and(|known| known.mounted_by.as_ref() == Some(&machine.id.name))
     };
-    let has = |member: &Replica, disk: &Arc<str>| member.disks.iter().any(|device| device.disk == *disk);
+    let has = |member: &Machine, disk: &Arc<str>| member.disks.iter().any(|device| device.disk == *disk);
     let shared = machine
         .held_disks()
         .filter(|disk| !mounts(disk) && observed.members().any(|member| has(member, disk)));

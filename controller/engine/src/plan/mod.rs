@@ -6,14 +6,14 @@
 //! that are kept, and the record of named machines.
 
 mod action;
+mod allocation;
 mod create;
+mod disk_collection;
 mod disks;
-mod grow;
-mod keep;
+mod expand;
 mod membership;
 mod record;
 mod remove;
-mod reuse;
 mod revisions;
 pub(crate) mod rollout;
 
@@ -26,14 +26,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::ledger::Unanswered;
+use crate::backoff::{Failure, FailureReason};
+use crate::ledger::UnconfirmedCreate;
 use crate::memory::Memory;
-use crate::model::{Disk, ObjectId, Pool, Replica, Uid};
-use crate::pacing::{Failure, FailureReason};
+use crate::model::{Disk, Machine, ObjectId, Pool, Uid};
 use crate::revision::RevisionId;
 
-pub use action::{Action, DeleteReason, DiskEnd, Stage, Terms};
-pub use rollout::{Answer, EVALUATION_AGE, Trials};
+pub use action::{Action, DeleteReason, DiskDeleteReason, Disruption, Stage};
+pub use rollout::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};
 
 /// Which names are in use in the pool's namespace, by anybody.
 pub trait Taken {
@@ -55,7 +55,7 @@ pub struct Observed<'a> {
     /// The pool.
     pub pool: &'a Pool,
     /// Machines that the pool owns, or that carry its UID as a label; our own writes are laid over the cache.
-    pub machines: Vec<Arc<Replica>>,
+    pub machines: Vec<Arc<Machine>>,
     /// The disks that the machines refer to, by name, as far as they exist; ours laid over the cache.
     #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
     pub disks: HashMap<Arc<str>, Arc<Disk>>,
@@ -71,7 +71,7 @@ pub struct Observed<'a> {
     /// The revisions that are stored, oldest first.
     pub stored: Vec<RevisionId>,
     /// Machine creates whose answer was lost.
-    pub unanswered: Vec<Unanswered>,
+    pub unconfirmed_creates: Vec<UnconfirmedCreate>,
     /// What the controller remembers.
     pub memory: &'a Memory,
     /// Names in use.
@@ -80,7 +80,7 @@ pub struct Observed<'a> {
 
 impl Observed<'_> {
     /// The machines whose controller owner is the pool.
-    pub fn members(&self) -> impl Iterator<Item = &Arc<Replica>> {
+    pub fn members(&self) -> impl Iterator<Item = &Arc<Machine>> {
         self.machines.iter().filter(|machine| machine.owner.as_ref() == Some(&self.pool.id.uid))
     }
 
@@ -99,35 +99,35 @@ impl Observed<'_> {
 
 /// What a step that was postponed waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wait {
+pub enum Blocker {
     /// The pause after a failure.
-    Pause {
+    Backoff {
         /// What is paused.
         stage: Stage,
         /// How much of it is left.
         left: Duration,
     },
     /// A disk of an earlier machine of the same name to be gone.
-    DyingDisk {
+    TerminatingDisk {
         /// The member that needs the name.
         member: ObjectId,
         /// The disk.
         disk: Arc<str>,
     },
     /// The owner to change the pool.
-    Owner(String),
+    UserAction(String),
     /// A request that has reserved a machine to go on, or to be dropped.
     Reservation {
         /// The machine.
         machine: Arc<str>,
     },
     /// A create without an answer, wanted no longer, to become impossible.
-    LostAnswer {
+    UnconfirmedCreate {
         /// The machine that may still appear.
         name: Arc<str>,
     },
     /// A disk to become free, rather than to make another one.
-    Disk {
+    PendingDisk {
         /// The machine that needs one.
         machine: Arc<str>,
         /// The disk.
@@ -135,24 +135,26 @@ pub enum Wait {
     },
 }
 
-impl fmt::Display for Wait {
+impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Pause { stage, left } => write!(f, "{stage:?} pauses for {left:?} after a failure"),
-            Self::DyingDisk { member, disk } => {
+            Self::Backoff { stage, left } => write!(f, "{stage:?} pauses for {left:?} after a failure"),
+            Self::TerminatingDisk { member, disk } => {
                 write!(f, "disk {disk} of an earlier machine must be gone before {member} gets its own")
             }
-            Self::Owner(what) => f.write_str(what),
+            Self::UserAction(what) => f.write_str(what),
             Self::Reservation { machine } => {
                 write!(
                     f,
                     "somebody is about to remove {machine} by name: nobody is created or removed in its place"
                 )
             }
-            Self::Disk { machine, disk } => {
+            Self::PendingDisk { machine, disk } => {
                 write!(f, "machine {machine} waits for disk {disk}, which is about to become free")
             }
-            Self::LostAnswer { name } => write!(f, "the create of {name} got no answer and may still happen"),
+            Self::UnconfirmedCreate { name } => {
+                write!(f, "the create of {name} got no answer and may still happen")
+            }
         }
     }
 }
@@ -168,15 +170,15 @@ pub struct Wants {
     /// Something about a member is to be repaired.
     pub repair: bool,
     /// Entries of the record are settled, or revisions pruned.
-    pub record: bool,
+    pub clean_up: bool,
     /// Members lack the current template.
     pub update: bool,
     /// Members do not say yet that the current template is in effect.
-    pub advance: bool,
+    pub record_revision: bool,
     /// Something about a disk between machines is to be written.
-    pub keep: bool,
+    pub collect_disks: bool,
     /// A disk is smaller than its template.
-    pub grow: bool,
+    pub expand_disks: bool,
 }
 
 /// What to write now, when to look again, and what was postponed.
@@ -187,7 +189,7 @@ pub struct Plan {
     /// When to plan again even if nothing happens.
     pub again: Option<Duration>,
     /// What postponed steps wait for.
-    pub waits: Vec<Wait>,
+    pub blockers: Vec<Blocker>,
     /// What the plan is after.
     pub wants: Wants,
     /// What only the owner can put right; the first of it.
@@ -217,17 +219,17 @@ impl Plan {
             | Action::Delete { .. }
             // What may be deleted depends on the templates.
             | Action::DeleteDisk { .. }
-            | Action::OpenBlock { .. }
-            | Action::Settle { .. } => true,
+            | Action::OpenNameBlock { .. }
+            | Action::PruneRecord { .. } => true,
             Action::Relabel { .. }
             | Action::Release { .. }
             | Action::CreateDisk { .. }
             | Action::Repoint { .. }
             | Action::Detach { .. }
             | Action::Update { .. }
-            | Action::Advance { .. }
-            | Action::Mark { .. }
-            | Action::Grow { .. }
+            | Action::RecordRevision { .. }
+            | Action::AnnotateDisk { .. }
+            | Action::ExpandDisk { .. }
             | Action::StoreRevision { .. }
             | Action::PruneRevision { .. } => false,
         })
@@ -248,7 +250,7 @@ impl Plan {
         }
         self.wants.repair = true;
         repairs.sort_by_key(|action| observed.memory.was_refused(action.object()));
-        match observed.memory.repairing.width(observed.uptime) {
+        match observed.memory.repairing.batch_size(observed.uptime) {
             Ok(width) => {
                 let outcome = if repairs.len() > width { Repairs::Truncated } else { Repairs::Complete };
                 self.actions.extend(repairs.into_iter().take(width));
@@ -292,9 +294,9 @@ impl Plan {
     }
 
     fn pause(&mut self, stage: Stage, left: Duration) {
-        let wait = Wait::Pause { stage, left };
-        if !self.waits.contains(&wait) {
-            self.waits.push(wait);
+        let blocker = Blocker::Backoff { stage, left };
+        if !self.blockers.contains(&blocker) {
+            self.blockers.push(blocker);
         }
         self.look_again(left);
     }
@@ -311,20 +313,20 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     }
     membership::plan(observed, &mut plan);
     // One shelf for all: whom the repairs leave a disk, nobody else gets it.
-    let mut shelf = reuse::Shelf::new(observed);
-    let disks::Found { repairs, growth } = disks::plan(observed, &mut shelf, &mut plan);
+    let mut free_disks = allocation::FreeDisks::new(observed);
+    let disks::Found { repairs, growth } = disks::plan(observed, &mut free_disks, &mut plan);
     remove::plan(observed, &mut plan);
-    create::plan(observed, &mut shelf, repairs, &mut plan);
-    rollout::plan(observed, &mut shelf, &mut plan);
-    keep::plan(observed, &shelf, &mut plan);
-    grow::plan(observed, &shelf, growth, &mut plan);
+    create::plan(observed, &mut free_disks, repairs, &mut plan);
+    rollout::plan(observed, &mut free_disks, &mut plan);
+    disk_collection::plan(observed, &free_disks, &mut plan);
+    expand::plan(observed, &free_disks, growth, &mut plan);
     revisions::plan(observed, &mut plan);
     record::plan(observed, &mut plan);
     plan
 }
 
 /// Why no machine of this pool can be created, whatever the count.
-pub(crate) fn blocker(pool: &Pool) -> Option<Failure> {
+pub(crate) fn invalid_spec(pool: &Pool) -> Option<Failure> {
     let message = format!("the pool cannot be read: {}", pool.flaws.first()?);
     Some(Failure { reason: FailureReason::FailedCreate, message })
 }

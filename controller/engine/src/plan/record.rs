@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Action, Observed, Plan, Stage, Wait};
+use super::{Action, Blocker, Observed, Plan, Stage};
+use crate::backoff::MAX_BATCH;
 use crate::model::{ObjectId, Uid};
-use crate::pacing::FULL_WIDTH;
 
 /// While a target of an accepted removal is still there, entries of others that are gone wait for company: so many
 /// leave with one write. A large removal then costs few writes on the pool, and the record is no longer for it.
@@ -19,9 +19,9 @@ pub(super) fn hold_vanished(observed: &Observed<'_>, plan: &mut Plan) -> usize {
     }
     let present = members(observed);
     let vanished = record.reserved().filter(|target| !present.contains(&target.uid));
-    let before = plan.waits.len();
-    plan.waits.extend(vanished.map(|target| Wait::Reservation { machine: target.name.clone() }));
-    plan.waits.len() - before
+    let before = plan.blockers.len();
+    plan.blockers.extend(vanished.map(|target| Blocker::Reservation { machine: target.name.clone() }));
+    plan.blockers.len() - before
 }
 
 /// Takes out what is settled: accepted targets that are gone, and reservations that nobody accepts any more.
@@ -46,18 +46,18 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     if expired.is_empty() && gone.is_empty() {
         return;
     }
-    plan.wants.record = true;
-    if let Err(left) = observed.memory.recording.width(observed.uptime) {
-        return plan.pause(Stage::Settle, left);
+    plan.wants.clean_up = true;
+    if let Err(left) = observed.memory.cleaning_up.batch_size(observed.uptime) {
+        return plan.pause(Stage::CleanUp, left);
     }
     // Both are guarded by the version of the pool that was read: the second of them would be refused.
-    let opens = plan.actions.iter().any(|action| matches!(action, Action::OpenBlock { .. }));
-    if opens || gone.len() > FULL_WIDTH {
+    let opens = plan.actions.iter().any(|action| matches!(action, Action::OpenNameBlock { .. }));
+    if opens || gone.len() > MAX_BATCH {
         plan.look_again(Duration::ZERO);
     }
     if !opens {
-        let gone = gone.into_iter().take(FULL_WIDTH).cloned().collect();
-        plan.actions.push(Action::Settle { gone, expired });
+        let gone = gone.into_iter().take(MAX_BATCH).cloned().collect();
+        plan.actions.push(Action::PruneRecord { gone, expired });
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Action, DeleteReason, Observed, Plan, Stage, Wait};
-use crate::model::{Activity, Removal, Replica, Uid};
+use super::{Action, Blocker, DeleteReason, Observed, Plan, Stage};
+use crate::model::{Activity, Machine, ScaleDownPolicy, Uid};
 
 pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     let record = &observed.pool.record;
@@ -20,7 +20,7 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
         return;
     }
     plan.wants.remove = true;
-    let width = match observed.memory.removing.width(observed.uptime) {
+    let width = match observed.memory.removing.batch_size(observed.uptime) {
         Ok(width) => width,
         Err(left) => return plan.pause(Stage::Remove, left),
     };
@@ -30,7 +30,7 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     }
     let named = named.into_iter().map(|member| (member, DeleteReason::Named));
     let surplus = surplus.into_iter().map(|member| (member, DeleteReason::Surplus));
-    let mut leaving: Vec<(&Arc<Replica>, DeleteReason)> = named.chain(surplus).collect();
+    let mut leaving: Vec<(&Arc<Machine>, DeleteReason)> = named.chain(surplus).collect();
     // Who leaves is settled. One whose deletion was refused lets the others go first, or it would hold them up for ever.
     leaving.sort_by_key(|(member, _)| observed.memory.was_refused(&member.id.name));
     plan.actions.extend(
@@ -46,18 +46,18 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
 fn surplus<'a>(
     observed: &Observed<'_>,
     plan: &mut Plan,
-    mut live: Vec<&'a Arc<Replica>>,
-) -> Vec<&'a Arc<Replica>> {
-    let removal = observed.pool.removal;
+    mut live: Vec<&'a Arc<Machine>>,
+) -> Vec<&'a Arc<Machine>> {
+    let policy = observed.pool.scale_down_policy;
     // A create without an answer may never happen: only members that are known to exist make a surplus.
     let victims = live.len().saturating_sub(observed.pool.desired);
-    if removal == Removal::Explicit || victims == 0 {
+    if policy == ScaleDownPolicy::Explicit || victims == 0 {
         return Vec::new();
     }
     // Whose deletion may be under way already leaves before anybody else does.
-    let sure = |member: &Replica| !observed.memory.is_unsure_of(&member.id.uid, observed.uptime);
-    let order = |a: &&Arc<Replica>, b: &&Arc<Replica>| {
-        sure(a).cmp(&sure(b)).then_with(|| leaving_order(removal, a, b))
+    let sure = |member: &Machine| !observed.memory.is_delete_unconfirmed(&member.id.uid, observed.uptime);
+    let order = |a: &&Arc<Machine>, b: &&Arc<Machine>| {
+        sure(a).cmp(&sure(b)).then_with(|| leaving_order(policy, a, b))
     };
     // Most members stay, in whatever order: only the others are sorted, so that the pass stays linear.
     if victims < live.len() {
@@ -70,7 +70,7 @@ fn surplus<'a>(
     live.retain(|member| {
         let free = !reserved.contains(&member.id.uid);
         if !free {
-            plan.waits.push(Wait::Reservation { machine: member.id.name.clone() });
+            plan.blockers.push(Blocker::Reservation { machine: member.id.name.clone() });
         }
         free
     });
@@ -79,24 +79,24 @@ fn surplus<'a>(
 
 /// Who comes before whom. Readiness decides only between machines of the same age, and the name between twins, so
 /// that the same world always gives the same victims.
-pub(super) fn leaving_order(removal: Removal, a: &Replica, b: &Replica) -> Ordering {
+pub(super) fn leaving_order(policy: ScaleDownPolicy, a: &Machine, b: &Machine) -> Ordering {
     let idle_first = (a.activity == Activity::Running).cmp(&(b.activity == Activity::Running));
-    match removal {
-        Removal::NewestFirst => {
+    match policy {
+        ScaleDownPolicy::NewestFirst => {
             b.created.cmp(&a.created).then(idle_first).then_with(|| b.id.name.cmp(&a.id.name))
         }
-        Removal::OldestFirst | Removal::Explicit => {
+        ScaleDownPolicy::OldestFirst | ScaleDownPolicy::Explicit => {
             a.created.cmp(&b.created).then(idle_first).then_with(|| a.id.name.cmp(&b.id.name))
         }
-        Removal::LowestOrdinalFirst => (ordinal(a), &a.id.name).cmp(&(ordinal(b), &b.id.name)),
-        Removal::HighestOrdinalFirst => {
+        ScaleDownPolicy::LowestOrdinalFirst => (ordinal(a), &a.id.name).cmp(&(ordinal(b), &b.id.name)),
+        ScaleDownPolicy::HighestOrdinalFirst => {
             (Reverse(ordinal(a)), &a.id.name).cmp(&(Reverse(ordinal(b)), &b.id.name))
         }
     }
 }
 
 /// The number after the last dash; 0 where there is none.
-fn ordinal(machine: &Replica) -> u64 {
+fn ordinal(machine: &Machine) -> u64 {
     machine.id.name.rsplit('-').next().and_then(|tail| tail.parse().ok()).unwrap_or(0)
 }
 

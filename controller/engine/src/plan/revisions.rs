@@ -28,7 +28,7 @@ fn store(observed: &Observed<'_>, plan: &mut Plan) {
         return;
     }
     plan.wants.create = true;
-    if let Err(left) = observed.memory.creating.width(observed.uptime) {
+    if let Err(left) = observed.memory.creating.batch_size(observed.uptime) {
         plan.actions.retain(|action| !rests_on_it(action));
         return plan.pause(Stage::Prepare, left);
     }
@@ -44,11 +44,14 @@ fn prune(observed: &Observed<'_>, plan: &mut Plan) {
     // A machine may still appear that was made from whatever was current then: a create without an answer, or the one that
     // a former leader has sent under the name that this pass creates.
     let creates = plan.actions.iter().any(|action| matches!(action, Action::Create { .. }));
-    if observed.stored.len() <= limit.saturating_add(current) || creates || !observed.unanswered.is_empty() {
+    if observed.stored.len() <= limit.saturating_add(current)
+        || creates
+        || !observed.unconfirmed_creates.is_empty()
+    {
         return;
     }
     // And one may have been written to without an answer, and nobody has seen yet what it names now.
-    if let Some(left) = observed.memory.trials.next_sure(observed.uptime) {
+    if let Some(left) = observed.memory.rollout_attempts.next_confirmed(observed.uptime) {
         return plan.look_again(left);
     }
     let ids = observed.machines.iter().flat_map(|machine| [&machine.revision, &machine.written]).flatten();
@@ -57,10 +60,10 @@ fn prune(observed: &Observed<'_>, plan: &mut Plan) {
     let unneeded = observed.stored.iter().filter(|id| **id != pool.revision && !named.contains(id));
     let unneeded: Vec<_> = unneeded.collect();
     let Some(surplus @ 1..) = unneeded.len().checked_sub(limit) else { return };
-    plan.wants.record = true;
-    let width = match observed.memory.recording.width(observed.uptime) {
+    plan.wants.clean_up = true;
+    let width = match observed.memory.cleaning_up.batch_size(observed.uptime) {
         Ok(width) => width,
-        Err(left) => return plan.pause(Stage::Settle, left),
+        Err(left) => return plan.pause(Stage::CleanUp, left),
     };
     let pruned = unneeded.into_iter().take(surplus.min(width));
     plan.actions.extend(pruned.map(|revision| Action::PruneRevision { revision: revision.clone() }));

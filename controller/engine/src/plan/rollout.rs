@@ -15,41 +15,41 @@
 //! least two, the rollout stops: only they are tried again, in turn and at the pace of failures, and the first that accepts lets
 //! the others follow.
 
+mod attempts;
 mod devices;
-mod standing;
-mod trials;
+mod state;
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::reuse::Shelf;
-use super::{Action, Observed, Plan, Stage, Terms};
-use crate::model::{Activity, Replica, Uid};
+use super::allocation::FreeDisks;
+use super::{Action, Disruption, Observed, Plan, Stage};
+use crate::model::{Activity, Machine, Uid};
 use crate::revision::RevisionId;
 
+pub use attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};
 pub(super) use devices::recognised;
-pub(crate) use standing::{Progress, Standing};
-pub use trials::{Answer, EVALUATION_AGE, Trials};
+pub(crate) use state::{RolloutProgress, RolloutState};
 
-pub(super) fn plan(observed: &Observed<'_>, shelf: &mut Shelf<'_>, plan: &mut Plan) {
+pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan: &mut Plan) {
     let pool = observed.pool;
-    if let Some(left) = observed.memory.trials.next_overdue(observed.uptime) {
+    if let Some(left) = observed.memory.rollout_attempts.next_overdue(observed.uptime) {
         plan.look_again(left);
     }
     if !pool.flaws.is_empty() {
         return;
     }
-    let (mut behind, mut arrived) = (Vec::new(), Vec::new());
+    let (mut outdated, mut unrecorded) = (Vec::new(), Vec::new());
     for member in observed.members().filter(|member| !member.terminating) {
-        match Standing::of(pool, member) {
-            Standing::Behind => behind.push(member),
-            Standing::Arrived => arrived.push(member),
-            Standing::Settled | Standing::Unfinished | Standing::Stranded => {}
+        match RolloutState::of(pool, member) {
+            RolloutState::Outdated => outdated.push(member),
+            RolloutState::Unrecorded => unrecorded.push(member),
+            RolloutState::Current | RolloutState::InProgress | RolloutState::Stranded => {}
         }
     }
-    if behind.is_empty() && arrived.is_empty() {
+    if outdated.is_empty() && unrecorded.is_empty() {
         return;
     }
     let leaving: BTreeSet<Uid> = plan
@@ -60,64 +60,71 @@ pub(super) fn plan(observed: &Observed<'_>, shelf: &mut Shelf<'_>, plan: &mut Pl
             _ => None,
         })
         .collect();
-    behind.retain(|member| !leaving.contains(&member.id.uid));
-    arrived.retain(|member| !leaving.contains(&member.id.uid));
-    advance(observed, arrived, plan);
-    if !behind.is_empty() {
-        update(observed, shelf, behind, plan);
+    outdated.retain(|member| !leaving.contains(&member.id.uid));
+    unrecorded.retain(|member| !leaving.contains(&member.id.uid));
+    advance(observed, unrecorded, plan);
+    if !outdated.is_empty() {
+        update(observed, free_disks, outdated, plan);
     }
 }
 
 /// Says on those in which the revision has come into effect that it has.
-fn advance(observed: &Observed<'_>, mut arrived: Vec<&Arc<Replica>>, plan: &mut Plan) {
-    if arrived.is_empty() {
+fn advance(observed: &Observed<'_>, mut unrecorded: Vec<&Arc<Machine>>, plan: &mut Plan) {
+    if unrecorded.is_empty() {
         return;
     }
-    plan.wants.advance = true;
-    let width = match observed.memory.advancing.width(observed.uptime) {
+    plan.wants.record_revision = true;
+    let width = match observed.memory.recording_revisions.batch_size(observed.uptime) {
         Ok(width) => width,
-        Err(left) => return plan.pause(Stage::Advance, left),
+        Err(left) => return plan.pause(Stage::RecordRevision, left),
     };
-    if first(&mut arrived, width, |a, b| a.id.cmp(&b.id)) {
+    if first(&mut unrecorded, width, |a, b| a.id.cmp(&b.id)) {
         plan.look_again(Duration::ZERO);
     }
     let to = &observed.pool.revision;
     plan.actions.extend(
-        arrived.into_iter().map(|member| Action::Advance { member: member.id.clone(), to: to.clone() }),
+        unrecorded
+            .into_iter()
+            .map(|member| Action::RecordRevision { member: member.id.clone(), to: to.clone() }),
     );
 }
 
 /// Writes the revision to as many of those behind as the budget and the pace allow.
-fn update(observed: &Observed<'_>, shelf: &mut Shelf<'_>, behind: Vec<&Arc<Replica>>, plan: &mut Plan) {
-    let (pool, trials) = (observed.pool, &observed.memory.trials);
-    let progress = Progress::of(observed);
-    let (behind, mut waiting): (Vec<_>, Vec<_>) = behind.into_iter().partition(|member| {
+fn update(
+    observed: &Observed<'_>,
+    free_disks: &mut FreeDisks<'_>,
+    outdated: Vec<&Arc<Machine>>,
+    plan: &mut Plan,
+) {
+    let (pool, attempts) = (observed.pool, &observed.memory.rollout_attempts);
+    let progress = RolloutProgress::of(observed);
+    let (outdated, mut waiting): (Vec<_>, Vec<_>) = outdated.into_iter().partition(|member| {
         devices::has_placeholder(observed, member)
             || !(pool.rollout.stands_still()
-                || progress.stopped() && !trials.refuses(&member.id.uid, &pool.revision))
+                || progress.stopped() && !attempts.refuses(&member.id.uid, &pool.revision))
     });
     waiting.retain(|member| takes_markers(observed, member));
-    if behind.is_empty() && waiting.is_empty() {
+    if outdated.is_empty() && waiting.is_empty() {
         return;
     }
     plan.wants.update = true;
-    let width = match observed.memory.updating.width(observed.uptime) {
+    let width = match observed.memory.updating.batch_size(observed.uptime) {
         Ok(width) => width,
         Err(left) => return plan.pause(Stage::Update, left),
     };
-    let mut room = progress.room();
+    let mut remaining_budget = progress.remaining_budget();
     let (free, mut costly): (Vec<_>, Vec<_>) =
-        behind.into_iter().partition(|member| is_free(observed, member));
+        outdated.into_iter().partition(|member| is_free(observed, member));
     // Which of those that run get a place is one question; who of all goes first is the next one.
-    let order = |a: &&Arc<Replica>, b: &&Arc<Replica>| turn(observed, a, b);
+    let order = |a: &&Arc<Machine>, b: &&Arc<Machine>| turn(observed, a, b);
     costly.sort_unstable_by(order);
     let (placed, left): (Vec<_>, Vec<_>) = costly.into_iter().partition(|member| {
         // It may hold a place already: because of an earlier write, for instance.
-        if progress.holds_place(observed, member) {
-            return !progress.exceeded();
+        if progress.uses_budget(observed, member) {
+            return !progress.is_budget_exceeded();
         }
-        let fits = room > 0;
-        room -= usize::from(fits);
+        let fits = remaining_budget > 0;
+        remaining_budget -= usize::from(fits);
         fits
     });
     waiting.extend(left.into_iter().filter(|member| takes_markers(observed, member)));
@@ -126,75 +133,75 @@ fn update(observed: &Observed<'_>, shelf: &mut Shelf<'_>, behind: Vec<&Arc<Repli
     let more = first(&mut chosen, width, order);
     let others = plan.actions.len();
     for member in chosen {
-        let terms = match member.activity {
-            _ if marked.contains(&member.id.uid) => Terms::Markers,
-            Activity::Running => Terms::Place,
-            Activity::Stopped | Activity::NotRunning => Terms::Idle,
+        let disruption = match member.activity {
+            _ if marked.contains(&member.id.uid) => Disruption::MetadataOnly,
+            Activity::Running => Disruption::Budgeted,
+            Activity::Stopped | Activity::NotRunning => Disruption::NotRunning,
         };
-        write(observed, shelf, member, terms, plan);
+        write(observed, free_disks, member, disruption, plan);
     }
     if more && plan.actions.len() > others {
         // The rest comes with the next pass, which nobody has to wake. If all of these wait, so does the rest.
         plan.look_again(Duration::ZERO);
     }
-    if let Some(left) = trials.next_sure(observed.uptime) {
+    if let Some(left) = attempts.next_confirmed(observed.uptime) {
         plan.look_again(left);
     }
 }
 
 /// Whether a member that cannot be changed now may be one that needs nothing but our markers: another controller made it,
 /// its disks are those of the revision, and nobody has seen yet that more differs. A pause holds these up as well.
-fn takes_markers(observed: &Observed<'_>, member: &Replica) -> bool {
+fn takes_markers(observed: &Observed<'_>, member: &Machine) -> bool {
     let pool = observed.pool;
     !pool.rollout.stands_still()
-        && standing::is_anothers(observed, member)
-        && !observed.memory.trials.differs(&member.id.uid, &pool.revision)
+        && state::is_anothers(observed, member)
+        && !observed.memory.rollout_attempts.differs(&member.id.uid, &pool.revision)
         && devices::are_complete(observed, member)
 }
 
 fn write(
     observed: &Observed<'_>,
-    shelf: &mut Shelf<'_>,
-    member: &Arc<Replica>,
-    terms: Terms,
+    free_disks: &mut FreeDisks<'_>,
+    member: &Arc<Machine>,
+    disruption: Disruption,
     plan: &mut Plan,
 ) {
     // Its disks are to be put right: it comes once they are. A pass that does nothing about them waits itself.
-    if shelf.is_repaired(&member.id.name) {
+    if free_disks.is_repaired(&member.id.name) {
         if !plan.actions.is_empty() {
             plan.look_again(Duration::ZERO);
         }
         return;
     }
-    match devices::drafts(observed, shelf, member) {
+    match devices::drafts(observed, free_disks, member) {
         Ok(disks) => plan.actions.push(Action::Update {
             member: member.id.clone(),
             base: base(observed, member),
             to: observed.pool.revision.clone(),
             disks,
-            terms,
+            disruption,
         }),
-        Err(wait) => plan.waits.push(wait),
+        Err(blocker) => plan.blockers.push(blocker),
     }
 }
 
 /// The revision that says what of a member is the pool's: the one that was written last, or else the one in effect.
-fn base(observed: &Observed<'_>, member: &Replica) -> Option<RevisionId> {
+fn base(observed: &Observed<'_>, member: &Machine) -> Option<RevisionId> {
     member.written.as_ref().or(member.revision.as_ref()).filter(|id| observed.stored.contains(id)).cloned()
 }
 
 /// Whether writing to it takes no machine away: it does not run.
-fn is_free(observed: &Observed<'_>, member: &Replica) -> bool {
+fn is_free(observed: &Observed<'_>, member: &Machine) -> bool {
     member.activity != Activity::Running || devices::has_placeholder(observed, member)
 }
 
 /// Who comes before whom: those with a reference that nobody resolved, which may be to somebody else's disk; those that
 /// have not refused, or not for the longest time; those that do not run; the oldest.
-fn turn(observed: &Observed<'_>, a: &Replica, b: &Replica) -> Ordering {
-    let key = |member: &Replica| {
+fn turn(observed: &Observed<'_>, a: &Machine, b: &Machine) -> Ordering {
+    let key = |member: &Machine| {
         (
             !devices::has_placeholder(observed, member),
-            observed.memory.trials.refused_at(&member.id.uid, &observed.pool.revision),
+            observed.memory.rollout_attempts.refused_at(&member.id.uid, &observed.pool.revision),
             member.activity == Activity::Running,
             member.created,
         )
@@ -205,9 +212,9 @@ fn turn(observed: &Observed<'_>, a: &Replica, b: &Replica) -> Ordering {
 /// Reduces `members` to the first `width` of them, in order; says whether any was left out. Only those that are chosen
 /// are sorted, so that the pass stays linear.
 fn first<'a>(
-    members: &mut Vec<&'a Arc<Replica>>,
+    members: &mut Vec<&'a Arc<Machine>>,
     width: usize,
-    order: impl Fn(&&'a Arc<Replica>, &&'a Arc<Replica>) -> Ordering,
+    order: impl Fn(&&'a Arc<Machine>, &&'a Arc<Machine>) -> Ordering,
 ) -> bool {
     let more = width < members.len();
     if more {

@@ -2,9 +2,11 @@ use proptest::prelude::*;
 use rstest::rstest;
 
 use super::*;
-use crate::model::{Activity, DiskDraft, DiskTemplate, Draft, Lifetime, Marks, Naming, Removal, Uid};
-use crate::numbers::Block;
-use crate::pacing::FULL_WIDTH;
+use crate::backoff::MAX_BATCH;
+use crate::model::{
+    Activity, DiskAnnotations, DiskDraft, DiskTemplate, Draft, Lifetime, Naming, ScaleDownPolicy, Uid,
+};
+use crate::names::NameBlock;
 use crate::testing::{World, created, deleted, name};
 
 #[rstest]
@@ -13,7 +15,7 @@ use crate::testing::{World, created, deleted, name};
 #[case::with_members_to_repair(
     World::desiring(1).members(1).edit(&name(0), |member| member.pool_label = None)
 )]
-#[case::with_a_lost_answer(World::desiring(0).block(0, 64).unanswered([0]))]
+#[case::with_a_lost_answer(World::desiring(0).block(0, 64).with_unconfirmed([0]))]
 fn a_pool_on_its_way_out_is_left_to_the_garbage_collector(#[case] world: World) {
     assert_ne!(world.plan(), Plan::default());
     assert_eq!(world.pool(|pool| pool.deleting = true).plan(), Plan::default());
@@ -25,14 +27,14 @@ fn the_stages_come_in_their_order() {
         .members(3)
         .edit(&name(0), |member| member.pool_label = None)
         .disk(&format!("{}-root", name(1)), |_| None)
-        .pool(|pool| pool.block = None);
+        .pool(|pool| pool.name_block = None);
     let stages: Vec<Stage> = world.plan().actions.iter().map(Action::stage).collect();
     assert_eq!(stages, [Stage::Repair, Stage::Repair, Stage::Prepare, Stage::Create]);
     assert!(
         Stage::Repair < Stage::Remove
             && Stage::Remove < Stage::Prepare
             && Stage::Prepare < Stage::Create
-            && Stage::Create < Stage::Settle
+            && Stage::Create < Stage::CleanUp
     );
 }
 
@@ -43,7 +45,7 @@ fn the_stages_come_in_their_order() {
 #[case::repairing(World::desiring(1).members(1).edit(&name(0), |member| member.pool_label = None), false)]
 #[case::deleting_a_disk(
     World::desiring(0).keeping(|template| template.ttl = Some(Duration::from_secs(1))).free("web-data-1", 60)
-        .edit_disk("web-data-1", |disk| disk.marks.collecting_since = Some(crate::testing::ago(50))),
+        .edit_disk("web-data-1", |disk| disk.annotations.collecting_since = Some(crate::testing::ago(50))),
     true
 )]
 #[case::marking_a_disk(
@@ -61,11 +63,11 @@ fn a_plan_knows_whether_it_rests_on_the_count(#[case] world: World, #[case] expe
 #[case(Action::Repoint { member: id(), position: 0, from: "a".into(), to: disk() }, Stage::Repair, "DiskFailure")]
 #[case(Action::Detach { member: id(), position: 0, disk: "a".into() }, Stage::Repair, "DiskFailure")]
 #[case(Action::Delete { member: id(), reason: DeleteReason::Surplus }, Stage::Remove, "FailedDelete")]
-#[case(Action::OpenBlock { block: Block { first: 0, end: 1 } }, Stage::Prepare, "FailedCreate")]
-#[case(Action::Mark { disk: id(), marks: Marks::default(), absent: None }, Stage::Keep, "DiskFailure")]
-#[case(Action::DeleteDisk { disk: id(), reason: DiskEnd::Expired }, Stage::Keep, "DiskFailure")]
-#[case(Action::Grow { disk: id(), to: 1 }, Stage::Grow, "DiskFailure")]
-#[case(Action::Settle { gone: vec![id()], expired: vec![] }, Stage::Settle, "FailedRepair")]
+#[case(Action::OpenNameBlock { block: NameBlock { first: 0, end: 1 } }, Stage::Prepare, "FailedCreate")]
+#[case(Action::AnnotateDisk { disk: id(), annotations: DiskAnnotations::default(), absent: None }, Stage::CollectDisks, "DiskFailure")]
+#[case(Action::DeleteDisk { disk: id(), reason: DiskDeleteReason::Expired }, Stage::CollectDisks, "DiskFailure")]
+#[case(Action::ExpandDisk { disk: id(), to: 1 }, Stage::ExpandDisks, "DiskFailure")]
+#[case(Action::PruneRecord { gone: vec![id()], expired: vec![] }, Stage::CleanUp, "FailedRepair")]
 #[case(
     Action::Create { draft: Draft { name: "a".into(), number: 0, revision: "r".into(), disks: vec![] } },
     Stage::Create, "FailedCreate"
@@ -87,19 +89,19 @@ fn disk() -> DiskDraft {
 }
 
 #[rstest]
-#[case(Wait::Pause { stage: Stage::Create, left: Duration::from_secs(2) }, "Create pauses for 2s after a failure")]
+#[case(Blocker::Backoff { stage: Stage::Create, left: Duration::from_secs(2) }, "Create pauses for 2s after a failure")]
 #[case(
-    Wait::DyingDisk { member: id(), disk: "d".into() },
+    Blocker::TerminatingDisk { member: id(), disk: "d".into() },
     "disk d of an earlier machine must be gone before web-a gets its own"
 )]
-#[case(Wait::Owner("use Delete".into()), "use Delete")]
+#[case(Blocker::UserAction("use Delete".into()), "use Delete")]
 #[case(
-    Wait::Reservation { machine: "web-a".into() },
+    Blocker::Reservation { machine: "web-a".into() },
     "somebody is about to remove web-a by name: nobody is created or removed in its place"
 )]
-#[case(Wait::LostAnswer { name: "web-a".into() }, "the create of web-a got no answer and may still happen")]
-fn a_wait_reads_as_a_sentence(#[case] wait: Wait, #[case] text: &str) {
-    assert_eq!(wait.to_string(), text);
+#[case(Blocker::UnconfirmedCreate { name: "web-a".into() }, "the create of web-a got no answer and may still happen")]
+fn a_wait_reads_as_a_sentence(#[case] blocker: Blocker, #[case] text: &str) {
+    assert_eq!(blocker.to_string(), text);
 }
 
 /// One machine of a random world.
@@ -137,17 +139,17 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         })
 }
 
-const REMOVALS: [Removal; 5] = [
-    Removal::NewestFirst,
-    Removal::OldestFirst,
-    Removal::LowestOrdinalFirst,
-    Removal::HighestOrdinalFirst,
-    Removal::Explicit,
+const REMOVALS: [ScaleDownPolicy; 5] = [
+    ScaleDownPolicy::NewestFirst,
+    ScaleDownPolicy::OldestFirst,
+    ScaleDownPolicy::LowestOrdinalFirst,
+    ScaleDownPolicy::HighestOrdinalFirst,
+    ScaleDownPolicy::Explicit,
 ];
 
-fn world(sketches: &[Sketch], desired: usize, removal: Removal, naming: Naming, lost: u64) -> World {
+fn world(sketches: &[Sketch], desired: usize, policy: ScaleDownPolicy, naming: Naming, lost: u64) -> World {
     let numbered = (0..).zip(sketches).map(|(number, sketch): (u64, _)| match naming {
-        Naming::Scattered => (name(number), sketch),
+        Naming::Random => (name(number), sketch),
         Naming::Ordinal => (format!("web-{number}"), sketch),
     });
     let world = numbered.fold(World::desiring(desired), |world, (name, sketch)| {
@@ -165,16 +167,16 @@ fn world(sketches: &[Sketch], desired: usize, removal: Removal, naming: Naming, 
     });
     let count = sketches.len() as u64;
     let world = world.memory(|memory| memory.next_number = count).pool(|pool| {
-        pool.removal = removal;
+        pool.scale_down_policy = policy;
         pool.naming = naming;
-        pool.disks.push(DiskTemplate::new("scratch", Lifetime::Machine));
+        pool.disks.push(DiskTemplate::new("scratch", Lifetime::Ephemeral));
     });
     (count..count + lost).fold(world, |mut world, number| {
         let name = match naming {
-            Naming::Scattered => name(number),
+            Naming::Random => name(number),
             Naming::Ordinal => format!("web-{number}"),
         };
-        world.memory.machines.unanswered(&name.into(), number, world.uptime);
+        world.memory.machines.create_unconfirmed(&name.into(), number, world.uptime);
         world.memory.next_number = number + 1;
         world
     })
@@ -184,12 +186,12 @@ prop_compose! {
     fn any_world()(
         sketches in prop::collection::vec(sketch(), 0..12),
         desired in 0usize..14,
-        removal in prop::sample::select(&REMOVALS[..]),
-        naming in prop::sample::select(&[Naming::Scattered, Naming::Ordinal][..]),
+        policy in prop::sample::select(&REMOVALS[..]),
+        naming in prop::sample::select(&[Naming::Random, Naming::Ordinal][..]),
         lost in 0u64..4,
         names in prop::collection::vec((0usize..14, 0u8..3, any::<bool>()), 0..5),
     ) -> Shown {
-        Shown(with_names(world(&sketches, desired, removal, naming, lost), &names))
+        Shown(with_names(world(&sketches, desired, policy, naming, lost), &names))
     }
 }
 
@@ -220,7 +222,13 @@ struct Shown(World);
 
 impl fmt::Debug for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:#?}\n{:#?}\n{:?}", self.0.pool, self.0.machines, self.0.memory.machines.lost_answers())
+        writeln!(
+            f,
+            "{:#?}\n{:#?}\n{:?}",
+            self.0.pool,
+            self.0.machines,
+            self.0.memory.machines.unconfirmed_creates()
+        )
     }
 }
 
@@ -235,15 +243,15 @@ proptest! {
     #[test]
     fn a_settled_world_yields_an_empty_plan(
         mut sketches in prop::collection::vec(sketch(), 0..12),
-        removal in prop::sample::select(&REMOVALS[..]),
-        naming in prop::sample::select(&[Naming::Scattered, Naming::Ordinal][..]),
+        policy in prop::sample::select(&REMOVALS[..]),
+        naming in prop::sample::select(&[Naming::Random, Naming::Ordinal][..]),
     ) {
         for sketch in &mut sketches {
             sketch.disk = true;
             sketch.labelled = true;
         }
         let members = sketches.iter().filter(|sketch| !sketch.foreign).count();
-        prop_assert_eq!(world(&sketches, members, removal, naming, 0).plan(), Plan::default());
+        prop_assert_eq!(world(&sketches, members, policy, naming, 0).plan(), Plan::default());
     }
 
     #[test]
@@ -268,11 +276,11 @@ proptest! {
         // With those that may still happen, there are never more than desired, unless there were before.
         let repeated = created(&plan)
             .iter()
-            .filter(|name| observed.unanswered.iter().any(|lost| *lost.name == ***name))
+            .filter(|name| observed.unconfirmed_creates.iter().any(|lost| *lost.name == ***name))
             .count();
-        let possible = members + observed.unanswered.len() + created(&plan).len() - repeated;
-        prop_assert!(possible <= world.pool.desired.max(members + observed.unanswered.len()));
-        prop_assert!(created(&plan).len() <= FULL_WIDTH);
+        let possible = members + observed.unconfirmed_creates.len() + created(&plan).len() - repeated;
+        prop_assert!(possible <= world.pool.desired.max(members + observed.unconfirmed_creates.len()));
+        prop_assert!(created(&plan).len() <= MAX_BATCH);
     }
 
     #[test]
@@ -294,13 +302,13 @@ proptest! {
         prop_assert_eq!(chosen(DeleteReason::Named), named.iter().map(|member| member.id.clone()).collect());
 
         let surplus = others.len().saturating_sub(world.pool.desired);
-        let surplus = if world.pool.removal == Removal::Explicit { 0 } else { surplus };
+        let surplus = if world.pool.scale_down_policy == ScaleDownPolicy::Explicit { 0 } else { surplus };
         let leaving = chosen(DeleteReason::Surplus);
         prop_assert!(leaving.iter().all(|member| !record.reserved().any(|target| target.uid == member.uid)));
         // Whoever is only reserved keeps a place among them, and nobody takes it.
-        let waiting = plan.waits.iter().filter(|wait| {
+        let waiting = plan.blockers.iter().filter(|blocker| {
             let live = |name: &str| others.iter().any(|member| *member.id.name == *name);
-            matches!(wait, Wait::Reservation { machine } if live(machine))
+            matches!(blocker, Blocker::Reservation { machine } if live(machine))
         });
         prop_assert_eq!(leaving.len() + waiting.count(), surplus);
     }

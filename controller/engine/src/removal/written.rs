@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Entry, Record, State};
+use super::{Entry, RemovalRecord, State};
 use crate::model::ObjectId;
 
 /// The annotation is not a record.
@@ -43,7 +43,7 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>,
     String::deserialize(deserializer).map(Some)
 }
 
-impl Record {
+impl RemovalRecord {
     /// Reads the annotation. An entry that repeats another one is left out, unknown fields are too. One without any
     /// text is a record without entries.
     ///
@@ -76,7 +76,7 @@ impl Record {
 }
 
 /// As the annotation holds it.
-impl fmt::Display for Record {
+impl fmt::Display for RemovalRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut asking = None;
         let written: Vec<Written<'_>> = self

@@ -11,9 +11,9 @@ use super::named::Named;
 use super::revisions::Revisions;
 use crate::ledger::{Fact, Seen};
 use crate::model::{
-    Disk, DiskDraft, DiskRef, DiskTemplate, Draft, Naming, ObjectId, Pool, Removal, Replica, Uid,
+    Disk, DiskDraft, DiskRef, DiskTemplate, Draft, Machine, Naming, ObjectId, Pool, ScaleDownPolicy, Uid,
 };
-use crate::numbers::Block;
+use crate::names::NameBlock;
 
 /// A broken invariant, in words.
 pub(super) type Broken = String;
@@ -43,13 +43,13 @@ pub(super) struct Basis {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     desired: usize,
-    removal: Removal,
-    block: Option<Block>,
+    scale_down_policy: ScaleDownPolicy,
+    name_block: Option<NameBlock>,
 }
 
 impl Wanted {
     pub(super) fn of(pool: &Pool) -> Self {
-        Self { desired: pool.desired, removal: pool.removal, block: pool.block }
+        Self { desired: pool.desired, scale_down_policy: pool.scale_down_policy, name_block: pool.name_block }
     }
 
     /// How many replicas it should have.
@@ -58,13 +58,13 @@ impl Wanted {
     }
 
     /// Who leaves first.
-    pub(super) fn removal(&self) -> Removal {
-        self.removal
+    pub(super) fn scale_down_policy(&self) -> ScaleDownPolicy {
+        self.scale_down_policy
     }
 
     /// The block of numbers that is open.
-    pub(super) fn block(&self) -> Option<Block> {
-        self.block
+    pub(super) fn name_block(&self) -> Option<NameBlock> {
+        self.name_block
     }
 }
 
@@ -114,7 +114,7 @@ pub(super) struct Api {
     pub(super) history: Vec<Wanted>,
     /// What became of the machines that somebody named.
     pub(super) named: Named,
-    pub(super) machines: Table<Replica>,
+    pub(super) machines: Table<Machine>,
     pub(super) disks: Table<Disk>,
     pub(super) quota: Option<usize>,
     /// The revisions that are stored.
@@ -159,7 +159,7 @@ impl Api {
         Timestamp::UNIX_EPOCH + self.now
     }
 
-    pub(super) fn members(&self) -> impl Iterator<Item = &Arc<Replica>> {
+    pub(super) fn members(&self) -> impl Iterator<Item = &Arc<Machine>> {
         let machines = self.machines.objects.values().map(|seen| &seen.facts);
         machines.filter(|machine| machine.owner.as_ref() == Some(&self.pool.id.uid))
     }
@@ -180,8 +180,8 @@ impl Api {
     pub(super) fn change(
         &mut self,
         id: &ObjectId,
-        edit: impl FnOnce(&mut Replica),
-    ) -> Result<Seen<Replica>, Refusal> {
+        edit: impl FnOnce(&mut Machine),
+    ) -> Result<Seen<Machine>, Refusal> {
         let mut machine = self.machines.find(id)?;
         edit(&mut machine);
         let version = self.next_version();
@@ -194,16 +194,16 @@ impl Api {
         &mut self,
         draft: &Draft,
         basis: Basis,
-    ) -> Result<Result<Seen<Replica>, Refusal>, Broken> {
+    ) -> Result<Result<Seen<Machine>, Refusal>, Broken> {
         if self.machines.objects.contains_key(&draft.name) {
             return Ok(Err(Refusal::AlreadyExists));
         }
         if self.quota.is_some_and(|quota| self.machines.objects.len() >= quota) {
             return Ok(Err(Refusal::QuotaExceeded));
         }
-        if basis.current && self.pool.naming == Naming::Scattered {
+        if basis.current && self.pool.naming == Naming::Random {
             // The block that a former leader opens meanwhile does not close the one that was read.
-            let mut blocks = self.history[basis.pool..].iter().filter_map(|pool| pool.block);
+            let mut blocks = self.history[basis.pool..].iter().filter_map(|pool| pool.name_block);
             let open = blocks.any(|block| block.first <= draft.number && draft.number < block.end);
             check(open, || format!("{} has number {} outside every open block", draft.name, draft.number))?;
         }
@@ -215,7 +215,7 @@ impl Api {
             disk: disk.name.clone(),
             position,
         });
-        let member = Replica {
+        let member = Machine {
             created: Timestamp::from_second(self.now.as_secs().cast_signed()).expect("in range"),
             owner: Some(self.pool.id.uid.clone()),
             pool_uid_label: Some(self.pool.id.uid.clone()),
@@ -226,7 +226,7 @@ impl Api {
             disks: disks.collect(),
             boot_disk: draft.disks.first().map(|disk| disk.name.clone()),
             devices_ready: true,
-            ..Replica::blank(ObjectId::new(&draft.name, &uid))
+            ..Machine::blank(ObjectId::new(&draft.name, &uid))
         };
         self.members_ever.insert(member.id.uid.clone());
         let seen = self.machines.put(member, version);
@@ -255,10 +255,10 @@ impl Api {
         id: &ObjectId,
         basis: Basis,
         late: bool,
-    ) -> Result<Result<Seen<Replica>, Refusal>, Broken> {
-        let Wanted { desired, removal, .. } = self.history[basis.pool];
+    ) -> Result<Result<Seen<Machine>, Refusal>, Broken> {
+        let Wanted { desired, scale_down_policy, .. } = self.history[basis.pool];
         let named = self.named.is_accepted(&id.uid);
-        check(named || removal != Removal::Explicit, || {
+        check(named || scale_down_policy != ScaleDownPolicy::Explicit, || {
             format!("I5: {id} was deleted from an Explicit pool")
         })?;
         check(self.members_ever.contains(&id.uid), || format!("{id} was deleted and never was a member"))?;
@@ -332,20 +332,24 @@ impl Api {
     }
 
     /// Opens a block with the pool as it was read. Numbers never go back.
-    pub(super) fn open_block(&mut self, block: Block, basis: Basis) -> Result<Result<(), Refusal>, Broken> {
+    pub(super) fn open_block(
+        &mut self,
+        block: NameBlock,
+        basis: Basis,
+    ) -> Result<Result<(), Refusal>, Broken> {
         if basis.pool + 1 != self.history.len() {
             return Ok(Err(Refusal::Conflict));
         }
-        if let Some(old) = self.pool.block {
+        if let Some(old) = self.pool.name_block {
             let forward = block.first >= old.first && block.first <= block.end && block.end > old.end;
             check(forward, || format!("block {block} follows {old}"))?;
         }
-        self.pool.block = Some(block);
+        self.pool.name_block = Some(block);
         self.history.push(Wanted::of(&self.pool));
         Ok(Ok(()))
     }
 
-    pub(super) fn relabel(&mut self, id: &ObjectId) -> Result<Seen<Replica>, Refusal> {
+    pub(super) fn relabel(&mut self, id: &ObjectId) -> Result<Seen<Machine>, Refusal> {
         let (name, uid) = (self.pool.id.name.clone(), self.pool.id.uid.clone());
         self.change(id, |machine| {
             machine.pool_label = Some(name);
@@ -357,7 +361,7 @@ impl Api {
         &mut self,
         id: &ObjectId,
         shared: &[Arc<str>],
-    ) -> Result<Result<Seen<Replica>, Refusal>, Broken> {
+    ) -> Result<Result<Seen<Machine>, Refusal>, Broken> {
         check(self.members_ever.contains(&id.uid), || format!("{id} was released and never was a member"))?;
         self.give_disks_away(id, shared);
         Ok(self.change(id, |machine| {
@@ -372,7 +376,7 @@ impl Api {
         position: usize,
         from: &str,
         to: &DiskDraft,
-    ) -> Result<Seen<Replica>, Refusal> {
+    ) -> Result<Seen<Machine>, Refusal> {
         let machine = self.machines.find(id)?;
         let index = machine.disks.iter().position(|disk| disk.position == position && *disk.disk == *from);
         let index = index.ok_or(Refusal::Conflict)?;
@@ -388,7 +392,7 @@ impl Api {
         id: &ObjectId,
         position: usize,
         disk: &str,
-    ) -> Result<Seen<Replica>, Refusal> {
+    ) -> Result<Seen<Machine>, Refusal> {
         let machine = self.machines.find(id)?;
         let index =
             machine.disks.iter().position(|device| device.position == position && *device.disk == *disk);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::api::Api;
 use super::world::{World, pick};
-use crate::model::{Activity, DiskRef, DiskState, DiskTemplate, Lifetime, ObjectId, Replica};
+use crate::model::{Activity, DiskRef, DiskState, DiskTemplate, Lifetime, Machine, ObjectId};
 use crate::testing::KEPT;
 
 /// One thing that happens to disks. The argument chooses among what is there.
@@ -45,8 +45,8 @@ impl DiskStep {
 }
 
 /// The machine of somebody else that disks are attached to.
-fn stranger(api: &Api) -> Option<&Replica> {
-    let unlabelled = |machine: &&Arc<Replica>| machine.owner.is_none() && machine.pool_uid_label.is_none();
+fn stranger(api: &Api) -> Option<&Machine> {
+    let unlabelled = |machine: &&Arc<Machine>| machine.owner.is_none() && machine.pool_uid_label.is_none();
     let machines = api.machines.objects.values().map(|seen| &seen.facts);
     machines.filter(unlabelled).find(|machine| !api.is_member(&machine.id.uid)).map(|machine| &**machine)
 }
@@ -54,8 +54,8 @@ fn stranger(api: &Api) -> Option<&Replica> {
 impl World {
     /// A pool whose machines have a disk of each kind.
     pub(super) fn keeping(desired: usize, opened: u64, edit: impl FnOnce(&mut DiskTemplate)) -> Self {
-        let mut world = Self::new(crate::model::Naming::Scattered, desired, opened);
-        let mut template = DiskTemplate::new(KEPT, Lifetime::Pool);
+        let mut world = Self::new(crate::model::Naming::Random, desired, opened);
+        let mut template = DiskTemplate::new(KEPT, Lifetime::Retained);
         edit(&mut template);
         world.api.edit_pool(|pool| pool.disks.push(template));
         world
@@ -128,7 +128,7 @@ impl World {
 
     fn edit_kept_template(&mut self, edit: impl Fn(&mut DiskTemplate)) {
         self.api.edit_pool(|pool| {
-            let kept = pool.disks.iter_mut().filter(|template| template.lifetime == Lifetime::Pool);
+            let kept = pool.disks.iter_mut().filter(|template| template.lifetime == Lifetime::Retained);
             kept.for_each(edit);
         });
     }

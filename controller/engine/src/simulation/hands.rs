@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::api::{Api, Wanted};
-use crate::model::{Disk, ObjectId, Pool, Replica, Uid};
+use crate::model::{Disk, Machine, ObjectId, Pool, Uid};
 
 impl Api {
     pub(super) fn edit_pool(&mut self, edit: impl FnOnce(&mut Pool)) {
@@ -16,17 +16,17 @@ impl Api {
         self.history.push(Wanted::of(&self.pool));
     }
 
-    pub(super) fn put_machine(&mut self, machine: Replica) {
+    pub(super) fn put_machine(&mut self, machine: Machine) {
         let version = self.next_version();
         self.machines.put(machine, version);
     }
 
-    pub(super) fn edit_machine(&mut self, id: &ObjectId, edit: impl FnOnce(&mut Replica)) {
+    pub(super) fn edit_machine(&mut self, id: &ObjectId, edit: impl FnOnce(&mut Machine)) {
         self.change(id, edit).expect("only what exists is edited");
     }
 
     /// Somebody deletes or disowns a member by hand.
-    pub(super) fn remove_by_hand(&mut self, id: &ObjectId, edit: impl FnOnce(&mut Replica)) {
+    pub(super) fn remove_by_hand(&mut self, id: &ObjectId, edit: impl FnOnce(&mut Machine)) {
         self.others_removals.push(self.machines.log.len());
         self.edit_machine(id, edit);
     }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use super::api::{Api, Basis, Broken, Refusal, Wanted, check};
 use crate::ledger::Seen;
 use crate::model::{
-    Disk, DiskDraft, DiskSource, DiskState, DiskTemplate, Lifetime, Marks, ObjectId, Replica, Uid,
+    Disk, DiskAnnotations, DiskDraft, DiskSource, DiskState, DiskTemplate, Lifetime, Machine, ObjectId, Uid,
 };
-use crate::plan::DiskEnd;
+use crate::plan::DiskDeleteReason;
 
 /// What the server knows beside the objects, to judge what becomes of the disks.
 #[derive(Clone, Default)]
@@ -32,13 +32,14 @@ pub(super) struct Kept {
 impl Api {
     /// The template of this name, if its disks outlive their machines.
     pub(super) fn kept_template(&self, name: &str) -> Option<&DiskTemplate> {
-        let is = |template: &&DiskTemplate| *template.name == *name && template.lifetime == Lifetime::Pool;
+        let is =
+            |template: &&DiskTemplate| *template.name == *name && template.lifetime == Lifetime::Retained;
         self.pool.disks.iter().find(is)
     }
 
     /// Whether any disk outlives its machine.
     pub(super) fn keeps_disks(&self) -> bool {
-        self.pool.disks.iter().any(|template| template.lifetime == Lifetime::Pool)
+        self.pool.disks.iter().any(|template| template.lifetime == Lifetime::Retained)
     }
 
     /// The disks that the pool owns.
@@ -49,7 +50,7 @@ impl Api {
         self.disks.objects.values().map(|seen| &seen.facts).filter(ours)
     }
 
-    fn users(&self, disk: &str) -> impl Iterator<Item = &Replica> {
+    fn users(&self, disk: &str) -> impl Iterator<Item = &Machine> {
         let machines = self.machines.objects.values().map(|seen| &*seen.facts);
         machines.filter(move |machine| {
             machine.disks.iter().any(|device| *device.disk == *disk)
@@ -68,7 +69,7 @@ impl Api {
         let mut used = Vec::new();
         for disk in self.kept_disks() {
             let name = &disk.id.name;
-            let claimer = disk.marks.claimed_by.as_ref();
+            let claimer = disk.annotations.claimed_by.as_ref();
             let claimed = claimer.is_some_and(|name| self.machines.objects.contains_key(name));
             let users: Vec<Uid> = self.users(name).map(|machine| machine.id.uid.clone()).collect();
             // What a stranger has between two passes, nobody can see.
@@ -119,19 +120,19 @@ impl Api {
     }
 
     /// Writes the marks of a disk, at the version that the sender knew.
-    pub(super) fn mark(
+    pub(super) fn annotate_disk(
         &mut self,
         id: &ObjectId,
         version: u64,
-        marks: &Marks,
+        annotations: &DiskAnnotations,
     ) -> Result<Result<Seen<Disk>, Refusal>, Broken> {
         let disk = match self.guarded(id, version)? {
             Ok(disk) => disk,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        check(disk.marks != *marks, || format!("a mark on {id} that changes nothing"))?;
-        if let Some(claimer) = &marks.claimed_by
-            && disk.marks.claimed_by.as_ref() != Some(claimer)
+        check(disk.annotations != *annotations, || format!("a mark on {id} that changes nothing"))?;
+        if let Some(claimer) = &annotations.claimed_by
+            && disk.annotations.claimed_by.as_ref() != Some(claimer)
         {
             let mounted = self.kept.mounts.get(&id.name);
             // What a former leader sent so late comes from nowhere: it is repaired, not prevented.
@@ -139,7 +140,7 @@ impl Api {
             check(!by_member, || format!("I3: {id} is promised to {claimer} and mounted"))?;
         }
         let version = self.next_version();
-        Ok(Ok(self.disks.put(Disk { marks: marks.clone(), ..disk }, version)))
+        Ok(Ok(self.disks.put(Disk { annotations: annotations.clone(), ..disk }, version)))
     }
 
     /// Deletes a disk at the version that the sender knew. I4: nobody who was there before the mark refers to it, and no
@@ -148,13 +149,13 @@ impl Api {
         &mut self,
         id: &ObjectId,
         version: u64,
-        reason: DiskEnd,
+        reason: DiskDeleteReason,
     ) -> Result<Result<Seen<Disk>, Refusal>, Broken> {
         let disk = match self.guarded(id, version)? {
             Ok(disk) => disk,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let Some(crate::model::Mark::At(marked)) = disk.marks.collecting_since else {
+        let Some(crate::model::StoredTime::At(marked)) = disk.annotations.collecting_since else {
             return Err(format!("I4: {id} is deleted and was not marked"));
         };
         let marked =
@@ -166,7 +167,7 @@ impl Api {
         check(user.is_none(), || format!("I4: {id} is deleted, and {} has it", user.expect("found").id))?;
         let mounted = self.kept.mounts.get(&id.name).is_some_and(|uid| self.is_member(uid));
         check(!mounted, || format!("I4: {id} is deleted while it is mounted"))?;
-        if reason == DiskEnd::Expired {
+        if reason == DiskDeleteReason::Expired {
             // The last template that the pool had; a shorter one may have been planned for.
             let ttl = disk.template.as_ref().and_then(|name| self.shortest_ttl(name));
             let idle = self.now.saturating_sub(self.kept.last_used.get(&id.uid).copied().unwrap_or_default());
@@ -226,7 +227,7 @@ impl Api {
             check(other.is_none(), || {
                 format!("I3: {} gets {}, which {} has", draft.name, wanted.name, other.expect("found").id)
             })?;
-            let claimed = seen.facts.marks.claimed_by.as_ref() == Some(&draft.name);
+            let claimed = seen.facts.annotations.claimed_by.as_ref() == Some(&draft.name);
             check(claimed, || format!("{} gets {} without a claim", draft.name, wanted.name))?;
         }
         Ok(())
@@ -249,7 +250,7 @@ impl Api {
     /// At the end: every member has its kept disks for itself and runs on them; those that nobody has say so, are as
     /// large as they should be, and are no more than are kept for good.
     pub(super) fn kept_disks_are_settled(&self) -> Result<(), Broken> {
-        for template in self.pool.disks.iter().filter(|template| template.lifetime == Lifetime::Pool) {
+        for template in self.pool.disks.iter().filter(|template| template.lifetime == Lifetime::Retained) {
             for member in self.members() {
                 let device =
                     member.disks.iter().find(|device| device.template.as_ref() == Some(&template.name));
@@ -262,9 +263,9 @@ impl Api {
                 let disk = disk.expect("it has an owner");
                 let mounts = self.kept.mounts.get(&disk.id.name) == Some(&member.id.uid);
                 check(mounts, || format!("I3: {} does not run on {}", member.id, disk.id))?;
-                let marks = &disk.marks;
-                check(marks.free_since.is_none() && marks.collecting_since.is_none(), || {
-                    format!("{} is in use and says {marks:?}", disk.id)
+                let annotations = &disk.annotations;
+                check(annotations.free_since.is_none() && annotations.collecting_since.is_none(), || {
+                    format!("{} is in use and says {annotations:?}", disk.id)
                 })?;
             }
             let of_template = self.kept_disks().filter(|disk| disk.template.as_ref() == Some(&template.name));
@@ -277,9 +278,9 @@ impl Api {
                 })?;
                 if !self.is_referred_to(&disk.id.name) {
                     free += 1;
-                    let marks = &disk.marks;
-                    check(marks.free_since.is_some() && marks.claimed_by.is_none(), || {
-                        format!("nobody has {}, and it says {marks:?}", disk.id)
+                    let annotations = &disk.annotations;
+                    check(annotations.free_since.is_some() && annotations.claimed_by.is_none(), || {
+                        format!("nobody has {}, and it says {annotations:?}", disk.id)
                     })?;
                 }
             }

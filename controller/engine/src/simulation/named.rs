@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::api::{Api, Basis, Broken, Refusal, Wanted, check};
 use crate::ledger::Seen;
-use crate::model::{ObjectId, Replica, Uid};
+use crate::model::{Machine, ObjectId, Uid};
 use crate::removal::{Full, RESERVATION_AGE};
 
 /// What the server knows beside the record, to judge what becomes of it.
@@ -112,7 +112,7 @@ impl Api {
     }
 
     /// Live reads of targets: those that are no members, and the others as they are.
-    pub(super) fn confirm(&self, targets: &[ObjectId]) -> (BTreeSet<Uid>, Vec<Seen<Replica>>) {
+    pub(super) fn confirm(&self, targets: &[ObjectId]) -> (BTreeSet<Uid>, Vec<Seen<Machine>>) {
         let (mut gone, mut here) = (BTreeSet::new(), Vec::new());
         for target in targets {
             match self.machines.objects.get(&target.name) {
@@ -144,7 +144,7 @@ impl Api {
             check(age >= RESERVATION_AGE, || format!("I6: {request} was dropped after {age:?}"))?;
             self.pool.record.withdraw(request);
         }
-        self.pool.record.settle(gone);
+        self.pool.record.prune(gone);
         for target in before.accepted().filter(|target| !self.pool.record.is_accepted(&target.uid)) {
             let there = self.members().any(|member| member.id.uid == target.uid);
             check(!there, || format!("I6: {target} is still there, and its entry has left"))?;

@@ -8,7 +8,7 @@ use super::shell::Fate;
 use super::step::Step;
 use super::world::{World, summary};
 use crate::condition;
-use crate::model::{Activity, Naming, ObjectId, Removal};
+use crate::model::{Activity, Naming, ObjectId, ScaleDownPolicy};
 use crate::{Plan, Status};
 
 impl World {
@@ -62,7 +62,7 @@ impl World {
 
     pub(super) fn is_settled(&self, status: &Status) -> Result<(), Broken> {
         let (pool, members) = (&self.api.pool, self.api.members().count());
-        let may_exceed = pool.removal == Removal::Explicit && members > pool.desired;
+        let may_exceed = pool.scale_down_policy == ScaleDownPolicy::Explicit && members > pool.desired;
         check(members == pool.desired || may_exceed, || {
             format!("{members} members, {} desired", pool.desired)
         })?;

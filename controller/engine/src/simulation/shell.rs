@@ -8,10 +8,10 @@ use super::api::{Api, Basis, Broken, Refusal};
 use super::request::{InFlight, commit, users, with_held};
 use super::revisions::Written;
 use super::view::{Names, View};
+use crate::backoff::Failure;
 use crate::ledger::Cache;
-use crate::model::{Disk, DiskSource, Draft, Marks, ObjectId, Replica};
-use crate::pacing::Failure;
-use crate::plan::{Answer, Observed, Stage};
+use crate::model::{Disk, DiskAnnotations, DiskSource, Draft, Machine, ObjectId};
+use crate::plan::{Observed, Stage, UpdateOutcome};
 use crate::{Action, Memory, Plan, Status};
 
 /// What becomes of a request.
@@ -37,16 +37,16 @@ pub(super) struct Sent {
 #[derive(Clone)]
 pub(super) struct Shell {
     pub(super) memory: Memory,
-    pub(super) machines: View<Replica>,
+    pub(super) machines: View<Machine>,
     pub(super) disks: View<Disk>,
     pub(super) pending: VecDeque<Action>,
     pub(super) basis: Basis,
     /// The machines of the last pass, by name.
-    pub(super) known: BTreeMap<Arc<str>, Arc<Replica>>,
+    pub(super) known: BTreeMap<Arc<str>, Arc<Machine>>,
     /// The versions of the disks of the last pass, by name.
     pub(super) versions: BTreeMap<Arc<str>, u64>,
     /// What the first attempt of every create without an answer rested on.
-    pub(super) attempts: BTreeMap<Arc<str>, Basis>,
+    pub(super) first_basis: BTreeMap<Arc<str>, Basis>,
 }
 
 impl Shell {
@@ -59,7 +59,7 @@ impl Shell {
             basis: Basis { seen: 0, pool: 0, current: true },
             known: BTreeMap::new(),
             versions: BTreeMap::new(),
-            attempts: BTreeMap::new(),
+            first_basis: BTreeMap::new(),
         }
     }
 
@@ -96,7 +96,7 @@ impl Shell {
         self.known = snapshot.iter().map(|machine| (machine.id.name.clone(), machine.clone())).collect();
         self.memory.meet(&api.pool, api.now);
         let members = snapshot.iter().filter(|machine| machine.owner.as_ref() == Some(uid));
-        self.memory.trials.meet(members, api.now);
+        self.memory.rollout_attempts.observe(members, api.now);
         let mut observed = Observed {
             now: api.timestamp(),
             uptime: api.now,
@@ -107,7 +107,7 @@ impl Shell {
             others: users(&foreign),
             collection_grace: crate::plan::COLLECTION_GRACE,
             stored: api.revisions.stored.clone(),
-            unanswered: self.memory.machines.lost_answers(),
+            unconfirmed_creates: self.memory.machines.unconfirmed_creates(),
             memory: &self.memory,
             taken: &Names(&self.machines, &self.disks),
         };
@@ -123,8 +123,8 @@ impl Shell {
         memory.keep_wanted(plan.wants);
         memory.await_disks(&plan.awaited, api.now);
         let status = crate::status(&observed, memory.failure());
-        let lost = observed.unanswered;
-        self.attempts.retain(|name, _| lost.iter().any(|lost| lost.name == *name));
+        let lost = observed.unconfirmed_creates;
+        self.first_basis.retain(|name, _| lost.iter().any(|lost| lost.name == *name));
         self.memory = memory;
         self.pending = plan.actions.clone().into();
         (plan, status)
@@ -141,7 +141,7 @@ impl Shell {
         }
         let basis = self.reach(&action);
         let version = match &action {
-            Action::Update { member, .. } | Action::Advance { member, .. } => {
+            Action::Update { member, .. } | Action::RecordRevision { member, .. } => {
                 api.machines.objects.get(&member.name).map(|seen| seen.version)
             }
             action => self.versions.get(action.object()).copied(),
@@ -163,7 +163,7 @@ impl Shell {
             }
             Some(Err(refusal)) => self.refused(api, &action, refusal),
             None => {
-                self.unanswered(&action, basis, api.now, api.keeps_disks());
+                self.response_lost(&action, basis, api.now, api.keeps_disks());
                 "no answer"
             }
         };
@@ -185,14 +185,14 @@ impl Shell {
             return action;
         };
         self.pending.push_front(with_held(action, &free));
-        let marks = Marks { claimed_by: Some(machine), ..Marks::default() };
-        Action::Mark { disk: free, marks, absent: None }
+        let annotations = DiskAnnotations { claimed_by: Some(machine), ..DiskAnnotations::default() };
+        Action::AnnotateDisk { disk: free, annotations, absent: None }
     }
 
     /// The live reads before a write. What they find is remembered.
     fn confirm(&mut self, api: &Api, action: &Action) -> bool {
         match action {
-            Action::Mark { absent: Some(machine), .. } => match api.machines.objects.get(machine) {
+            Action::AnnotateDisk { absent: Some(machine), .. } => match api.machines.objects.get(machine) {
                 Some(seen) => {
                     if seen.facts.owner.as_ref() == Some(&api.pool.id.uid) {
                         self.memory.machines.written(seen.clone(), api.now);
@@ -214,7 +214,7 @@ impl Shell {
             ..basis
         };
         match action {
-            Action::Create { .. } => self.attempts.values().fold(self.basis, oldest),
+            Action::Create { .. } => self.first_basis.values().fold(self.basis, oldest),
             _ => self.basis,
         }
     }
@@ -236,24 +236,24 @@ impl Shell {
             Action::CreateDisk { member, disk } => {
                 api.create_disk(member, disk, false)?.map(|seen| disks.written(seen, now))
             }
-            Action::Mark { disk, marks, .. } => {
+            Action::AnnotateDisk { disk, annotations, .. } => {
                 let version = self.versions.get(&disk.name).copied().unwrap_or_default();
-                api.mark(disk, version, marks)?.map(|seen| disks.written(seen, now))
+                api.annotate_disk(disk, version, annotations)?.map(|seen| disks.written(seen, now))
             }
-            Action::Grow { disk, to } => api.grow(disk, *to).map(|seen| disks.written(seen, now)),
+            Action::ExpandDisk { disk, to } => api.grow(disk, *to).map(|seen| disks.written(seen, now)),
             Action::DeleteDisk { disk, reason } => {
                 let version = self.versions.get(&disk.name).copied().unwrap_or_default();
                 api.delete_disk(disk, version, *reason)?.map(|seen| disks.deleted(&seen.facts, now))
             }
-            Action::Update { member, base, to, disks, terms } => {
-                let write = Written { base: base.as_ref(), to, disks, terms: *terms };
+            Action::Update { member, base, to, disks, disruption } => {
+                let write = Written { base: base.as_ref(), to, disks, disruption: *disruption };
                 let answer = api.update(member, &write, None)?;
                 if answer.is_ok() {
-                    self.memory.trials.learn(&member.uid, to, Answer::Accepted, now);
+                    self.memory.rollout_attempts.record(&member.uid, to, UpdateOutcome::Accepted, now);
                 }
                 answer.map(|seen| self.memory.machines.written(seen, now))
             }
-            Action::Advance { member, to } => {
+            Action::RecordRevision { member, to } => {
                 api.advance(member, to, None).map(|seen| machines.written(seen, now))
             }
             Action::StoreRevision { revision } => {
@@ -267,12 +267,12 @@ impl Shell {
             Action::Delete { member, .. } => {
                 api.delete(member, basis, false)?.map(|seen| machines.deleted(&seen.facts, now))
             }
-            Action::OpenBlock { block } => {
+            Action::OpenNameBlock { block } => {
                 let opened = api.open_block(*block, basis)?;
                 self.basis.pool = api.history.len() - 1;
                 opened
             }
-            Action::Settle { gone, expired } => {
+            Action::PruneRecord { gone, expired } => {
                 let (gone, here) = api.confirm(gone);
                 for seen in here {
                     machines.written(seen, now);
@@ -327,7 +327,7 @@ impl Shell {
                     self.memory.machines.written(live.clone(), now);
                     return "was there already";
                 }
-                self.memory.machines.refused(&draft.name);
+                self.memory.machines.name_taken(&draft.name);
                 // It may have been a member when it was created: then it has disks of the pool.
                 self.memory.machines.written(live.clone(), now);
                 "the name is somebody else's"
@@ -341,7 +341,7 @@ impl Shell {
                 self.deleted(&member.name, now);
                 "was gone already"
             }
-            (Action::Grow { disk, .. }, Refusal::Invalid) => {
+            (Action::ExpandDisk { disk, .. }, Refusal::Invalid) => {
                 self.memory.note(&disk.name, true);
                 self.fail(action, "the platform refuses it", now);
                 "refused"
@@ -352,7 +352,7 @@ impl Shell {
             }
             _ => {
                 // The world is not what the plan rested on. Who writes on a machine has read it.
-                if let Action::Update { member, .. } | Action::Advance { member, .. } = action
+                if let Action::Update { member, .. } | Action::RecordRevision { member, .. } = action
                     && let Some(seen) = api.machines.objects.get(&member.name)
                     && seen.facts.id == *member
                 {
@@ -370,21 +370,21 @@ impl Shell {
         self.memory.machines.deleted(&known.expect("only what is known is deleted"), now);
     }
 
-    fn unanswered(&mut self, action: &Action, basis: Basis, now: Duration, keeps: bool) {
+    fn response_lost(&mut self, action: &Action, basis: Basis, now: Duration, keeps: bool) {
         match action {
             Action::Create { draft } => {
                 self.memory.next_number = self.memory.next_number.max(draft.number + 1);
-                self.memory.machines.unanswered(&draft.name, draft.number, now);
-                self.attempts.entry(draft.name.clone()).or_insert(basis);
+                self.memory.machines.create_unconfirmed(&draft.name, draft.number, now);
+                self.first_basis.entry(draft.name.clone()).or_insert(basis);
             }
             Action::Delete { member, .. } => {
                 self.deleted(&member.name, now);
             }
             Action::Update { member, to, .. } => {
-                self.memory.trials.learn(&member.uid, to, Answer::Lost, now);
+                self.memory.rollout_attempts.record(&member.uid, to, UpdateOutcome::Unconfirmed, now);
             }
             Action::CreateDisk { disk, .. } if keeps => {
-                self.memory.disks.unanswered(&disk.name, 0, now);
+                self.memory.disks.create_unconfirmed(&disk.name, 0, now);
             }
             _ => {}
         }

@@ -10,8 +10,8 @@ use super::request::InFlight;
 use super::shell::{Fate, Sent, Shell};
 use super::step::Step;
 use crate::ledger::{REQUEST_TIMEOUT, Seen};
-use crate::model::{Activity, Disk, Marks, Naming, ObjectId, Removal, Replica};
-use crate::numbers::Block;
+use crate::model::{Activity, Disk, DiskAnnotations, Machine, Naming, ObjectId, ScaleDownPolicy};
+use crate::names::NameBlock;
 use crate::testing::{member, name};
 use crate::{Action, Plan};
 
@@ -38,10 +38,10 @@ impl World {
     pub(super) fn new(naming: Naming, desired: usize, opened: u64) -> Self {
         let mut pool = crate::testing::World::desiring(desired).pool;
         pool.naming = naming;
-        pool.block = (opened > 0).then_some(Block { first: 0, end: opened });
+        pool.name_block = (opened > 0).then_some(NameBlock { first: 0, end: opened });
         let mut api = Api::new(pool);
         for (name, labels) in [("web-batch", true), (&*name(3), false), ("web-3", false)] {
-            let mut foreign = Replica { owner: None, ..member(name, 1) };
+            let mut foreign = Machine { owner: None, ..member(name, 1) };
             if !labels {
                 (foreign.pool_label, foreign.pool_uid_label) = (None, None);
             }
@@ -141,9 +141,10 @@ impl World {
     fn pass(&mut self) {
         if self.shell.pending.is_empty() {
             let (plan, _) = self.shell.pass(&self.api);
-            let (pool, waits) = (&self.api.pool, plan.waits.iter().map(|wait| format!("; {wait}")));
-            let what = format!("pass for {} under {:?}", pool.desired, pool.removal);
-            let what = format!("{what}: {}{}", summary(&plan), waits.collect::<String>());
+            let (pool, blockers) =
+                (&self.api.pool, plan.blockers.iter().map(|blocker| format!("; {blocker}")));
+            let what = format!("pass for {} under {:?}", pool.desired, pool.scale_down_policy);
+            let what = format!("{what}: {}{}", summary(&plan), blockers.collect::<String>());
             self.tell(format_args!("{what}"));
         }
     }
@@ -218,12 +219,18 @@ impl World {
                 self.tell(format_args!("owner: replicas {desired}"));
             }
             Step::Policy(which) => {
-                let policies: &[Removal] = match self.api.pool.naming {
-                    Naming::Scattered => &[Removal::NewestFirst, Removal::OldestFirst, Removal::Explicit],
-                    Naming::Ordinal => &[Removal::LowestOrdinalFirst, Removal::HighestOrdinalFirst],
+                let policies: &[ScaleDownPolicy] = match self.api.pool.naming {
+                    Naming::Random => &[
+                        ScaleDownPolicy::NewestFirst,
+                        ScaleDownPolicy::OldestFirst,
+                        ScaleDownPolicy::Explicit,
+                    ],
+                    Naming::Ordinal => {
+                        &[ScaleDownPolicy::LowestOrdinalFirst, ScaleDownPolicy::HighestOrdinalFirst]
+                    }
                 };
                 let policy = policies[which % policies.len()];
-                self.api.edit_pool(|pool| pool.removal = policy);
+                self.api.edit_pool(|pool| pool.scale_down_policy = policy);
                 self.tell(format_args!("owner: policy {policy:?}"));
             }
             Step::Quota(free) => {
@@ -268,7 +275,7 @@ impl World {
             }
             Step::GrabDiskName(number) => {
                 let disk = match self.api.pool.naming {
-                    Naming::Scattered => format!("{}-root", name(number as u64)),
+                    Naming::Random => format!("{}-root", name(number as u64)),
                     Naming::Ordinal => format!("web-{number}-root"),
                 };
                 if !self.api.disks.objects.contains_key(&*disk) {
@@ -324,15 +331,17 @@ fn told(action: &Action) -> String {
         Action::Detach { member, disk, .. } => format!("take {disk} away from {member}"),
         Action::Delete { member, .. } => format!("delete {member}"),
         Action::Update { member, to, .. } => format!("write {to} to {member}"),
-        Action::Advance { member, to } => format!("{to} is in effect in {member}"),
-        Action::Mark { disk, marks, absent } => told_marks(disk, marks, absent.as_deref()),
-        Action::Grow { disk, to } => format!("let {disk} grow to {to}"),
+        Action::RecordRevision { member, to } => format!("{to} is in effect in {member}"),
+        Action::AnnotateDisk { disk, annotations, absent } => {
+            told_annotations(disk, annotations, absent.as_deref())
+        }
+        Action::ExpandDisk { disk, to } => format!("let {disk} grow to {to}"),
         Action::DeleteDisk { disk, reason } => format!("delete disk {disk}: {reason:?}"),
         Action::StoreRevision { revision } => format!("store {revision}"),
         Action::PruneRevision { revision } => format!("prune {revision}"),
-        Action::OpenBlock { block } => format!("open block {block}"),
+        Action::OpenNameBlock { block } => format!("open block {block}"),
         Action::Create { draft } => format!("create {}", draft.name),
-        Action::Settle { gone, expired } => {
+        Action::PruneRecord { gone, expired } => {
             let gone = gone.iter().map(|target| format!("settle {target}"));
             let expired = expired.iter().map(|request| format!("drop {request}"));
             gone.chain(expired).collect::<Vec<_>>().join(" and ")
@@ -340,12 +349,14 @@ fn told(action: &Action) -> String {
     }
 }
 
-fn told_marks(disk: &ObjectId, marks: &Marks, absent: Option<&str>) -> String {
-    let what = match marks {
-        Marks { claimed_by: Some(machine), .. } => format!("promise {disk} to {machine}"),
-        Marks { collecting_since: Some(_), .. } => format!("note that {disk} is about to be deleted"),
-        Marks { free_since: Some(_), .. } => format!("note that nobody has {disk}"),
-        Marks { .. } => format!("note that somebody has {disk}"),
+fn told_annotations(disk: &ObjectId, annotations: &DiskAnnotations, absent: Option<&str>) -> String {
+    let what = match annotations {
+        DiskAnnotations { claimed_by: Some(machine), .. } => format!("promise {disk} to {machine}"),
+        DiskAnnotations { collecting_since: Some(_), .. } => {
+            format!("note that {disk} is about to be deleted")
+        }
+        DiskAnnotations { free_since: Some(_), .. } => format!("note that nobody has {disk}"),
+        DiskAnnotations { .. } => format!("note that somebody has {disk}"),
     };
     absent.map_or(what.clone(), |machine| format!("{what} if there is no {machine}"))
 }

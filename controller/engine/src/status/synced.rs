@@ -7,10 +7,10 @@ use super::detached::{Detached, detached, sentence};
 use crate::condition::{self, Wanted};
 use crate::model::Uid;
 use crate::plan::Observed;
-use crate::plan::rollout::Progress;
+use crate::plan::rollout::RolloutProgress;
 
 pub(super) fn synced(observed: &Observed<'_>, census: &Census) -> Wanted {
-    let (overdue, first) = observed.memory.trials.overdue(observed.uptime);
+    let (overdue, first) = observed.memory.rollout_attempts.overdue(observed.uptime);
     let detached = detached(observed);
     let holds = census.updated == census.live && overdue == 0 && detached.is_empty();
     let reason = if holds {
@@ -94,11 +94,11 @@ fn message(
         add(format_args!("paused: no further replica gets it"));
         return message;
     }
-    let progress = Progress::of(observed);
+    let progress = RolloutProgress::of(observed);
     if progress.refusing > 0 {
-        let trials = &observed.memory.trials;
+        let attempts = &observed.memory.rollout_attempts;
         let members = observed.members().filter(|member| !member.terminating);
-        let refusing = members.filter(|member| trials.refuses(&member.id.uid, &pool.revision));
+        let refusing = members.filter(|member| attempts.refuses(&member.id.uid, &pool.revision));
         let first = refusing.map(|member| &member.id.name).min();
         let first = first.map_or(String::new(), |name| format!(" ({name} among them)"));
         add(format_args!("refused by {}{first}", progress.refusing));
@@ -106,7 +106,7 @@ fn message(
             add(format_args!("stopped: no other replica gets it until one of these takes it"));
         }
     }
-    if progress.behind > 0 && progress.room() == 0 {
+    if progress.outdated > 0 && progress.remaining_budget() == 0 {
         add(format_args!(
             "waits, because {} are unavailable and {} may be",
             progress.unavailable, progress.budget

@@ -2,7 +2,7 @@ use jiff::Timestamp;
 use rstest::rstest;
 
 use super::*;
-use crate::pacing::FailureReason;
+use crate::backoff::FailureReason;
 use crate::testing::{World, name};
 
 mod synced;
@@ -49,13 +49,13 @@ fn available(#[case] world: World, #[case] expected: &str) {
 #[rstest]
 #[case::the_count_is_right(World::desiring(2).members(2), None)]
 #[case::the_count_is_right_while_one_leaves(terminating(World::desiring(2).members(2), [0]), None)]
-#[case::growing(World::desiring(3).members(1), Some("creating replicas: 1 of 3 exist"))]
+#[case::expanding_disks(World::desiring(3).members(1), Some("creating replicas: 1 of 3 exist"))]
 #[case::shrinking(World::desiring(1).members(3), Some("removing replicas: 3 exist, 1 desired"))]
 #[case::waiting_for_those_that_leave(
     terminating(World::desiring(1).members(3), [1, 2]), Some("2 of 3 replicas are terminating, 1 desired")
 )]
 #[case::an_explicit_pool_waits_for_its_owner(
-    World::desiring(1).members(3).pool(|pool| pool.removal = Removal::Explicit),
+    World::desiring(1).members(3).pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit),
     Some("3 live replicas exceed replicas: 1, and in a pool with explicit removal none leaves by itself: \
           remove 2 by name, which lowers replicas, and then raise replicas to 1 again; or raise replicas to 3 to keep \
           all")
@@ -63,7 +63,7 @@ fn available(#[case] world: World, #[case] expected: &str) {
 #[case::whoever_was_named_leaves_whether_it_has_begun_to_or_not(
     terminating(
         World::desiring(5).members(5).named("r", &[&name(0), &name(1), &name(2)]).pool(|pool| {
-            pool.removal = Removal::Explicit;
+            pool.scale_down_policy = ScaleDownPolicy::Explicit;
             pool.desired = 1;
         }),
         [1],
@@ -73,7 +73,7 @@ fn available(#[case] world: World, #[case] expected: &str) {
           all")
 )]
 #[case::an_explicit_pool_whose_surplus_leaves(
-    terminating(World::desiring(1).members(2).pool(|pool| pool.removal = Removal::Explicit), [1]),
+    terminating(World::desiring(1).members(2).pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit), [1]),
     Some("1 of 2 replicas are terminating, 1 desired")
 )]
 fn progressing(#[case] world: World, #[case] message: Option<&str>) {
@@ -123,7 +123,7 @@ fn every_counter_counts_its_own() {
         .edit(&name(3), |member| member.revision = Some("r0".into()))
         .edit(&name(4), |member| member.restart_pending = true)
         .edit(&name(5), |machine| machine.owner = None)
-        .unanswered([6])
+        .with_unconfirmed([6])
         .pool(|pool| pool.generation = 12);
     let summary = Summary {
         observed_generation: 12,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use vmpool_engine::ObjectId;
-use vmpool_engine::model::{DiskDraft, Mark, Marks};
+use vmpool_engine::model::{DiskAnnotations, DiskDraft, StoredTime};
 
 use super::{MACHINE_UID, Sample, created, decode};
 use crate::platform::Platform;
@@ -25,30 +25,38 @@ fn stored<P: Platform>(sample: &Sample<P>) -> Vec<Value> {
 /// # Panics
 /// If it does not.
 pub fn marks_read_back<P: Platform>(pool: &Value) {
-    let at = Some(Mark::At(created()));
-    let all = Marks { claimed_by: Some("web-7".into()), free_since: at, collecting_since: at };
+    let at = Some(StoredTime::At(created()));
+    let all = DiskAnnotations { claimed_by: Some("web-7".into()), free_since: at, collecting_since: at };
     let stages = [
-        Marks { claimed_by: None, ..all.clone() },
+        DiskAnnotations { claimed_by: None, ..all.clone() },
         all.clone(),
-        Marks { collecting_since: None, ..all.clone() },
-        Marks { claimed_by: Some("web-8".into()), ..Marks::default() },
-        Marks::default(),
+        DiskAnnotations { collecting_since: None, ..all.clone() },
+        DiskAnnotations { claimed_by: Some("web-8".into()), ..DiskAnnotations::default() },
+        DiskAnnotations::default(),
     ];
     for body in stored(&Sample::<P>::new(pool)) {
         let plain = P::read_disk(&decode(&body));
-        assert_eq!(plain.marks, Marks::default(), "a new disk has none");
+        assert_eq!(plain.annotations, DiskAnnotations::default(), "a new disk has none");
         let mut marked = body.clone();
-        for marks in &stages {
-            json_patch::merge(&mut marked, &P::marks(marks));
+        for annotations in &stages {
+            json_patch::merge(&mut marked, &P::disk_annotations(annotations));
             let read = P::read_disk(&decode(&marked));
-            assert_eq!(read.marks, *marks);
+            assert_eq!(read.annotations, *annotations);
             assert_eq!((&read.id, &read.owner, &read.template), (&plain.id, &plain.owner, &plain.template));
             assert_eq!(marked["spec"], body["spec"], "the disk itself goes on as it is");
         }
-        let unread = Marks { free_since: Some(Mark::Unreadable), ..Marks::default() };
-        json_patch::merge(&mut marked, &P::marks(&Marks { free_since: at, ..Marks::default() }));
-        json_patch::merge(&mut marked, &P::marks(&unread));
-        assert_eq!(P::read_disk(&decode(&marked)).marks.free_since, at, "nobody writes what no one can read");
+        let unread =
+            DiskAnnotations { free_since: Some(StoredTime::Unreadable), ..DiskAnnotations::default() };
+        json_patch::merge(
+            &mut marked,
+            &P::disk_annotations(&DiskAnnotations { free_since: at, ..DiskAnnotations::default() }),
+        );
+        json_patch::merge(&mut marked, &P::disk_annotations(&unread));
+        assert_eq!(
+            P::read_disk(&decode(&marked)).annotations.free_since,
+            at,
+            "nobody writes what no one can read"
+        );
     }
 }
 
@@ -62,7 +70,7 @@ pub fn a_grown_disk_reads_back<P: Platform>(pool: &Value) {
         // Whole units, and a number that none divides.
         for bytes in [20 << 30, 1 << 40, 5_000_000_001] {
             let mut grown = body.clone();
-            json_patch::merge(&mut grown, &P::grow(bytes));
+            json_patch::merge(&mut grown, &P::expand_disk(bytes));
             let after = P::read_disk(&decode(&grown));
             assert_eq!(after.size, Some(bytes));
             assert_eq!(vmpool_engine::Disk { size: before.size, ..after }, before);
@@ -82,15 +90,19 @@ pub fn a_disk_that_was_handed_over_is_the_machines<P: Platform>(pool: &Value) {
         let owners = body["metadata"]["ownerReferences"].as_array_mut().expect("it has an owner");
         owners.push(note.clone());
         body["metadata"]["labels"]["role"] = json!("kept");
-        let at = Some(Mark::At(created()));
-        let marks = Marks { claimed_by: Some("web-7".into()), free_since: at, collecting_since: at };
-        json_patch::merge(&mut body, &P::marks(&marks));
+        let at = Some(StoredTime::At(created()));
+        let annotations =
+            DiskAnnotations { claimed_by: Some("web-7".into()), free_since: at, collecting_since: at };
+        json_patch::merge(&mut body, &P::disk_annotations(&annotations));
         let spec = body["spec"].clone();
-        let patch = P::hand_over(&decode(&body), &machine);
+        let patch = P::transfer_disk(&decode(&body), &machine);
         json_patch::merge(&mut body, &patch);
         let disk = P::read_disk(&decode(&body));
         assert_eq!(disk.owner, Some(machine.clone()));
-        assert_eq!((disk.pool_uid_label, disk.template, disk.marks), (None, None, Marks::default()));
+        assert_eq!(
+            (disk.pool_uid_label, disk.template, disk.annotations),
+            (None, None, DiskAnnotations::default())
+        );
         let owners = body["metadata"]["ownerReferences"].as_array().expect("it has owners");
         assert!(owners.len() == 2 && owners.contains(&note), "owners of others stay: {owners:?}");
         assert_eq!(body["metadata"]["labels"], json!({ "role": "kept" }));

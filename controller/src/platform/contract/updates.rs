@@ -50,7 +50,7 @@ pub fn a_machine_of_the_same_template_changes_its_marker_only<P: Platform>(pool:
     let (before, after) = (P::read_machine(&decode(&live)), P::read_machine(&decode(&updated)));
     assert_eq!((after.written.as_ref(), &after.revision), (Some(&other), &before.revision));
     assert_eq!(P::update(&updated, Some(&template), (&other, &template), &disks), None);
-    json_patch::merge(&mut updated, &P::advance(&other));
+    json_patch::merge(&mut updated, &P::record_revision(&other));
     let advanced = P::read_machine(&decode(&updated));
     assert_eq!(advanced.revision, Some(other), "then it is in effect");
     assert_eq!(updated["metadata"]["labels"][P::REVISION_LABEL], "another");

@@ -8,11 +8,11 @@ mod update;
 mod write;
 
 use serde_json::Value;
-use vmpool_engine::model::{DiskDraft, Draft, Marks, ObjectId};
-use vmpool_engine::numbers::Block;
-use vmpool_engine::removal::Record;
+use vmpool_engine::model::{DiskAnnotations, DiskDraft, Draft, ObjectId};
+use vmpool_engine::names::NameBlock;
+use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
-use vmpool_engine::{Disk, Pool, Replica, Status};
+use vmpool_engine::{Disk, Machine, Pool, Status};
 
 use super::{Attachment, Platform};
 
@@ -40,7 +40,7 @@ impl Platform for Dvp {
     fn read_pool(pool: &PoolObject) -> Pool {
         read::pool(pool)
     }
-    fn read_machine(machine: &MachineObject) -> Replica {
+    fn read_machine(machine: &MachineObject) -> Machine {
         read::machine(machine)
     }
     fn read_disk(disk: &DiskObject) -> Disk {
@@ -72,26 +72,26 @@ impl Platform for Dvp {
     fn adopt(live: &Value, to: (&RevisionId, &Value), disks: &[DiskDraft]) -> Option<Value> {
         update::adopt(live, to, disks)
     }
-    fn advance(revision: &RevisionId) -> Value {
-        write::advance(revision)
+    fn record_revision(revision: &RevisionId) -> Value {
+        write::record_revision(revision)
     }
-    fn marks(marks: &Marks) -> Value {
-        write::marks(marks)
+    fn disk_annotations(annotations: &DiskAnnotations) -> Value {
+        write::disk_annotations(annotations)
     }
-    fn grow(bytes: u64) -> Value {
-        write::grow(bytes)
+    fn expand_disk(bytes: u64) -> Value {
+        write::expand_disk(bytes)
     }
-    fn hand_over(disk: &DiskObject, machine: &ObjectId) -> Value {
-        write::hand_over(disk, machine)
+    fn transfer_disk(disk: &DiskObject, machine: &ObjectId) -> Value {
+        write::transfer_disk(disk, machine)
     }
     fn disk(pool: &PoolObject, member: &ObjectId, draft: &DiskDraft) -> Option<Value> {
         write::disk(pool, member, draft)
     }
-    fn mark(pool: &PoolObject) -> Value {
-        write::mark(pool)
+    fn managed_labels(pool: &PoolObject) -> Value {
+        write::label_patch(pool)
     }
-    fn unmark() -> Value {
-        write::unmark()
+    fn remove_markers() -> Value {
+        write::remove_markers()
     }
     fn repoint(machine: &MachineObject, position: usize, from: &str, to: &DiskDraft) -> Value {
         write::repoint(machine, position, from, to)
@@ -99,11 +99,11 @@ impl Platform for Dvp {
     fn detach(machine: &MachineObject, position: usize, disk: &str) -> Value {
         write::detach(machine, position, disk)
     }
-    fn record(block: Block) -> Value {
-        write::record(block)
+    fn name_block(block: NameBlock) -> Value {
+        write::name_block(block)
     }
-    fn removals(record: &Record) -> Value {
-        write::removals(record)
+    fn removal_record(record: &RemovalRecord) -> Value {
+        write::removal_record(record)
     }
     fn status(pool: &PoolObject, status: &Status) -> Value {
         write::status(pool, status)

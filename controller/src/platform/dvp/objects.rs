@@ -121,7 +121,7 @@ impl DiskTemplate {
             Value::Object(reclaim) => reclaim.get("onScaleDown").unwrap_or(&Value::Null),
             other => other,
         };
-        if policy.is_null() || policy == "Delete" { Lifetime::Machine } else { Lifetime::Pool }
+        if policy.is_null() || policy == "Delete" { Lifetime::Ephemeral } else { Lifetime::Retained }
     }
 }
 

@@ -1,7 +1,7 @@
 use rstest::rstest;
 use serde_json::json;
 use vmpool_api::crds::POOL_CRD;
-use vmpool_engine::model::{Activity, DiskTemplate, Lifetime, Removal};
+use vmpool_engine::model::{Activity, DiskTemplate, Lifetime, ScaleDownPolicy};
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::status::Summary;
 
@@ -76,7 +76,7 @@ fn written(pool: &PoolObject) -> Value {
     Dvp::machine(pool, &Dvp::template(pool), &draft())
 }
 
-fn machine_with(edit: impl FnOnce(&mut Value)) -> Replica {
+fn machine_with(edit: impl FnOnce(&mut Value)) -> Machine {
     let mut machine = written(&pool_with(|_| {}));
     machine["metadata"]["uid"] = json!("m");
     edit(&mut machine);
@@ -93,8 +93,8 @@ fn a_pool_reads_as_its_owner_wrote_it() {
     let pool = facts(|_| {});
     assert_eq!((&*pool.namespace, &*pool.id.name, pool.id.uid.as_str()), ("team-a", "builders", "9b1c0d4e"));
     assert_eq!((pool.desired, pool.generation, pool.deleting), (4, 3, false));
-    assert_eq!(pool.removal, Removal::OldestFirst);
-    let own = |name: &str| DiskTemplate::new(name, Lifetime::Machine);
+    assert_eq!(pool.scale_down_policy, ScaleDownPolicy::OldestFirst);
+    let own = |name: &str| DiskTemplate::new(name, Lifetime::Ephemeral);
     let layers = DiskTemplate { size: Some(20 << 30), ..own("layers") };
     assert_eq!(pool.disks, [own("boot"), layers]);
     assert!(pool.flaws.is_empty());
@@ -338,15 +338,15 @@ fn a_disk_map_that_cannot_be_read_fills_no_template(#[case] text: &str) {
 #[case("64-128", Some((64, 128)))]
 fn a_block_that_cannot_be_read_is_none(#[case] text: &str, #[case] expected: Option<(u64, u64)>) {
     let pool = facts(|pool| pool["metadata"]["annotations"][format!("{PREFIX}/names")] = json!(text));
-    assert_eq!(pool.block.map(|block| (block.first, block.end)), expected);
+    assert_eq!(pool.name_block.map(|block| (block.first, block.end)), expected);
     assert!(pool.flaws.is_empty());
 }
 
 #[rstest]
-#[case::absent(None, Lifetime::Machine)]
-#[case::delete(Some("Delete"), Lifetime::Machine)]
-#[case::retain(Some("Retain"), Lifetime::Pool)]
-#[case::a_word_of_tomorrow(Some("Archive"), Lifetime::Pool)]
+#[case::absent(None, Lifetime::Ephemeral)]
+#[case::delete(Some("Delete"), Lifetime::Ephemeral)]
+#[case::retain(Some("Retain"), Lifetime::Retained)]
+#[case::a_word_of_tomorrow(Some("Archive"), Lifetime::Retained)]
 fn a_disk_lives_as_its_policy_says(#[case] policy: Option<&str>, #[case] lifetime: Lifetime) {
     let pool = facts(|pool| {
         pool["spec"]["virtualDiskTemplates"][0]["reclaim"] = json!({ "onScaleDown": policy });
@@ -355,12 +355,12 @@ fn a_disk_lives_as_its_policy_says(#[case] policy: Option<&str>, #[case] lifetim
 }
 
 #[rstest]
-#[case("NewestFirst", Removal::NewestFirst)]
-#[case("OldestFirst", Removal::OldestFirst)]
-#[case("Explicit", Removal::Explicit)]
-fn the_policy_decides_who_leaves(#[case] word: &str, #[case] removal: Removal) {
+#[case("NewestFirst", ScaleDownPolicy::NewestFirst)]
+#[case("OldestFirst", ScaleDownPolicy::OldestFirst)]
+#[case("Explicit", ScaleDownPolicy::Explicit)]
+fn the_policy_decides_who_leaves(#[case] word: &str, #[case] policy: ScaleDownPolicy) {
     let pool = facts(|pool| pool["spec"]["scaleDownPolicy"] = json!(word));
-    assert_eq!((pool.removal, pool.flaws.len()), (removal, 0));
+    assert_eq!((pool.scale_down_policy, pool.flaws.len()), (policy, 0));
 }
 
 #[rstest]
@@ -368,7 +368,7 @@ fn the_policy_decides_who_leaves(#[case] word: &str, #[case] removal: Removal) {
 #[case::a_negative_count("replicas", json!(-3), "-3")]
 fn what_cannot_be_read_costs_no_machine(#[case] field: &str, #[case] value: Value, #[case] word: &str) {
     let pool = facts(|pool| pool["spec"][field] = value);
-    assert_eq!(pool.removal, Removal::Explicit);
+    assert_eq!(pool.scale_down_policy, ScaleDownPolicy::Explicit);
     let found = [pool.flaws, pool.unreadable].concat();
     assert!(found.len() == 1 && found[0].contains(word), "{found:?}");
 }
@@ -450,7 +450,7 @@ fn a_pool_that_no_schema_of_ours_would_let_through_has_a_flaw(
         Some(place) => *place = value,
         None => set(pool, path, value),
     });
-    assert_eq!(pool.removal, Removal::Explicit);
+    assert_eq!(pool.scale_down_policy, ScaleDownPolicy::Explicit);
     let found = [pool.flaws, pool.unreadable].concat();
     assert!(found.iter().any(|found| found.contains(word)), "{found:?}");
 }
@@ -462,10 +462,10 @@ fn a_flaw_is_short_enough_for_a_status() {
 }
 
 #[rstest]
-#[case::of_another_type(json!({ "reclaim": { "onScaleDown": 1 } }), Lifetime::Pool)]
-#[case::no_object(json!({ "reclaim": ["Retain"] }), Lifetime::Pool)]
-#[case::empty(json!({ "reclaim": {} }), Lifetime::Machine)]
-#[case::null(json!({ "reclaim": null }), Lifetime::Machine)]
+#[case::of_another_type(json!({ "reclaim": { "onScaleDown": 1 } }), Lifetime::Retained)]
+#[case::no_object(json!({ "reclaim": ["Retain"] }), Lifetime::Retained)]
+#[case::empty(json!({ "reclaim": {} }), Lifetime::Ephemeral)]
+#[case::null(json!({ "reclaim": null }), Lifetime::Ephemeral)]
 fn a_policy_that_cannot_be_read_costs_no_disk(#[case] edit: Value, #[case] lifetime: Lifetime) {
     let pool = facts(|pool| pool["spec"]["virtualDiskTemplates"][0]["reclaim"] = edit["reclaim"].clone());
     assert_eq!(pool.disks[0].lifetime, lifetime);
@@ -532,7 +532,7 @@ fn a_record_of_named_machines_that_cannot_be_read_is_a_flaw_and_removes_nobody(
     let key = vmpool_api::annotations::SCALE_DOWN_TARGETS;
     let pool = facts(|pool| pool["metadata"]["annotations"] = json!({ key: text }));
     assert!(pool.record.is_empty());
-    assert_eq!(pool.removal, Removal::Explicit);
+    assert_eq!(pool.scale_down_policy, ScaleDownPolicy::Explicit);
     assert!(pool.flaws[0].contains(key) && pool.flaws[0].contains(word), "{:?}", pool.flaws);
 }
 
@@ -542,7 +542,7 @@ fn a_record_of_named_machines_is_no_flaw() {
     let text = r#"[{"name":"web-a","uid":"1"},{"name":"web-b","uid":"2","reserved":"r"}]"#;
     let pool = facts(|pool| pool["metadata"]["annotations"] = json!({ key: text }));
     assert_eq!((pool.record.to_string().as_str(), pool.flaws.len()), (text, 0));
-    assert_eq!(pool.removal, Removal::OldestFirst);
+    assert_eq!(pool.scale_down_policy, ScaleDownPolicy::OldestFirst);
 }
 
 #[test]

@@ -7,9 +7,9 @@ use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 use vmpool_api::{annotations, labels};
 use vmpool_engine::Status;
-use vmpool_engine::model::{DiskDraft, Draft, Lifetime, Mark, Marks, ObjectId};
-use vmpool_engine::numbers::Block;
-use vmpool_engine::removal::Record;
+use vmpool_engine::model::{DiskAnnotations, DiskDraft, Draft, Lifetime, ObjectId, StoredTime};
+use vmpool_engine::names::NameBlock;
+use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 
 use super::objects::{DiskObject, MachineObject, PoolObject};
@@ -49,8 +49,8 @@ pub(super) fn disk(pool: &PoolObject, member: &ObjectId, draft: &DiskDraft) -> O
     let mut labels = managed_labels(pool);
     labels.insert(labels::DISK_TEMPLATE.into(), (*draft.template).into());
     let owner = match template.lifetime() {
-        Lifetime::Machine => owner("VirtualMachine", &member.name, member.uid.as_str()),
-        Lifetime::Pool => owner("VirtualMachinePool", &pool.name_any(), &pool.uid().unwrap_or_default()),
+        Lifetime::Ephemeral => owner("VirtualMachine", &member.name, member.uid.as_str()),
+        Lifetime::Retained => owner("VirtualMachinePool", &pool.name_any(), &pool.uid().unwrap_or_default()),
     };
     Some(json!({
         "apiVersion": API_VERSION,
@@ -65,32 +65,35 @@ pub(super) fn disk(pool: &PoolObject, member: &ObjectId, draft: &DiskDraft) -> O
     }))
 }
 
-pub(super) fn advance(revision: &RevisionId) -> Value {
+pub(super) fn record_revision(revision: &RevisionId) -> Value {
     json!({ "metadata": { "labels": { labels::TEMPLATE_HASH: revision.as_str() } } })
 }
 
 /// One that cannot be read is not ours to repeat: it stays as it stands.
-pub(super) fn marks(marks: &Marks) -> Value {
+pub(super) fn disk_annotations(stored: &DiskAnnotations) -> Value {
     let mut annotations = Map::new();
-    annotations.insert(annotations::CLAIMED_BY.to_owned(), marks.claimed_by.as_deref().into());
-    for (key, mark) in
-        [(annotations::FREE_SINCE, marks.free_since), (annotations::COLLECTING_SINCE, marks.collecting_since)]
-    {
-        match mark {
+    annotations.insert(annotations::CLAIMED_BY.to_owned(), stored.claimed_by.as_deref().into());
+    for (key, time) in [
+        (annotations::FREE_SINCE, stored.free_since),
+        (annotations::COLLECTING_SINCE, stored.collecting_since),
+    ] {
+        match time {
             None => drop(annotations.insert(key.to_owned(), Value::Null)),
-            Some(Mark::At(moment)) => drop(annotations.insert(key.to_owned(), timestamp(moment).into())),
-            Some(Mark::Unreadable) => {}
+            Some(StoredTime::At(moment)) => {
+                drop(annotations.insert(key.to_owned(), timestamp(moment).into()))
+            }
+            Some(StoredTime::Unreadable) => {}
         }
     }
     json!({ "metadata": { "annotations": annotations } })
 }
 
-pub(super) fn grow(bytes: u64) -> Value {
+pub(super) fn expand_disk(bytes: u64) -> Value {
     json!({ "spec": { "persistentVolumeClaim": { "size": quantity(bytes) } } })
 }
 
 /// Owners that are no controllers stay: a merge patch replaces the list as a whole.
-pub(super) fn hand_over(disk: &DiskObject, machine: &ObjectId) -> Value {
+pub(super) fn transfer_disk(disk: &DiskObject, machine: &ObjectId) -> Value {
     let others = disk.owner_references().iter().filter(|owner| owner.controller != Some(true));
     let mut owners: Vec<Value> = others.map(|owner| json!(owner)).collect();
     owners.push(owner("VirtualMachine", &machine.name, machine.uid.as_str()));
@@ -125,11 +128,11 @@ fn timestamp(moment: Timestamp) -> String {
     moment.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-pub(super) fn mark(pool: &PoolObject) -> Value {
+pub(super) fn label_patch(pool: &PoolObject) -> Value {
     json!({ "metadata": { "labels": managed_labels(pool) } })
 }
 
-pub(super) fn unmark() -> Value {
+pub(super) fn remove_markers() -> Value {
     json!({ "metadata": {
         "labels": { labels::POOL_UID: null, labels::POOL: null, labels::TEMPLATE_HASH: null },
         "annotations": { annotations::DISKS: null, annotations::PATCHED_TEMPLATE_HASH: null },
@@ -176,11 +179,11 @@ pub(super) fn detach(machine: &MachineObject, position: usize, disk: &str) -> Va
     ])
 }
 
-pub(super) fn record(block: Block) -> Value {
+pub(super) fn name_block(block: NameBlock) -> Value {
     json!({ "metadata": { "annotations": { annotations::NAMES: block.to_string() } } })
 }
 
-pub(super) fn removals(record: &Record) -> Value {
+pub(super) fn removal_record(record: &RemovalRecord) -> Value {
     let text = (!record.is_empty()).then(|| record.to_string());
     json!({ "metadata": { "annotations": { annotations::SCALE_DOWN_TARGETS: text } } })
 }

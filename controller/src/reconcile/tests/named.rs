@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 use vmpool_engine::ObjectId;
-use vmpool_engine::removal::{RESERVATION_AGE, Record};
+use vmpool_engine::removal::{RESERVATION_AGE, RemovalRecord};
 
 use super::{SECOND, count};
 use crate::testing::{Call, Fate, MERGE_PATCH, Refusal, Verb, World, machine_names, pool};
@@ -13,17 +13,17 @@ use crate::testing::{Call, Fate, MERGE_PATCH, Refusal, Verb, World, machine_name
 const POOLS: &str = "virtualmachinepools";
 const MACHINES: &str = "virtualmachines";
 
-fn record_of(pool: &Value) -> Record {
+fn record_of(pool: &Value) -> RemovalRecord {
     let text = pool["metadata"]["annotations"][SCALE_DOWN_TARGETS].as_str().unwrap_or_default();
-    Record::parse(text).unwrap()
+    RemovalRecord::parse(text).unwrap()
 }
 
-fn record(world: &World) -> Record {
+fn record(world: &World) -> RemovalRecord {
     record_of(&world.server.get(POOLS, "web").unwrap())
 }
 
 /// What somebody who removes machines by name writes.
-fn write(world: &World, edit: impl FnOnce(&mut Record) -> usize) {
+fn write(world: &World, edit: impl FnOnce(&mut RemovalRecord) -> usize) {
     world.server.edit(POOLS, "web", |pool| {
         let mut record = record_of(pool);
         let fewer = edit(&mut record);

@@ -1,7 +1,7 @@
 //! Somebody else acts at the same time: on the pool, on its members, on names that it wants.
 
 use serde_json::{Value, json};
-use vmpool_engine::numbers::Namer;
+use vmpool_engine::names::Namer;
 
 use super::{SECOND, assert_units_are_complete, count};
 use crate::testing::{

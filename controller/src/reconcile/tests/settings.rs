@@ -110,7 +110,7 @@ fn created(pool: &Pool) -> usize {
         others: HashMap::new(),
         collection_grace: Duration::from_secs(30),
         stored: ["a", "b"].map(Into::into).to_vec(),
-        unanswered: Vec::new(),
+        unconfirmed_creates: Vec::new(),
         memory: &memory,
         taken: &Free,
     };

@@ -20,7 +20,7 @@ use vmpool_e2e::object::Kind;
 use vmpool_e2e::programs::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE};
 use vmpool_engine::ObjectId;
 use vmpool_engine::model::{DiskDraft, Draft};
-use vmpool_engine::numbers::Namer;
+use vmpool_engine::names::Namer;
 
 use crate::lab::{Lab, POOL, seconds};
 use crate::load::{Load, Snapshot};

@@ -2,16 +2,16 @@
 //!
 //! The controller replaces such a disk of the machine's own by one of another name, again and again with a growing pause. The
 //! pause follows from what is stored: from the name, which counts the attempts, and from the creation time of the disk. So a
-//! new leader goes on where the former one was. What was replaced is deleted ([`super::super::keep`]).
+//! new leader goes on where the former one was. What was replaced is deleted ([`super::super::disk_collection`]).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::reuse::{Shelf, Standing, is_usable};
+use super::super::allocation::{DiskUsage, FreeDisks, is_usable};
 use super::super::{Action, Observed};
 use super::edited::Members;
 use super::{disk_name, runs};
-use crate::model::{Disk, DiskDraft, DiskRef, DiskState, DiskTemplate, Lifetime, Replica};
+use crate::model::{Disk, DiskDraft, DiskRef, DiskState, DiskTemplate, Lifetime, Machine};
 
 /// The pause before the first replacement, counted from the creation of the disk; it doubles with every further one.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(2);
@@ -21,7 +21,7 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 
 /// Whether the machine cannot run because of this disk, which holds no data. If the machine runs, the platform reports what
 /// is wrong with the disk.
-pub(super) fn strands(member: &Replica, disk: &Disk) -> bool {
+pub(super) fn strands(member: &Machine, disk: &Disk) -> bool {
     !(is_usable(disk) || disk.terminating || runs(member))
 }
 
@@ -39,11 +39,11 @@ pub(super) enum Next {
 /// run on it: a person decides about it.
 pub(super) fn replaced(
     observed: &Observed<'_>,
-    member: &Replica,
+    member: &Machine,
     (device, template, disk): (&DiskRef, &DiskTemplate, &Disk),
 ) -> Next {
     let never_made = disk.state == DiskState::Failed && disk.capacity.is_none();
-    if !never_made || template.lifetime != Lifetime::Machine {
+    if !never_made || template.lifetime != Lifetime::Ephemeral {
         return Next::Never;
     }
     let base = disk_name(&member.id.name, &template.name);
@@ -79,7 +79,7 @@ fn next_name(observed: &Observed<'_>, base: &str, attempt: u64) -> Arc<str> {
 }
 
 /// What happened, for the owner of the pool.
-pub(super) fn message(member: &Replica, disk: &Disk) -> String {
+pub(super) fn message(member: &Machine, disk: &Disk) -> String {
     let what = match disk.state {
         DiskState::Lost => "lost its volume",
         _ => "failed",
@@ -91,15 +91,18 @@ pub(super) fn message(member: &Replica, disk: &Disk) -> String {
 /// The failures of disks that were replaced already, of machines that do not run yet.
 pub(super) fn replacing<'a>(
     observed: &'a Observed<'_>,
-    shelf: &Shelf<'_>,
+    free_disks: &FreeDisks<'_>,
     members: &Members<'a>,
 ) -> Vec<String> {
     let pool = &observed.pool.id.uid;
-    let broken = shelf.books().iter().filter(|book| book.standing == Standing::Free && !is_usable(book.disk));
-    let failed = broken.filter_map(|book| {
-        let owner = book.disk.owner.as_ref().filter(|owner| owner.uid != *pool)?;
+    let broken = free_disks
+        .all()
+        .iter()
+        .filter(|pool_disk| pool_disk.usage == DiskUsage::Free && !is_usable(pool_disk.disk));
+    let failed = broken.filter_map(|pool_disk| {
+        let owner = pool_disk.disk.owner.as_ref().filter(|owner| owner.uid != *pool)?;
         let member = members.get(observed, &owner.uid)?;
-        strands(member, book.disk).then(|| message(member, book.disk))
+        strands(member, pool_disk.disk).then(|| message(member, pool_disk.disk))
     });
     failed.collect()
 }

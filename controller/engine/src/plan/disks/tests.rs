@@ -44,13 +44,13 @@ fn owned_by(owner: Option<ObjectId>) -> impl FnOnce(Option<Disk>) -> Option<Disk
 )]
 #[case::a_template_that_is_gone_leaves_its_disks(world(|disk| disk).pool(|pool| pool.disks.clear()), None)]
 #[case::a_disk_that_the_pool_keeps_is_created_as_well(
-    world(|_| None).pool(|pool| pool.disks[0].lifetime = Lifetime::Pool), Some(create())
+    world(|_| None).pool(|pool| pool.disks[0].lifetime = Lifetime::Retained), Some(create())
 )]
 fn a_members_own_disk(#[case] world: World, #[case] expected: Option<Action>) {
     let plan = world.plan();
     assert_eq!(plan.actions, Vec::from_iter(expected));
     assert_eq!(plan.wants.repair, !plan.actions.is_empty());
-    assert_eq!(plan.waits, []);
+    assert_eq!(plan.blockers, []);
 }
 
 #[test]
@@ -58,8 +58,8 @@ fn a_dying_disk_of_an_earlier_machine_of_the_name_is_waited_for() {
     let world = world(owned_by(Some(ObjectId::new("web-a", "an-earlier-uid"))));
     let plan = world.plan();
     assert_eq!(plan.actions, []);
-    assert_eq!(plan.waits, [Wait::DyingDisk { member: member(), disk: DISK.into() }]);
-    assert!(plan.waits[0].to_string().contains(DISK));
+    assert_eq!(plan.blockers, [Blocker::TerminatingDisk { member: member(), disk: DISK.into() }]);
+    assert!(plan.blockers[0].to_string().contains(DISK));
 }
 
 #[rstest]
@@ -114,7 +114,7 @@ fn a_disk_that_was_refused_lets_the_others_go_first() {
 #[test]
 fn only_what_is_missing_is_created() {
     let world = World::desiring(1)
-        .pool(|pool| pool.disks.push(DiskTemplate::new("data", Lifetime::Machine)))
+        .pool(|pool| pool.disks.push(DiskTemplate::new("data", Lifetime::Ephemeral)))
         .member("web-a", 1)
         .edit("web-a", |member| {
             member.disks.push(DiskRef {
@@ -137,7 +137,7 @@ fn only_what_is_missing_is_created() {
 
 #[test]
 fn repairs_come_in_batches_too() {
-    use crate::pacing::{Failure, FailureReason};
+    use crate::backoff::{Failure, FailureReason};
     use std::time::Duration;
     let mut world = (0..4).fold(World::desiring(4).members(4), |world, number| {
         world.disk(&format!("{}-root", name(number)), |_| None)
@@ -147,7 +147,7 @@ fn repairs_come_in_batches_too() {
     world.memory.repairing.failed(cause, world.uptime, None, 0.0);
     let left = Duration::from_millis(250);
     assert_eq!(world.plan().actions, []);
-    assert_eq!(world.plan().waits, [Wait::Pause { stage: Stage::Repair, left }]);
+    assert_eq!(world.plan().blockers, [Blocker::Backoff { stage: Stage::Repair, left }]);
     assert_eq!(world.plan().again, Some(left));
     world.uptime += left;
     assert_eq!(world.plan().actions.len(), 1);
@@ -155,7 +155,7 @@ fn repairs_come_in_batches_too() {
 
 /// A member that another controller made has no disk map as long as nothing was written to it: paused, for instance.
 fn anothers(world: World) -> World {
-    let without_map = |member: &mut Replica| {
+    let without_map = |member: &mut Machine| {
         (member.revision, member.written) = (Some("5c8a1d2f".into()), Some("5c8a1d2f".into()));
         for device in &mut member.disks {
             device.template = None;
@@ -169,7 +169,7 @@ fn anothers(world: World) -> World {
 #[case::is_missing(anothers(world(|_| None)), Some(create()))]
 #[case::is_too_small(
     anothers(world(|disk| disk.map(|disk| Disk { size: Some(1), ..disk }))).pool(|pool| pool.disks[0].size = Some(2)),
-    Some(Action::Grow { disk: ObjectId::new(DISK, "uid-of-web-a-root"), to: 2 })
+    Some(Action::ExpandDisk { disk: ObjectId::new(DISK, "uid-of-web-a-root"), to: 2 })
 )]
 #[case::is_somebody_elses(anothers(world(owned_by(Some(ObjectId::new("web-b", "uid-of-web-b"))))), None)]
 #[case::is_called_otherwise(

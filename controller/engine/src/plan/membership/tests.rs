@@ -9,7 +9,7 @@ fn id(name: &str) -> ObjectId {
 }
 
 /// One machine whose name the pool has issued, beside a pool that wants none besides its members.
-fn world(edit: impl FnOnce(&mut Replica)) -> World {
+fn world(edit: impl FnOnce(&mut Machine)) -> World {
     let world = World::desiring(1).members(1).edit(&name(0), edit);
     let members = world.observed().members().count();
     world.pool(|pool| pool.desired = members)

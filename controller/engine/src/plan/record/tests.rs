@@ -3,8 +3,8 @@ use std::time::Duration;
 use rstest::rstest;
 
 use super::*;
-use crate::model::Removal;
-use crate::pacing::{Failure, FailureReason};
+use crate::backoff::{Failure, FailureReason};
+use crate::model::ScaleDownPolicy;
 use crate::removal::RESERVATION_AGE;
 use crate::testing::{World, name, target};
 
@@ -16,7 +16,7 @@ type Leaving = (Vec<String>, Vec<String>);
 /// What a plan takes out of the record.
 fn settled(world: &World) -> Option<Leaving> {
     let mut settled = world.plan().actions.into_iter().filter_map(|action| match action {
-        Action::Settle { gone, expired } => Some((
+        Action::PruneRecord { gone, expired } => Some((
             gone.iter().map(|target| target.name.to_string()).collect(),
             expired.iter().map(ToString::to_string).collect(),
         )),
@@ -70,10 +70,10 @@ fn of_a_large_removal_many_entries_leave_together() {
 
 #[test]
 fn a_pass_confirms_no_more_than_a_full_batch() {
-    let gone: Vec<String> = (0..=FULL_WIDTH).map(|number| format!("web-gone-{number}")).collect();
+    let gone: Vec<String> = (0..=MAX_BATCH).map(|number| format!("web-gone-{number}")).collect();
     let names: Vec<&str> = gone.iter().map(String::as_str).collect();
     let world = World::desiring(names.len()).named("r", &names);
-    assert_eq!(settled(&world).map(|(gone, _)| gone.len()), Some(FULL_WIDTH));
+    assert_eq!(settled(&world).map(|(gone, _)| gone.len()), Some(MAX_BATCH));
     assert_eq!(world.plan().again, Some(Duration::ZERO));
 }
 
@@ -100,11 +100,11 @@ fn a_reservation_that_is_met_for_the_first_time_is_new() {
 
 #[test]
 fn the_record_waits_for_the_block_because_one_write_would_refuse_the_other() {
-    let world = World::desiring(3).members(1).pool(|pool| pool.block = None).named("r", &["web-gone"]);
+    let world = World::desiring(3).members(1).pool(|pool| pool.name_block = None).named("r", &["web-gone"]);
     let plan = world.plan();
-    assert!(plan.actions.iter().any(|action| matches!(action, Action::OpenBlock { .. })));
+    assert!(plan.actions.iter().any(|action| matches!(action, Action::OpenNameBlock { .. })));
     assert_eq!(settled(&world), None);
-    assert!(plan.wants.record);
+    assert!(plan.wants.clean_up);
     assert_eq!(plan.again, Some(Duration::ZERO));
 }
 
@@ -112,11 +112,11 @@ fn the_record_waits_for_the_block_because_one_write_would_refuse_the_other() {
 fn a_record_that_cannot_be_written_has_a_pace_of_its_own() {
     let mut world = World::desiring(3).members(1).named("r", &["web-gone"]);
     let failure = Failure { reason: FailureReason::FailedRepair, message: "denied".into() };
-    world.memory.recording.failed(failure, world.uptime, None, 0.0);
+    world.memory.cleaning_up.failed(failure, world.uptime, None, 0.0);
     let plan = world.plan();
     assert_eq!(settled(&world), None);
     assert_eq!(crate::testing::created(&plan).len(), 1, "nobody else waits for it");
-    assert!(plan.wants.record && plan.again.is_some());
+    assert!(plan.wants.clean_up && plan.again.is_some());
 }
 
 #[test]
@@ -127,7 +127,9 @@ fn a_pool_on_its_way_out_keeps_its_record() {
 
 #[test]
 fn the_same_holds_for_an_explicit_pool() {
-    let world =
-        World::desiring(2).members(1).named("r", &["web-gone"]).pool(|pool| pool.removal = Removal::Explicit);
+    let world = World::desiring(2)
+        .members(1)
+        .named("r", &["web-gone"])
+        .pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit);
     assert_eq!(settled(&world), Some(leaves(&["web-gone"], &[])));
 }

@@ -3,18 +3,21 @@ use std::time::Duration;
 use rstest::rstest;
 
 use super::*;
-use crate::pacing::{FULL_WIDTH, Failure, FailureReason};
-use crate::plan::Wait;
+use crate::backoff::{Failure, FailureReason, MAX_BATCH};
+use crate::plan::Blocker;
 use crate::testing::{World, deleted, member, name, target};
 
 /// A world of members given as (name, creation second, running).
-fn world(desired: usize, removal: Removal, members: &[(&str, i64, bool)]) -> World {
-    members.iter().fold(World::desiring(desired).pool(|pool| pool.removal = removal), |world, member| {
-        let (name, created, running) = *member;
-        world.member(name, created).edit(name, |member| {
-            member.activity = if running { Activity::Running } else { Activity::NotRunning };
-        })
-    })
+fn world(desired: usize, policy: ScaleDownPolicy, members: &[(&str, i64, bool)]) -> World {
+    members.iter().fold(
+        World::desiring(desired).pool(|pool| pool.scale_down_policy = policy),
+        |world, member| {
+            let (name, created, running) = *member;
+            world.member(name, created).edit(name, |member| {
+                member.activity = if running { Activity::Running } else { Activity::NotRunning };
+            })
+        },
+    )
 }
 
 const AGES: &[(&str, i64, bool)] =
@@ -25,24 +28,28 @@ const ORDINALS: &[(&str, i64, bool)] =
     &[("web-2", 1, true), ("web-10", 2, false), ("web-0", 9, true), ("web-x", 3, true)];
 
 #[rstest]
-#[case::the_newest_first(Removal::NewestFirst, AGES, &["web-c", "web-d", "web-a", "web-b"])]
-#[case::the_oldest_first(Removal::OldestFirst, AGES, &["web-b", "web-a", "web-d", "web-c"])]
+#[case::the_newest_first(ScaleDownPolicy::NewestFirst, AGES, &["web-c", "web-d", "web-a", "web-b"])]
+#[case::the_oldest_first(ScaleDownPolicy::OldestFirst, AGES, &["web-b", "web-a", "web-d", "web-c"])]
 #[case::among_twins_those_not_running_then_by_falling_name(
-    Removal::NewestFirst, TWINS, &["web-d", "web-a", "web-c", "web-b"]
+    ScaleDownPolicy::NewestFirst, TWINS, &["web-d", "web-a", "web-c", "web-b"]
 )]
 #[case::among_twins_those_not_running_then_by_rising_name(
-    Removal::OldestFirst, TWINS, &["web-a", "web-d", "web-b", "web-c"]
+    ScaleDownPolicy::OldestFirst, TWINS, &["web-a", "web-d", "web-b", "web-c"]
 )]
 #[case::the_lowest_ordinal_first_by_number_and_not_by_text(
-    Removal::LowestOrdinalFirst, ORDINALS, &["web-0", "web-x", "web-2", "web-10"]
+    ScaleDownPolicy::LowestOrdinalFirst, ORDINALS, &["web-0", "web-x", "web-2", "web-10"]
 )]
 #[case::the_highest_ordinal_first(
-    Removal::HighestOrdinalFirst, ORDINALS, &["web-10", "web-2", "web-0", "web-x"]
+    ScaleDownPolicy::HighestOrdinalFirst, ORDINALS, &["web-10", "web-2", "web-0", "web-x"]
 )]
-fn who_leaves_first(#[case] removal: Removal, #[case] members: &[(&str, i64, bool)], #[case] order: &[&str]) {
+fn who_leaves_first(
+    #[case] policy: ScaleDownPolicy,
+    #[case] members: &[(&str, i64, bool)],
+    #[case] order: &[&str],
+) {
     for desired in 0..=members.len() {
         let leaving = &order[..members.len() - desired];
-        assert_eq!(deleted(&world(desired, removal, members).plan()), leaving, "{desired} desired");
+        assert_eq!(deleted(&world(desired, policy, members).plan()), leaving, "{desired} desired");
     }
 }
 
@@ -74,7 +81,10 @@ fn as_many_leave_as_live_members_exceed_replicas(
 #[case::to_nothing(0)]
 #[case::by_one(2)]
 fn an_explicit_pool_never_shrinks_by_itself(#[case] desired: usize) {
-    let plan = World::desiring(desired).members(3).pool(|pool| pool.removal = Removal::Explicit).plan();
+    let plan = World::desiring(desired)
+        .members(3)
+        .pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit)
+        .plan();
     assert_eq!(plan, Plan::default());
 }
 
@@ -94,8 +104,8 @@ fn a_delete_names_the_uid_that_was_seen() {
 
 #[test]
 fn one_pass_deletes_no_more_than_a_full_batch() {
-    let plan = World::desiring(0).members(FULL_WIDTH as u64 + 1).plan();
-    assert_eq!(deleted(&plan).len(), FULL_WIDTH);
+    let plan = World::desiring(0).members(MAX_BATCH as u64 + 1).plan();
+    assert_eq!(deleted(&plan).len(), MAX_BATCH);
     assert_eq!(plan.again, Some(Duration::ZERO), "the rest follows at once");
 }
 
@@ -120,7 +130,7 @@ fn while_a_deletion_got_no_answer_nobody_else_leaves() {
     let mut world = World::desiring(2).members(3);
     let victim = deleted(&world.plan())[0].to_owned();
     let other = world.machines.iter().find(|machine| *machine.id.name != *victim).expect("three").clone();
-    world.memory.unsure_of(&other.id.uid, world.uptime);
+    world.memory.delete_unconfirmed(&other.id.uid, world.uptime);
     assert_eq!(deleted(&world.plan()), [&*other.id.name], "the same deletion is asked for again");
     assert!(world.plan().wants.remove, "and its failure stays to be seen");
     // Somebody who is wanted again is left alone, whatever became of the deletion.
@@ -138,7 +148,7 @@ fn after_a_failure_removal_pauses_and_then_tries_one() {
     let mut world = World::desiring(0).members(3);
     world.memory.removing.failed(cause, world.uptime, None, 0.0);
     let left = Duration::from_millis(250);
-    assert_eq!(world.plan().waits, [Wait::Pause { stage: Stage::Remove, left }]);
+    assert_eq!(world.plan().blockers, [Blocker::Backoff { stage: Stage::Remove, left }]);
     assert_eq!(deleted(&world.plan()), [""; 0]);
     assert_eq!(world.plan().again, Some(left));
     world.uptime += left;
@@ -159,13 +169,13 @@ fn leaving(world: &World) -> Vec<(String, DeleteReason)> {
 }
 
 #[rstest]
-#[case::newest_first(Removal::NewestFirst)]
-#[case::oldest_first(Removal::OldestFirst)]
-#[case::the_lowest_ordinal_first(Removal::LowestOrdinalFirst)]
-#[case::the_highest_ordinal_first(Removal::HighestOrdinalFirst)]
-#[case::explicit(Removal::Explicit)]
-fn who_was_named_leaves_under_every_policy_and_nobody_else_for_it(#[case] removal: Removal) {
-    let world = world(4, removal, AGES).named("r", &["web-a"]);
+#[case::newest_first(ScaleDownPolicy::NewestFirst)]
+#[case::oldest_first(ScaleDownPolicy::OldestFirst)]
+#[case::the_lowest_ordinal_first(ScaleDownPolicy::LowestOrdinalFirst)]
+#[case::the_highest_ordinal_first(ScaleDownPolicy::HighestOrdinalFirst)]
+#[case::explicit(ScaleDownPolicy::Explicit)]
+fn who_was_named_leaves_under_every_policy_and_nobody_else_for_it(#[case] policy: ScaleDownPolicy) {
+    let world = world(4, policy, AGES).named("r", &["web-a"]);
     assert_eq!(leaving(&world), [("web-a".to_owned(), DeleteReason::Named)]);
     assert!(world.plan().rests_on_the_count(), "the pool is read live before");
     assert!(!world.plan().takes_surplus(), "whoever was named leaves, however many there are");
@@ -178,8 +188,8 @@ fn who_was_named_leaves_under_every_policy_and_nobody_else_for_it(#[case] remova
 #[case::as_many_are_gone_as_were_too_many(&["web-c", "web-d"], &[])]
 #[case::more_are_gone(&["web-d"], &[])]
 fn who_is_gone_already_is_one_of_those_that_leave(#[case] live: &[&str], #[case] expected: &[&str]) {
-    let stranger = |member: &mut Replica| member.owner = None;
-    let world = world(2, Removal::NewestFirst, AGES).member("web-e", 9).edit("web-e", stranger);
+    let stranger = |member: &mut Machine| member.owner = None;
+    let world = world(2, ScaleDownPolicy::NewestFirst, AGES).member("web-e", 9).edit("web-e", stranger);
     assert!(world.plan().takes_surplus());
     let mut observed = world.observed();
     let uids = world.machines.iter().filter(|machine| live.contains(&&*machine.id.name));
@@ -194,7 +204,8 @@ fn who_is_gone_already_is_one_of_those_that_leave(#[case] live: &[&str], #[case]
 
 #[test]
 fn who_was_named_leaves_before_the_surplus() {
-    let world = world(4, Removal::NewestFirst, AGES).named("r", &["web-a"]).pool(|pool| pool.desired -= 1);
+    let world =
+        world(4, ScaleDownPolicy::NewestFirst, AGES).named("r", &["web-a"]).pool(|pool| pool.desired -= 1);
     assert_eq!(
         leaving(&world),
         [("web-a".to_owned(), DeleteReason::Named), ("web-c".to_owned(), DeleteReason::Surplus)]
@@ -203,39 +214,41 @@ fn who_was_named_leaves_before_the_surplus() {
 
 #[test]
 fn several_requests_for_one_machine_cost_one_machine() {
-    let world = world(4, Removal::NewestFirst, AGES).named("r", &["web-a"]).named("s", &["web-a", "web-b"]);
+    let world =
+        world(4, ScaleDownPolicy::NewestFirst, AGES).named("r", &["web-a"]).named("s", &["web-a", "web-b"]);
     assert_eq!(world.pool.desired, 2);
     assert_eq!(deleted(&world.plan()), ["web-a", "web-b"]);
 }
 
 #[rstest]
-#[case::newest_first(Removal::NewestFirst)]
-#[case::explicit(Removal::Explicit)]
+#[case::newest_first(ScaleDownPolicy::NewestFirst)]
+#[case::explicit(ScaleDownPolicy::Explicit)]
 fn a_named_machine_that_is_leaving_anyway_is_not_deleted_again_and_nobody_leaves_for_it(
-    #[case] removal: Removal,
+    #[case] policy: ScaleDownPolicy,
 ) {
     let terminating =
-        world(4, removal, AGES).edit("web-a", |member| member.terminating = true).named("r", &["web-a"]);
+        world(4, policy, AGES).edit("web-a", |member| member.terminating = true).named("r", &["web-a"]);
     assert_eq!(terminating.plan(), Plan::default());
 }
 
 #[test]
 fn a_named_machine_that_vanished_costs_nobody_else_the_place() {
-    let mut world = world(4, Removal::NewestFirst, AGES).named("r", &["web-a"]);
+    let mut world = world(4, ScaleDownPolicy::NewestFirst, AGES).named("r", &["web-a"]);
     world.machines.retain(|machine| *machine.id.name != *"web-a");
     assert_eq!(leaving(&world), []);
 }
 
 #[test]
 fn who_was_named_and_is_no_member_any_more_is_left_alone() {
-    let world =
-        world(4, Removal::Explicit, AGES).edit("web-a", |member| member.owner = None).named("r", &["web-a"]);
+    let world = world(4, ScaleDownPolicy::Explicit, AGES)
+        .edit("web-a", |member| member.owner = None)
+        .named("r", &["web-a"]);
     assert_eq!(leaving(&world), []);
 }
 
 #[test]
 fn a_name_means_the_machine_that_had_it_when_it_was_named() {
-    let mut world = world(4, Removal::Explicit, AGES).named("r", &["web-a"]);
+    let mut world = world(4, ScaleDownPolicy::Explicit, AGES).named("r", &["web-a"]);
     world.machines.retain(|machine| *machine.id.name != *"web-a");
     let mut another = member("web-a", 9);
     another.id = crate::ObjectId::new("web-a", "another-uid");
@@ -247,19 +260,19 @@ fn a_name_means_the_machine_that_had_it_when_it_was_named() {
 fn a_flaw_of_the_pool_keeps_nobody_who_was_named() {
     let flawed = |pool: &mut crate::Pool| {
         pool.flaws.push("scaleDownPolicy is missing".into());
-        pool.removal = Removal::Explicit;
+        pool.scale_down_policy = ScaleDownPolicy::Explicit;
     };
-    let world = world(4, Removal::NewestFirst, AGES).pool(flawed).named("r", &["web-a"]);
+    let world = world(4, ScaleDownPolicy::NewestFirst, AGES).pool(flawed).named("r", &["web-a"]);
     assert_eq!(deleted(&world.plan()), ["web-a"]);
 }
 
 #[test]
 fn a_reserved_machine_is_not_chosen_for_another_decrement_and_nobody_instead_of_it() {
     // web-c is the newest, and web-d comes after it.
-    let world = world(2, Removal::NewestFirst, AGES).reserved("r", &["web-c"]);
+    let world = world(2, ScaleDownPolicy::NewestFirst, AGES).reserved("r", &["web-c"]);
     let plan = world.plan();
     assert_eq!(leaving(&world), [("web-d".to_owned(), DeleteReason::Surplus)]);
-    assert!(plan.waits.contains(&Wait::Reservation { machine: "web-c".into() }), "{:?}", plan.waits);
+    assert!(plan.blockers.contains(&Blocker::Reservation { machine: "web-c".into() }), "{:?}", plan.blockers);
     // Accepted, it is a decrement of its own; withdrawn, it leaves as the policy says.
     let mut accepted = world;
     let mut withdrawn = accepted.pool.clone();
@@ -272,12 +285,12 @@ fn a_reserved_machine_is_not_chosen_for_another_decrement_and_nobody_instead_of_
 
 #[test]
 fn a_reservation_alone_removes_nobody() {
-    assert_eq!(leaving(&world(4, Removal::NewestFirst, AGES).reserved("r", &["web-a"])), []);
+    assert_eq!(leaving(&world(4, ScaleDownPolicy::NewestFirst, AGES).reserved("r", &["web-a"])), []);
 }
 
 #[test]
 fn named_machines_leave_at_the_pace_of_deletions() {
-    let mut world = world(4, Removal::Explicit, AGES).named("r", &["web-a", "web-b", "web-c"]);
+    let mut world = world(4, ScaleDownPolicy::Explicit, AGES).named("r", &["web-a", "web-b", "web-c"]);
     let failure = Failure { reason: FailureReason::FailedDelete, message: "denied".into() };
     world.memory.removing.failed(failure, world.uptime, None, 0.0);
     let paused = world.plan();

@@ -1,9 +1,9 @@
 use rstest::rstest;
 
 use super::*;
+use crate::backoff::{Failure, FailureReason};
 use crate::ledger::REQUEST_TIMEOUT;
 use crate::model::{Budget, Rollout};
-use crate::pacing::{Failure, FailureReason};
 use crate::testing::{World, name};
 
 const UPTIME: std::time::Duration = std::time::Duration::from_secs(100);
@@ -83,14 +83,14 @@ fn of_those_that_nobody_needs(#[case] limit: usize, #[case] stored: &[&str], #[c
 }
 
 #[rstest]
-#[case::in_effect_in_a_member(|member: &mut crate::Replica| member.revision = Some("a".into()), true)]
-#[case::written_to_a_member(|member: &mut crate::Replica| member.written = Some("a".into()), true)]
+#[case::in_effect_in_a_member(|member: &mut crate::Machine| member.revision = Some("a".into()), true)]
+#[case::written_to_a_member(|member: &mut crate::Machine| member.written = Some("a".into()), true)]
 #[case::in_effect_in_one_that_leaves(
-    |member: &mut crate::Replica| (member.revision, member.terminating) = (Some("a".into()), true), true
+    |member: &mut crate::Machine| (member.revision, member.terminating) = (Some("a".into()), true), true
 )]
-#[case::nobody_names_it(|_: &mut crate::Replica| {}, false)]
+#[case::nobody_names_it(|_: &mut crate::Machine| {}, false)]
 fn a_revision_that_a_member_names_is_never_pruned(
-    #[case] edit: fn(&mut crate::Replica),
+    #[case] edit: fn(&mut crate::Machine),
     #[case] expected: bool,
 ) {
     let mut world = World::desiring(2).members(2).pool(|pool| pool.rollout = history(0)).edit(&name(1), edit);
@@ -100,7 +100,8 @@ fn a_revision_that_a_member_names_is_never_pruned(
 
 #[test]
 fn nothing_is_pruned_while_a_machine_may_appear_that_names_it() {
-    let mut world = World::desiring(3).members(2).pool(|pool| pool.rollout = history(0)).unanswered([2]);
+    let mut world =
+        World::desiring(3).members(2).pool(|pool| pool.rollout = history(0)).with_unconfirmed([2]);
     world.stored = ["a", "r1"].map(RevisionId::from).to_vec();
     assert_eq!(pruned(&world), [""; 0]);
 }
@@ -119,11 +120,16 @@ fn nothing_is_pruned_while_a_machine_may_name_it_that_was_written_to_without_an_
     let mut world = World::desiring(1).members(1).pool(|pool| pool.rollout = history(0));
     world.stored = ["a", "r1"].map(RevisionId::from).to_vec();
     let member = world.machines[0].id.uid.clone();
-    world.memory.trials.learn(&member, &"a".into(), crate::plan::Answer::Lost, UPTIME);
+    world.memory.rollout_attempts.record(
+        &member,
+        &"a".into(),
+        crate::plan::UpdateOutcome::Unconfirmed,
+        UPTIME,
+    );
     let plan = world.plan();
     assert_eq!((plan.actions, plan.again), (Vec::new(), Some(REQUEST_TIMEOUT)));
     world.uptime += REQUEST_TIMEOUT;
-    world.memory.trials.meet([].iter(), world.uptime);
+    world.memory.rollout_attempts.observe([].iter(), world.uptime);
     assert_eq!(pruned(&world), ["a"]);
 }
 
@@ -141,9 +147,9 @@ fn pruning_keeps_to_its_pace() {
     let failure = Failure { reason: FailureReason::FailedRepair, message: "no".into() };
     let mut world = World::desiring(1).members(1).pool(|pool| pool.rollout = history(0));
     world.stored = ["a", "b", "r1"].map(RevisionId::from).to_vec();
-    let mut world = world.memory(|memory| memory.recording.failed(failure, UPTIME, None, 0.0));
+    let mut world = world.memory(|memory| memory.cleaning_up.failed(failure, UPTIME, None, 0.0));
     assert_eq!(pruned(&world), [""; 0]);
-    assert!(world.plan().wants.record);
+    assert!(world.plan().wants.clean_up);
     world.uptime += std::time::Duration::from_secs(1);
     assert_eq!(pruned(&world), ["a"]);
 }

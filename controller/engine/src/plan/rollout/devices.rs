@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::standing::{is_anothers, keeps, leftovers};
-use super::{Observed, Shelf};
-use crate::model::{DiskDraft, DiskRef, DiskSource, DiskTemplate, Lifetime, Replica};
-use crate::numbers::DISK_LENGTH;
-use crate::plan::Wait;
+use super::state::{is_anothers, keeps, leftovers};
+use super::{FreeDisks, Observed};
+use crate::model::{DiskDraft, DiskRef, DiskSource, DiskTemplate, Lifetime, Machine};
+use crate::names::DISK_LENGTH;
+use crate::plan::Blocker;
 
 /// The disks for every template of the revision but those whose disk is detached, and those of earlier templates that the
 /// member has to keep.
@@ -15,20 +15,20 @@ use crate::plan::Wait;
 /// The member has to wait for a disk.
 pub(super) fn drafts(
     observed: &Observed<'_>,
-    shelf: &mut Shelf<'_>,
-    member: &Replica,
-) -> Result<Vec<DiskDraft>, Wait> {
+    free_disks: &mut FreeDisks<'_>,
+    member: &Machine,
+) -> Result<Vec<DiskDraft>, Blocker> {
     // A device that a person removed is not attached again.
     let used = observed.pool.disks.iter().filter(|template| template.used && !is_detached(member, template));
     let mut drafts = Vec::with_capacity(member.disks.len());
     for template in used {
         drafts.push(match unmapped(observed, member, template) {
             Some(device) => held(observed, device, &template.name),
-            None => match shelf.fill(member, template) {
+            None => match free_disks.disk_for(member, template) {
                 Ok(draft) => draft,
-                Err(wait) => {
-                    shelf.give_back(drafts);
-                    return Err(wait);
+                Err(blocker) => {
+                    free_disks.return_disks(drafts);
+                    return Err(blocker);
                 }
             },
         });
@@ -45,7 +45,7 @@ pub(super) fn drafts(
 }
 
 /// Whether the disk map of the member names a disk for this template that no device refers to.
-fn is_detached(member: &Replica, template: &DiskTemplate) -> bool {
+fn is_detached(member: &Machine, template: &DiskTemplate) -> bool {
     member.detached.iter().any(|detached| detached.template == template.name)
 }
 
@@ -54,7 +54,7 @@ fn is_detached(member: &Replica, template: &DiskTemplate) -> bool {
 /// exist the name is all that there is.
 fn unmapped<'a>(
     observed: &Observed<'_>,
-    member: &'a Replica,
+    member: &'a Machine,
     template: &DiskTemplate,
 ) -> Option<&'a DiskRef> {
     let mapped = |device: &DiskRef| device.template.as_ref() == Some(&template.name);
@@ -75,13 +75,13 @@ fn unmapped<'a>(
     member.disks.iter().filter(|device| device.template.is_none()).find(|device| {
         let Some(disk) = observed.disks.get(&device.disk) else {
             return match template.lifetime {
-                Lifetime::Machine => own_name(device),
-                Lifetime::Pool => kept_name(device),
+                Lifetime::Ephemeral => own_name(device),
+                Lifetime::Retained => kept_name(device),
             };
         };
         let owner = match template.lifetime {
-            Lifetime::Machine => &member.id.uid,
-            Lifetime::Pool => &observed.pool.id.uid,
+            Lifetime::Ephemeral => &member.id.uid,
+            Lifetime::Retained => &observed.pool.id.uid,
         };
         let ours = disk.owner.as_ref().is_some_and(|found| found.uid == *owner);
         ours && (disk.template.as_ref() == Some(&template.name) || own_name(device))
@@ -91,7 +91,7 @@ fn unmapped<'a>(
 /// What fills which template in a member that another controller made, as far as its disk map does not say so.
 pub(in crate::plan) fn recognised<'a>(
     observed: &'a Observed<'_>,
-    member: &'a Replica,
+    member: &'a Machine,
 ) -> impl Iterator<Item = (&'a DiskRef, &'a DiskTemplate)> {
     let templates = if is_anothers(observed, member) { &observed.pool.disks[..] } else { &[] };
     let used = templates.iter().filter(|template| template.used);
@@ -99,7 +99,7 @@ pub(in crate::plan) fn recognised<'a>(
 }
 
 /// Whether the member has a disk for every template of the revision, and none of another: then no device changes.
-pub(super) fn are_complete(observed: &Observed<'_>, member: &Replica) -> bool {
+pub(super) fn are_complete(observed: &Observed<'_>, member: &Machine) -> bool {
     let filled = |template: &DiskTemplate| {
         if is_detached(member, template) {
             return true;
@@ -115,7 +115,7 @@ pub(super) fn are_complete(observed: &Observed<'_>, member: &Replica) -> bool {
 
 /// Whether the member refers to a disk that is called like a template, where none of its devices fills that template: it
 /// was made by a controller that resolves such names later, and died before. Nobody may take that name for a disk.
-pub(super) fn has_placeholder(observed: &Observed<'_>, member: &Replica) -> bool {
+pub(super) fn has_placeholder(observed: &Observed<'_>, member: &Machine) -> bool {
     member.disks.iter().any(|device| {
         let template = || observed.pool.disks.iter().find(|template| template.name == device.disk);
         device.template.is_none()

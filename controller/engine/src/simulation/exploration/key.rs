@@ -13,7 +13,7 @@ use super::moves::State;
 use super::text;
 use crate::Action;
 use crate::ledger::{Cache as _, Fact, Ledger, Seen};
-use crate::model::Mark;
+use crate::model::StoredTime;
 
 /// The state in so few bits that two of them never share theirs by accident.
 pub(super) fn of(state: &State) -> u128 {
@@ -63,8 +63,12 @@ fn uid_version(uid: &str) -> u64 {
 
 fn pool(out: &mut String, state: &State) {
     let pool = &state.world.api.pool;
-    put(out, "pool", &(pool.desired, pool.removal, &pool.revision, pool.revision_stored, pool.deleting));
-    put(out, "block", &pool.block);
+    put(
+        out,
+        "pool",
+        &(pool.desired, pool.scale_down_policy, &pool.revision, pool.revision_stored, pool.deleting),
+    );
+    put(out, "block", &pool.name_block);
     put(out, "record", &pool.record);
     put(out, "revisions", &(&state.world.api.revisions.stored, &state.world.api.revisions.lost));
     put(out, "budgets", &(state.edits, state.faults));
@@ -96,7 +100,7 @@ fn shell(out: &mut String, state: &State) {
             }
         }
     }
-    list(out, "attempts", shell.attempts.iter().map(|(name, rests)| (name, basis(api, *rests))));
+    list(out, "attempts", shell.first_basis.iter().map(|(name, rests)| (name, basis(api, *rests))));
 }
 
 /// What a cache shows where that is not the truth, and what it remembers.
@@ -123,14 +127,14 @@ fn cache<T: Fact + Debug>(
 fn basis(api: &Api, basis: Basis) -> impl Debug + use<> {
     let since = &api.history[basis.pool..];
     let most = since.iter().map(super::super::api::Wanted::desired).max();
-    let blocks: Vec<String> = since.iter().map(|wanted| format!("{:?}", wanted.block())).collect();
+    let blocks: Vec<String> = since.iter().map(|wanted| format!("{:?}", wanted.name_block())).collect();
     let blocks: BTreeSet<String> = blocks.into_iter().collect();
     let after = |positions: &[usize]| positions.iter().filter(|at| **at >= basis.seen).count();
     let named: Vec<_> = (api.named.accepted.iter())
         .filter(|(uid, _)| api.machines.objects.values().any(|seen| seen.facts.id.uid == **uid))
         .map(|(uid, since)| (uid.clone(), *since <= basis.pool))
         .collect();
-    let first = since.first().map(|wanted| (wanted.desired(), wanted.removal()));
+    let first = since.first().map(|wanted| (wanted.desired(), wanted.scale_down_policy()));
     let counts = (after(&api.strays), after(&api.others_removals), since.len() == 1);
     (basis.current, counts, first, most, blocks, named)
 }
@@ -168,9 +172,9 @@ fn judged(out: &mut String, api: &Api) {
     put(out, "mounts", &kept.mounts);
     put(out, "kept", &(kept.most_members, kept.excused, kept.refuses_growth));
     list(out, "used", kept.last_used.iter().filter(|(uid, _)| matters(uid.as_str())));
-    let marked = |disk: &str| match api.disks.objects.get(disk)?.facts.marks.collecting_since? {
-        Mark::At(at) => Some(at),
-        Mark::Unreadable => None,
+    let marked = |disk: &str| match api.disks.objects.get(disk)?.facts.annotations.collecting_since? {
+        StoredTime::At(at) => Some(at),
+        StoredTime::Unreadable => None,
     };
     list(
         out,

@@ -9,7 +9,7 @@ use super::super::world::World;
 use super::small::{Ends, Small};
 use crate::Plan;
 use crate::ledger::Fact;
-use crate::model::{Activity, Budget, DiskTemplate, Lifetime, ObjectId, Replica};
+use crate::model::{Activity, Budget, DiskTemplate, Lifetime, Machine, ObjectId};
 use crate::testing::KEPT;
 
 /// What a moment takes: so little that no story is long enough for it to matter.
@@ -59,11 +59,11 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(small: &Small) -> Self {
         let mut pool = crate::testing::World::desiring(small.start).pool;
-        (pool.naming, pool.removal) = (small.naming, small.removal);
+        (pool.naming, pool.scale_down_policy) = (small.naming, small.scale_down_policy);
         pool.rollout.budget = Budget::Machines(1);
         pool.rollout.history = 0;
         pool.disks.extend(small.keeps.map(|ends| {
-            let mut template = DiskTemplate::new(KEPT, Lifetime::Pool);
+            let mut template = DiskTemplate::new(KEPT, Lifetime::Retained);
             template.ttl = (ends == Ends::AtOnce).then_some(Duration::from_secs(10));
             template
         }));
@@ -205,7 +205,7 @@ impl State {
     }
 }
 
-fn chosen(api: &Api, is: impl Fn(&Replica) -> bool) -> Vec<ObjectId> {
+fn chosen(api: &Api, is: impl Fn(&Machine) -> bool) -> Vec<ObjectId> {
     let machines = api.members().filter(|machine| is(machine));
     machines.map(|machine| machine.id.clone()).collect()
 }

@@ -1,6 +1,6 @@
 //! Worlds that are small enough for all of their states to be visited.
 
-use crate::model::{Naming, Removal};
+use crate::model::{Naming, ScaleDownPolicy};
 
 /// What users do.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,7 +23,7 @@ pub(super) struct Users {
 pub(super) struct Small {
     pub(super) called: &'static str,
     pub(super) naming: Naming,
-    pub(super) removal: Removal,
+    pub(super) scale_down_policy: ScaleDownPolicy,
     /// Replicas that are there, and run, when the story begins.
     pub(super) start: usize,
     /// Most replicas that anybody asks for.

@@ -6,7 +6,7 @@
 use rstest::rstest;
 
 use super::{Count, Ends, Small, Users, explore};
-use crate::model::{Naming, Removal};
+use crate::model::{Naming, ScaleDownPolicy};
 
 const NOBODY: Users = Users { scale: false, name: false, delete: false, revise: false, end: false };
 
@@ -23,8 +23,8 @@ const END: Users = Users { scale: true, end: true, ..NOBODY };
 /// once, and watches of which each may be an event behind at any moment.
 const SMALLEST: Small = Small {
     called: "",
-    naming: Naming::Scattered,
-    removal: Removal::NewestFirst,
+    naming: Naming::Random,
+    scale_down_policy: ScaleDownPolicy::NewestFirst,
     start: 0,
     machines: 1,
     keeps: None,
@@ -34,10 +34,14 @@ const SMALLEST: Small = Small {
     behind: 1,
 };
 
-const EXPLICIT: Small = Small { removal: Removal::Explicit, ..SMALLEST };
+const EXPLICIT: Small = Small { scale_down_policy: ScaleDownPolicy::Explicit, ..SMALLEST };
 
-const ORDINAL: Small =
-    Small { naming: Naming::Ordinal, removal: Removal::LowestOrdinalFirst, users: REMOVE, ..SMALLEST };
+const ORDINAL: Small = Small {
+    naming: Naming::Ordinal,
+    scale_down_policy: ScaleDownPolicy::LowestOrdinalFirst,
+    users: REMOVE,
+    ..SMALLEST
+};
 
 const TWO: Small = Small { start: 1, machines: 2, edits: Some(2), behind: 0, ..SMALLEST };
 
@@ -82,7 +86,7 @@ fn whatever_happens_in_a_small_world_the_invariants_hold_and_it_comes_to_rest(#[
 #[case(Small { called: "two machines, kept disks", keeps: Some(Ends::AtOnce), edits: Some(1), ..TWO })]
 #[case(Small { called: "two machines, template", users: REVISE, ..TWO })]
 #[case(Small { called: "two machines, removed", users: REMOVE, ..TWO })]
-#[case(Small { called: "two machines, explicit", users: REMOVE, removal: Removal::Explicit, ..TWO })]
+#[case(Small { called: "two machines, explicit", users: REMOVE, scale_down_policy: ScaleDownPolicy::Explicit, ..TWO })]
 #[case(Small { called: "two machines, by ordinal", start: 1, machines: 2, edits: Some(2), behind: 0, ..ORDINAL })]
 #[case(Small { called: "three machines", ..THREE })]
 #[case(Small { called: "three machines, late", behind: 1, ..THREE })]

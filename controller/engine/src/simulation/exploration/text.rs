@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use super::super::api::Api;
 use super::moves::AN_AGE;
 use crate::model::Naming;
-use crate::numbers::Namer;
+use crate::names::Namer;
 
 /// Numbers left in the open block that count as several.
 const SEVERAL: u64 = 2;
@@ -67,7 +67,7 @@ struct Reader<'t> {
 
 impl<'t> Reader<'t> {
     fn new(text: &'t str, api: &Api) -> Self {
-        let scattered = api.pool.naming == Naming::Scattered;
+        let scattered = api.pool.naming == Naming::Random;
         let namer = scattered.then(|| Namer::new(&api.pool.id.name, &api.pool.id.uid));
         Self { text, at: 0, raw: 0, tokens: Vec::new(), named: "", namer }
     }

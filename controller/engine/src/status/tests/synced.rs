@@ -6,8 +6,8 @@ use rstest::rstest;
 
 use super::{condition, shown, terminating};
 use crate::condition::SYNCED;
-use crate::model::{Activity, Budget, DetachedDisk, DiskRef, DiskTemplate, Lifetime, Replica};
-use crate::plan::{Answer, EVALUATION_AGE};
+use crate::model::{Activity, Budget, DetachedDisk, DiskRef, DiskTemplate, Lifetime, Machine};
+use crate::plan::{EVALUATION_AGE, UpdateOutcome};
 use crate::testing::{KEPT, World, member, name};
 
 const UPTIME: Duration = Duration::from_secs(100);
@@ -19,37 +19,37 @@ fn outdated(members: u64) -> World {
         .pool(|pool| pool.revision = "r2".into())
 }
 
-fn with(world: World, numbers: &[u64], edit: fn(&mut Replica)) -> World {
+fn with(world: World, numbers: &[u64], edit: fn(&mut Machine)) -> World {
     numbers.iter().fold(world, |world, number| world.edit(&name(*number), edit))
 }
 
-fn written(member: &mut Replica) {
+fn written(member: &mut Machine) {
     member.written = Some("r2".into());
 }
 
-fn in_effect(member: &mut Replica) {
+fn in_effect(member: &mut Machine) {
     (member.written, member.revision) = (Some("r2".into()), Some("r2".into()));
 }
 
-fn not_evaluated(member: &mut Replica) {
+fn not_evaluated(member: &mut Machine) {
     written(member);
     member.evaluated = false;
 }
 
 /// It has the template, and waits for a restart that somebody has to ask for.
-fn for_approval(member: &mut Replica) {
+fn for_approval(member: &mut Machine) {
     written(member);
     member.restart_pending = true;
 }
 
 /// It has the template, and the platform restarts it.
-fn restarting(member: &mut Replica) {
+fn restarting(member: &mut Machine) {
     for_approval(member);
     member.restarts_itself = true;
 }
 
 /// It has the template, and boots from a disk whose template is gone.
-fn stranded(member: &mut Replica) {
+fn stranded(member: &mut Machine) {
     written(member);
     member.disks.push(DiskRef { template: Some("old".into()), disk: "old".into(), position: 1 });
     member.boot_disk = Some("old".into());
@@ -58,7 +58,7 @@ fn stranded(member: &mut Replica) {
 fn refusing(mut world: World, numbers: &[u64]) -> World {
     for number in numbers {
         let uid = member(&name(*number), 0).id.uid;
-        world.memory.trials.learn(&uid, &"r2".into(), Answer::Refused, UPTIME);
+        world.memory.rollout_attempts.record(&uid, &"r2".into(), UpdateOutcome::Refused, UPTIME);
     }
     world
 }
@@ -71,7 +71,7 @@ fn allowing(world: World, budget: usize) -> World {
 #[case::all_have_the_template(World::desiring(2).members(2), "True PoolSynced: ")]
 #[case::there_are_none(World::desiring(2), "True PoolSynced: ")]
 #[case::an_older_one_is_leaving(
-    terminating(World::desiring(2).members(2), [0]).edit(&name(0), |member: &mut Replica| member.revision = None),
+    terminating(World::desiring(2).members(2), [0]).edit(&name(0), |member: &mut Machine| member.revision = None),
     "True PoolSynced: "
 )]
 #[case::one_is_older(
@@ -83,7 +83,7 @@ fn allowing(world: World, budget: usize) -> World {
     "False RolloutInProgress: 3 of 4 live replicas have the current template"
 )]
 #[case::one_has_the_label_and_an_older_one_was_written(
-    with(outdated(1), &[0], |member: &mut Replica| member.revision = Some("r2".into())),
+    with(outdated(1), &[0], |member: &mut Machine| member.revision = Some("r2".into())),
     "False RolloutInProgress: 0 of 1 live replicas have the current template"
 )]
 #[case::one_is_restarted_without_being_asked(
@@ -101,7 +101,7 @@ fn allowing(world: World, budget: usize) -> World {
      restart, which their approval mode leaves to you"
 )]
 #[case::one_that_had_it_waits_again(
-    with(outdated(1), &[0], |member: &mut Replica| { in_effect(member); member.restart_pending = true; }),
+    with(outdated(1), &[0], |member: &mut Machine| { in_effect(member); member.restart_pending = true; }),
     "False RestartPendingApproval: 0 of 1 live replicas have the current template; 1 of 1 have it and wait for a \
      restart, which their approval mode leaves to you"
 )]
@@ -140,7 +140,7 @@ fn allowing(world: World, budget: usize) -> World {
      no other replica gets it until one of these takes it"
 )]
 #[case::too_many_are_unavailable(
-    allowing(with(outdated(3), &[0, 2], |member: &mut Replica| member.activity = Activity::NotRunning), 2),
+    allowing(with(outdated(3), &[0, 2], |member: &mut Machine| member.activity = Activity::NotRunning), 2),
     "False RolloutInProgress: 0 of 3 live replicas have the current template; waits, because 2 are unavailable and 2 may be"
 )]
 fn synced(#[case] world: World, #[case] expected: &str) {
@@ -155,7 +155,7 @@ fn synced(#[case] world: World, #[case] expected: &str) {
 fn a_platform_that_does_not_look(#[case] age: Duration, #[case] reason: &str) {
     let mut world = with(with(outdated(2), &[0], in_effect), &[1], not_evaluated);
     let machines = world.machines.clone();
-    world.memory.trials.meet(machines.iter(), UPTIME);
+    world.memory.rollout_attempts.observe(machines.iter(), UPTIME);
     world.uptime = UPTIME + age;
     let condition = condition(&shown(&world), SYNCED).unwrap();
     assert!(condition.starts_with(&format!("False {reason}: ")), "{condition}");
@@ -165,11 +165,11 @@ fn a_platform_that_does_not_look(#[case] age: Duration, #[case] reason: &str) {
 
 #[test]
 fn a_platform_that_never_looks_is_told_of_although_all_are_made_from_the_template() {
-    let mut world = with(World::desiring(1).members(1), &[0], |member: &mut Replica| {
+    let mut world = with(World::desiring(1).members(1), &[0], |member: &mut Machine| {
         (member.evaluated, member.activity) = (false, Activity::NotRunning);
     });
     let machines = world.machines.clone();
-    world.memory.trials.meet(machines.iter(), UPTIME);
+    world.memory.rollout_attempts.observe(machines.iter(), UPTIME);
     assert_eq!(condition(&shown(&world), SYNCED).as_deref(), Some("True PoolSynced: "));
     world.uptime = UPTIME + EVALUATION_AGE;
     let condition = condition(&shown(&world), SYNCED).unwrap();
@@ -178,20 +178,20 @@ fn a_platform_that_never_looks_is_told_of_although_all_are_made_from_the_templat
 
 #[rstest]
 #[case::in_effect(in_effect, 1, 0)]
-#[case::older(|_: &mut Replica| {}, 0, 0)]
+#[case::older(|_: &mut Machine| {}, 0, 0)]
 #[case::written_and_the_label_not_there_yet(written, 0, 0)]
 #[case::not_evaluated(not_evaluated, 0, 0)]
 #[case::waiting(for_approval, 0, 1)]
 #[case::restarting(restarting, 0, 1)]
-#[case::waiting_for_an_older_change(|member: &mut Replica| member.restart_pending = true, 0, 0)]
-#[case::waiting_again(|member: &mut Replica| { in_effect(member); member.restart_pending = true; }, 0, 1)]
-#[case::leaving(|member: &mut Replica| { in_effect(member); member.terminating = true; }, 0, 0)]
+#[case::waiting_for_an_older_change(|member: &mut Machine| member.restart_pending = true, 0, 0)]
+#[case::waiting_again(|member: &mut Machine| { in_effect(member); member.restart_pending = true; }, 0, 1)]
+#[case::leaving(|member: &mut Machine| { in_effect(member); member.terminating = true; }, 0, 0)]
 #[case::made_from_it_and_not_looked_at_yet(
-    |member: &mut Replica| { in_effect(member); (member.evaluated, member.activity) = (false, Activity::NotRunning); }, 1, 0
+    |member: &mut Machine| { in_effect(member); (member.evaluated, member.activity) = (false, Activity::NotRunning); }, 1, 0
 )]
-#[case::rolled_back_and_not_looked_at_yet(|member: &mut Replica| { in_effect(member); member.evaluated = false; }, 0, 0)]
+#[case::rolled_back_and_not_looked_at_yet(|member: &mut Machine| { in_effect(member); member.evaluated = false; }, 0, 0)]
 #[case::stranded(stranded, 0, 0)]
-fn counts(#[case] edit: fn(&mut Replica), #[case] updated: usize, #[case] restart_pending: usize) {
+fn counts(#[case] edit: fn(&mut Machine), #[case] updated: usize, #[case] restart_pending: usize) {
     let summary = shown(&with(outdated(1), &[0], edit)).summary;
     assert_eq!((summary.updated, summary.restart_pending), (updated, restart_pending));
 }
@@ -199,7 +199,7 @@ fn counts(#[case] edit: fn(&mut Replica), #[case] updated: usize, #[case] restar
 #[test]
 fn a_template_that_no_revision_uses_strands_nobody_who_has_no_disk_of_it() {
     let world = World::desiring(1).members(1).pool(|pool| {
-        pool.disks.push(DiskTemplate { used: false, ..DiskTemplate::new("data", Lifetime::Pool) });
+        pool.disks.push(DiskTemplate { used: false, ..DiskTemplate::new("data", Lifetime::Retained) });
     });
     assert_eq!(condition(&shown(&world), SYNCED).as_deref(), Some("True PoolSynced: "));
 }

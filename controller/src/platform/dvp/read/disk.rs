@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use vmpool_api::{Quantity, annotations, labels};
 use vmpool_engine::limits;
-use vmpool_engine::model::{DiskState, Mark, Marks};
+use vmpool_engine::model::{DiskAnnotations, DiskState, StoredTime};
 use vmpool_engine::{Disk, ObjectId};
 
 use super::super::objects::{AttachmentObject, DiskObject, DiskStatus, PoolObject};
@@ -18,7 +18,9 @@ pub(in super::super) fn disk(object: &DiskObject) -> Disk {
     let metadata = &object.metadata;
     let status = &object.status;
     let mounted = status.attached_to_virtual_machines.iter().find(|machine| machine.mounted);
-    let mark = |key| annotation(metadata, key).map(|text| moment(text).map_or(Mark::Unreadable, Mark::At));
+    let time = |key| {
+        annotation(metadata, key).map(|text| moment(text).map_or(StoredTime::Unreadable, StoredTime::At))
+    };
     Disk {
         id: id(metadata),
         created: created(metadata),
@@ -38,12 +40,12 @@ pub(in super::super) fn disk(object: &DiskObject) -> Disk {
         capacity: bytes(status.capacity.as_ref()),
         mounted_by: mounted.map(|machine| limits::clip(&machine.name).into()),
         used_otherwise: used_otherwise(status),
-        marks: Marks {
+        annotations: DiskAnnotations {
             claimed_by: annotation(metadata, annotations::CLAIMED_BY)
                 .filter(|name| !name.is_empty())
                 .map(|name| limits::clip(name).into()),
-            free_since: mark(annotations::FREE_SINCE),
-            collecting_since: mark(annotations::COLLECTING_SINCE),
+            free_since: time(annotations::FREE_SINCE),
+            collecting_since: time(annotations::COLLECTING_SINCE),
         },
     }
 }

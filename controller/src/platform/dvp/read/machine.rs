@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use vmpool_api::{annotations, labels};
-use vmpool_engine::Replica;
+use vmpool_engine::Machine;
 use vmpool_engine::limits;
 use vmpool_engine::model::{Activity, DetachedDisk, DiskRef};
 use vmpool_engine::revision::RevisionId;
@@ -14,14 +14,14 @@ use super::super::objects::{DeviceRef, MachineObject};
 use super::{annotation, created, id, label, pool_uid};
 use crate::platform::{controller_reference, intern};
 
-pub(in super::super) fn machine(object: &MachineObject) -> Replica {
+pub(in super::super) fn machine(object: &MachineObject) -> Machine {
     let metadata = &object.metadata;
     let status = &object.status;
     let devices = &object.spec.block_device_refs;
     let map = disk_map(metadata);
     let disks = disks(&map, devices);
     let holds = |kind: &str| status.conditions.iter().any(|condition| condition.holds(kind));
-    Replica {
+    Machine {
         id: id(metadata),
         created: created(metadata),
         terminating: metadata.deletion_timestamp.is_some(),

@@ -8,8 +8,8 @@ use vmpool_api::{GoDuration, Quantity, annotations};
 use vmpool_engine::Pool;
 use vmpool_engine::condition::Condition;
 use vmpool_engine::limits;
-use vmpool_engine::model::{DiskTemplate, Naming, ObjectId, Published, Removal};
-use vmpool_engine::removal::Record;
+use vmpool_engine::model::{DiskTemplate, Naming, ObjectId, Published, ScaleDownPolicy};
+use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::status::Summary;
 
@@ -22,20 +22,20 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
     let (mut flaws, mut unreadable) = (Vec::new(), Vec::new());
     let id = super::id(&object.metadata);
     let spec = &object.spec();
-    let removal = match spec.scale_down_policy.as_deref() {
-        Some("NewestFirst") => Removal::NewestFirst,
-        Some("OldestFirst") => Removal::OldestFirst,
-        Some("Explicit") => Removal::Explicit,
+    let policy = match spec.scale_down_policy.as_deref() {
+        Some("NewestFirst") => ScaleDownPolicy::NewestFirst,
+        Some("OldestFirst") => ScaleDownPolicy::OldestFirst,
+        Some("Explicit") => ScaleDownPolicy::Explicit,
         Some(other) => {
             unreadable.push(format!(
                 "scaleDownPolicy {:?} is unknown, so no machine is removed for the count",
                 limits::clip(other)
             ));
-            Removal::Explicit
+            ScaleDownPolicy::Explicit
         }
         None => {
             unreadable.push("scaleDownPolicy is missing, so no machine is removed for the count".to_owned());
-            Removal::Explicit
+            ScaleDownPolicy::Explicit
         }
     };
     // A count that cannot be read is a flaw, so the zero in its place removes nobody.
@@ -48,12 +48,12 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
     };
     // Who was named cannot be told then, nor whom the count was lowered for: nobody may come or go for it.
     let record = annotation(&object.metadata, annotations::SCALE_DOWN_TARGETS).unwrap_or_default();
-    let record = Record::parse(record).unwrap_or_else(|error| {
+    let record = RemovalRecord::parse(record).unwrap_or_else(|error| {
         flaws.push(format!(
             "annotation {}: {error}, so nobody is created or removed until it is put right",
             annotations::SCALE_DOWN_TARGETS
         ));
-        Record::default()
+        RemovalRecord::default()
     });
     match object.spec_error() {
         // It comes first: it is what the owner can put right.
@@ -68,7 +68,7 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
     // They become a message of the status, and quote what may be of any length.
     let flaws: Vec<String> = flaws.into_iter().map(shorten).collect();
     let unreadable: Vec<String> = unreadable.into_iter().map(shorten).collect();
-    let block = annotation(&object.metadata, annotations::NAMES).and_then(|text| {
+    let name_block = annotation(&object.metadata, annotations::NAMES).and_then(|text| {
         text.parse().inspect_err(|error| tracing::warn!(%error, "ignoring the block of names")).ok()
     });
     Pool {
@@ -76,13 +76,13 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
         generation: object.metadata.generation.unwrap_or_default(),
         deleting: object.metadata.deletion_timestamp.is_some(),
         desired,
-        removal: if flaws.is_empty() { removal } else { Removal::Explicit },
-        naming: Naming::Scattered,
+        scale_down_policy: if flaws.is_empty() { policy } else { ScaleDownPolicy::Explicit },
+        naming: Naming::Random,
         revision: RevisionId::of(&template::canonical(&template::of(&spec.virtual_machine_template))),
         revision_stored: true,
         rollout,
         disks,
-        block,
+        name_block,
         record,
         published: published(&object.status, &id),
         flaws,

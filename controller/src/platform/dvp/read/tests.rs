@@ -3,10 +3,10 @@ use std::time::Duration;
 use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_engine::model::{
-    Activity, Budget, DetachedDisk, DiskState, DiskTemplate, Lifetime, Mark, Marks, Rollout,
+    Activity, Budget, DetachedDisk, DiskAnnotations, DiskState, DiskTemplate, Lifetime, Rollout, StoredTime,
 };
 use vmpool_engine::revision::RevisionId;
-use vmpool_engine::{Disk, ObjectId, Pool, Replica};
+use vmpool_engine::{Disk, Machine, ObjectId, Pool};
 
 use super::super::objects::{AttachmentObject, DiskObject, MachineObject, PoolObject};
 
@@ -127,7 +127,7 @@ fn a_kept_template_reads_as_its_owner_wrote_it() {
         keep: 2,
         ttl: Some(Duration::from_mins(90)),
         size: Some(20 << 30),
-        ..DiskTemplate::new("data", Lifetime::Pool)
+        ..DiskTemplate::new("data", Lifetime::Retained)
     };
     assert_eq!(read, expected);
 }
@@ -189,7 +189,7 @@ fn the_template_that_a_status_names_is_known_whoever_wrote_it() {
     assert_eq!(status(Value::Null).named, None);
 }
 
-fn machine(body: &Value) -> Replica {
+fn machine(body: &Value) -> Machine {
     let mut object = json!({ "metadata": { "name": "builders-7xk2d", "uid": "m", "generation": 4 } });
     json_patch::merge(&mut object, body);
     super::machine(&serde_json::from_value::<MachineObject>(object).unwrap())
@@ -345,15 +345,16 @@ fn sizes_of_a_disk_are_in_bytes() {
 
 #[test]
 fn the_marks_of_a_disk_are_read_and_what_is_no_moment_is_told_apart_from_none() {
-    let marked = |annotations: Value| disk(&json!({ "metadata": { "annotations": annotations } })).marks;
-    let marks = marked(json!({
+    let marked =
+        |annotations: Value| disk(&json!({ "metadata": { "annotations": annotations } })).annotations;
+    let annotations = marked(json!({
         format!("{PREFIX}/claimed-by"): "builders-7xk2d",
         format!("{PREFIX}/free-since"): "2026-01-02T03:04:05Z",
         format!("{PREFIX}/collecting-since"): "2026-01-02T05:04:05+02:00",
     }));
-    let moment = Mark::At("2026-01-02T03:04:05Z".parse().unwrap());
-    assert_eq!(marks.claimed_by.as_deref(), Some("builders-7xk2d"));
-    assert_eq!((marks.free_since, marks.collecting_since), (Some(moment), Some(moment)));
+    let moment = StoredTime::At("2026-01-02T03:04:05Z".parse().unwrap());
+    assert_eq!(annotations.claimed_by.as_deref(), Some("builders-7xk2d"));
+    assert_eq!((annotations.free_since, annotations.collecting_since), (Some(moment), Some(moment)));
 
     let odd = marked(json!({
         format!("{PREFIX}/claimed-by"): "",
@@ -361,8 +362,11 @@ fn the_marks_of_a_disk_are_read_and_what_is_no_moment_is_told_apart_from_none() 
         format!("{PREFIX}/collecting-since"): "",
     }));
     assert_eq!(odd.claimed_by, None);
-    assert_eq!((odd.free_since, odd.collecting_since), (Some(Mark::Unreadable), Some(Mark::Unreadable)));
-    assert_eq!(marked(json!({})), Marks::default());
+    assert_eq!(
+        (odd.free_since, odd.collecting_since),
+        (Some(StoredTime::Unreadable), Some(StoredTime::Unreadable))
+    );
+    assert_eq!(marked(json!({})), DiskAnnotations::default());
 }
 
 #[test]

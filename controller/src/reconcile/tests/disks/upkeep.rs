@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::{SECOND, count};
-use super::{MINUTE, PREFIX, device, events, kept, mark, names, run, shows, world};
+use super::{MINUTE, PREFIX, annotation, device, events, kept, names, run, shows, world};
 use crate::testing::{Fate, JSON_PATCH, MERGE_PATCH, Refusal, World};
 
 #[tokio::test]
@@ -148,7 +148,7 @@ async fn a_machine_that_does_not_run_gets_a_free_disk_for_one_that_was_lost() {
     let machine = world.server.get("virtualmachines", name).unwrap();
     assert_ne!(device(&machine), lost);
     let disk = world.server.get("virtualdisks", device(&machine).as_str().unwrap()).unwrap();
-    assert_eq!(mark(&disk, "claimed-by"), Some(name));
+    assert_eq!(annotation(&disk, "claimed-by"), Some(name));
     assert_eq!(world.disks().len(), 2, "the free one was used");
     assert_eq!((events(&world, "DiskDetached"), events(&world, "DiskReused")), (1, 1));
     let log = world.server.take_log();

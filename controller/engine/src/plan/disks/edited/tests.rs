@@ -124,7 +124,7 @@ fn a_device_that_was_added_for_the_disk_of_another_member_is_taken_away() {
 #[test]
 fn a_device_that_was_added_for_a_disk_that_no_other_member_has_stays() {
     let world = added("web-data-3").free("web-data-3", 60).edit_disk("web-data-3", |disk| {
-        disk.marks = crate::model::Marks::default();
+        disk.annotations = crate::model::DiskAnnotations::default();
     });
     assert_eq!(world.plan().actions, []);
     let foreign = added("somebodys").disk("somebodys", |_| Some(Disk::blank(target("somebodys"))));
@@ -168,7 +168,9 @@ fn a_disk_that_only_a_disk_map_names_is_neither_marked_nor_handed_out_nor_given_
         let plan = world.plan();
         assert_eq!(created(&plan).len(), 1);
         let touches = |action: &&Action| match action {
-            Action::Mark { disk, .. } | Action::DeleteDisk { disk, .. } => &*disk.name == "web-data-2",
+            Action::AnnotateDisk { disk, .. } | Action::DeleteDisk { disk, .. } => {
+                &*disk.name == "web-data-2"
+            }
             Action::Create { draft } => draft.disks.iter().any(|disk| &*disk.name == "web-data-2"),
             _ => false,
         };
@@ -182,11 +184,12 @@ fn a_device_that_was_removed_by_hand_stays_removed() {
     assert_eq!(world.plan().actions, []);
     // A disk that was promised to the machine before does not take its place.
     let claimed = world.free("web-data-3", 60).edit_disk("web-data-3", |disk| {
-        disk.marks = crate::model::Marks { claimed_by: Some(name(1).into()), ..Default::default() };
+        disk.annotations =
+            crate::model::DiskAnnotations { claimed_by: Some(name(1).into()), ..Default::default() };
     });
     let actions = claimed.plan().actions;
     assert!(
-        matches!(&actions[..], [Action::Mark { disk, marks, .. }] if &*disk.name == "web-data-3" && marks.claimed_by.is_none()),
+        matches!(&actions[..], [Action::AnnotateDisk { disk, annotations, .. }] if &*disk.name == "web-data-3" && annotations.claimed_by.is_none()),
         "{actions:?}"
     );
 }
@@ -218,7 +221,8 @@ fn a_disk_map_that_names_the_disk_of_another_member_is_corrected() {
 #[test]
 fn a_disk_map_that_names_a_disk_of_its_own_stays_although_another_device_could_fill_the_template() {
     let world = refer(world(), &name(1), "web-data-3").free("web-data-3", 60);
-    let world = world.edit_disk("web-data-3", |disk| disk.marks = crate::model::Marks::default());
+    let world =
+        world.edit_disk("web-data-3", |disk| disk.annotations = crate::model::DiskAnnotations::default());
     assert_eq!(world.plan().actions, [], "the data of web-data-2 must not become free");
 }
 
@@ -227,7 +231,7 @@ fn a_member_that_lost_two_devices_gets_the_one_of_the_same_template_back() {
     let second = name(1);
     let owner = member(&second, 1);
     let world = shared()
-        .pool(|pool| pool.disks.insert(1, DiskTemplate::new("logs", Lifetime::Machine)))
+        .pool(|pool| pool.disks.insert(1, DiskTemplate::new("logs", Lifetime::Ephemeral)))
         .edit(&name(0), |machine| {
             machine.disks.push(DiskRef { template: Some("logs".into()), disk: "logs-1".into(), position: 2 });
         })

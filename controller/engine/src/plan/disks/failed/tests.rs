@@ -3,9 +3,9 @@ use std::time::Duration;
 use rstest::rstest;
 
 use super::*;
+use crate::backoff::FailureReason;
 use crate::model::{Activity, ObjectId};
-use crate::pacing::FailureReason;
-use crate::plan::DiskEnd;
+use crate::plan::DiskDeleteReason;
 use crate::testing::{World, ago, member, now, own_disk, target};
 
 const DISK: &str = "web-a-root";
@@ -126,13 +126,16 @@ fn replaced(edit: impl FnOnce(&mut Disk)) -> World {
 fn a_disk_that_was_replaced_is_deleted_and_told_until_the_machine_runs() {
     let marked = |edit: fn(&mut Disk)| replaced(edit).plan();
     let plan = marked(|_| {});
-    assert!(matches!(&plan.actions[..], [Action::Mark { disk, .. }] if &*disk.name == DISK), "{plan:?}");
+    assert!(
+        matches!(&plan.actions[..], [Action::AnnotateDisk { disk, .. }] if &*disk.name == DISK),
+        "{plan:?}"
+    );
     assert!(plan.complaint.is_some());
     let plan = marked(|disk| {
-        (disk.marks.free_since, disk.marks.collecting_since) = (Some(ago(40)), Some(ago(40)));
+        (disk.annotations.free_since, disk.annotations.collecting_since) = (Some(ago(40)), Some(ago(40)));
     });
     let id = ObjectId::new(DISK, &format!("uid-of-{DISK}"));
-    assert_eq!(plan.actions, [Action::DeleteDisk { disk: id, reason: DiskEnd::Broken }]);
+    assert_eq!(plan.actions, [Action::DeleteDisk { disk: id, reason: DiskDeleteReason::Broken }]);
     let running = replaced(|_| {}).edit("web-a", |machine| machine.activity = Activity::Running);
     assert_eq!(running.plan().complaint, None);
     // What holds data, or may, is never deleted this way.

@@ -64,7 +64,7 @@ fn what_it_has_stays() {
 
 #[test]
 fn a_template_that_was_added_gets_a_disk() {
-    let world = adding("data", Lifetime::Machine);
+    let world = adding("data", Lifetime::Ephemeral);
     assert_eq!(shown(&draft(&world)), ["data=web-x-data (new)", "root=web-x-root (held)"]);
     let foreign = format!("{}-data", name(0));
     assert_eq!(shown(&draft(&world.taken(&foreign))), ["data=web-x-data-2 (new)", "root=web-x-root (held)"]);
@@ -72,11 +72,11 @@ fn a_template_that_was_added_gets_a_disk() {
 
 #[test]
 fn a_kept_template_that_was_added_gets_a_free_disk_and_two_members_get_two() {
-    let world = free(adding("data", Lifetime::Pool), "web-data-aaaaaa", "data");
+    let world = free(adding("data", Lifetime::Retained), "web-data-aaaaaa", "data");
     assert_eq!(shown(&draft(&world)), ["data=web-data-aaaaaa (free)", "root=web-x-root (held)"]);
 
     let two = outdated(2).pool(|pool| {
-        pool.disks.push(DiskTemplate::new("data", Lifetime::Pool));
+        pool.disks.push(DiskTemplate::new("data", Lifetime::Retained));
         pool.rollout.budget = Budget::Machines(2);
     });
     let plan = free(two, "web-data-aaaaaa", "data").plan();
@@ -93,7 +93,7 @@ fn the_disk_of_a_template_that_is_gone_is_left_out() {
     let world = having(outdated(1), Some("data"), "web-data");
     assert_eq!(shown(&draft(&world)), ["root=web-x-root (held)"]);
     let unused = world.pool(|pool| {
-        pool.disks.push(DiskTemplate { used: false, ..DiskTemplate::new("data", Lifetime::Machine) });
+        pool.disks.push(DiskTemplate { used: false, ..DiskTemplate::new("data", Lifetime::Ephemeral) });
     });
     assert_eq!(shown(&draft(&unused)), ["root=web-x-root (held)"]);
 }
@@ -105,7 +105,7 @@ fn a_disk_that_a_user_added_is_not_the_pools_to_name() {
 }
 
 /// A member that boots from a disk whose template is gone.
-fn booting_from_what_is_gone(edit: impl FnOnce(&mut Replica)) -> World {
+fn booting_from_what_is_gone(edit: impl FnOnce(&mut Machine)) -> World {
     let world = having(outdated(1), Some("old"), "web-old");
     with(world, 0, |member| {
         member.boot_disk = Some("web-old".into());
@@ -114,10 +114,10 @@ fn booting_from_what_is_gone(edit: impl FnOnce(&mut Replica)) -> World {
 }
 
 #[rstest]
-#[case::a_running_one_keeps_it(|_: &mut Replica| {}, true)]
+#[case::a_running_one_keeps_it(|_: &mut Machine| {}, true)]
 #[case::so_does_one_that_starts(idle, true)]
 #[case::a_stopped_one_loses_it(stopped, false)]
-fn the_boot_disk(#[case] edit: fn(&mut Replica), #[case] kept: bool) {
+fn the_boot_disk(#[case] edit: fn(&mut Machine), #[case] kept: bool) {
     let world = booting_from_what_is_gone(edit);
     let expected: &[&str] =
         if kept { &["old=web-old (held)", "root=web-x-root (held)"] } else { &["root=web-x-root (held)"] };
@@ -131,11 +131,11 @@ fn a_boot_disk_that_does_not_exist_keeps_nobody() {
 }
 
 #[rstest]
-#[case::keeps_its_boot_disk_and_is_left_alone(|_: &mut Replica| {}, &[])]
+#[case::keeps_its_boot_disk_and_is_left_alone(|_: &mut Machine| {}, &[])]
 #[case::loses_it_once_it_is_stopped(stopped, &[0])]
-#[case::loses_what_it_did_not_boot_from(|member: &mut Replica| member.boot_disk = None, &[0])]
+#[case::loses_what_it_did_not_boot_from(|member: &mut Machine| member.boot_disk = None, &[0])]
 fn one_that_has_the_revision_and_a_disk_of_an_old_template(
-    #[case] edit: fn(&mut Replica),
+    #[case] edit: fn(&mut Machine),
     #[case] expected: &[u64],
 ) {
     let world = booting_from_what_is_gone(|member| {
@@ -149,7 +149,7 @@ fn one_that_has_the_revision_and_a_disk_of_an_old_template(
 
 /// A member that another controller made: its markers mean nothing to us, and it has no disk map.
 fn foreign(disks: &[&str]) -> World {
-    let world = outdated(1).pool(|pool| pool.disks.push(DiskTemplate::new("data", Lifetime::Pool)));
+    let world = outdated(1).pool(|pool| pool.disks.push(DiskTemplate::new("data", Lifetime::Retained)));
     let world = with(world, 0, |member| {
         (member.revision, member.written) = (Some("5c8a1d2f".into()), Some("5c8a1d2f".into()));
         member.disks = disks
@@ -210,7 +210,7 @@ fn a_name_that_was_left_for_later_is_resolved_before_anything_else() {
     let uids: Vec<_> = [1, 2].map(|number| member(&name(number), 0).id.uid).into();
     world.pool.rollout.paused = false;
     for uid in uids {
-        world.memory.trials.learn(&uid, &"r2".into(), Answer::Refused, UPTIME);
+        world.memory.rollout_attempts.record(&uid, &"r2".into(), UpdateOutcome::Refused, UPTIME);
     }
     assert_eq!(updated(&world.plan())[0], 0);
 }
@@ -218,8 +218,8 @@ fn a_name_that_was_left_for_later_is_resolved_before_anything_else() {
 #[test]
 fn who_waits_for_a_disk_takes_nothing_from_the_others() {
     let world = outdated(2).pool(|pool| {
-        pool.disks.push(DiskTemplate::new("data", Lifetime::Pool));
-        pool.disks.push(DiskTemplate::new("logs", Lifetime::Pool));
+        pool.disks.push(DiskTemplate::new("data", Lifetime::Retained));
+        pool.disks.push(DiskTemplate::new("logs", Lifetime::Retained));
         pool.rollout.budget = Budget::Machines(2);
     });
     // One disk of each is there; that for the logs is still mounted by a machine that is gone.
@@ -229,7 +229,7 @@ fn who_waits_for_a_disk_takes_nothing_from_the_others() {
     });
     let plan = world.plan();
     assert_eq!(updated(&plan), [1], "the first one waits");
-    assert!(plan.waits.iter().any(|wait| wait.to_string().contains("web-logs-cccccc")), "{plan:?}");
+    assert!(plan.blockers.iter().any(|blocker| blocker.to_string().contains("web-logs-cccccc")), "{plan:?}");
     let drafts = plan.actions.iter().find_map(|action| match action {
         Action::Update { disks, .. } => Some(disks.clone()),
         _ => None,

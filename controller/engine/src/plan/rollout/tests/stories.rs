@@ -18,7 +18,7 @@ fn round(model: &mut Model, told: &mut Vec<String>) -> bool {
     };
     let acts = plan.actions.iter().map(|action| match action {
         Action::Update { member, to, .. } => format!("{to} to {}", machine(member)),
-        Action::Advance { member, to } => format!("{} is at {to}", machine(member)),
+        Action::RecordRevision { member, to } => format!("{} is at {to}", machine(member)),
         other => panic!("{other:?}"),
     });
     let acts: Vec<_> = acts.collect();

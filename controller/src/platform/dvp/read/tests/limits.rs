@@ -3,7 +3,7 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_engine::limits;
-use vmpool_engine::model::Removal;
+use vmpool_engine::model::ScaleDownPolicy;
 
 use super::super::super::objects::{AttachmentObject, DiskObject, MachineObject, PoolObject};
 use super::super::{attachment, disk, machine, pool};
@@ -45,7 +45,7 @@ fn a_pool_with_a_spec_that_is_too_long_is_invalid_and_its_template_is_not_kept()
     assert!(facts.flaws[0].contains("more than the limit of 131072"), "{:?}", facts.flaws);
     assert_eq!(facts.flaws.len(), 1, "{:?}", facts.flaws);
     // Its status tells of the count, and nothing is removed.
-    assert_eq!((facts.desired, facts.removal), (3, Removal::Explicit));
+    assert_eq!((facts.desired, facts.scale_down_policy), (3, ScaleDownPolicy::Explicit));
 }
 
 /// The pool with a spec of so many bytes.
@@ -153,7 +153,7 @@ fn a_pool_with_deep_nesting_is_invalid_and_keeps_its_machines(#[case] field: &st
     // As the API server sends it.
     let object: PoolObject = serde_json::from_str(&object.to_string()).unwrap();
     let facts = pool(&object);
-    assert_eq!(facts.removal, Removal::Explicit, "no machine is removed");
+    assert_eq!(facts.scale_down_policy, ScaleDownPolicy::Explicit, "no machine is removed");
     assert_eq!(facts.desired, if field == "/spec/replicas" { 0 } else { 3 });
     assert!(facts.flaws.iter().any(|flaw| flaw.contains("nested")), "{:?}", facts.flaws);
 }

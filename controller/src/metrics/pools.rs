@@ -6,15 +6,15 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use vmpool_engine::backoff::FailureReason;
 use vmpool_engine::ledger::{Fact, Ledger};
-use vmpool_engine::pacing::FailureReason;
 use vmpool_engine::{Memory, Pool, Status, Uid, condition};
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::{FloatGauge, Registry};
 
 use super::disks::{DiskCounts, DiskGauges};
+use super::label_values::{LedgerResource, MemberState, PoolState, RemovalState};
 use super::labels::{LedgerLabels, MemberLabels, PoolLabels, RemovalLabels, each};
-use super::words::{LedgerResource, MemberState, PoolState, RemovalState};
 
 /// What one pass leaves behind.
 #[derive(Clone, Debug)]

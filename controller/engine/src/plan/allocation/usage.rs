@@ -8,36 +8,36 @@ use std::sync::Arc;
 
 use super::super::Observed;
 use super::{is_usable, shared};
-use crate::model::{Disk, DiskState, Naming, Replica};
-use crate::numbers::Namer;
+use crate::model::{Disk, DiskState, Machine, Naming};
+use crate::names::Namer;
 
 /// A disk of the pool that is not on its way out.
-pub(in crate::plan) struct Book<'a> {
+pub(in crate::plan) struct PoolDisk<'a> {
     pub(in crate::plan) disk: &'a Arc<Disk>,
-    pub(in crate::plan) standing: Standing,
+    pub(in crate::plan) usage: DiskUsage,
 }
 
 /// Who has a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::plan) enum Standing {
+pub(in crate::plan) enum DiskUsage {
     /// A machine that exists refers to it or names it in its disk map, or it is used outside the pool.
     InUse,
     /// It is claimed by a machine that exists and is about to refer to it, or that may exist.
-    Promised,
+    Allocated,
     /// It is claimed by a machine of the open block that nobody has seen: whoever claimed it died before, or the create
     /// was refused. Creating that machine completes the claim.
-    Open,
+    AwaitingMachine,
     /// It is still mounted by a machine that is gone.
-    Leaving,
+    Unmounting,
     /// Nobody has it.
     Free,
     /// This pass gives it to somebody.
-    HandedOut,
+    AllocatedInPass,
 }
 
 /// What one look at all machines tells.
-pub(super) struct Books<'a> {
-    pub(super) all: Vec<Book<'a>>,
+pub(super) struct DiskUses<'a> {
+    pub(super) all: Vec<PoolDisk<'a>>,
     #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
     pub(super) index: HashMap<&'a str, usize>,
     /// Members that must let go of a disk, because another one keeps it.
@@ -46,23 +46,23 @@ pub(super) struct Books<'a> {
     pub(super) claims: BTreeMap<&'a str, Vec<usize>>,
 }
 
-impl<'a> Books<'a> {
+impl<'a> DiskUses<'a> {
     /// Linear in the disks of the pool and, if there are any, in the devices of its machines.
     pub(super) fn read(observed: &'a Observed<'a>) -> Self {
         let members = Members::of(observed);
-        let books = observed.kept.iter().filter(|disk| !disk.terminating && members.own(disk));
-        let books: Vec<Book<'a>> = books.map(|disk| Book { disk, standing: Standing::Free }).collect();
-        let index = books.iter().enumerate().map(|(at, book)| (&*book.disk.id.name, at)).collect();
-        let mut books = Self { all: books, index, losers: BTreeSet::new(), claims: BTreeMap::new() };
-        if books.all.is_empty() {
-            return books;
+        let disks = observed.kept.iter().filter(|disk| !disk.terminating && members.own(disk));
+        let disks: Vec<PoolDisk<'a>> = disks.map(|disk| PoolDisk { disk, usage: DiskUsage::Free }).collect();
+        let index = disks.iter().enumerate().map(|(at, pool_disk)| (&*pool_disk.disk.id.name, at)).collect();
+        let mut disks = Self { all: disks, index, losers: BTreeSet::new(), claims: BTreeMap::new() };
+        if disks.all.is_empty() {
+            return disks;
         }
-        let held_twice = books.note_references(observed);
+        let held_twice = disks.note_references(observed);
         if !held_twice.is_empty() {
-            books.losers = shared::losers(observed, &held_twice);
+            disks.losers = shared::losers(observed, &held_twice);
         }
-        books.judge(observed, &members);
-        books
+        disks.judge(observed, &members);
+        disks
     }
 
     /// Marks what is in use by whoever refers to it; returns the disks that several machines refer to.
@@ -72,16 +72,16 @@ impl<'a> Books<'a> {
         for machine in &observed.machines {
             for device in &machine.disks {
                 let Some(&at) = self.index.get(&*device.disk) else { continue };
-                let book = &mut self.all[at];
-                book.standing = Standing::InUse;
+                let pool_disk = &mut self.all[at];
+                pool_disk.usage = DiskUsage::InUse;
                 if std::mem::replace(&mut held[at], true) {
-                    held_twice.insert(&*book.disk.id.name, book.disk);
+                    held_twice.insert(&*pool_disk.disk.id.name, pool_disk.disk);
                 }
             }
             let detached = machine.detached.iter().map(|detached| &detached.disk);
             for disk in detached.chain(&machine.lingering) {
                 if let Some(&at) = self.index.get(&**disk) {
-                    self.all[at].standing = Standing::InUse;
+                    self.all[at].usage = DiskUsage::InUse;
                 }
             }
         }
@@ -92,21 +92,23 @@ impl<'a> Books<'a> {
     fn judge(&mut self, observed: &'a Observed<'a>, members: &Members<'a>) {
         for at in 0..self.all.len() {
             let disk = self.all[at].disk;
-            if self.all[at].standing == Standing::InUse {
+            if self.all[at].usage == DiskUsage::InUse {
                 continue;
             }
             let others = observed.others.get(&disk.id.name).is_some_and(|others| !others.is_empty());
-            let standing = if others || disk.used_otherwise {
-                Standing::InUse
+            let usage = if others || disk.used_otherwise {
+                DiskUsage::InUse
             } else if let Some(machine) = &disk.mounted_by {
-                if members.machine(machine).is_some() { Standing::InUse } else { Standing::Leaving }
-            } else if let Some(claimer) = &disk.marks.claimed_by {
+                if members.machine(machine).is_some() { DiskUsage::InUse } else { DiskUsage::Unmounting }
+            } else if let Some(claimer) = &disk.annotations.claimed_by {
                 members.promise(disk, claimer, &self.losers)
             } else {
-                Standing::Free
+                DiskUsage::Free
             };
-            self.all[at].standing = standing;
-            if let (Standing::Promised | Standing::Open, Some(claimer)) = (standing, &disk.marks.claimed_by) {
+            self.all[at].usage = usage;
+            if let (DiskUsage::Allocated | DiskUsage::AwaitingMachine, Some(claimer)) =
+                (usage, &disk.annotations.claimed_by)
+            {
                 self.claims.entry(claimer).or_default().push(at);
             }
         }
@@ -118,7 +120,7 @@ impl<'a> Books<'a> {
 struct Members<'a> {
     observed: &'a Observed<'a>,
     #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
-    by_name: OnceCell<HashMap<&'a str, &'a Replica>>,
+    by_name: OnceCell<HashMap<&'a str, &'a Machine>>,
     namer: OnceCell<Namer>,
 }
 
@@ -127,7 +129,7 @@ impl<'a> Members<'a> {
         Self { observed, by_name: OnceCell::new(), namer: OnceCell::new() }
     }
 
-    fn machine(&self, name: &str) -> Option<&'a Replica> {
+    fn machine(&self, name: &str) -> Option<&'a Machine> {
         let machines = self.observed.machines.iter();
         let index = || machines.map(|machine| (&*machine.id.name, &**machine)).collect();
         self.by_name.get_or_init(index).get(name).copied()
@@ -149,7 +151,7 @@ impl<'a> Members<'a> {
     }
 
     /// What a claim is worth that its machine does not (yet) back with a reference.
-    fn promise(&self, disk: &Disk, claimer: &str, losers: &BTreeSet<(&str, &str)>) -> Standing {
+    fn promise(&self, disk: &Disk, claimer: &str, losers: &BTreeSet<(&str, &str)>) -> DiskUsage {
         let observed = self.observed;
         if let Some(machine) = self.machine(claimer) {
             // It is to get the disk, or to have it instead of one that it cannot keep.
@@ -170,19 +172,19 @@ impl<'a> Members<'a> {
             let member = machine.owner.as_ref() == Some(&observed.pool.id.uid);
             let refused = observed.memory.disk_refusal(&disk.id.name, observed.uptime).is_some();
             // Of one on its way out the cache may lag behind: it is waited for.
-            let waits =
+            let blockers =
                 machine.terminating || member && !refused && disk.template.as_ref().is_some_and(lacks);
-            return if waits { Standing::Promised } else { Standing::Free };
+            return if blockers { DiskUsage::Allocated } else { DiskUsage::Free };
         }
-        if observed.unanswered.iter().any(|lost| *lost.name == *claimer) {
-            return Standing::Promised;
+        if observed.unconfirmed_creates.iter().any(|lost| *lost.name == *claimer) {
+            return DiskUsage::Allocated;
         }
         // A number that was passed over is used up: its machine has been, or never will be.
         let open = match observed.pool.naming {
-            Naming::Scattered => {
+            Naming::Random => {
                 let pool = &observed.pool.id;
                 let namer = self.namer.get_or_init(|| Namer::new(&pool.name, &pool.uid));
-                let issued = namer.number_of(claimer).zip(observed.pool.block);
+                let issued = namer.number_of(claimer).zip(observed.pool.name_block);
                 issued.is_some_and(|(number, block)| {
                     number >= observed.memory.next_number && number < block.end
                 })
@@ -190,11 +192,11 @@ impl<'a> Members<'a> {
             // A successor may give any ordinal again.
             Naming::Ordinal => true,
         };
-        if open && !observed.taken.machine(claimer) { Standing::Open } else { Standing::Free }
+        if open && !observed.taken.machine(claimer) { DiskUsage::AwaitingMachine } else { DiskUsage::Free }
     }
 
     /// Whether a machine cannot keep this disk: it holds no data, or it is somebody else's.
-    fn is_unfit(&self, machine: &Replica, held: &Disk) -> bool {
+    fn is_unfit(&self, machine: &Machine, held: &Disk) -> bool {
         let pool = &self.observed.pool.id.uid;
         let ours = held.owner.as_ref().is_some_and(|owner| owner.uid == *pool || owner.uid == machine.id.uid);
         !ours || !is_usable(held)

@@ -3,21 +3,21 @@
 use std::time::Duration;
 
 /// Most writes of one kind that one pass plans, so that a pass stays short and sees the world again.
-pub const FULL_WIDTH: usize = 500;
+pub const MAX_BATCH: usize = 500;
 
 /// The pause after the first failure; it doubles with every further one.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const INITIAL_DELAY: Duration = Duration::from_millis(250);
 
 /// The longest pause.
-pub const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+pub const MAX_DELAY: Duration = Duration::from_mins(1);
 
 /// The pace of one kind of write in one pool.
 #[derive(Clone, Debug, Default)]
-pub struct Pacing {
+pub struct Backoff {
     /// Failures in a row.
     failures: u32,
-    /// Writes that the next batch may have; `None` is [`FULL_WIDTH`].
-    width: Option<usize>,
+    /// Writes that the next batch may have; `None` is [`MAX_BATCH`].
+    batch_size: Option<usize>,
     /// Uptime before which nothing is tried.
     until: Duration,
     /// Why the last attempt failed.
@@ -64,15 +64,15 @@ impl FailureReason {
     }
 }
 
-impl Pacing {
+impl Backoff {
     /// How many writes may start now, or how long nothing may.
     ///
     /// # Errors
     /// The remaining pause.
-    pub fn width(&self, uptime: Duration) -> Result<usize, Duration> {
+    pub fn batch_size(&self, uptime: Duration) -> Result<usize, Duration> {
         match self.until.checked_sub(uptime) {
             Some(rest) if !rest.is_zero() => Err(rest),
-            _ => Ok(self.width.unwrap_or(FULL_WIDTH)),
+            _ => Ok(self.batch_size.unwrap_or(MAX_BATCH)),
         }
     }
 
@@ -81,17 +81,18 @@ impl Pacing {
         self.failures = 0;
         self.cause = None;
         self.until = Duration::ZERO;
-        self.width = self.width.map(|width| width * 2).filter(|width| *width < FULL_WIDTH);
+        self.batch_size =
+            self.batch_size.map(|batch_size| batch_size * 2).filter(|batch_size| *batch_size < MAX_BATCH);
     }
 
     /// Something in a batch failed. `jitter` is between 0 and 1 and spreads the pauses of many pools by a tenth;
     /// `retry_after` is what the server asked for.
     pub fn failed(&mut self, cause: Failure, uptime: Duration, retry_after: Option<Duration>, jitter: f64) {
-        let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE);
-        let pause = pause.mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 10.0).max(retry_after.unwrap_or_default());
+        let delay = INITIAL_DELAY.saturating_mul(1 << self.failures.min(16)).min(MAX_DELAY);
+        let delay = delay.mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 10.0).max(retry_after.unwrap_or_default());
         self.failures = self.failures.saturating_add(1);
-        self.width = Some(1);
-        self.until = uptime.saturating_add(pause.min(LONGEST_PAUSE));
+        self.batch_size = Some(1);
+        self.until = uptime.saturating_add(delay.min(MAX_DELAY));
         self.cause = Some(cause);
     }
 
@@ -116,40 +117,40 @@ mod tests {
 
     #[test]
     fn a_full_quota_costs_one_request_per_try_and_the_pauses_are_bounded() {
-        let (mut pacing, mut now) = (Pacing::default(), Duration::ZERO);
-        assert_eq!(pacing.width(now), Ok(FULL_WIDTH));
-        let mut pauses = Vec::new();
+        let (mut backoff, mut now) = (Backoff::default(), Duration::ZERO);
+        assert_eq!(backoff.batch_size(now), Ok(MAX_BATCH));
+        let mut delays = Vec::new();
         for _ in 0..12 {
-            pacing.failed(failure(), now, None, 0.0);
-            let pause = pacing.width(now).unwrap_err();
-            pauses.push(pause.as_millis());
-            now += pause;
-            assert_eq!(pacing.width(now), Ok(1));
+            backoff.failed(failure(), now, None, 0.0);
+            let delay = backoff.batch_size(now).unwrap_err();
+            delays.push(delay.as_millis());
+            now += delay;
+            assert_eq!(backoff.batch_size(now), Ok(1));
         }
-        assert_eq!(pauses, [250, 500, 1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000, 60000, 60000]);
+        assert_eq!(delays, [250, 500, 1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000, 60000, 60000]);
     }
 
     #[test]
     fn after_a_failure_the_batches_grow_until_they_are_full_again() {
-        let mut pacing = Pacing::default();
-        pacing.failed(failure(), Duration::ZERO, None, 0.5);
-        assert_eq!(pacing.cause(), Some(&failure()));
+        let mut backoff = Backoff::default();
+        backoff.failed(failure(), Duration::ZERO, None, 0.5);
+        assert_eq!(backoff.cause(), Some(&failure()));
         let now = Duration::from_secs(1);
-        let mut widths = Vec::new();
+        let mut batch_sizes = Vec::new();
         for _ in 0..10 {
-            widths.push(pacing.width(now).unwrap());
-            pacing.succeeded();
+            batch_sizes.push(backoff.batch_size(now).unwrap());
+            backoff.succeeded();
         }
-        assert_eq!(widths, [1, 2, 4, 8, 16, 32, 64, 128, 256, FULL_WIDTH]);
-        assert_eq!(pacing.cause(), None);
+        assert_eq!(batch_sizes, [1, 2, 4, 8, 16, 32, 64, 128, 256, MAX_BATCH]);
+        assert_eq!(backoff.cause(), None);
     }
 
     #[test]
     fn the_server_may_ask_for_a_longer_pause_but_not_beyond_the_bound() {
-        let mut pacing = Pacing::default();
-        pacing.failed(failure(), Duration::ZERO, Some(Duration::from_secs(7)), 0.0);
-        assert_eq!(pacing.width(Duration::ZERO), Err(Duration::from_secs(7)));
-        pacing.failed(failure(), Duration::ZERO, Some(Duration::from_secs(7000)), 0.0);
-        assert_eq!(pacing.width(Duration::ZERO), Err(LONGEST_PAUSE));
+        let mut backoff = Backoff::default();
+        backoff.failed(failure(), Duration::ZERO, Some(Duration::from_secs(7)), 0.0);
+        assert_eq!(backoff.batch_size(Duration::ZERO), Err(Duration::from_secs(7)));
+        backoff.failed(failure(), Duration::ZERO, Some(Duration::from_secs(7000)), 0.0);
+        assert_eq!(backoff.batch_size(Duration::ZERO), Err(MAX_DELAY));
     }
 }

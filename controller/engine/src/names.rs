@@ -42,14 +42,14 @@ const LARGEST_END: u64 = u64::MAX / 2;
 
 /// A half-open range of machine numbers, recorded on the pool as `first-end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct NameBlock {
     /// The first number that a successor may use again.
     pub first: u64,
     /// One past the last number that may be used.
     pub end: u64,
 }
 
-impl fmt::Display for Block {
+impl fmt::Display for NameBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.first, self.end)
     }
@@ -58,18 +58,18 @@ impl fmt::Display for Block {
 /// The text is not `first-end` with `first <= end`, or the end is out of range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a block of machine numbers such as \"64-128\"")]
-pub struct NotABlock(pub String);
+pub struct InvalidNameBlock(pub String);
 
-impl FromStr for Block {
-    type Err = NotABlock;
+impl FromStr for NameBlock {
+    type Err = InvalidNameBlock;
 
-    fn from_str(text: &str) -> Result<Self, NotABlock> {
+    fn from_str(text: &str) -> Result<Self, InvalidNameBlock> {
         let parse = || {
             let (first, end) = text.split_once('-')?;
             let (first, end) = (first.parse().ok()?, end.parse().ok()?);
             (first <= end && end <= LARGEST_END).then_some(Self { first, end })
         };
-        parse().ok_or_else(|| NotABlock(text.to_owned()))
+        parse().ok_or_else(|| InvalidNameBlock(text.to_owned()))
     }
 }
 
@@ -288,7 +288,7 @@ mod tests {
     #[case("64", None)]
     #[case("", None)]
     fn blocks_read_back(#[case] text: &str, #[case] block: Option<(u64, u64)>) {
-        let parsed = text.parse::<Block>();
+        let parsed = text.parse::<NameBlock>();
         assert_eq!(parsed.as_ref().ok().map(|b| (b.first, b.end)), block);
         if let Ok(block) = parsed {
             assert_eq!(block.to_string(), text);

@@ -3,9 +3,9 @@ use std::time::Duration;
 use rstest::rstest;
 
 use super::*;
+use crate::backoff::{Failure, FailureReason};
 use crate::model::ObjectId;
-use crate::pacing::{Failure, FailureReason};
-use crate::plan::Wait;
+use crate::plan::Blocker;
 use crate::testing::World;
 
 /// One member whose own disk should have 10 bytes, and which holds a kept disk that should have 20; another kept disk
@@ -66,13 +66,13 @@ fn a_disk_grows_when_it_is_smaller_and_can(
 ) {
     let world = world().edit_disk(name, edit);
     let plan = world.plan();
-    let grown = plan.actions.iter().filter(|action| action.stage() == Stage::Grow);
+    let grown = plan.actions.iter().filter(|action| action.stage() == Stage::ExpandDisks);
     let id = world.disks[name].id.clone();
     assert_eq!(
         grown.cloned().collect::<Vec<_>>(),
-        Vec::from_iter(to.map(|to| Action::Grow { disk: id, to }))
+        Vec::from_iter(to.map(|to| Action::ExpandDisk { disk: id, to }))
     );
-    assert_eq!(plan.wants.grow, to.is_some());
+    assert_eq!(plan.wants.expand_disks, to.is_some());
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_template_without_a_size_leaves_its_disks() {
 #[test]
 fn a_terminating_members_own_disk_stays_as_it_is() {
     let world = world().edit_disk("web-a-root", |disk| disk.size = Some(1));
-    assert_eq!(steps(&world.plan()), [(Stage::Grow, "web-a-root")]);
+    assert_eq!(steps(&world.plan()), [(Stage::ExpandDisks, "web-a-root")]);
     let world = world.edit("web-a", |member| member.terminating = true);
     assert_eq!(steps(&world.plan()), []);
 }
@@ -93,7 +93,7 @@ fn a_terminating_members_own_disk_stays_as_it_is() {
 #[test]
 fn a_pool_that_cannot_be_read_makes_nothing_larger() {
     let world = world().edit_disk("web-data-1", |disk| disk.size = Some(1));
-    assert_eq!(steps(&world.plan()), [(Stage::Grow, "web-data-1")]);
+    assert_eq!(steps(&world.plan()), [(Stage::ExpandDisks, "web-data-1")]);
     let world = world.pool(|pool| pool.flaws.push("no".into()));
     assert_eq!(steps(&world.plan()), []);
 }
@@ -102,24 +102,27 @@ fn a_pool_that_cannot_be_read_makes_nothing_larger() {
 fn a_disk_that_refuses_to_grow_delays_neither_the_others_nor_any_mark() {
     let mut world = world()
         .edit_disk("web-data-1", |disk| disk.size = Some(1))
-        .edit_disk("web-data-2", |disk| (disk.size, disk.marks.free_since) = (Some(1), None));
+        .edit_disk("web-data-2", |disk| (disk.size, disk.annotations.free_since) = (Some(1), None));
     world.memory.note(&"web-data-1".into(), true);
-    let marked = (Stage::Keep, "web-data-2");
+    let marked = (Stage::CollectDisks, "web-data-2");
     assert_eq!(
         steps(&world.plan()),
-        [marked, (Stage::Grow, "web-data-2"), (Stage::Grow, "web-data-1")],
+        [marked, (Stage::ExpandDisks, "web-data-2"), (Stage::ExpandDisks, "web-data-1")],
         "the one that was refused comes last"
     );
 
     let cause = Failure { reason: FailureReason::DiskFailure, message: "no".into() };
-    world.memory.growing.failed(cause, world.uptime, None, 0.0);
+    world.memory.expanding_disks.failed(cause, world.uptime, None, 0.0);
     let plan = world.plan();
     assert_eq!(steps(&plan), [marked]);
-    assert_eq!(plan.waits, [Wait::Pause { stage: Stage::Grow, left: Duration::from_millis(250) }]);
-    assert!(plan.wants.grow);
+    assert_eq!(
+        plan.blockers,
+        [Blocker::Backoff { stage: Stage::ExpandDisks, left: Duration::from_millis(250) }]
+    );
+    assert!(plan.wants.expand_disks);
 
     world.uptime += Duration::from_secs(1);
     let plan = world.plan();
-    assert_eq!(steps(&plan), [marked, (Stage::Grow, "web-data-2")], "one at first");
+    assert_eq!(steps(&plan), [marked, (Stage::ExpandDisks, "web-data-2")], "one at first");
     assert_eq!(plan.again, Some(Duration::ZERO));
 }

@@ -8,9 +8,9 @@ use kube::api::Patch;
 use serde_json::{Value, json};
 use vmpool_api::Quantity;
 use vmpool_engine::ledger::Seen;
-use vmpool_engine::model::{DiskDraft, DiskSource, Marks};
-use vmpool_engine::plan::DiskEnd;
-use vmpool_engine::{Disk, Memory, ObjectId, Replica};
+use vmpool_engine::model::{DiskAnnotations, DiskDraft, DiskSource};
+use vmpool_engine::plan::DiskDeleteReason;
+use vmpool_engine::{Disk, Machine, Memory, ObjectId};
 
 use super::basis::{Basis, free};
 use super::{Outcome, seen};
@@ -31,11 +31,12 @@ pub(super) async fn claim<P: Platform>(
     disks: &[DiskDraft],
     machine: &Arc<str>,
 ) -> (Vec<Seen<Disk>>, Option<Outcome>) {
-    let marks = Marks { claimed_by: Some(machine.clone()), free_since: None, collecting_since: None };
+    let annotations =
+        DiskAnnotations { claimed_by: Some(machine.clone()), free_since: None, collecting_since: None };
     let mut claimed = Vec::new();
     for disk in free(disks) {
         let doing = || format!("promising disk {disk} to machine {machine}");
-        let outcome = send(context, pool, basis, disk, P::marks(&marks), doing).await;
+        let outcome = send(context, pool, basis, disk, P::disk_annotations(&annotations), doing).await;
         let stop = match outcome {
             Outcome::Disk(disk, _) => {
                 context.metrics.disks.claimed(ClaimOutcome::Done);
@@ -76,12 +77,12 @@ pub(super) fn detached(disk: &str, machine: &ObjectId, why: &str) -> Happening {
 
 /// Writes the marks of a disk. A claim of a machine that nobody has seen is given up only if there is no such machine
 /// now.
-pub(super) async fn mark<P: Platform>(
+pub(super) async fn annotate<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     basis: &Basis,
     disk: &ObjectId,
-    marks: &Marks,
+    annotations: &DiskAnnotations,
     absent: Option<&Arc<str>>,
 ) -> Outcome {
     if let Some(absent) = absent {
@@ -103,11 +104,12 @@ pub(super) async fn mark<P: Platform>(
             }
         }
     }
-    send(context, pool, basis, disk, P::marks(marks), || format!("marking disk {disk}")).await
+    send(context, pool, basis, disk, P::disk_annotations(annotations), || format!("marking disk {disk}"))
+        .await
 }
 
 /// Whether a machine of the name that a disk was promised to may have the disk: it is a member, or refers to it.
-fn is_claimant<P: Platform>(machine: &Replica, pool: &PoolEntry<P>, disk: &ObjectId) -> bool {
+fn is_claimant<P: Platform>(machine: &Machine, pool: &PoolEntry<P>, disk: &ObjectId) -> bool {
     machine.owner.as_ref() == Some(&pool.facts.id.uid)
         || machine.held_disks().any(|known| *known == disk.name)
 }
@@ -122,7 +124,7 @@ pub(super) async fn grow<P: Platform>(
 ) -> Outcome {
     let size = Quantity::from_bytes(bytes);
     let doing = || format!("making disk {disk} {size} large");
-    match send(context, pool, basis, disk, P::grow(bytes), doing).await {
+    match send(context, pool, basis, disk, P::expand_disk(bytes), doing).await {
         Outcome::Disk(grown, _) => {
             context.metrics.disks.grown.inc();
             let note = format!("disk {disk} shall be {size} large now, as its template says");
@@ -140,7 +142,7 @@ pub(super) async fn delete<P: Platform>(
     pool: &PoolEntry<P>,
     basis: &Basis,
     disk: &ObjectId,
-    reason: DiskEnd,
+    reason: DiskDeleteReason,
 ) -> Outcome {
     let Some(planned) = basis.disk(disk) else { return Outcome::Outdated };
     let doing = format!("deleting disk {disk}");
@@ -149,9 +151,9 @@ pub(super) async fn delete<P: Platform>(
         Ok(Some(user)) => {
             tracing::warn!(disk = &*disk.name, user = &**user, "a disk that was to be deleted is in use");
             context.metrics.disks.spared.inc();
-            let marks = Marks { collecting_since: None, ..planned.facts.marks.clone() };
+            let annotations = DiskAnnotations { collecting_since: None, ..planned.facts.annotations.clone() };
             let doing = || format!("sparing disk {disk}, which {user} uses");
-            return match send(context, pool, basis, disk, P::marks(&marks), doing).await {
+            return match send(context, pool, basis, disk, P::disk_annotations(&annotations), doing).await {
                 Outcome::Disk(disk, _) => Outcome::DiskChanged(disk),
                 outcome => outcome,
             };
@@ -164,9 +166,9 @@ pub(super) async fn delete<P: Platform>(
             context.metrics.disks.collected(reason);
             tracing::info!(disk = &*disk.name, disk_uid = disk.uid.as_str(), ?reason, "deleted a disk");
             let why = match reason {
-                DiskEnd::Expired => "no machine needed it for longer than its template's ttl",
-                DiskEnd::Broken => "it failed or lost its volume, and no machine has it",
-                DiskEnd::TemplateRemoved => "the pool has its template no more",
+                DiskDeleteReason::Expired => "no machine needed it for longer than its template's ttl",
+                DiskDeleteReason::Broken => "it failed or lost its volume, and no machine has it",
+                DiskDeleteReason::TemplateRemoved => "the pool has its template no more",
             };
             let note = format!("deleted disk {disk}: {why}");
             let happening = Happening { reason: Reason::DiskDeleted, name: disk.name.to_string(), note };
@@ -183,7 +185,7 @@ pub(super) async fn delete<P: Platform>(
 pub(super) async fn hand_over<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    machine: &Replica,
+    machine: &Machine,
     shared: &[Arc<str>],
 ) -> (Vec<Seen<Disk>>, Option<Outcome>) {
     let mut handed = Vec::new();
@@ -204,7 +206,7 @@ pub(super) async fn hand_over<P: Platform>(
             continue;
         }
         let version = live.meta().resource_version.clone().unwrap_or_default();
-        let patch = P::hand_over(&live, &machine.id);
+        let patch = P::transfer_disk(&live, &machine.id);
         match patch_at(context, pool, &facts.id, patch, &version).await {
             Ok(disk) => handed.push(disk),
             Err(error) if error.is_gone() || error.is_conflict() => return (handed, Some(Outcome::Outdated)),

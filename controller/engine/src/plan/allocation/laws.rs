@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use crate::Plan;
-use crate::model::{Activity, Disk, DiskSource, DiskState, Mark, Marks};
+use crate::model::{Activity, Disk, DiskAnnotations, DiskSource, DiskState, StoredTime};
 use crate::plan::Action;
 use crate::testing::{KEPT, World, ago, kept_disk, name, now};
 
@@ -20,12 +20,12 @@ impl fmt::Debug for Shown {
     }
 }
 
-fn stamp() -> impl Strategy<Value = Option<Mark>> {
+fn stamp() -> impl Strategy<Value = Option<StoredTime>> {
     // Few different ages, so that twins are common; some from the future.
     prop_oneof![
         2 => Just(None),
         5 => (-2i64..5).prop_map(|ages| Some(ago(50 * ages))),
-        1 => Just(Some(Mark::Unreadable)),
+        1 => Just(Some(StoredTime::Unreadable)),
     ]
 }
 
@@ -49,7 +49,7 @@ fn any_disk() -> impl Strategy<Value = Disk> {
                 let of = |number: Option<u64>| number.map(|number| name(number).into());
                 Disk {
                     state,
-                    marks: Marks { claimed_by: of(claimer), free_since, collecting_since },
+                    annotations: DiskAnnotations { claimed_by: of(claimer), free_since, collecting_since },
                     mounted_by: of(mounter),
                     used_otherwise: used,
                     terminating,
@@ -143,8 +143,8 @@ fn set(plan: &Plan) -> BTreeSet<String> {
 /// Writes all marks of a plan.
 fn marked(mut world: World, plan: &Plan) -> World {
     for action in &plan.actions {
-        if let Action::Mark { disk, marks, .. } = action {
-            world = world.edit_disk(&disk.name, |disk| disk.marks = marks.clone());
+        if let Action::AnnotateDisk { disk, annotations, .. } = action {
+            world = world.edit_disk(&disk.name, |disk| disk.annotations = annotations.clone());
         }
     }
     world
@@ -174,7 +174,7 @@ proptest! {
         for action in &plan.actions {
             let ending = match action {
                 Action::DeleteDisk { disk, .. } => Some(disk),
-                Action::Mark { disk, marks, .. } if marks.collecting_since.is_some() => Some(disk),
+                Action::AnnotateDisk { disk, annotations, .. } if annotations.collecting_since.is_some() => Some(disk),
                 _ => None,
             };
             prop_assert!(ending.is_none_or(|disk| !is_used(&world, &disk.name)), "{action:?}");
@@ -190,7 +190,7 @@ proptest! {
             *written.entry(disk).or_default() += 1;
         }
         for action in &plan.actions {
-            if let Action::Mark { disk, .. } | Action::DeleteDisk { disk, .. } = action {
+            if let Action::AnnotateDisk { disk, .. } | Action::DeleteDisk { disk, .. } = action {
                 *written.entry(&disk.name).or_default() += 1;
             }
         }
@@ -215,13 +215,13 @@ proptest! {
         let plan = world.plan();
         let handed_out = handed_out(&plan);
         for action in &plan.actions {
-            let Action::DeleteDisk { disk, reason: crate::plan::DiskEnd::Expired } = action else { continue };
-            let since = |disk: &Disk| match disk.marks.free_since {
-                Some(Mark::At(since)) => since,
+            let Action::DeleteDisk { disk, reason: crate::plan::DiskDeleteReason::Expired } = action else { continue };
+            let since = |disk: &Disk| match disk.annotations.free_since {
+                Some(StoredTime::At(since)) => since,
                 _ => now(),
             };
             let ending = &world.disks[&disk.name];
-            let Some(Mark::At(marked)) = ending.marks.collecting_since else {
+            let Some(StoredTime::At(marked)) = ending.annotations.collecting_since else {
                 panic!("{disk} was not marked");
             };
             prop_assert!(now().duration_since(marked).as_secs() >= 30);
@@ -232,7 +232,7 @@ proptest! {
                 other.template.as_deref() == Some(KEPT)
                     && holds_data
                     && !other.terminating
-                    && other.marks.claimed_by.is_none()
+                    && other.annotations.claimed_by.is_none()
                     && !is_used(&world, &other.id.name)
                     && !handed_out.contains(&&*other.id.name)
                     && (since(other), &ending.id.name) >= (since(ending), &other.id.name)
@@ -255,7 +255,7 @@ proptest! {
             world = marked(world, &plan);
         }
         let plan = world.plan();
-        let marks = plan.actions.iter().filter(|action| matches!(action, Action::Mark { .. })).count();
-        prop_assert_eq!(marks, 0, "{:?}", plan);
+        let annotations = plan.actions.iter().filter(|action| matches!(action, Action::AnnotateDisk { .. })).count();
+        prop_assert_eq!(annotations, 0, "{:?}", plan);
     }
 }

@@ -1,27 +1,32 @@
 //! Disks that are smaller than their template asks for.
 
-use super::reuse::{Shelf, is_usable};
+use super::allocation::{FreeDisks, is_usable};
 use super::{Action, Observed, Plan, Stage};
 use crate::model::{Disk, DiskState, DiskTemplate};
 
 /// Plans the growth of members' own disks, which were found already, and of all disks of the pool.
-pub(super) fn plan(observed: &Observed<'_>, shelf: &Shelf<'_>, of_members: Vec<Action>, plan: &mut Plan) {
+pub(super) fn plan(
+    observed: &Observed<'_>,
+    free_disks: &FreeDisks<'_>,
+    of_members: Vec<Action>,
+    plan: &mut Plan,
+) {
     // What cannot be read of a pool may be a size.
     if !observed.pool.flaws.is_empty() {
         return;
     }
     let mut growth = of_members;
-    for book in shelf.books() {
+    for pool_disk in free_disks.all() {
         let template =
-            observed.pool.disks.iter().find(|known| Some(&known.name) == book.disk.template.as_ref());
-        growth.extend(template.and_then(|template| needed(template, book.disk)));
+            observed.pool.disks.iter().find(|known| Some(&known.name) == pool_disk.disk.template.as_ref());
+        growth.extend(template.and_then(|template| needed(template, pool_disk.disk)));
     }
     if growth.is_empty() {
         return;
     }
-    plan.wants.grow = true;
-    let pace = observed.memory.growing.width(observed.uptime);
-    plan.extend_by(observed, Stage::Grow, pace, growth);
+    plan.wants.expand_disks = true;
+    let pace = observed.memory.expanding_disks.batch_size(observed.uptime);
+    plan.extend_by(observed, Stage::ExpandDisks, pace, growth);
 }
 
 /// The growth of a disk of this template, if it is smaller and can be told so now. It never shrinks, and one that is
@@ -31,7 +36,7 @@ pub(super) fn needed(template: &DiskTemplate, disk: &Disk) -> Option<Action> {
     let settled = !disk.terminating && is_usable(disk) && disk.state == DiskState::Ready;
     // Without a size of its own it is as large as what it was made from.
     let has = disk.size.or(disk.capacity)?;
-    (settled && has < to).then(|| Action::Grow { disk: disk.id.clone(), to })
+    (settled && has < to).then(|| Action::ExpandDisk { disk: disk.id.clone(), to })
 }
 
 #[cfg(test)]

@@ -13,32 +13,32 @@ const LARGE: usize = 4;
 
 /// The places that long answers wait for. Clones are the same places.
 #[derive(Clone, Debug)]
-pub(crate) struct Bodies {
+pub(crate) struct ResponseBodies {
     large: Arc<Semaphore>,
 }
 
-impl Default for Bodies {
+impl Default for ResponseBodies {
     fn default() -> Self {
         Self { large: Arc::new(Semaphore::new(LARGE)) }
     }
 }
 
-impl Bodies {
+impl ResponseBodies {
     /// An answer of which nothing has been read.
-    pub(crate) fn begin(&self) -> Body {
-        Body { bytes: Vec::new(), large: self.large.clone(), permit: None }
+    pub(crate) fn begin(&self) -> ResponseBody {
+        ResponseBody { bytes: Vec::new(), large: self.large.clone(), permit: None }
     }
 }
 
 /// An answer as far as it has been read. A long one keeps its place until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Body {
+pub(crate) struct ResponseBody {
     bytes: Vec<u8>,
     large: Arc<Semaphore>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Body {
+impl ResponseBody {
     /// Adds what was read; before that it waits for a place, if the answer becomes a long one.
     pub(crate) async fn push(&mut self, data: &[u8]) {
         if self.permit.is_none() && self.bytes.len() + data.len() > SMALL {
@@ -62,9 +62,9 @@ mod tests {
 
     #[test]
     fn no_more_than_some_long_answers_are_in_memory_at_a_time() {
-        let bodies = Bodies::default();
+        let bodies = ResponseBodies::default();
         let chunk = vec![0; SMALL];
-        let mut begun: Vec<Body> = (0..=LARGE).map(|_| bodies.begin()).collect();
+        let mut begun: Vec<ResponseBody> = (0..=LARGE).map(|_| bodies.begin()).collect();
         for body in &mut begun {
             assert_eq!(body.push(&chunk).now_or_never(), Some(()), "a short answer waits for nothing");
         }

@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use vmpool_engine::backoff::{Failure, FailureReason};
 use vmpool_engine::condition::OWN;
 use vmpool_engine::model::Published;
-use vmpool_engine::pacing::{Failure, FailureReason};
 
 /// How many times within [`WINDOW`] are more than an accident.
 const TIMES: usize = 3;
@@ -19,7 +19,7 @@ pub(crate) const INTERVAL: Duration = Duration::from_mins(1);
 
 /// What is remembered of the fate of the status of one pool.
 #[derive(Debug, Default)]
-pub(crate) struct Dispute {
+pub(crate) struct StatusConflict {
     /// What the server made of our last write, and the version of the pool since then.
     written: Option<(Published, u64)>,
     /// When others have overwritten ours; uptimes.
@@ -27,7 +27,7 @@ pub(crate) struct Dispute {
     on: bool,
 }
 
-impl Dispute {
+impl StatusConflict {
     /// Takes note of our own write.
     pub(crate) fn wrote(&mut self, became: &Published, version: u64) {
         self.written = Some((became.clone(), version));

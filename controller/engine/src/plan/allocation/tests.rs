@@ -2,9 +2,9 @@ use jiff::Timestamp;
 use rstest::rstest;
 
 use super::*;
-use crate::model::{Activity, Disk, DiskRef, DiskState, Lifetime, Mark, Marks, Uid};
-use crate::numbers::DiskNamer;
-use crate::pacing::{Failure, FailureReason};
+use crate::backoff::{Failure, FailureReason};
+use crate::model::{Activity, Disk, DiskAnnotations, DiskRef, DiskState, Lifetime, StoredTime, Uid};
+use crate::names::DiskNamer;
 use crate::plan::{Action, Stage};
 use crate::testing::{KEPT, World, ago, created, kept_disk, name};
 
@@ -44,13 +44,13 @@ fn made(number: u64, attempt: u64) -> DiskDraft {
 #[case::it_is_ready(disk(|_| {}))]
 #[case::it_waits_for_its_first_consumer(disk(|disk| disk.state = DiskState::Coming))]
 #[case::it_grows_or_moves(disk(|disk| disk.state = DiskState::Changing))]
-#[case::it_has_just_become_free(disk(|disk| disk.marks = Marks::default()))]
+#[case::it_has_just_become_free(disk(|disk| disk.annotations = DiskAnnotations::default()))]
 #[case::its_last_machine_is_gone(
-    disk(|disk| disk.marks = Marks { claimed_by: Some("web-gone".into()), ..Marks::default() })
+    disk(|disk| disk.annotations = DiskAnnotations { claimed_by: Some("web-gone".into()), ..DiskAnnotations::default() })
 )]
-#[case::it_is_about_to_be_deleted_and_the_only_one(disk(|disk| disk.marks.collecting_since = Some(ago(29))))]
-#[case::its_stamp_cannot_be_read(disk(|disk| disk.marks.free_since = Some(Mark::Unreadable)))]
-#[case::a_machine_that_has_another_claims_it(disk(|disk| disk.marks.claimed_by = Some(name(0).into())))]
+#[case::it_is_about_to_be_deleted_and_the_only_one(disk(|disk| disk.annotations.collecting_since = Some(ago(29))))]
+#[case::its_stamp_cannot_be_read(disk(|disk| disk.annotations.free_since = Some(StoredTime::Unreadable)))]
+#[case::a_machine_that_has_another_claims_it(disk(|disk| disk.annotations.claimed_by = Some(name(0).into())))]
 fn a_free_disk_is_used_again(#[case] world: World) {
     assert_eq!(given(&world), [free("web-data-2")]);
 }
@@ -92,8 +92,8 @@ fn a_terminating_members_disk_is_its_own_until_it_is_gone() {
 
 #[rstest]
 #[case::what_is_ready_comes_before_what_is_not(|disk: &mut Disk| disk.state = DiskState::Coming)]
-#[case::what_is_not_about_to_be_deleted_comes_first(|disk: &mut Disk| disk.marks.collecting_since = Some(ago(1)))]
-#[case::what_became_free_last_comes_first(|disk: &mut Disk| disk.marks.free_since = Some(ago(61)))]
+#[case::what_is_not_about_to_be_deleted_comes_first(|disk: &mut Disk| disk.annotations.collecting_since = Some(ago(1)))]
+#[case::what_became_free_last_comes_first(|disk: &mut Disk| disk.annotations.free_since = Some(ago(61)))]
 fn the_better_disk_is_handed_out_first(#[case] worse: fn(&mut Disk)) {
     // By its name alone it would be the other way round.
     let world = world().free("web-data-1b", 60).edit_disk("web-data-1b", worse).pool(|pool| pool.desired = 4);
@@ -123,9 +123,11 @@ fn a_new_disk_avoids_names_that_are_taken() {
 
 #[test]
 fn an_open_claim_is_completed_by_creating_its_machine_before_any_other() {
-    let world = disk(|disk| disk.marks = Marks { claimed_by: Some(name(7).into()), ..Marks::default() })
-        .free("web-data-3", 5)
-        .pool(|pool| pool.desired = 3);
+    let world = disk(|disk| {
+        disk.annotations = DiskAnnotations { claimed_by: Some(name(7).into()), ..DiskAnnotations::default() }
+    })
+    .free("web-data-3", 5)
+    .pool(|pool| pool.desired = 3);
     assert_eq!(created(&world.plan()), [name(7), name(1)]);
     assert_eq!(given(&world), [held("web-data-2"), free("web-data-3")]);
     let one = world.pool(|pool| pool.desired = 2);
@@ -140,23 +142,30 @@ fn a_claim_that_cannot_be_completed_leaves_the_disk_free(
     #[case] edit: fn(&mut crate::Memory),
     #[case] claimer: String,
 ) {
-    let world = disk(|disk| disk.marks = Marks { claimed_by: Some((*claimer).into()), ..Marks::default() });
+    let world = disk(|disk| {
+        disk.annotations =
+            DiskAnnotations { claimed_by: Some((*claimer).into()), ..DiskAnnotations::default() }
+    });
     assert_eq!(given(&world.memory(edit)), [free("web-data-2")]);
 }
 
 #[test]
 fn a_claim_whose_name_somebody_else_took_meanwhile_is_over() {
-    let claimed = disk(|disk| disk.marks = Marks { claimed_by: Some(name(7).into()), ..Marks::default() });
+    let claimed = disk(|disk| {
+        disk.annotations = DiskAnnotations { claimed_by: Some(name(7).into()), ..DiskAnnotations::default() }
+    });
     let world = claimed.taken(&name(7));
     assert_eq!((created(&world.plan()), given(&world)), (vec![&*name(1)], vec![free("web-data-2")]));
 }
 
 #[test]
 fn a_create_that_is_repeated_asks_for_the_same_disks() {
-    let repeated = world().unanswered([1]);
+    let repeated = world().with_unconfirmed([1]);
     assert_eq!(given(&repeated), [made(1, 0)], "it may exist with that one already");
-    let claimed = disk(|disk| disk.marks = Marks { claimed_by: Some(name(1).into()), ..Marks::default() });
-    let repeated = claimed.unanswered([1]).free("web-data-3", 5);
+    let claimed = disk(|disk| {
+        disk.annotations = DiskAnnotations { claimed_by: Some(name(1).into()), ..DiskAnnotations::default() }
+    });
+    let repeated = claimed.with_unconfirmed([1]).free("web-data-3", 5);
     assert_eq!(given(&repeated), [held("web-data-2")]);
 }
 
@@ -166,8 +175,8 @@ fn a_machine_waits_for_a_disk_that_is_about_to_become_free_but_not_for_ever() {
     let mut world = disk(|disk| disk.mounted_by = gone).pool(|pool| pool.desired = 3);
     let plan = world.plan();
     assert_eq!(given(&world), [made(2, 0)], "one machine waits, the other does not");
-    let wait = Wait::Disk { machine: name(1).into(), disk: "web-data-2".into() };
-    assert_eq!(plan.waits, [wait]);
+    let blocker = Blocker::PendingDisk { machine: name(1).into(), disk: "web-data-2".into() };
+    assert_eq!(plan.blockers, [blocker]);
     assert_eq!(plan.again, Some(PATIENCE));
     world.memory.await_disks(&plan.awaited, world.uptime);
     world.uptime += PATIENCE;
@@ -192,11 +201,14 @@ fn a_machine_that_waits_after_a_failure_is_not_tried_again_at_once() {
 fn a_disk_that_may_exist_is_waited_for_unless_a_machine_has_it() {
     let lost = |disk: &str| {
         world().disk("web-data-2", |_| None).memory(|memory| {
-            memory.disks.unanswered(&disk.into(), 0, Duration::ZERO);
+            memory.disks.create_unconfirmed(&disk.into(), 0, Duration::ZERO);
         })
     };
     let plan = lost("web-data-zzzzzz").plan();
-    assert_eq!(plan.waits, [Wait::Disk { machine: name(1).into(), disk: "web-data-zzzzzz".into() }]);
+    assert_eq!(
+        plan.blockers,
+        [Blocker::PendingDisk { machine: name(1).into(), disk: "web-data-zzzzzz".into() }]
+    );
     assert_eq!(given(&lost("web-data-1")), [made(1, 0)], "its machine is there");
     assert_eq!(given(&lost("web-data-logs-zzzzzz")), [made(1, 0)], "it is of another template");
 }
@@ -207,14 +219,14 @@ fn what_a_waiting_machine_would_have_got_besides_goes_to_the_next() {
         let free_since = Some(ago(9));
         Disk {
             template: Some("logs".into()),
-            marks: Marks { free_since, ..Marks::default() },
+            annotations: DiskAnnotations { free_since, ..DiskAnnotations::default() },
             ..kept_disk(name)
         }
     };
     let leaving = Disk { mounted_by: Some("web-gone".into()), ..logs("web-logs-1") };
     let mut world = world().pool(|pool| {
         pool.desired = 3;
-        pool.disks.push(DiskTemplate::new("logs", Lifetime::Pool));
+        pool.disks.push(DiskTemplate::new("logs", Lifetime::Retained));
     });
     world = world.disk("web-logs-1", |_| Some(leaving));
     assert_eq!(given(&world), [free("web-data-2")]);
@@ -313,7 +325,7 @@ fn a_disk_that_repairs_take_is_not_created_with() {
         .edit(&name(0), |member| member.activity = Activity::Stopped);
     assert_eq!(repointed(&world), [(name(0), free("web-data-2"))]);
     assert_eq!(given(&world), [made(1, 0)]);
-    let marked = world.plan().actions.iter().filter(|action| action.stage() == Stage::Keep).count();
+    let marked = world.plan().actions.iter().filter(|action| action.stage() == Stage::CollectDisks).count();
     assert_eq!(marked, 0, "the claim is the write");
 }
 
@@ -338,7 +350,7 @@ fn a_disk_of_an_earlier_pool_of_the_name_is_waited_for() {
         .edit_disk("web-data-1", |disk| disk.owner = Some(ObjectId::new("web", "an-earlier-uid")));
     let plan = world.plan();
     assert_eq!(plan.actions, []);
-    assert!(matches!(&plan.waits[..], [Wait::DyingDisk { disk, .. }] if **disk == *"web-data-1"));
+    assert!(matches!(&plan.blockers[..], [Blocker::TerminatingDisk { disk, .. }] if **disk == *"web-data-1"));
 }
 
 #[test]
@@ -349,8 +361,8 @@ fn a_kept_disk_that_was_never_made_is_made() {
 }
 
 #[rstest]
-#[case::it_was_kept_once(Lifetime::Machine, Some(ObjectId::new("web", crate::testing::POOL_UID)))]
-#[case::it_was_its_own_once(Lifetime::Pool, Some(crate::testing::target(&name(0))))]
+#[case::it_was_kept_once(Lifetime::Ephemeral, Some(ObjectId::new("web", crate::testing::POOL_UID)))]
+#[case::it_was_its_own_once(Lifetime::Retained, Some(crate::testing::target(&name(0))))]
 fn a_member_keeps_its_disk_when_the_policy_changes(#[case] now: Lifetime, #[case] owner: Option<ObjectId>) {
     let world = World::desiring(1)
         .members(1)
@@ -363,7 +375,7 @@ fn a_member_keeps_its_disk_when_the_policy_changes(#[case] now: Lifetime, #[case
 #[test]
 fn who_was_promised_a_disk_and_refers_to_one_that_was_never_made_gets_the_promised_one() {
     let claimed_by = Some(name(0).into());
-    let world = disk(|disk| disk.marks = Marks { claimed_by, ..Marks::default() });
+    let world = disk(|disk| disk.annotations = DiskAnnotations { claimed_by, ..DiskAnnotations::default() });
     let world = world.pool(|pool| pool.desired = 1);
     assert_eq!(world.plan().actions.len(), 1, "it has one: {:?}", world.plan().actions);
     assert_eq!(repointed(&world.disk("web-data-1", |_| None)), [(name(0), held("web-data-2"))]);
@@ -372,7 +384,7 @@ fn who_was_promised_a_disk_and_refers_to_one_that_was_never_made_gets_the_promis
 #[test]
 fn who_was_promised_a_disk_instead_of_a_broken_one_gets_that_one() {
     let claimed_by = Some(name(0).into());
-    let world = disk(|disk| disk.marks = Marks { claimed_by, ..Marks::default() })
+    let world = disk(|disk| disk.annotations = DiskAnnotations { claimed_by, ..DiskAnnotations::default() })
         .free("web-data-3", 1)
         .edit_disk("web-data-1", |disk| (disk.state, disk.mounted_by) = (DiskState::Lost, None))
         .edit(&name(0), |member| member.activity = Activity::NotRunning);
@@ -380,10 +392,10 @@ fn who_was_promised_a_disk_instead_of_a_broken_one_gets_that_one() {
 }
 
 /// What a member gets for the kept template.
-fn filled(world: &World, member: &str) -> Result<DiskDraft, Wait> {
+fn filled(world: &World, member: &str) -> Result<DiskDraft, Blocker> {
     let observed = world.observed();
     let member = observed.machines.iter().find(|machine| *machine.id.name == *member).unwrap();
-    Shelf::new(&observed).fill(member, observed.pool.disks.last().unwrap())
+    FreeDisks::new(&observed).disk_for(member, observed.pool.disks.last().unwrap())
 }
 
 fn lacking(world: World) -> World {
@@ -398,8 +410,9 @@ fn a_member_that_lacks_a_disk_gets_the_one_that_it_was_promised_or_a_free_one_or
     assert_eq!(filled(&missing, &first), Ok(DiskDraft::new("web-data-1".into(), KEPT.into())));
     let world = lacking(world().disk("web-data-1", |_| None));
     assert_eq!(filled(&world, &first), Ok(free("web-data-2")));
-    let promised =
-        lacking(disk(|disk| disk.marks = Marks { claimed_by: Some(name(0).into()), ..Marks::default() }));
+    let promised = lacking(disk(|disk| {
+        disk.annotations = DiskAnnotations { claimed_by: Some(name(0).into()), ..DiskAnnotations::default() }
+    }));
     let promised = promised.free("web-data-3", 1).disk("web-data-1", |_| None);
     assert_eq!(filled(&promised, &first), Ok(held("web-data-2")));
     assert_eq!(
@@ -408,17 +421,18 @@ fn a_member_that_lacks_a_disk_gets_the_one_that_it_was_promised_or_a_free_one_or
             .plan()
             .actions
             .iter()
-            .filter(|a| a.stage() == Stage::Keep)
+            .filter(|a| a.stage() == Stage::CollectDisks)
             .count(),
         0
     );
-    let to_come =
-        lacking(disk(|disk| disk.marks = Marks { claimed_by: Some(name(7).into()), ..Marks::default() }));
-    let wait = Wait::Disk { machine: name(0).into(), disk: "web-data-2".into() };
-    assert_eq!(filled(&to_come, &first), Err(wait), "whom it was promised to may never come");
+    let to_come = lacking(disk(|disk| {
+        disk.annotations = DiskAnnotations { claimed_by: Some(name(7).into()), ..DiskAnnotations::default() }
+    }));
+    let blocker = Blocker::PendingDisk { machine: name(0).into(), disk: "web-data-2".into() };
+    assert_eq!(filled(&to_come, &first), Err(blocker), "whom it was promised to may never come");
     let none = world.disk("web-data-2", |_| None);
     assert_eq!(filled(&none, &first), Ok(made(0, 0)));
-    let own = none.pool(|pool| pool.disks[1].lifetime = Lifetime::Machine);
+    let own = none.pool(|pool| pool.disks[1].lifetime = Lifetime::Ephemeral);
     let draft = |name: String| Ok(DiskDraft::new(name.into(), KEPT.into()));
     assert_eq!(filled(&own, &first), draft(format!("{first}-data")));
     assert_eq!(filled(&own.taken(&format!("{first}-data")), &first), draft(format!("{first}-data-2")));
@@ -439,13 +453,13 @@ fn a_machine_that_this_pool_did_not_name_gets_a_disk_with_a_name_of_its_own() {
 fn a_disk_is_handed_out_once_in_a_pass() {
     let world = lacking(world().disk("web-data-1", |_| None));
     let observed = world.observed();
-    let mut shelf = Shelf::new(&observed);
+    let mut free_disks = FreeDisks::new(&observed);
     let (member, template) = (&observed.machines[0], &observed.pool.disks[1]);
-    let first = shelf.fill(member, template).unwrap();
+    let first = free_disks.disk_for(member, template).unwrap();
     assert_eq!(first, free("web-data-2"));
-    assert_eq!(shelf.fill(member, template).unwrap(), made(0, 0));
-    shelf.give_back(vec![first.clone()]);
-    assert_eq!(shelf.fill(member, template).unwrap(), first);
+    assert_eq!(free_disks.disk_for(member, template).unwrap(), made(0, 0));
+    free_disks.return_disks(vec![first.clone()]);
+    assert_eq!(free_disks.disk_for(member, template).unwrap(), first);
     let position = 1;
     assert!(member.disks.iter().all(|DiskRef { position: at, .. }| *at != position));
 }

@@ -16,11 +16,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::reuse::{Book, PATIENCE, Shelf, Standing, is_usable};
-use super::{Action, DiskEnd, Observed, Plan, Stage, Wait};
+use super::allocation::{DiskUsage, FreeDisks, PATIENCE, PoolDisk, is_usable};
+use super::{Action, Blocker, DiskDeleteReason, Observed, Plan, Stage};
+use crate::backoff::FailureReason;
 use crate::ledger::REQUEST_TIMEOUT;
-use crate::model::{Disk, DiskTemplate, Lifetime, Mark, Marks};
-use crate::pacing::FailureReason;
+use crate::model::{Disk, DiskAnnotations, DiskTemplate, Lifetime, StoredTime};
 
 /// A stamp that is later than now by less counts as now; clocks of two leaders may differ so much. The controller writes
 /// a later one anew, or the disk would not age for as long.
@@ -33,22 +33,23 @@ pub(super) const BROKEN_AGE: Duration = Duration::from_mins(10);
 const SHORTEST_LOOK: Duration = Duration::from_secs(1);
 
 /// Plans the marks of all disks of the pool, and the end of those that are not needed.
-pub(super) fn plan(observed: &Observed<'_>, shelf: &Shelf<'_>, plan: &mut Plan) {
+pub(super) fn plan(observed: &Observed<'_>, free_disks: &FreeDisks<'_>, plan: &mut Plan) {
     let mut actions = Vec::new();
     let mut free: BTreeMap<&str, Vec<Free<'_>>> = BTreeMap::new();
-    for Book { disk, standing } in shelf.books() {
+    for PoolDisk { disk, usage } in free_disks.all() {
         let Some(template) = &disk.template else { continue };
-        match standing {
-            Standing::InUse | Standing::Promised => actions.extend(used(disk)),
-            Standing::HandedOut => {}
-            Standing::Leaving => leaving(observed, disk, plan),
-            Standing::Open => actions.extend(open(observed, disk, plan)),
-            Standing::Free => {
+        match usage {
+            DiskUsage::InUse | DiskUsage::Allocated => actions.extend(used(disk)),
+            DiskUsage::AllocatedInPass => {}
+            DiskUsage::Unmounting => leaving(observed, disk, plan),
+            DiskUsage::AwaitingMachine => actions.extend(open(observed, disk, plan)),
+            DiskUsage::Free => {
                 if let Some(since) = since(observed.now, disk) {
                     free.entry(template).or_default().push(Free { disk, since });
                 } else {
-                    let free_since = Some(stamp(observed, disk));
-                    actions.push(mark(disk, Marks { free_since, ..Marks::default() }));
+                    let free_since = Some(current_time(observed, disk));
+                    actions
+                        .push(annotate(disk, DiskAnnotations { free_since, ..DiskAnnotations::default() }));
                 }
             }
         }
@@ -60,9 +61,9 @@ pub(super) fn plan(observed: &Observed<'_>, shelf: &Shelf<'_>, plan: &mut Plan) 
         }
     }
     if !actions.is_empty() {
-        plan.wants.keep = true;
-        let pace = observed.memory.keeping.width(observed.uptime);
-        plan.extend_by(observed, Stage::Keep, pace, actions);
+        plan.wants.collect_disks = true;
+        let pace = observed.memory.collecting_disks.batch_size(observed.uptime);
+        plan.extend_by(observed, Stage::CollectDisks, pace, actions);
     }
 }
 
@@ -74,9 +75,13 @@ struct Free<'a> {
 
 /// Somebody has it: since when it was free means nothing any more, and it must not be deleted.
 fn used(disk: &Disk) -> Option<Action> {
-    let marks = &disk.marks;
-    (marks.free_since.is_some() || marks.collecting_since.is_some())
-        .then(|| mark(disk, Marks { claimed_by: marks.claimed_by.clone(), ..Marks::default() }))
+    let annotations = &disk.annotations;
+    (annotations.free_since.is_some() || annotations.collecting_since.is_some()).then(|| {
+        annotate(
+            disk,
+            DiskAnnotations { claimed_by: annotations.claimed_by.clone(), ..DiskAnnotations::default() },
+        )
+    })
 }
 
 /// It is mounted by a machine that is gone. Who waits for it does so for a while.
@@ -97,28 +102,31 @@ fn open(observed: &Observed<'_>, disk: &Disk, plan: &mut Plan) -> Option<Action>
             plan.look_again(left);
             None
         }
-        _ => Some(Action::Mark {
+        _ => Some(Action::AnnotateDisk {
             disk: disk.id.clone(),
-            marks: Marks { free_since: Some(stamp(observed, disk)), ..Marks::default() },
-            absent: disk.marks.claimed_by.clone(),
+            annotations: DiskAnnotations {
+                free_since: Some(current_time(observed, disk)),
+                ..DiskAnnotations::default()
+            },
+            absent: disk.annotations.claimed_by.clone(),
         }),
     }
 }
 
 /// Since when no machine has the disk; `None` if the disk does not say so, or if the stamp cannot be true.
 pub(super) fn since(now: Timestamp, disk: &Disk) -> Option<Timestamp> {
-    if disk.marks.claimed_by.is_some() {
+    if disk.annotations.claimed_by.is_some() {
         return None;
     }
-    sound(now, disk, disk.marks.free_since?)
+    valid_time(now, disk, disk.annotations.free_since?)
 }
 
 /// The moment of a mark. A moment before the creation of the disk, or in the future, counts as unreadable: a person has
 /// edited the mark, and the controller must not delete a disk for it.
-fn sound(now: Timestamp, disk: &Disk, mark: Mark) -> Option<Timestamp> {
-    match mark {
-        Mark::At(at) if at >= disk.created && elapsed(at, latest(now, disk)) <= SKEW => Some(at),
-        Mark::At(_) | Mark::Unreadable => None,
+fn valid_time(now: Timestamp, disk: &Disk, stored: StoredTime) -> Option<Timestamp> {
+    match stored {
+        StoredTime::At(at) if at >= disk.created && elapsed(at, latest(now, disk)) <= SKEW => Some(at),
+        StoredTime::At(_) | StoredTime::Unreadable => None,
     }
 }
 
@@ -134,12 +142,12 @@ fn elapsed(later: Timestamp, earlier: Timestamp) -> Duration {
 }
 
 /// The mark of this moment.
-fn stamp(observed: &Observed<'_>, disk: &Disk) -> Mark {
-    Mark::At(latest(observed.now, disk))
+fn current_time(observed: &Observed<'_>, disk: &Disk) -> StoredTime {
+    StoredTime::At(latest(observed.now, disk))
 }
 
-fn mark(disk: &Disk, marks: Marks) -> Action {
-    Action::Mark { disk: disk.id.clone(), marks, absent: None }
+fn annotate(disk: &Disk, annotations: DiskAnnotations) -> Action {
+    Action::AnnotateDisk { disk: disk.id.clone(), annotations, absent: None }
 }
 
 /// Takes the next step towards the end of every free disk of a template that is not needed any more; `template` is
@@ -152,18 +160,22 @@ fn collect(
     actions: &mut Vec<Action>,
 ) {
     let Some(template) = template else {
-        let ends = free.iter().filter_map(|free| step(observed, free, Some(DiskEnd::TemplateRemoved), plan));
+        let ends = free
+            .iter()
+            .filter_map(|free| step(observed, free, Some(DiskDeleteReason::TemplateRemoved), plan));
         return actions.extend(ends);
     };
     // What a machine owns and does not refer to any more was replaced, because it could not be made.
     let is_kept =
         |free: &Free<'_>| free.disk.owner.as_ref().is_some_and(|owner| owner.uid == observed.pool.id.uid);
     let (free, replaced): (Vec<_>, Vec<_>) = free.into_iter().partition(is_kept);
-    actions.extend(replaced.iter().filter_map(|free| step(observed, free, Some(DiskEnd::Broken), plan)));
+    actions.extend(
+        replaced.iter().filter_map(|free| step(observed, free, Some(DiskDeleteReason::Broken), plan)),
+    );
     if free.is_empty() {
         return;
     }
-    if template.lifetime == Lifetime::Machine {
+    if template.lifetime == Lifetime::Ephemeral {
         let message = format!(
             "disk template {} says that its disks end with their machines, and the pool has kept {} that no machine \
              has: they are left as they are; delete them, or set reclaim.onScaleDown to Retain again",
@@ -171,13 +183,13 @@ fn collect(
             free.len()
         );
         plan.complain(FailureReason::DiskFailure, &message);
-        plan.waits.push(Wait::Owner(message));
+        plan.blockers.push(Blocker::UserAction(message));
         return actions.extend(free.iter().filter_map(|free| step(observed, free, None, plan)));
     }
     let (mut usable, broken): (Vec<_>, Vec<_>) = free.into_iter().partition(|free| is_usable(free.disk));
     let patience = template.ttl.unwrap_or(BROKEN_AGE);
     for free in broken {
-        let end = due(observed, &free, patience, plan).then_some(DiskEnd::Broken);
+        let end = due(observed, &free, patience, plan).then_some(DiskDeleteReason::Broken);
         actions.extend(step(observed, &free, end, plan));
     }
     // The newest are kept. Only the others are looked at one by one, so that the pass stays linear.
@@ -190,7 +202,7 @@ fn collect(
         let end = template
             .ttl
             .filter(|_| template.used && position >= keep)
-            .and_then(|ttl| due(observed, free, ttl, plan).then_some(DiskEnd::Expired));
+            .and_then(|ttl| due(observed, free, ttl, plan).then_some(DiskDeleteReason::Expired));
         actions.extend(step(observed, free, end, plan));
     }
 }
@@ -205,13 +217,20 @@ fn due(observed: &Observed<'_>, free: &Free<'_>, limit: Duration, plan: &mut Pla
 }
 
 /// One step: a disk that ends is marked, and deleted after the grace; one that does not end loses its mark.
-fn step(observed: &Observed<'_>, free: &Free<'_>, end: Option<DiskEnd>, plan: &mut Plan) -> Option<Action> {
+fn step(
+    observed: &Observed<'_>,
+    free: &Free<'_>,
+    end: Option<DiskDeleteReason>,
+    plan: &mut Plan,
+) -> Option<Action> {
     let disk = free.disk;
-    let collecting = disk.marks.collecting_since.map(|mark| sound(observed.now, disk, mark));
-    let marked = |collecting_since| Some(mark(disk, Marks { collecting_since, ..disk.marks.clone() }));
+    let collecting = disk.annotations.collecting_since.map(|stored| valid_time(observed.now, disk, stored));
+    let annotated = |collecting_since| {
+        Some(annotate(disk, DiskAnnotations { collecting_since, ..disk.annotations.clone() }))
+    };
     match (end, collecting) {
         (None, None) => None,
-        (None, Some(_)) => marked(None),
+        (None, Some(_)) => annotated(None),
         (Some(reason), Some(Some(since))) => {
             let left = observed.collection_grace.saturating_sub(elapsed(observed.now, since));
             if left.is_zero() {
@@ -222,7 +241,7 @@ fn step(observed: &Observed<'_>, free: &Free<'_>, end: Option<DiskEnd>, plan: &m
         }
         (Some(_), None | Some(None)) => {
             plan.look_again(observed.collection_grace);
-            marked(Some(stamp(observed, disk)))
+            annotated(Some(current_time(observed, disk)))
         }
     }
 }

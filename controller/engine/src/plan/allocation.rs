@@ -1,6 +1,6 @@
 //! The disks of the pool that outlive their machines: who has which, and which may be handed out.
 //!
-//! A [`Shelf`] is made once per pass and shared by all planners, so that no disk is handed out twice.
+//! A [`FreeDisks`] is made once per pass and shared by all planners, so that no disk is handed out twice.
 //!
 //! ```text
 //!             claim written            machine refers to it
@@ -14,34 +14,34 @@
 //! While a disk is about to become free, a machine that needs one waits for it: otherwise the pool would end with more
 //! disks than it needs.
 
+mod candidates;
 mod shared;
-mod stack;
-mod standing;
+mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::disks::free_name;
-use super::{Observed, Wait};
+use super::{Blocker, Observed};
 use crate::ledger::REQUEST_TIMEOUT;
-use crate::model::{DiskDraft, DiskSource, DiskTemplate, Lifetime, Naming, ObjectId, Replica};
-use crate::numbers::{Namer, SUFFIXES};
-use stack::Stack;
-pub(super) use stack::is_usable;
-use standing::Books;
-pub(super) use standing::{Book, Standing};
+use crate::model::{DiskDraft, DiskSource, DiskTemplate, Lifetime, Machine, Naming, ObjectId};
+use crate::names::{Namer, SUFFIXES};
+use candidates::Candidates;
+pub(super) use candidates::is_usable;
+use usage::DiskUses;
+pub(super) use usage::{DiskUsage, PoolDisk};
 
 /// How long a machine waits for a disk that is about to become free before it gets a new one.
 pub(super) const PATIENCE: Duration = REQUEST_TIMEOUT;
 
 /// See the module.
-pub(super) struct Shelf<'a> {
+pub(super) struct FreeDisks<'a> {
     observed: &'a Observed<'a>,
-    books: Books<'a>,
+    disks: DiskUses<'a>,
     namer: Namer,
     /// What may be handed out and what is waited for, by template; made when it is asked for first.
-    stacks: BTreeMap<Arc<str>, Stack>,
+    candidates: BTreeMap<Arc<str>, Candidates>,
     /// Names of disks that this pass makes.
     made: BTreeSet<Arc<str>>,
     /// Members whose devices this pass changes.
@@ -50,21 +50,21 @@ pub(super) struct Shelf<'a> {
 
 /// Whom a disk is for.
 #[derive(Clone, Copy)]
-pub(super) struct For<'n> {
+pub(super) struct Recipient<'n> {
     /// The machine.
     pub(super) name: &'n str,
     /// Its number.
     pub(super) number: u64,
 }
 
-impl<'a> Shelf<'a> {
+impl<'a> FreeDisks<'a> {
     /// Looks at every disk of the pool once.
     pub(super) fn new(observed: &'a Observed<'a>) -> Self {
         Self {
             observed,
-            books: Books::read(observed),
+            disks: DiskUses::read(observed),
             namer: Namer::new(&observed.pool.id.name, &observed.pool.id.uid),
-            stacks: BTreeMap::new(),
+            candidates: BTreeMap::new(),
             made: BTreeSet::new(),
             repaired: BTreeSet::new(),
         }
@@ -75,27 +75,35 @@ impl<'a> Shelf<'a> {
     ///
     /// # Errors
     /// A disk is about to become free: the member waits for it rather than getting a new one.
-    pub(super) fn fill(&mut self, member: &Replica, template: &DiskTemplate) -> Result<DiskDraft, Wait> {
+    pub(super) fn disk_for(
+        &mut self,
+        member: &Machine,
+        template: &DiskTemplate,
+    ) -> Result<DiskDraft, Blocker> {
         let device = member.disks.iter().find(|device| device.template.as_ref() == Some(&template.name));
         if let Some(device) = device {
             let existing = self.observed.disks.get(&device.disk);
             let source = existing.map_or(DiskSource::New, |disk| DiskSource::Held(disk.id.clone()));
             return Ok(DiskDraft { name: device.disk.clone(), template: template.name.clone(), source });
         }
-        self.instead(template, member)
+        self.replacement(template, member)
     }
 
     /// Another disk for a member that cannot keep the one that it refers to.
     ///
     /// # Errors
-    /// As for [`Shelf::fill`].
-    pub(super) fn instead(&mut self, template: &DiskTemplate, member: &Replica) -> Result<DiskDraft, Wait> {
+    /// As for [`FreeDisks::fill`].
+    pub(super) fn replacement(
+        &mut self,
+        template: &DiskTemplate,
+        member: &Machine,
+    ) -> Result<DiskDraft, Blocker> {
         match template.lifetime {
-            Lifetime::Machine => {
+            Lifetime::Ephemeral => {
                 let name = free_name(self.observed, &member.id.name, &template.name);
                 Ok(DiskDraft::new(name, template.name.clone()))
             }
-            Lifetime::Pool => self.take(&template.name, self.whom(&member.id.name)),
+            Lifetime::Retained => self.allocate(&template.name, self.recipient(&member.id.name)),
         }
     }
 
@@ -105,7 +113,7 @@ impl<'a> Shelf<'a> {
     }
 
     /// Notes that this pass changes the devices of this member.
-    pub(super) fn repairs(&mut self, member: &Arc<str>) {
+    pub(super) fn mark_repaired(&mut self, member: &Arc<str>) {
         self.repaired.insert(member.clone());
     }
 
@@ -113,127 +121,131 @@ impl<'a> Shelf<'a> {
     /// one that is to be made.
     ///
     /// # Errors
-    /// As for [`Shelf::fill`].
-    pub(super) fn take(&mut self, template: &Arc<str>, whom: For<'_>) -> Result<DiskDraft, Wait> {
-        if let Some(held) = self.promised(template, whom) {
+    /// As for [`FreeDisks::fill`].
+    pub(super) fn allocate(
+        &mut self,
+        template: &Arc<str>,
+        recipient: Recipient<'_>,
+    ) -> Result<DiskDraft, Blocker> {
+        if let Some(held) = self.allocated(template, recipient) {
             return Ok(held);
         }
-        let stack = self.stack(template);
-        if let Some(at) = stack.free.pop() {
-            return Ok(self.hand_out(at, template, DiskSource::Free));
+        let candidates = self.candidates(template);
+        if let Some(at) = candidates.free.pop() {
+            return Ok(self.assign(at, template, DiskSource::Free));
         }
-        if let Some(disk) = stack.coming.pop() {
-            return Err(Wait::Disk { machine: whom.name.into(), disk });
+        if let Some(disk) = candidates.coming.pop() {
+            return Err(Blocker::PendingDisk { machine: recipient.name.into(), disk });
         }
-        Ok(self.new_disk(template, whom))
+        Ok(self.new_disk(template, recipient))
     }
 
     /// The disk for a machine whose create is repeated: the same as the first time, as far as that can be known.
-    pub(super) fn again(&mut self, template: &Arc<str>, whom: For<'_>) -> DiskDraft {
-        self.promised(template, whom).unwrap_or_else(|| self.new_disk(template, whom))
+    pub(super) fn repeat(&mut self, template: &Arc<str>, recipient: Recipient<'_>) -> DiskDraft {
+        self.allocated(template, recipient).unwrap_or_else(|| self.new_disk(template, recipient))
     }
 
     /// The disk that a machine was promised and does not refer to.
-    pub(super) fn owed(&mut self, template: &Arc<str>, member: &Arc<str>) -> Option<DiskDraft> {
-        let whom = self.whom(member);
-        self.promised(template, whom)
+    pub(super) fn allocated_to(&mut self, template: &Arc<str>, member: &Arc<str>) -> Option<DiskDraft> {
+        let recipient = self.recipient(member);
+        self.allocated(template, recipient)
     }
 
     /// A disk instead of one that cannot be used. `None` while an earlier replacement cannot be used either: whatever
     /// breaks them would break the next one.
-    pub(super) fn replace(&mut self, template: &Arc<str>, member: &Arc<str>) -> Option<DiskDraft> {
-        let whom = self.whom(member);
-        let owed = self.promised(template, whom);
+    pub(super) fn replace_broken(&mut self, template: &Arc<str>, member: &Arc<str>) -> Option<DiskDraft> {
+        let recipient = self.recipient(member);
+        let owed = self.allocated(template, recipient);
         if owed.is_some() {
             return owed;
         }
-        let stack = self.stack(template);
-        let in_vain = stack.broken && stack.free.is_empty();
-        if in_vain { None } else { self.take(template, whom).ok() }
+        let candidates = self.candidates(template);
+        let in_vain = candidates.broken && candidates.free.is_empty();
+        if in_vain { None } else { self.allocate(template, recipient).ok() }
     }
 
     /// Takes back what was handed out to a machine that is not made in this pass.
-    pub(super) fn give_back(&mut self, drafts: Vec<DiskDraft>) {
+    pub(super) fn return_disks(&mut self, drafts: Vec<DiskDraft>) {
         for draft in drafts {
             if let DiskSource::Free(_) = draft.source
-                && let Some(&at) = self.books.index.get(&*draft.name)
+                && let Some(&at) = self.disks.index.get(&*draft.name)
             {
-                self.books.all[at].standing = Standing::Free;
-                self.stack(&draft.template).free.push(at);
+                self.disks.all[at].usage = DiskUsage::Free;
+                self.candidates(&draft.template).free.push(at);
             }
         }
     }
 
     /// The machines of the open block that hold a claim and that nobody has seen: whoever creates one completes it.
-    pub(super) fn open_claims(&self) -> BTreeSet<&'a str> {
-        let open = |at: &usize| self.books.all[*at].standing == Standing::Open;
-        self.books.claims.iter().filter(|(_, disks)| disks.iter().any(open)).map(|(name, _)| *name).collect()
+    pub(super) fn awaited_machines(&self) -> BTreeSet<&'a str> {
+        let open = |at: &usize| self.disks.all[*at].usage == DiskUsage::AwaitingMachine;
+        self.disks.claims.iter().filter(|(_, disks)| disks.iter().any(open)).map(|(name, _)| *name).collect()
     }
 
     /// Whether another member keeps this disk, which `member` refers to as well.
-    pub(super) fn loses(&self, member: &str, disk: &str) -> bool {
-        self.books.losers.contains(&(member, disk))
+    pub(super) fn must_detach(&self, member: &str, disk: &str) -> bool {
+        self.disks.losers.contains(&(member, disk))
     }
 
     /// All disks of the pool.
-    pub(super) fn books(&self) -> &[Book<'a>] {
-        &self.books.all
+    pub(super) fn all(&self) -> &[PoolDisk<'a>] {
+        &self.disks.all
     }
 
-    fn promised(&mut self, template: &Arc<str>, whom: For<'_>) -> Option<DiskDraft> {
-        let claimed = self.books.claims.get(whom.name)?.iter().copied();
+    fn allocated(&mut self, template: &Arc<str>, recipient: Recipient<'_>) -> Option<DiskDraft> {
+        let claimed = self.disks.claims.get(recipient.name)?.iter().copied();
         let fits = |at: &usize| {
-            let Book { disk, standing } = &self.books.all[*at];
-            let promised = matches!(standing, Standing::Promised | Standing::Open);
+            let PoolDisk { disk, usage } = &self.disks.all[*at];
+            let promised = matches!(usage, DiskUsage::Allocated | DiskUsage::AwaitingMachine);
             // One that the machine was refused for is free again once the machine exists without it.
             let refused = self.observed.memory.disk_refusal(&disk.id.name, self.observed.uptime).is_some();
             promised && !refused && disk.template.as_ref() == Some(template) && is_usable(disk)
         };
-        let at = claimed.filter(fits).min_by_key(|at| &self.books.all[*at].disk.id.name)?;
-        Some(self.hand_out(at, template, DiskSource::Held))
+        let at = claimed.filter(fits).min_by_key(|at| &self.disks.all[*at].disk.id.name)?;
+        Some(self.assign(at, template, DiskSource::Held))
     }
 
-    fn hand_out(
+    fn assign(
         &mut self,
         at: usize,
         template: &Arc<str>,
         source: impl FnOnce(ObjectId) -> DiskSource,
     ) -> DiskDraft {
-        let book = &mut self.books.all[at];
-        book.standing = Standing::HandedOut;
-        let id = &book.disk.id;
+        let pool_disk = &mut self.disks.all[at];
+        pool_disk.usage = DiskUsage::AllocatedInPass;
+        let id = &pool_disk.disk.id;
         DiskDraft { name: id.name.clone(), template: template.clone(), source: source(id.clone()) }
     }
 
-    fn new_disk(&mut self, template: &Arc<str>, whom: For<'_>) -> DiskDraft {
-        let namer = self.stack(template).namer.clone();
+    fn new_disk(&mut self, template: &Arc<str>, recipient: Recipient<'_>) -> DiskDraft {
+        let namer = self.candidates(template).namer.clone();
         let Self { observed, made, .. } = self;
         let is_free = |name: &Arc<str>| {
             !(observed.taken.disk(name) || observed.disks.contains_key(name) || made.contains(name))
         };
-        let mut names = (0..).map(|attempt| Arc::from(namer.name(whom.number, attempt)));
+        let mut names = (0..).map(|attempt| Arc::from(namer.name(recipient.number, attempt)));
         let name: Arc<str> = names.find(is_free).expect("the attempts do not end");
         self.made.insert(name.clone());
         DiskDraft::new(name, template.clone())
     }
 
-    fn stack(&mut self, template: &Arc<str>) -> &mut Stack {
-        self.stacks
+    fn candidates(&mut self, template: &Arc<str>) -> &mut Candidates {
+        self.candidates
             .entry(template.clone())
-            .or_insert_with(|| Stack::of(self.observed, &self.books.all, template))
+            .or_insert_with(|| Candidates::of(self.observed, &self.disks.all, template))
     }
 
     /// A machine by its name alone. One that this pool did not name gets a number that its name decides.
-    fn whom<'n>(&self, name: &'n str) -> For<'n> {
+    fn recipient<'n>(&self, name: &'n str) -> Recipient<'n> {
         let issued = match self.observed.pool.naming {
-            Naming::Scattered => self.namer.number_of(name),
+            Naming::Random => self.namer.number_of(name),
             Naming::Ordinal => name.rsplit_once('-').and_then(|(_, ordinal)| ordinal.parse().ok()),
         };
         let scattered = || {
             let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
             name.bytes().fold(0xcbf2_9ce4_8422_2325, hash) % SUFFIXES
         };
-        For { name, number: issued.unwrap_or_else(scattered) }
+        Recipient { name, number: issued.unwrap_or_else(scattered) }
     }
 }
 

@@ -1,8 +1,8 @@
 use rstest::rstest;
 
 use super::*;
+use crate::backoff::Failure;
 use crate::model::{DiskState, Uid};
-use crate::pacing::Failure;
 use crate::testing::{KEPT, World, ago, kept_disk, name, now};
 
 /// A pool of one machine, and a kept disk that nobody has had for a minute.
@@ -25,11 +25,11 @@ fn disk(edit: impl FnOnce(&mut Disk)) -> World {
     world().edit_disk("web-data-2", edit)
 }
 
-fn marked(marks: Marks) -> Action {
-    mark(&kept_disk("web-data-2"), marks)
+fn annotated(annotations: DiskAnnotations) -> Action {
+    annotate(&kept_disk("web-data-2"), annotations)
 }
 
-fn deleted(name: &str, reason: DiskEnd) -> Action {
+fn deleted(name: &str, reason: DiskDeleteReason) -> Action {
     Action::DeleteDisk { disk: kept_disk(name).id, reason }
 }
 
@@ -38,47 +38,50 @@ fn created(seconds: i64) -> Timestamp {
     now() - jiff::SignedDuration::from_secs(seconds)
 }
 
-fn free_since(mark: Mark) -> Marks {
-    Marks { free_since: Some(mark), ..Marks::default() }
+fn free_since(time: StoredTime) -> DiskAnnotations {
+    DiskAnnotations { free_since: Some(time), ..DiskAnnotations::default() }
 }
 
-fn collecting(since: Mark) -> Marks {
-    Marks { collecting_since: Some(since), ..free_since(ago(60)) }
+fn collecting(since: StoredTime) -> DiskAnnotations {
+    DiskAnnotations { collecting_since: Some(since), ..free_since(ago(60)) }
 }
 
 #[rstest]
 #[case::it_says_so_already(disk(|_| {}), None)]
-#[case::it_has_just_become_free(disk(|disk| disk.marks = Marks::default()), Some(free_since(ago(0))))]
+#[case::it_has_just_become_free(disk(|disk| disk.annotations = DiskAnnotations::default()), Some(free_since(ago(0))))]
 #[case::its_stamp_cannot_be_read(
-    disk(|disk| disk.marks = free_since(Mark::Unreadable)), Some(free_since(ago(0)))
+    disk(|disk| disk.annotations = free_since(StoredTime::Unreadable)), Some(free_since(ago(0)))
 )]
-#[case::its_stamp_is_a_little_ahead(disk(|disk| disk.marks = free_since(ago(-60))), None)]
-#[case::its_stamp_is_from_the_future(disk(|disk| disk.marks = free_since(ago(-61))), Some(free_since(ago(0))))]
+#[case::its_stamp_is_a_little_ahead(disk(|disk| disk.annotations = free_since(ago(-60))), None)]
+#[case::its_stamp_is_from_the_future(disk(|disk| disk.annotations = free_since(ago(-61))), Some(free_since(ago(0))))]
 #[case::its_stamp_is_from_year_one(
-    disk(|disk| disk.marks = free_since(Mark::At("0001-01-01T00:00:00Z".parse().unwrap()))),
+    disk(|disk| disk.annotations = free_since(StoredTime::At("0001-01-01T00:00:00Z".parse().unwrap()))),
     Some(free_since(ago(0)))
 )]
 #[case::its_stamp_is_before_its_creation(disk(|disk| disk.created = created(59)), Some(free_since(ago(0))))]
 #[case::its_stamp_is_of_its_creation(disk(|disk| disk.created = created(60)), None)]
 #[case::the_clock_of_the_api_server_is_ahead(
-    disk(|disk| (disk.created, disk.marks) = (created(-90), Marks::default())), Some(free_since(ago(-90)))
+    disk(|disk| (disk.created, disk.annotations) = (created(-90), DiskAnnotations::default())), Some(free_since(ago(-90)))
 )]
 #[case::the_clock_of_the_api_server_is_ahead_and_the_stamp_is_of_the_creation(
-    disk(|disk| (disk.created, disk.marks) = (created(-90), free_since(ago(-90)))), None
+    disk(|disk| (disk.created, disk.annotations) = (created(-90), free_since(ago(-90)))), None
 )]
 #[case::its_machine_is_gone(
-    disk(|disk| disk.marks = Marks { claimed_by: Some("web-gone".into()), ..Marks::default() }),
+    disk(|disk| disk.annotations = DiskAnnotations { claimed_by: Some("web-gone".into()), ..DiskAnnotations::default() }),
     Some(free_since(ago(0)))
 )]
 #[case::its_machine_is_there_and_has_another(
-    disk(|disk| disk.marks = Marks { claimed_by: Some(name(0).into()), ..Marks::default() }),
+    disk(|disk| disk.annotations = DiskAnnotations { claimed_by: Some(name(0).into()), ..DiskAnnotations::default() }),
     Some(free_since(ago(0)))
 )]
-fn a_disk_that_nobody_has_says_since_when(#[case] world: World, #[case] marks: Option<Marks>) {
+fn a_disk_that_nobody_has_says_since_when(
+    #[case] world: World,
+    #[case] annotations: Option<DiskAnnotations>,
+) {
     let plan = world.plan();
-    assert_eq!(plan.actions, Vec::from_iter(marks.map(marked)));
-    assert_eq!(plan.wants.keep, !plan.actions.is_empty());
-    assert_eq!((plan.again, &plan.waits[..], &plan.awaited[..]), (None, &[][..], &[][..]));
+    assert_eq!(plan.actions, Vec::from_iter(annotations.map(annotated)));
+    assert_eq!(plan.wants.collect_disks, !plan.actions.is_empty());
+    assert_eq!((plan.again, &plan.blockers[..], &plan.awaited[..]), (None, &[][..], &[][..]));
 }
 
 /// The disk is in use, in one way of many.
@@ -117,17 +120,23 @@ fn in_use(how: usize) -> World {
 fn a_disk_in_use_is_neither_free_nor_collected(#[values(0, 1, 2, 3, 4, 5, 6, 7)] how: usize) {
     let old = in_use(how)
         .pool(|pool| pool.disks[1].ttl = Some(Duration::from_secs(1)))
-        .edit_disk("web-data-2", |disk| disk.marks = collecting(ago(50)));
+        .edit_disk("web-data-2", |disk| disk.annotations = collecting(ago(50)));
     let actions = old.plan().actions;
-    assert!(actions.contains(&marked(Marks::default())), "the marks are cleared: {actions:?}");
+    assert!(actions.contains(&annotated(DiskAnnotations::default())), "the marks are cleared: {actions:?}");
     assert!(!actions.iter().any(|action| matches!(action, Action::DeleteDisk { .. })));
 
     // A claim stays, so that whoever uses the disk can still be told.
     let claimed_by = Some("web-x".into());
-    let claimed = in_use(how).edit_disk("web-data-2", |disk| disk.marks.claimed_by.clone_from(&claimed_by));
-    assert!(claimed.plan().actions.contains(&marked(Marks { claimed_by, ..Marks::default() })));
+    let claimed =
+        in_use(how).edit_disk("web-data-2", |disk| disk.annotations.claimed_by.clone_from(&claimed_by));
+    assert!(
+        claimed
+            .plan()
+            .actions
+            .contains(&annotated(DiskAnnotations { claimed_by, ..DiskAnnotations::default() }))
+    );
 
-    let settled = in_use(how).edit_disk("web-data-2", |disk| disk.marks = Marks::default());
+    let settled = in_use(how).edit_disk("web-data-2", |disk| disk.annotations = DiskAnnotations::default());
     assert_eq!(
         settled.plan().actions.iter().filter(|action| action.object().as_ref() == "web-data-2").count(),
         0
@@ -139,44 +148,44 @@ fn a_disk_in_use_is_neither_free_nor_collected(#[values(0, 1, 2, 3, 4, 5, 6, 7)]
 #[case::younger(with_ttl(0, 90), None, Some(30))]
 #[case::exactly_as_old_is_not_older(with_ttl(0, 60), None, Some(1))]
 #[case::one_second_younger(with_ttl(0, 61), None, Some(1))]
-#[case::older(with_ttl(0, 59), Some(marked(collecting(ago(0)))), Some(30))]
+#[case::older(with_ttl(0, 59), Some(annotated(collecting(ago(0)))), Some(30))]
 #[case::older_and_kept(with_ttl(1, 59), None, None)]
 #[case::a_little_ahead_counts_as_now(
-    with_ttl(0, 90).edit_disk("web-data-2", |disk| disk.marks = free_since(ago(-60))), None, Some(90)
+    with_ttl(0, 90).edit_disk("web-data-2", |disk| disk.annotations = free_since(ago(-60))), None, Some(90)
 )]
 #[case::marked_and_not_for_long(
-    with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.marks = collecting(ago(29))), None, Some(1)
+    with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.annotations = collecting(ago(29))), None, Some(1)
 )]
 #[case::marked_for_the_grace(
-    with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.marks = collecting(ago(30))),
-    Some(deleted("web-data-2", DiskEnd::Expired)), None
+    with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.annotations = collecting(ago(30))),
+    Some(deleted("web-data-2", DiskDeleteReason::Expired)), None
 )]
 #[case::marked_and_nobody_can_tell_since_when(
-    with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.marks = collecting(Mark::Unreadable)),
-    Some(marked(collecting(ago(0)))), Some(30)
+    with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.annotations = collecting(StoredTime::Unreadable)),
+    Some(annotated(collecting(ago(0)))), Some(30)
 )]
 #[case::marked_in_the_future(
-    with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.marks = collecting(ago(-61))),
-    Some(marked(collecting(ago(0)))), Some(30)
+    with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.annotations = collecting(ago(-61))),
+    Some(annotated(collecting(ago(0)))), Some(30)
 )]
 #[case::free_since_before_its_creation(
     with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.created = created(30)),
-    Some(marked(free_since(ago(0)))), None
+    Some(annotated(free_since(ago(0)))), None
 )]
 #[case::marked_before_its_creation(
     with_ttl(0, 5).edit_disk("web-data-2", |disk| {
         disk.created = created(31);
-        disk.marks = Marks { collecting_since: Some(ago(32)), ..free_since(ago(31)) };
+        disk.annotations = DiskAnnotations { collecting_since: Some(ago(32)), ..free_since(ago(31)) };
     }),
-    Some(marked(Marks { collecting_since: Some(ago(0)), ..free_since(ago(31)) })), Some(30)
+    Some(annotated(DiskAnnotations { collecting_since: Some(ago(0)), ..free_since(ago(31)) })), Some(30)
 )]
 #[case::marked_and_now_it_may_stay(
-    with_ttl(0, 90).edit_disk("web-data-2", |disk| disk.marks = collecting(ago(30))),
-    Some(marked(free_since(ago(60)))), Some(30)
+    with_ttl(0, 90).edit_disk("web-data-2", |disk| disk.annotations = collecting(ago(30))),
+    Some(annotated(free_since(ago(60)))), Some(30)
 )]
 #[case::marked_and_now_it_is_kept(
-    with_ttl(1, 59).edit_disk("web-data-2", |disk| disk.marks = collecting(ago(30))),
-    Some(marked(free_since(ago(60)))), None
+    with_ttl(1, 59).edit_disk("web-data-2", |disk| disk.annotations = collecting(ago(30))),
+    Some(annotated(free_since(ago(60)))), None
 )]
 #[case::the_current_revision_does_not_use_the_template(
     World::desiring(0).keeping(|template| (template.used, template.ttl) = (false, Some(Duration::ZERO)))
@@ -195,14 +204,14 @@ fn a_disk_in_use_is_neither_free_nor_collected(#[values(0, 1, 2, 3, 4, 5, 6, 7)]
 )]
 #[case::its_template_has_left(
     world().edit_disk("web-data-2", |disk| disk.template = Some("logs".into())),
-    Some(marked(collecting(ago(0)))), Some(30)
+    Some(annotated(collecting(ago(0)))), Some(30)
 )]
 #[case::its_template_has_left_and_it_was_marked(
     world().edit_disk("web-data-2", |disk| {
         disk.template = Some("logs".into());
-        disk.marks = collecting(ago(30));
+        disk.annotations = collecting(ago(30));
     }),
-    Some(deleted("web-data-2", DiskEnd::TemplateRemoved)), None
+    Some(deleted("web-data-2", DiskDeleteReason::TemplateRemoved)), None
 )]
 #[case::its_template_has_left_and_the_pool_cannot_be_read(
     world()
@@ -227,15 +236,16 @@ fn a_disk_without_data_ends_after_its_ttl_or_some_minutes_and_is_never_kept(#[ca
     let aged = |world: World, seconds| {
         world.edit_disk("web-data-2", |disk| {
             disk.state = state;
-            disk.marks = Marks { collecting_since: Some(ago(40)), ..free_since(ago(seconds)) };
+            disk.annotations =
+                DiskAnnotations { collecting_since: Some(ago(40)), ..free_since(ago(seconds)) };
         })
     };
-    let end = [deleted("web-data-2", DiskEnd::Broken)];
+    let end = [deleted("web-data-2", DiskDeleteReason::Broken)];
     let ten_minutes = i64::try_from(BROKEN_AGE.as_secs()).unwrap();
     assert_eq!(aged(world(), ten_minutes + 1).plan().actions, end);
-    assert_eq!(aged(world(), ten_minutes).plan().actions, [marked(free_since(ago(ten_minutes)))]);
+    assert_eq!(aged(world(), ten_minutes).plan().actions, [annotated(free_since(ago(ten_minutes)))]);
     assert_eq!(aged(with_ttl(5, 59), 60).plan().actions, end);
-    assert_eq!(aged(with_ttl(5, 60), 60).plan().actions, [marked(free_since(ago(60)))]);
+    assert_eq!(aged(with_ttl(5, 60), 60).plan().actions, [annotated(free_since(ago(60)))]);
 }
 
 #[test]
@@ -261,7 +271,7 @@ fn the_next_look_is_for_the_oldest_that_is_not_kept() {
 
 #[test]
 fn the_policy_of_a_template_that_was_changed_costs_no_disk() {
-    let plan = with_ttl(0, 1).pool(|pool| pool.disks[1].lifetime = Lifetime::Machine).plan();
+    let plan = with_ttl(0, 1).pool(|pool| pool.disks[1].lifetime = Lifetime::Ephemeral).plan();
     assert_eq!(plan.actions, []);
     let complaint: Failure = plan.complaint.expect("the owner must hear of it");
     assert!(
@@ -287,7 +297,9 @@ fn a_disk_that_is_still_mounted_is_waited_for() {
 #[test]
 fn a_claim_of_a_machine_that_nobody_saw_is_released_when_its_create_is_impossible_and_a_live_read_agrees() {
     let claimed_by = Some(name(40).into());
-    let mut world = disk(|disk| disk.marks = Marks { claimed_by: claimed_by.clone(), ..Marks::default() });
+    let mut world = disk(|disk| {
+        disk.annotations = DiskAnnotations { claimed_by: claimed_by.clone(), ..DiskAnnotations::default() }
+    });
     let plan = world.plan();
     assert_eq!((&plan.actions[..], &plan.awaited[..]), (&[][..], &["web-data-2".into()][..]));
     assert_eq!(plan.again, Some(REQUEST_TIMEOUT));
@@ -296,22 +308,26 @@ fn a_claim_of_a_machine_that_nobody_saw_is_released_when_its_create_is_impossibl
     world.uptime += REQUEST_TIMEOUT.checked_sub(Duration::from_secs(1)).unwrap();
     assert_eq!(world.plan().actions, []);
     world.uptime += Duration::from_secs(1);
-    let release =
-        Action::Mark { disk: kept_disk("web-data-2").id, marks: free_since(ago(0)), absent: claimed_by };
+    let release = Action::AnnotateDisk {
+        disk: kept_disk("web-data-2").id,
+        annotations: free_since(ago(0)),
+        absent: claimed_by,
+    };
     assert_eq!(world.plan().actions, [release]);
 }
 
 #[test]
 fn a_claim_for_a_create_without_an_answer_is_kept_as_long_as_that_may_happen() {
-    let world = disk(|disk| disk.marks.claimed_by = Some(name(5).into()));
-    let world = world.edit_disk("web-data-2", |disk| disk.marks.free_since = None).unanswered([5]);
+    let world = disk(|disk| disk.annotations.claimed_by = Some(name(5).into()));
+    let world =
+        world.edit_disk("web-data-2", |disk| disk.annotations.free_since = None).with_unconfirmed([5]);
     assert_eq!(world.plan().actions, []);
 }
 
 #[test]
 fn a_claim_of_a_terminating_machine_is_over_when_it_is_gone() {
-    let claimed = Marks { claimed_by: Some(name(0).into()), ..Marks::default() };
-    let world = disk(|disk| disk.marks = claimed).edit(&name(0), |machine| machine.terminating = true);
+    let claimed = DiskAnnotations { claimed_by: Some(name(0).into()), ..DiskAnnotations::default() };
+    let world = disk(|disk| disk.annotations = claimed).edit(&name(0), |machine| machine.terminating = true);
     assert_eq!(world.plan().actions, []);
 }
 
@@ -319,7 +335,7 @@ fn a_claim_of_a_terminating_machine_is_over_when_it_is_gone() {
 fn marks_pause_after_a_failure_and_one_that_was_refused_comes_last() {
     let mut world = world().free("web-data-3", 60);
     for disk in ["web-data-2", "web-data-3"] {
-        world = world.edit_disk(disk, |disk| disk.marks.free_since = None);
+        world = world.edit_disk(disk, |disk| disk.annotations.free_since = None);
     }
     world.memory.note(&"web-data-2".into(), true);
     let names = |world: &World| -> Vec<String> {
@@ -327,9 +343,9 @@ fn marks_pause_after_a_failure_and_one_that_was_refused_comes_last() {
     };
     assert_eq!(names(&world), ["web-data-3", "web-data-2"]);
     let cause = Failure { reason: FailureReason::DiskFailure, message: "no".into() };
-    world.memory.keeping.failed(cause, world.uptime, None, 0.0);
+    world.memory.collecting_disks.failed(cause, world.uptime, None, 0.0);
     assert_eq!(names(&world), [""; 0]);
-    assert_eq!(world.plan().waits.len(), 1);
+    assert_eq!(world.plan().blockers.len(), 1);
     world.uptime += Duration::from_secs(1);
     assert_eq!(names(&world), ["web-data-3"]);
 }
@@ -340,8 +356,8 @@ fn a_members_own_disk_of_a_template_that_has_left_is_deleted_once_it_is_detached
     let old = |owner| Disk { owner: Some(owner), template: Some("logs".into()), ..kept_disk("web-data-2") };
     let member = name(0);
     let detached = world().disk("web-data-2", |_| Some(old(owned(&member))));
-    let both = Marks { free_since: Some(ago(0)), ..Marks::default() };
-    assert_eq!(detached.plan().actions, [marked(both)]);
+    let both = DiskAnnotations { free_since: Some(ago(0)), ..DiskAnnotations::default() };
+    assert_eq!(detached.plan().actions, [annotated(both)]);
     let attached = detached.edit(&member, |machine| machine.lingering.push("web-data-2".into()));
     assert_eq!(attached.plan().actions, []);
     let foreign = world().disk("web-data-2", |_| Some(old(owned("somebody-elses"))));
@@ -353,7 +369,7 @@ fn a_members_own_disk_of_a_template_that_has_left_is_deleted_once_it_is_detached
     let released = world().disk("web-data-2", |_| Some(old(owned(&member)))).edit(&member, |machine| {
         (machine.owner, machine.pool_uid_label) = (Some(Uid::from("another")), None);
     });
-    assert!(!released.plan().actions.iter().any(|action| action.stage() == Stage::Keep));
+    assert!(!released.plan().actions.iter().any(|action| action.stage() == Stage::CollectDisks));
 }
 
 #[test]

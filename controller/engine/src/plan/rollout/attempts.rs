@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ledger::REQUEST_TIMEOUT;
-use crate::model::{Replica, Uid};
+use crate::model::{Machine, Uid};
 use crate::revision::RevisionId;
 
 /// How long the platform may take to look at a change before the pool says that it does not.
@@ -13,7 +13,7 @@ pub const EVALUATION_AGE: Duration = Duration::from_mins(10);
 
 /// What became of an attempt to write a revision to a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum UpdateOutcome {
     /// The machine has it.
     Accepted,
     /// The API server refused it.
@@ -21,52 +21,52 @@ pub enum Answer {
     /// It was not sent: more than labels and annotations would change, and it was not to.
     Differs,
     /// No answer: it may have been written, or may still be.
-    Lost,
+    Unconfirmed,
 }
 
 /// What came of the attempts to bring revisions to the machines of a pool. All of it may be lost at any moment.
 #[derive(Clone, Debug, Default)]
-pub struct Trials {
+pub struct RolloutAttempts {
     /// Members that refused a revision; which, and when they did so last.
     refused: BTreeMap<Uid, (RevisionId, Duration)>,
     /// Members that differ from a revision in more than labels and annotations; from which, and when that was seen.
     differing: BTreeMap<Uid, (RevisionId, Duration)>,
     /// Members whose last write got no answer, and when it was given up: it may make them unavailable.
-    unsure: BTreeMap<Uid, Duration>,
+    unconfirmed: BTreeMap<Uid, Duration>,
     /// Members that changed and that the platform has not looked at since, as long as that is known.
     unevaluated: BTreeMap<Uid, Duration>,
 }
 
-impl Trials {
+impl RolloutAttempts {
     /// Records what became of writing `revision` to `member`.
-    pub fn learn(&mut self, member: &Uid, revision: &RevisionId, answer: Answer, uptime: Duration) {
-        match answer {
-            Answer::Accepted => {
+    pub fn record(&mut self, member: &Uid, revision: &RevisionId, outcome: UpdateOutcome, uptime: Duration) {
+        match outcome {
+            UpdateOutcome::Accepted => {
                 self.refused.remove(member);
                 // Every write demands the version that was read: an earlier one can no longer be carried out.
-                self.unsure.remove(member);
+                self.unconfirmed.remove(member);
             }
-            Answer::Refused => {
+            UpdateOutcome::Refused => {
                 self.refused.insert(member.clone(), (revision.clone(), uptime));
             }
-            Answer::Differs => {
+            UpdateOutcome::Differs => {
                 self.differing.insert(member.clone(), (revision.clone(), uptime));
             }
-            Answer::Lost => {
-                self.unsure.insert(member.clone(), uptime);
+            UpdateOutcome::Unconfirmed => {
+                self.unconfirmed.insert(member.clone(), uptime);
             }
         }
     }
 
     /// Takes note of the members as they are now: since when the platform has not looked at one, and which are gone.
-    pub fn meet<'a>(&mut self, members: impl Iterator<Item = &'a Arc<Replica>> + Clone, uptime: Duration) {
+    pub fn observe<'a>(&mut self, members: impl Iterator<Item = &'a Arc<Machine>> + Clone, uptime: Duration) {
         let mut unevaluated = BTreeMap::new();
         for member in members.clone().filter(|member| !member.evaluated && !member.terminating) {
             let since = self.unevaluated.get(&member.id.uid).copied().unwrap_or(uptime);
             unevaluated.insert(member.id.uid.clone(), since);
         }
         self.unevaluated = unevaluated;
-        self.unsure.retain(|_, since| uptime.saturating_sub(*since) < REQUEST_TIMEOUT);
+        self.unconfirmed.retain(|_, since| uptime.saturating_sub(*since) < REQUEST_TIMEOUT);
         forget(&mut self.refused, members.clone());
         forget(&mut self.differing, members);
     }
@@ -87,13 +87,13 @@ impl Trials {
     }
 
     /// Whether a write to the member got no answer and may still be carried out.
-    pub(crate) fn is_unsure_of(&self, member: &Uid, uptime: Duration) -> bool {
-        self.unsure.get(member).is_some_and(|since| uptime.saturating_sub(*since) < REQUEST_TIMEOUT)
+    pub(crate) fn is_unconfirmed(&self, member: &Uid, uptime: Duration) -> bool {
+        self.unconfirmed.get(member).is_some_and(|since| uptime.saturating_sub(*since) < REQUEST_TIMEOUT)
     }
 
     /// How long until the first write without an answer can no longer be carried out.
-    pub(in crate::plan) fn next_sure(&self, uptime: Duration) -> Option<Duration> {
-        self.unsure.values().filter_map(|since| (*since + REQUEST_TIMEOUT).checked_sub(uptime)).min()
+    pub(in crate::plan) fn next_confirmed(&self, uptime: Duration) -> Option<Duration> {
+        self.unconfirmed.values().filter_map(|since| (*since + REQUEST_TIMEOUT).checked_sub(uptime)).min()
     }
 
     /// How many changed members the platform has not looked at for [`EVALUATION_AGE`], and one of them.
@@ -117,7 +117,7 @@ impl Trials {
 /// Keeps what is known of members that are there and have not got the revision since.
 fn forget<'a>(
     known: &mut BTreeMap<Uid, (RevisionId, Duration)>,
-    members: impl Iterator<Item = &'a Arc<Replica>>,
+    members: impl Iterator<Item = &'a Arc<Machine>>,
 ) {
     if known.is_empty() {
         return;
