@@ -71,7 +71,7 @@ e2e: xtask ## Core scenarios on another cluster; E2E_CLUSTER=embedded (default),
 .PHONY: faults
 faults: preflight ## Break everything around the real controller on a model of the API server; SEEDS=10000, SEED=7, EXHAUSTIVE=true, ONLY=rollout
 	@echo "==> The controller and the model it runs on, optimized"
-	cargo build --locked --release --package vmpool-sim
+	cargo build --locked --release --package vmpool-explorer
 	@echo "==> Schedules: each is a few minutes of a pool's life in milliseconds"
 	@$(TARGET_DIR)/release/faults
 

@@ -18,13 +18,12 @@
 //! * [`provider`] uses external clusters, for `make e2e`;
 //! * [`process`] runs child processes that cannot outlive the harness, and [`usage`] reads their resource usage;
 //! * [`deadline`] limits waits, and counts little of the time in which the host was busy with other work;
-//! * [`chance`] makes seeded random decisions.
+//! * [`random`] makes seeded random decisions.
 //!
 //! Progress is logged through `tracing`, at level info.
 
 pub mod access;
 pub mod autoscaling;
-pub mod chance;
 pub mod choke;
 pub mod cluster;
 pub mod deadline;
@@ -39,6 +38,7 @@ pub mod poll;
 pub mod process;
 pub mod programs;
 pub mod provider;
+pub mod random;
 pub mod recorder;
 pub mod release;
 pub mod scenario;

@@ -148,7 +148,7 @@ fn tests(workspace: &Workspace, copy: &Copy, teeth: &Path, guard: &Guard) -> Res
 /// Builds the copy, then runs random and exhaustive schedules until one finds a violation.
 fn attempt(workspace: &Workspace, copy: &Copy, teeth: &Path, options: &Options) -> Result<Verdict> {
     let mut build = cargo(workspace, teeth, "build");
-    succeed(build.args(["--quiet", "--package", "vmpool-sim"]).current_dir(copy.root()))?;
+    succeed(build.args(["--quiet", "--package", "vmpool-explorer"]).current_dir(copy.root()))?;
     let program = built(teeth).join("teeth/faults");
     let mut random = Command::new(&program);
     random.arg(format!("--seeds={}", options.seeds));

@@ -1,6 +1,6 @@
 //! Generates a random sequence of operations.
 
-use vmpool_e2e::chance::Chance;
+use vmpool_e2e::random::SeededRandom;
 
 use crate::kind::{Kind, Name, Target};
 use crate::op::{Change, Forgery, Language, Lock, Op, Scaling, Selector, Since, Step};
@@ -28,7 +28,7 @@ const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 /// Generates a sequence.
 pub(crate) struct Author {
-    chance: Chance,
+    random: SeededRandom,
     /// Objects that may exist: most operations target one of them.
     known: Vec<Target>,
     steps: Vec<Step>,
@@ -37,8 +37,8 @@ pub(crate) struct Author {
 impl Author {
     /// The sequence of a seed.
     pub(crate) fn write(seed: u64) -> Vec<Step> {
-        let mut author = Self { chance: Chance::new(seed), known: Vec::new(), steps: Vec::new() };
-        let length = author.chance.number(10..=25);
+        let mut author = Self { random: SeededRandom::new(seed), known: Vec::new(), steps: Vec::new() };
+        let length = author.random.number(10..=25);
         while author.steps.len() as u64 <= length {
             let (id, op) = (author.steps.len(), author.op());
             if let Op::Create { kind, name, dry: false, .. } = op {
@@ -53,7 +53,7 @@ impl Author {
     }
 
     fn below(&self, end: u64) -> u64 {
-        self.chance.number(0..=end - 1)
+        self.random.number(0..=end - 1)
     }
 
     fn percent(&self, of: u64) -> bool {
@@ -61,7 +61,7 @@ impl Author {
     }
 
     fn one<T: Clone>(&self, of: &[T]) -> T {
-        self.chance.one(of).expect("a table that is not empty").clone()
+        self.random.one(of).expect("a table that is not empty").clone()
     }
 
     fn kind(&self) -> Kind {

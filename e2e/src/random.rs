@@ -8,9 +8,9 @@ use vmpool_runtime::testing::SeededEntropy;
 
 /// A seeded source of random decisions.
 #[derive(Debug)]
-pub struct Chance(SeededEntropy);
+pub struct SeededRandom(SeededEntropy);
 
-impl Chance {
+impl SeededRandom {
     /// The decisions of this seed.
     pub fn new(seed: u64) -> Self {
         // The multiplication separates the sequences of adjacent seeds.

@@ -9,29 +9,35 @@ use vmpool_e2e::invariants::{self, Grounds, collection, leftovers, settled};
 use vmpool_e2e::object::{Kind, Object};
 use vmpool_model::{Call, PatchKind, Served, Verb};
 
-use crate::cast::{CONTROLLER, is_ours};
+use crate::instance::{CONTROLLER, is_tested};
 use crate::world::World;
 
 /// A world is settled if nothing changed for this long. It is longer than the longest backoff.
-pub const QUIET: Duration = Duration::from_secs(75);
-/// The processes must not write for this long before the end. It is shorter than [`QUIET`], because a write without
+pub const SETTLED_AFTER: Duration = Duration::from_secs(75);
+/// The processes must not write for this long before the end. It is shorter than [`SETTLED_AFTER`], because a write without
 /// effect may follow shortly after the last change.
-const RESTING: Duration = Duration::from_secs(10);
+const NO_WRITES_FOR: Duration = Duration::from_secs(10);
 
 /// All violations so far.
-pub fn broken(world: &World) -> Vec<String> {
+pub fn invariant_violations(world: &World) -> Vec<String> {
     let served = world.server.served_since(0);
-    let audit: Vec<AuditEntry> = served.iter().filter(|served| is_told(&served.call)).map(entry).collect();
+    let audit: Vec<AuditEntry> = served.iter().filter(|served| is_checked(&served.call)).map(entry).collect();
     let found = invariants::violations(world.history(), &grounds(world), &audit, CONTROLLER);
     let mounts = world.double_mounts().into_iter().map(|mount| format!("I3: {mount}"));
     // A list from the API server's cache may be older than the last write of a previous leader.
-    let old = served.iter().map(|served| &served.call).filter(|call| is_ours(&call.who) && takes_any(call));
+    let old = served.iter().map(|served| &served.call).filter(|call| is_tested(&call.who) && takes_any(call));
     let old = old.map(|call| format!("{call}: reads a list with resourceVersion=0"));
-    found.iter().map(ToString::to_string).chain(mounts).chain(old).chain(usurped(world, &served)).collect()
+    found
+        .iter()
+        .map(ToString::to_string)
+        .chain(mounts)
+        .chain(old)
+        .chain(writes_of_former_leaders(world, &served))
+        .collect()
 }
 
 /// Writes of a controller while another one led, except those that were delayed for longer than the sender could know.
-fn usurped(world: &World, served: &[Served]) -> Vec<String> {
+fn writes_of_former_leaders(world: &World, served: &[Served]) -> Vec<String> {
     let (mut leader, mut found) = (None, Vec::new());
     for Served { call, code, .. } in served.iter().filter(|served| served.call.who.starts_with(CONTROLLER)) {
         if call.resource == "leases" {
@@ -40,7 +46,7 @@ fn usurped(world: &World, served: &[Served]) -> Vec<String> {
                     call.body["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty());
                 leader = is_held.then_some(call.who.as_str());
             }
-        } else if is_told(call) && leader.is_some_and(|leader| leader != call.who) {
+        } else if is_checked(call) && leader.is_some_and(|leader| leader != call.who) {
             let sent = call.to_string();
             if !world.late.contains(&sent) {
                 let leader = leader.unwrap_or_default();
@@ -70,7 +76,7 @@ fn grounds(world: &World) -> Grounds {
 }
 
 /// Whether the checks consider this request.
-fn is_told(call: &Call) -> bool {
+fn is_checked(call: &Call) -> bool {
     call.is_write() && call.resource != "leases" && call.resource != "events"
 }
 
@@ -79,39 +85,39 @@ fn takes_any(call: &Call) -> bool {
 }
 
 /// Writes to a settled world.
-fn restless(world: &World) -> Vec<String> {
-    let since = world.now() - RESTING;
+fn writes_when_settled(world: &World) -> Vec<String> {
+    let since = world.now() - NO_WRITES_FOR;
     let served = world.server.served_since(0);
     let late = served.iter().rev().take_while(|served| served.at > since);
-    let writes = late.filter(|served| is_ours(&served.call.who) && is_told(&served.call));
+    let writes = late.filter(|served| is_tested(&served.call.who) && is_checked(&served.call));
     writes
         .map(|served| format!("I8: a write to a settled world: {} ({})", served.call, served.code))
         .collect()
 }
 
 /// All violations in a settled world.
-pub fn unsettled(world: &World) -> Vec<String> {
+pub fn settled_violations(world: &World) -> Vec<String> {
     let state = world.history().state();
-    let mut wrong: Vec<String> =
+    let mut violations: Vec<String> =
         leftovers::violations(world.history()).iter().map(ToString::to_string).collect();
-    wrong.extend(restless(world));
-    wrong.extend(collection::violations(state, world.now()).iter().map(ToString::to_string));
+    violations.extend(writes_when_settled(world));
+    violations.extend(collection::violations(state, world.now()).iter().map(ToString::to_string));
     for pool in state.all(Kind::Pool).filter(|pool| !pool.is_terminating()) {
         let members = state.members(pool.uid());
-        wrong.extend(settled::lies(pool, &members).iter().map(ToString::to_string));
-        wrong.extend(unfinished(pool, &members, world.harmed));
+        violations.extend(settled::lies(pool, &members).iter().map(ToString::to_string));
+        violations.extend(missing_machines(pool, &members, world.disk_deleted));
     }
-    wrong
+    violations
 }
 
 /// What a settled pool lacks.
-fn unfinished(pool: &Object, members: &[&Object], harmed: bool) -> Option<String> {
+fn missing_machines(pool: &Object, members: &[&Object], disk_deleted: bool) -> Option<String> {
     let desired =
         pool.at("/spec/replicas").as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
     let explicit = pool.text("/spec/scaleDownPolicy") == "Explicit";
     let right = if explicit { members.len() >= desired } else { members.len() == desired };
-    let running = members.iter().filter(|member| member.is_running()).count();
-    (!right || running < members.len() && !harmed).then(|| {
+    let running = members.iter().filter(|instance| instance.is_running()).count();
+    (!right || running < members.len() && !disk_deleted).then(|| {
         format!(
             "the pool desires {desired} machines, but after settling {} exist and {running} run",
             members.len()

@@ -8,13 +8,13 @@ use serde_json::Value;
 use vmpool_model::{Call, Refusal, Verb};
 
 use super::{NAMESPACE, World};
-use crate::caller::{Caller, Target};
+use crate::removal_client::{RemovalClient, Target};
 use crate::transcript::short;
 
 /// The user name of all users.
 const USER: &str = "user";
 /// How long a user waits for a response.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
 impl World {
     /// Creates an object as a user.
@@ -28,28 +28,29 @@ impl World {
     /// # Errors
     /// The refusal of the API server model.
     pub async fn do_as_user(&mut self, call: &Call) -> Result<Value, Refusal> {
-        let (server, asked) = (self.server.clone(), call.clone());
-        let answer = Arc::new(Mutex::new(None));
-        let heard = answer.clone();
+        let (server, request) = (self.server.clone(), call.clone());
+        let response = Arc::new(Mutex::new(None));
+        let slot = response.clone();
         let task = self.env.spawn("user", async move {
-            let answered = server.handle(&asked).await;
-            *heard.lock() = Some(answered);
+            let response = server.handle(&request).await;
+            *slot.lock() = Some(response);
         });
         self.clock.settle().await;
-        let end = self.now() + PATIENCE;
+        let end = self.now() + TIMEOUT;
         while !task.is_finished() && self.now() < end {
             self.step(end).await;
         }
-        let answer = answer.lock().take().unwrap_or_else(|| Err(Refusal::new(504, "Timeout", "no answer")));
-        self.tell(|| {
+        let response =
+            response.lock().take().unwrap_or_else(|| Err(Refusal::new(504, "Timeout", "no answer")));
+        self.log(|| {
             let body = if call.body.is_null() { String::new() } else { short(&call.body) };
-            let said = answer
+            let outcome = response
                 .as_ref()
                 .map_or_else(|no| format!("{} {}", no.code, no.message), |_| "done".to_owned());
-            format!("{call} {body}: {said}")
+            format!("{call} {body}: {outcome}")
         });
         self.record();
-        answer.map(|(_, object)| object)
+        response.map(|(_, object)| object)
     }
 
     /// A user's request for an object in the namespace.
@@ -69,7 +70,7 @@ impl World {
     }
 
     /// Starts a client that requests a targeted removal and repeats the request until the outcome is known.
-    pub fn ask_removal(
+    pub fn start_removal(
         &mut self,
         targets: Vec<Target>,
         pool: &str,
@@ -85,8 +86,8 @@ impl World {
         if !pinned {
             self.unpinned.extend(targets.iter().map(|target| target.name.clone()));
         }
-        let (front, env, told) = (self.front.clone(), self.env.clone(), self.asked.clone());
-        let caller = Caller { front, env, first, path, targets, pinned, dry_run, told };
-        self.callers.push(self.env.spawn("caller", caller.ask()));
+        let (front, env, attempts) = (self.front.clone(), self.env.clone(), self.attempts.clone());
+        let client = RemovalClient { front, env, first, path, targets, pinned, dry_run, attempts };
+        self.removals.push(self.env.spawn("caller", client.run()));
     }
 }

@@ -1,8 +1,8 @@
 //! A cluster in memory: the API server model, the platform simulator, a garbage collector, and the project's processes.
 //! All share one clock that advances from event to event.
 
-mod hear;
 mod processes;
+mod record;
 mod users;
 
 use std::collections::BTreeSet;
@@ -19,21 +19,21 @@ use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
 use vmpool_runtime::testing::{Idle, ManualClock, env};
 
-use crate::caller::Asked;
-use crate::cast::{Member, Program};
-use crate::chance::Chance;
-use crate::front::{self, Front};
-use crate::op::WATCHED;
+use crate::aggregation::{self, AggregatedApi};
+use crate::fault_injector::{FaultInjector, InjectorState};
+use crate::instance::{Instance, Program};
+use crate::operation::WATCHED;
 use crate::platform::{Platform, image};
-use crate::referee::{Notes, Referee};
-use crate::webhook::{Service, Webhook};
+use crate::removal_client::Attempt;
+use crate::webhook::{Webhook, WebhookState};
+use vmpool_e2e::random::SeededRandom;
 
 /// The namespace of the pool.
 pub const NAMESPACE: &str = "team";
 
 /// The front proxy's CA. It is generated once, because no check depends on its content.
-static FRONT: LazyLock<Value> =
-    LazyLock::new(|| front::configuration().expect("a certificate can be generated"));
+static FRONT_PROXY: LazyLock<Value> =
+    LazyLock::new(|| aggregation::configuration().expect("a certificate can be generated"));
 
 /// How a world is created.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,9 +49,9 @@ pub struct Options {
     /// Longest time that a request or a response takes, in milliseconds.
     pub latency: u64,
     /// Random faults: this many of 1000 writes of the project's processes.
-    pub trouble: u64,
+    pub write_faults_per_mille: u64,
     /// Random faults: this many of 1000 reads.
-    pub unread: u64,
+    pub read_faults_per_mille: u64,
     /// Maximum number of objects in a page of a list; 0 means as many as the client requests.
     pub page: usize,
     /// By how many changes a list with `resourceVersion=0` is behind.
@@ -67,9 +67,9 @@ pub struct World {
     /// What users did, as the checks need it.
     pub grounds: Grounds,
     /// Whether a user deleted something that a machine needs. In that case not all machines need to run after settling.
-    pub harmed: bool,
+    pub disk_deleted: bool,
     /// Whether a replaced leader has resumed.
-    pub rivals: bool,
+    pub former_leader_resumed: bool,
     /// Names of the machines whose targeted removal was requested without UIDs.
     pub unpinned: BTreeSet<String>,
     /// Writes that arrive long after their sender has given up.
@@ -79,19 +79,19 @@ pub struct World {
     /// One line per event; `None` if no transcript was requested.
     pub transcript: Option<Vec<String>>,
     /// The behavior of the webhook.
-    pub webhook: Arc<Mutex<Service>>,
-    pub(crate) chance: Chance,
-    pub(crate) notes: Arc<Mutex<Notes>>,
+    pub webhook: Arc<Mutex<WebhookState>>,
+    pub(crate) random: SeededRandom,
+    pub(crate) injector: Arc<Mutex<InjectorState>>,
     env: Env,
     options: Options,
     platform: Platform,
-    front: Front,
-    cast: Vec<Member>,
+    front: AggregatedApi,
+    instances: Vec<Instance>,
     started: u64,
     /// When killed processes start again.
     restarts: Vec<(Timestamp, Program)>,
-    asked: Arc<Mutex<Vec<Asked>>>,
-    callers: Vec<Task>,
+    attempts: Arc<Mutex<Vec<Attempt>>>,
+    removals: Vec<Task>,
     history: History,
     changes: usize,
     /// When an object other than a lease last changed.
@@ -106,50 +106,50 @@ impl World {
         let clock = ManualClock::of(idle);
         let env = env(&clock, options.seed ^ 0x5eed);
         let server = Server::new(&env, vmpool_model::platform());
-        let notes = Arc::new(Mutex::new(Notes {
-            per_mille: options.trouble,
-            unread_per_mille: options.unread,
-            ..Notes::default()
+        let injector = Arc::new(Mutex::new(InjectorState {
+            write_faults_per_mille: options.write_faults_per_mille,
+            read_faults_per_mille: options.read_faults_per_mille,
+            ..InjectorState::default()
         }));
-        server.set_referee(Referee::new(notes.clone(), options.seed, options.latency));
+        server.set_referee(FaultInjector::new(injector.clone(), options.seed, options.latency));
         if options.page > 0 {
             server.limit_pages(options.page);
         }
         server.age_lists(options.old);
-        let webhook = Arc::new(Mutex::new(Service::Works));
+        let webhook = Arc::new(Mutex::new(WebhookState::Works));
         if options.webhook {
             server.set_admission(Webhook::new(&server, &env, webhook.clone()));
         }
-        let chance = Chance::new(options.seed);
-        let platform = Platform::new(&server, options.seed, chance.number(20..=400), chance.number(5..=200));
+        let random = SeededRandom::new(options.seed);
+        let platform = Platform::new(&server, options.seed, random.number(20..=400), random.number(5..=200));
         let mut world = Self {
             platform,
             grounds: Grounds::default(),
-            harmed: false,
-            rivals: false,
+            disk_deleted: false,
+            former_leader_resumed: false,
             unpinned: BTreeSet::new(),
             late: BTreeSet::new(),
             loops: Vec::new(),
             transcript: telling.then(Vec::new),
             webhook,
-            notes,
+            injector,
             env,
             options,
-            front: Front::default(),
-            cast: Vec::new(),
+            front: AggregatedApi::default(),
+            instances: Vec::new(),
             started: 0,
             restarts: Vec::new(),
-            asked: Arc::default(),
-            callers: Vec::new(),
+            attempts: Arc::default(),
+            removals: Vec::new(),
             history: History::default(),
             changes: 0,
             changed: ManualClock::START,
             next_garbage: Some(ManualClock::START),
-            chance,
+            random,
             clock,
             server,
         };
-        world.furnish().await;
+        world.create_initial_objects().await;
         for _ in 0..options.controllers {
             world.start(Program::Controller);
         }
@@ -160,14 +160,14 @@ impl World {
     }
 
     /// Creates the objects that exist before the scenario.
-    async fn furnish(&mut self) {
+    async fn create_initial_objects(&mut self) {
         let class = json!({
             "apiVersion": "virtualization.deckhouse.io/v1alpha2", "kind": "VirtualMachineClass",
             "metadata": { "name": "generic" }, "spec": { "cpu": { "type": "Host" } },
         });
         let mut all = vec![("clustervirtualimages", "", image()), ("virtualmachineclasses", "", class)];
         if self.options.apiservers > 0 {
-            all.push(("configmaps", "kube-system", FRONT.clone()));
+            all.push(("configmaps", "kube-system", FRONT_PROXY.clone()));
         }
         for (resource, namespace, object) in all {
             let mut call = self.call(Verb::Create, resource, "", "", object);
@@ -206,7 +206,7 @@ impl World {
     }
 
     /// Adds a line to the transcript, if one is recorded.
-    pub fn tell(&mut self, line: impl FnOnce() -> String) {
+    pub fn log(&mut self, line: impl FnOnce() -> String) {
         let since = self.now().duration_since(ManualClock::START);
         if let Some(transcript) = &mut self.transcript {
             transcript.push(format!("[{:>9.3}] {}", since.as_secs_f64(), line()));
@@ -220,7 +220,7 @@ impl World {
         let next = [
             self.clock.until_next(),
             self.platform.next_due().map(left),
-            self.until_cast(),
+            self.until_next_instance_event(),
             self.next_garbage.map(left),
             Some(left(until)),
         ];
@@ -228,8 +228,8 @@ impl World {
         self.clock.advance(stride.max(Duration::from_millis(1))).await;
         self.platform.step().await;
         self.collect_garbage();
-        self.keep_cast();
-        self.listen();
+        self.update_instances();
+        self.collect_reports();
         self.record();
     }
 
@@ -243,7 +243,7 @@ impl World {
 
     /// When the last change happened, leases apart. It is now if a client still waits for a response.
     pub fn quiet_since(&self) -> Timestamp {
-        if self.callers.is_empty() { self.changed } else { self.now() }
+        if self.removals.is_empty() { self.changed } else { self.now() }
     }
 }
 

@@ -14,15 +14,17 @@ pub const APISERVER: &str = "apiserver";
 pub const SYSTEM: &str = "vmpool-system";
 
 /// Whether the sender of a request is one of the project's processes. Faults are injected only into their requests.
-pub fn is_ours(who: &str) -> bool {
-    who.starts_with(CONTROLLER) || who.starts_with(APISERVER)
+pub fn is_tested(sender: &str) -> bool {
+    sender.starts_with(CONTROLLER) || sender.starts_with(APISERVER)
 }
 
 /// The user name of a sender. All controllers share one user, and so do all replicas of the aggregated API.
-pub fn user(who: &str) -> String {
-    let program = [CONTROLLER, APISERVER].into_iter().find(|program| who.starts_with(program));
-    program
-        .map_or_else(|| who.to_owned(), |program| format!("system:serviceaccount:{SYSTEM}:vmpool-{program}"))
+pub fn user(sender: &str) -> String {
+    let program = [CONTROLLER, APISERVER].into_iter().find(|program| sender.starts_with(program));
+    program.map_or_else(
+        || sender.to_owned(),
+        |program| format!("system:serviceaccount:{SYSTEM}:vmpool-{program}"),
+    )
 }
 
 /// The program that a process runs.
@@ -35,7 +37,7 @@ pub enum Program {
 }
 
 /// One simulated process.
-pub(crate) struct Member {
+pub(crate) struct Instance {
     pub(crate) name: String,
     pub(crate) program: Program,
     pub(crate) process: Process,

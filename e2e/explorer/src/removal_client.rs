@@ -7,14 +7,14 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use vmpool_runtime::Env;
 
-use crate::front::Front;
+use crate::aggregation::AggregatedApi;
 
 /// Maximum number of attempts.
 const ATTEMPTS: usize = 4;
 /// Minimum time that the client waits for a response.
-const LEAST_PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum additional wait. Together with [`LEAST_PATIENCE`] it equals the API server's own limit.
-const MORE_PATIENCE: Duration = Duration::from_secs(55);
+const MIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum additional wait. Together with [`MIN_TIMEOUT`] it equals the API server's own limit.
+const MAX_ADDITIONAL_TIMEOUT: Duration = Duration::from_secs(55);
 /// Longest pause before the next attempt.
 const PAUSE: Duration = Duration::from_secs(3);
 
@@ -27,23 +27,23 @@ pub struct Target {
     pub uid: String,
 }
 
-/// What happened to a request for a targeted removal.
+/// A step of a request for a targeted removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum Attempt {
     /// The request was sent: it may take effect from now on.
     Sent(Vec<Target>),
-    /// The request was refused: it has no effect.
-    Refused(Vec<Target>, String),
+    /// The request was rejected: it has no effect.
+    Rejected(Vec<Target>, String),
     /// The removal succeeded.
-    Removed(Vec<Target>),
+    Succeeded(Vec<Target>),
     /// The outcome is unknown.
-    Lost(String),
+    Unknown(String),
 }
 
 /// One request, repeated until the client has a definite response.
-pub struct Caller {
+pub struct RemovalClient {
     /// The client's connection to the aggregated API.
-    pub front: Front,
+    pub front: AggregatedApi,
     /// Clock, tasks and randomness.
     pub env: Env,
     /// The replica that receives the first attempt. Each further attempt goes to the next replica.
@@ -57,14 +57,14 @@ pub struct Caller {
     /// Whether the request is a dry run.
     pub dry_run: bool,
     /// Collects the outcome of each attempt.
-    pub told: Arc<Mutex<Vec<Asked>>>,
+    pub attempts: Arc<Mutex<Vec<Attempt>>>,
 }
 
-impl Caller {
+impl RemovalClient {
     /// Sends the request until the response is definite or all attempts are used.
-    pub async fn ask(self) {
-        let Self { front, env, first, path, targets, pinned, dry_run, told } = self;
-        let tell = |asked: Asked| told.lock().push(asked);
+    pub async fn run(self) {
+        let Self { front, env, first, path, targets, pinned, dry_run, attempts } = self;
+        let record = |attempt: Attempt| attempts.lock().push(attempt);
         let names = |field: fn(&Target) -> &str| targets.iter().map(field).collect::<Vec<_>>();
         let mut body = json!({ "targets": names(|target| &target.name) });
         if pinned {
@@ -75,34 +75,36 @@ impl Caller {
         }
         for attempt in 0..ATTEMPTS {
             if !dry_run {
-                tell(Asked::Sent(targets.clone()));
+                record(Attempt::Sent(targets.clone()));
             }
-            let patience = LEAST_PATIENCE + env.jitter(MORE_PATIENCE);
-            let answer = env.timeout(patience, front.post(first + attempt, &path, &body)).await;
-            match answer {
-                Ok(Some(heard)) if heard.code.is_success() => {
+            let timeout = MIN_TIMEOUT + env.jitter(MAX_ADDITIONAL_TIMEOUT);
+            let response = env.timeout(timeout, front.post(first + attempt, &path, &body)).await;
+            match response {
+                Ok(Some(response)) if response.code.is_success() => {
                     if !dry_run {
-                        tell(Asked::Removed(targets));
+                        record(Attempt::Succeeded(targets));
                     }
                     return;
                 }
                 // A replica that has just started does not know the front proxy's CA yet. A real load balancer would
                 // send it no requests.
-                Ok(Some(heard)) if heard.code.is_client_error() => {
-                    let again = [401, 409, 429].contains(&heard.code.as_u16());
-                    let text = format!("{} {}", heard.code, message(&heard.body));
+                Ok(Some(response)) if response.code.is_client_error() => {
+                    let again = [401, 409, 429].contains(&response.code.as_u16());
+                    let text = format!("{} {}", response.code, message(&response.body));
                     if dry_run {
-                        tell(Asked::Lost(format!("dry run: {text}")));
+                        record(Attempt::Unknown(format!("dry run: {text}")));
                     } else {
-                        tell(Asked::Refused(targets.clone(), text));
+                        record(Attempt::Rejected(targets.clone(), text));
                     }
                     if !again {
                         return;
                     }
                 }
-                Ok(Some(heard)) => tell(Asked::Lost(format!("{} {}", heard.code, message(&heard.body)))),
-                Ok(None) => tell(Asked::Lost("the connection was closed".to_owned())),
-                Err(elapsed) => tell(Asked::Lost(elapsed.to_string())),
+                Ok(Some(response)) => {
+                    record(Attempt::Unknown(format!("{} {}", response.code, message(&response.body))));
+                }
+                Ok(None) => record(Attempt::Unknown("the connection was closed".to_owned())),
+                Err(elapsed) => record(Attempt::Unknown(elapsed.to_string())),
             }
             env.sleep(env.jitter(PAUSE)).await;
         }

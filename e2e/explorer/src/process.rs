@@ -15,7 +15,7 @@ use vmpool_runtime::Env;
 use vmpool_runtime::env::{Clock, Entropy, Spawner, TokioSpawner};
 
 /// How often a process may read the clock while time stands still. One pass over a pool reads it a few dozen times.
-const MOST_ASKED: u64 = 100_000;
+const MAX_CLOCK_READS: u64 = 100_000;
 
 /// Why the tasks of a process do not run.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ struct State {
     paused: bool,
     killed: bool,
     /// How often the process has read the clock since time last advanced, and that time.
-    asked: (u64, Duration),
+    clock_reads: (u64, Duration),
     /// Whether the process was killed because it ran in a loop while time stood still.
     looping: bool,
     spawned: u64,
@@ -49,7 +49,7 @@ impl Process {
 
     /// The environment of the process, with this clock and this source of randomness.
     pub fn env(&self, clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Env {
-        let clock = Watched { clock, process: self.clone() };
+        let clock = LoopDetector { clock, process: self.clone() };
         Env::new(Arc::new(clock), entropy, Arc::new(self.clone()))
     }
 
@@ -97,22 +97,22 @@ impl Process {
         future: impl Future<Output = T> + Send + 'static,
     ) -> impl Future<Output = Option<T>> + Send + 'static {
         let (sender, receiver) = oneshot::channel();
-        let told = async move {
+        let reported = async move {
             // The receiver may be gone.
             _ = sender.send(future.await);
         };
-        self.spawn("call", told.boxed());
+        self.spawn("call", reported.boxed());
         receiver.map(Result::ok)
     }
 }
 
 /// A clock that detects a busy loop. Time advances only when every process waits, so such a loop would never end.
-struct Watched {
+struct LoopDetector {
     clock: Arc<dyn Clock>,
     process: Process,
 }
 
-impl Clock for Watched {
+impl Clock for LoopDetector {
     fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -121,8 +121,9 @@ impl Clock for Watched {
         let uptime = self.clock.uptime();
         let looping = {
             let state = &mut *self.process.0.lock();
-            state.asked = if state.asked.1 == uptime { (state.asked.0 + 1, uptime) } else { (0, uptime) };
-            let looping = state.asked.0 > MOST_ASKED && !state.looping;
+            state.clock_reads =
+                if state.clock_reads.1 == uptime { (state.clock_reads.0 + 1, uptime) } else { (0, uptime) };
+            let looping = state.clock_reads.0 > MAX_CLOCK_READS && !state.looping;
             state.looping |= looping;
             state.killed |= looping;
             looping

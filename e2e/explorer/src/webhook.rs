@@ -18,18 +18,18 @@ use vmpool_runtime::Env;
 use vmpool_webhook::metrics::Metrics;
 use vmpool_webhook::{POOL_PATH, SCALE_PATH, State};
 
-use crate::cast::{APISERVER, CONTROLLER, SYSTEM, user};
+use crate::instance::{APISERVER, CONTROLLER, SYSTEM, user};
 
 /// The webhook's user name.
 pub const NAME: &str = "webhook";
 /// How long the API server waits for the webhook's response.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// JSON pointer to the removal record.
 const RECORD: &str = "/metadata/annotations/vmpool.virtualization.deckhouse.io~1scale-down-targets";
 
 /// The behavior of the webhook.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Service {
+pub enum WebhookState {
     /// It responds normally.
     #[default]
     Works,
@@ -45,12 +45,12 @@ pub enum Service {
 pub struct Webhook {
     env: Env,
     router: Router,
-    service: Arc<Mutex<Service>>,
+    service: Arc<Mutex<WebhookState>>,
 }
 
 impl Webhook {
     /// A webhook that behaves as `service` says.
-    pub fn new(server: &Server, env: &Env, service: Arc<Mutex<Service>>) -> Self {
+    pub fn new(server: &Server, env: &Env, service: Arc<Mutex<WebhookState>>) -> Self {
         let settings = Settings {
             removal_handler: Some(user(APISERVER)),
             controller: Some(user(CONTROLLER)),
@@ -64,31 +64,33 @@ impl Webhook {
 
 impl Admission for Webhook {
     fn admit(&self, review: Review) -> BoxFuture<'static, Result<(), Refusal>> {
-        let Some((hook, path, operation)) = concerns(&review) else { return async { Ok(()) }.boxed() };
+        let Some((hook, path, operation)) = matching_webhook(&review) else {
+            return async { Ok(()) }.boxed();
+        };
         let (env, router, service) = (self.env.clone(), self.router.clone(), *self.service.lock());
         let failed = move |why: &str| {
             let text = format!("Internal error occurred: failed calling webhook \"{hook}\": {why}");
             Refusal::new(500, "InternalError", text)
         };
         async move {
-            let answer = match service {
-                Service::Down => return Err(failed("connection refused")),
-                Service::Hangs => {
-                    env.sleep(PATIENCE).await;
+            let response = match service {
+                WebhookState::Down => return Err(failed("connection refused")),
+                WebhookState::Hangs => {
+                    env.sleep(TIMEOUT).await;
                     return Err(failed("context deadline exceeded"));
                 }
-                Service::Denies => {
+                WebhookState::Denies => {
                     json!({ "allowed": false, "status": { "code": 403, "reason": "Forbidden", "message": "no" } })
                 }
-                Service::Works => match env.timeout(PATIENCE, ask(router, path, operation, &review)).await {
-                    Ok(answer) => answer.map_err(|why| failed(&why))?,
+                WebhookState::Works => match env.timeout(TIMEOUT, call_webhook(router, path, operation, &review)).await {
+                    Ok(response) => response.map_err(|why| failed(&why))?,
                     Err(_) => return Err(failed("context deadline exceeded")),
                 },
             };
-            if answer["allowed"] == true {
+            if response["allowed"] == true {
                 return Ok(());
             }
-            let status = &answer["status"];
+            let status = &response["status"];
             let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).unwrap_or(403);
             let text = |field: &str| status[field].as_str().unwrap_or_default().to_owned();
             let message = format!("admission webhook \"{hook}\" denied the request: {}", text("message"));
@@ -99,7 +101,7 @@ impl Admission for Webhook {
 }
 
 /// The webhook, path and operation for a request, according to the rules and match conditions of the chart.
-fn concerns(review: &Review) -> Option<(&'static str, &'static str, &'static str)> {
+fn matching_webhook(review: &Review) -> Option<(&'static str, &'static str, &'static str)> {
     let Review { call, old, new } = review;
     if call.resource != "virtualmachinepools" {
         return None;
@@ -117,18 +119,18 @@ fn concerns(review: &Review) -> Option<(&'static str, &'static str, &'static str
     }
 }
 
-async fn ask(router: Router, path: &str, operation: &str, review: &Review) -> Result<Value, String> {
+async fn call_webhook(router: Router, path: &str, operation: &str, review: &Review) -> Result<Value, String> {
     let Review { call, old, new } = review;
-    let Call { namespace, name, subresource, who, .. } = call;
+    let Call { namespace, name, subresource, who: sender, .. } = call;
     let question = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "1", "operation": operation, "namespace": namespace, "name": name, "subResource": subresource,
-        "userInfo": { "username": user(who) }, "object": new, "oldObject": old,
+        "userInfo": { "username": user(sender) }, "object": new, "oldObject": old,
     }});
     let request = Request::post(path).header("content-type", "application/json");
     let request = request.body(Body::from(question.to_string())).map_err(|error| error.to_string())?;
     let Ok(response) = router.oneshot(request).await;
     let code = response.status();
     let bytes = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
-    let answer: Value = serde_json::from_slice(&bytes).map_err(|error| format!("{code}: {error}"))?;
-    Ok(answer["response"].clone())
+    let response: Value = serde_json::from_slice(&bytes).map_err(|error| format!("{code}: {error}"))?;
+    Ok(response["response"].clone())
 }

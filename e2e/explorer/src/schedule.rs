@@ -6,14 +6,14 @@ use jiff::{SignedDuration, Timestamp};
 use vmpool_runtime::client::READ_TIMEOUT;
 use vmpool_runtime::testing::Idle;
 
-use crate::judge::{QUIET, broken, unsettled};
-use crate::op::{Op, WATCHED};
-use crate::trouble::{Happened, Trouble, Unread};
-use crate::webhook::Service;
+use crate::checks::{SETTLED_AFTER, invariant_violations, settled_violations};
+use crate::fault::{InjectedFaults, ReadFault, WriteFault};
+use crate::operation::{Operation, WATCHED};
+use crate::webhook::WebhookState;
 use crate::world::{Options, World};
 
 /// Longest time until a world must have settled after the last fault.
-const PATIENCE: Duration = Duration::from_mins(20);
+const TIMEOUT: Duration = Duration::from_mins(20);
 
 /// The steps of a run. Each time is in milliseconds after the previous step.
 #[derive(Clone, Debug, Default)]
@@ -21,30 +21,30 @@ pub struct Schedule {
     /// How the world is created.
     pub options: Options,
     /// The steps.
-    pub steps: Vec<(u64, Op)>,
+    pub steps: Vec<(u64, Operation)>,
     /// Planned faults of writes.
-    pub troubles: Vec<(usize, Trouble)>,
+    pub write_faults: Vec<(usize, WriteFault)>,
     /// Planned faults of reads.
-    pub unread: Vec<(usize, Unread)>,
+    pub read_faults: Vec<(usize, ReadFault)>,
 }
 
 /// The result of a schedule.
 #[derive(Debug)]
 pub struct Verdict {
     /// The violations; empty if there are none.
-    pub wrong: Vec<String>,
+    pub violations: Vec<String>,
     /// The transcript, if it was requested.
     pub transcript: Vec<String>,
     /// Number of writes of the project's processes, without leases and events.
     pub writes: usize,
     /// Number of reads of the project's processes, without leases.
     pub reads: usize,
-    /// Number of changes of each resource in [`crate::op::WATCHED`].
+    /// Number of changes of each resource in [`crate::operation::WATCHED`].
     pub events: [usize; WATCHED.len()],
     /// Whether a replaced leader resumed.
-    pub rivals: bool,
+    pub former_leader_resumed: bool,
     /// The injected faults, planned and random.
-    pub happened: Happened,
+    pub injected: InjectedFaults,
 }
 
 impl Schedule {
@@ -53,60 +53,68 @@ impl Schedule {
     /// # Panics
     /// If the runtime cannot be created.
     pub fn run(&self) -> Verdict {
-        self.run_and(false)
+        self.run_on_own_runtime(false)
     }
 
     /// Runs the schedule and records a transcript.
     ///
     /// # Panics
     /// If the runtime cannot be created.
-    pub fn told(&self) -> Verdict {
-        self.run_and(true)
+    pub fn run_with_transcript(&self) -> Verdict {
+        self.run_on_own_runtime(true)
     }
 
-    fn run_and(&self, tell: bool) -> Verdict {
+    fn run_on_own_runtime(&self, with_transcript: bool) -> Verdict {
         let (runtime, idle) =
             Idle::runtime().expect("a runtime without threads and sockets uses no system resources");
-        runtime.block_on(self.play(idle, tell))
+        runtime.block_on(self.execute(idle, with_transcript))
     }
 
-    async fn play(&self, idle: Idle, tell: bool) -> Verdict {
-        let mut world = World::new(self.options, idle, tell).await;
+    async fn execute(&self, idle: Idle, with_transcript: bool) -> Verdict {
+        let mut world = World::new(self.options, idle, with_transcript).await;
         {
-            let notes = &mut *world.notes.lock();
-            notes.troubles = self.troubles.iter().copied().collect();
-            notes.unread = self.unread.iter().copied().collect();
+            let injector = &mut *world.injector.lock();
+            injector.write_faults = self.write_faults.iter().copied().collect();
+            injector.read_faults = self.read_faults.iter().copied().collect();
         }
         for (pause, op) in &self.steps {
             world.advance(Duration::from_millis(*pause)).await;
-            world.tell(|| format!("── {op:?}"));
+            world.log(|| format!("── {op:?}"));
             op.perform(&mut world).await;
         }
-        let mut wrong = settle(&mut world).await;
-        wrong.append(&mut world.loops);
-        wrong.extend(broken(&world));
-        if wrong.is_empty() {
-            wrong = unsettled(&world);
+        let mut violations = settle(&mut world).await;
+        violations.append(&mut world.loops);
+        violations.extend(invariant_violations(&world));
+        if violations.is_empty() {
+            violations = settled_violations(&world);
         }
         let transcript = world.transcript.take().unwrap_or_default();
-        let (events, rivals) = (world.events(), world.rivals);
-        let notes = &mut *world.notes.lock();
-        let happened = std::mem::take(&mut notes.happened);
-        Verdict { wrong, transcript, writes: notes.writes, reads: notes.reads, events, rivals, happened }
+        let (events, former_leader_resumed) = (world.events(), world.former_leader_resumed);
+        let injector = &mut *world.injector.lock();
+        let injected = std::mem::take(&mut injector.injected);
+        Verdict {
+            violations,
+            transcript,
+            writes: injector.writes,
+            reads: injector.reads,
+            events,
+            former_leader_resumed,
+            injected,
+        }
     }
 }
 
 /// Ends all faults and lets time pass until the world has settled.
 async fn settle(world: &mut World) -> Vec<String> {
-    world.tell(|| "── all faults end".to_owned());
+    world.log(|| "── all faults end".to_owned());
     world.resume();
     world.server.release();
-    *world.webhook.lock() = Service::Works;
+    *world.webhook.lock() = WebhookState::Works;
     let hanging = {
-        let notes = &mut *world.notes.lock();
+        let injector = &mut *world.injector.lock();
         // Faults that were planned for a certain request still occur, once.
-        (notes.per_mille, notes.unread_per_mille) = (0, 0);
-        notes.happened.unread.iter().any(|(_, unread)| *unread == Unread::Hang)
+        (injector.write_faults_per_mille, injector.read_faults_per_mille) = (0, 0);
+        injector.injected.read_faults.iter().any(|(_, read_fault)| *read_fault == ReadFault::Hang)
     };
     let begun = world.now();
     // The sender of a request without response waits for this long.
@@ -114,11 +122,11 @@ async fn settle(world: &mut World) -> Vec<String> {
     loop {
         world.advance(Duration::from_secs(5)).await;
         let since = |time: Timestamp| world.now().duration_since(time);
-        if since(world.quiet_since().max(patient)) > seconds(QUIET) {
+        if since(world.quiet_since().max(patient)) > seconds(SETTLED_AFTER) {
             return Vec::new();
         }
-        if since(begun) > seconds(PATIENCE) {
-            return vec![format!("I8: still changing {PATIENCE:?} after the last fault")];
+        if since(begun) > seconds(TIMEOUT) {
+            return vec![format!("I8: still changing {TIMEOUT:?} after the last fault")];
         }
     }
 }

@@ -4,10 +4,10 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use vmpool_model::{Break, Pace, PatchKind, Verb};
 
-use crate::caller::Target;
-use crate::cast::Program;
+use crate::instance::Program;
 use crate::manifest::{POOL, disk, pool, templates};
-use crate::webhook::Service;
+use crate::removal_client::Target;
+use crate::webhook::WebhookState;
 use crate::world::{NAMESPACE, World};
 
 const MACHINES: &str = "virtualmachines.virtualization.deckhouse.io";
@@ -19,65 +19,65 @@ pub const WATCHED: [&str; 4] =
 
 /// One step. Numbers select an object or a process among those that exist at that moment.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Op {
+pub enum Operation {
     /// Creates the pool: number of replicas, scale-down policy, disk templates.
-    Make(i64, &'static str, Vec<(&'static str, Value)>),
+    CreatePool(i64, &'static str, Vec<(&'static str, Value)>),
     /// `kubectl scale`.
     Scale(i64),
     /// Changes the number of cores in the template.
-    Cores(i64),
+    SetCores(i64),
     /// Changes the scale-down policy.
-    Policy(&'static str),
+    SetScaleDownPolicy(&'static str),
     /// Adds a disk template.
-    AddDisk(&'static str, Value),
+    AddDiskTemplate(&'static str, Value),
     /// Removes a disk template.
-    RemoveDisk(&'static str),
+    RemoveDiskTemplate(&'static str),
     /// A user deletes a machine.
     DeleteMachine(usize),
     /// A user deletes a disk.
     DeleteDisk(usize),
     /// A user removes the controller's labels from a machine.
-    Relabel(usize),
+    RemoveLabels(usize),
     /// A user removes a machine's owner reference.
-    Disown(usize),
+    RemoveOwner(usize),
     /// A client requests a targeted removal.
-    Remove(Removal),
+    RemoveTargets(Removal),
     /// Deletes the pool with this propagation policy.
     DeletePool(&'static str),
     /// Kills a controller.
-    Kill(usize),
+    KillController(usize),
     /// Kills a replica of the aggregated API.
     KillApiserver(usize),
     /// Pauses a controller.
-    Pause(usize),
+    PauseController(usize),
     /// Pauses the leader.
     PauseLeader,
     /// Pauses a replica of the aggregated API.
     PauseApiserver(usize),
     /// Cuts a controller off from the API server.
-    Cut(usize),
+    DisconnectController(usize),
     /// Resumes all processes and reconnects them.
     Resume,
     /// Sets the behavior of the webhook.
-    Webhook(Service),
+    SetWebhook(WebhookState),
     /// Moves the wall clock of a controller by this number of seconds.
-    Jump(usize, i64),
+    StepWallClock(usize, i64),
     /// Delays the watches of all controllers on a resource by this number of events.
-    Behind(usize, usize),
+    DelayWatch(usize, usize),
     /// Watches on the resource deliver no events.
-    Hold(usize),
+    HoldWatch(usize),
     /// All watches catch up.
-    Release,
+    ReleaseWatches,
     /// Watches on the resource deliver several changes as one event.
-    Coalesce(usize),
+    CoalesceEvents(usize),
     /// Watches on the resource repeat the last event.
-    Repeat(usize),
+    RepeatEvent(usize),
     /// Closes the watch connections of the resource; with `true`, their resource version has expired.
-    Break(usize, bool),
+    EndWatch(usize, bool),
     /// The API server model drops its history.
-    Compact,
+    CompactHistory,
     /// The API server model sends a bookmark to all watches.
-    Bookmark,
+    SendBookmarks,
 }
 
 /// A targeted removal.
@@ -93,16 +93,16 @@ pub struct Removal {
     pub dry_run: bool,
 }
 
-impl Op {
+impl Operation {
     /// Whether the operation needs replicas of the aggregated API.
     pub fn uses_api(&self) -> bool {
-        matches!(self, Self::Remove(_) | Self::KillApiserver(_) | Self::PauseApiserver(_))
+        matches!(self, Self::RemoveTargets(_) | Self::KillApiserver(_) | Self::PauseApiserver(_))
     }
 
     /// Performs the operation.
     pub async fn perform(&self, world: &mut World) {
         match self {
-            Self::Make(replicas, policy, disks) => {
+            Self::CreatePool(replicas, policy, disks) => {
                 world.create("virtualmachinepools", pool(*replicas, policy, disks)).await;
             }
             Self::Scale(replicas) => {
@@ -111,12 +111,12 @@ impl Op {
                     world.call(Verb::Patch(PatchKind::Merge), "virtualmachinepools", POOL, "scale", patch);
                 _ = world.do_as_user(&call).await;
             }
-            Self::Cores(cores) => {
+            Self::SetCores(cores) => {
                 edit(world, json!({ "virtualMachineTemplate": { "spec": { "cpu": { "cores": cores } } } }))
                     .await;
             }
-            Self::Policy(policy) => edit(world, json!({ "scaleDownPolicy": policy })).await,
-            Self::AddDisk(name, reclaim) => {
+            Self::SetScaleDownPolicy(policy) => edit(world, json!({ "scaleDownPolicy": policy })).await,
+            Self::AddDiskTemplate(name, reclaim) => {
                 let known = |disks: &[Value]| disks.iter().any(|disk| disk["name"] == *name);
                 if let Some((mut devices, mut disks)) = disks_of(world).filter(|(_, disks)| !known(disks)) {
                     devices.push(json!({ "kind": "VirtualDisk", "name": name }));
@@ -124,7 +124,7 @@ impl Op {
                     edit(world, templates(&devices, &disks)).await;
                 }
             }
-            Self::RemoveDisk(name) => {
+            Self::RemoveDiskTemplate(name) => {
                 if let Some((mut devices, mut disks)) = disks_of(world) {
                     devices.retain(|device| device["name"] != *name);
                     disks.retain(|disk| disk["name"] != *name);
@@ -135,48 +135,52 @@ impl Op {
             }
             Self::DeleteMachine(which) => delete(world, MACHINES, *which).await,
             Self::DeleteDisk(which) => {
-                world.harmed = true;
+                world.disk_deleted = true;
                 delete(world, DISKS, *which).await;
             }
-            Self::Relabel(which) => {
-                meddle(
+            Self::RemoveLabels(which) => {
+                patch_machine(
                     world,
                     *which,
                     json!({ "labels": { "vmpool.virtualization.deckhouse.io/pool-uid": null } }),
                 )
                 .await;
             }
-            Self::Disown(which) => meddle(world, *which, json!({ "ownerReferences": null })).await,
+            Self::RemoveOwner(which) => {
+                patch_machine(world, *which, json!({ "ownerReferences": null })).await;
+            }
             Self::DeletePool(policy) => {
                 let body = json!({ "propagationPolicy": policy });
                 let call = world.call(Verb::Delete, "virtualmachinepools", POOL, "", body);
                 _ = world.do_as_user(&call).await;
             }
-            Self::Remove(removal) => remove(world, removal),
-            Self::Kill(which) => world.kill(Program::Controller, *which),
+            Self::RemoveTargets(removal) => remove(world, removal),
+            Self::KillController(which) => world.kill(Program::Controller, *which),
             Self::KillApiserver(which) => world.kill(Program::Apiserver, *which),
-            Self::Pause(which) => world.pause(Program::Controller, *which),
+            Self::PauseController(which) => world.pause(Program::Controller, *which),
             Self::PauseLeader => world.pause_leader(),
             Self::PauseApiserver(which) => world.pause(Program::Apiserver, *which),
-            Self::Cut(which) => world.cut(*which),
+            Self::DisconnectController(which) => world.disconnect(*which),
             Self::Resume => world.resume(),
-            Self::Webhook(service) => *world.webhook.lock() = *service,
-            Self::Jump(which, seconds) => world.jump(*which, SignedDuration::from_secs(*seconds)),
-            Self::Behind(which, events) => pace(world, *which, Pace::Behind(*events)),
-            Self::Hold(which) => pace(world, *which, Pace::Held),
-            Self::Release => world.server.release(),
-            Self::Coalesce(which) => {
-                each(world, *which, |world, who, resource| world.server.coalesce(who, resource));
+            Self::SetWebhook(service) => *world.webhook.lock() = *service,
+            Self::StepWallClock(which, seconds) => world.jump(*which, SignedDuration::from_secs(*seconds)),
+            Self::DelayWatch(which, events) => pace(world, *which, Pace::Behind(*events)),
+            Self::HoldWatch(which) => pace(world, *which, Pace::Held),
+            Self::ReleaseWatches => world.server.release(),
+            Self::CoalesceEvents(which) => {
+                each(world, *which, |world, sender, resource| world.server.coalesce(sender, resource));
             }
-            Self::Repeat(which) => {
-                each(world, *which, |world, who, resource| world.server.repeat(who, resource));
+            Self::RepeatEvent(which) => {
+                each(world, *which, |world, sender, resource| world.server.repeat(sender, resource));
             }
-            Self::Break(which, expire) => {
+            Self::EndWatch(which, expire) => {
                 let how = if *expire { Break::Expire } else { Break::Close };
-                each(world, *which, |world, who, resource| world.server.break_watches(who, resource, how));
+                each(world, *which, |world, sender, resource| {
+                    world.server.break_watches(sender, resource, how);
+                });
             }
-            Self::Compact => world.server.compact(),
-            Self::Bookmark => world.server.bookmark(),
+            Self::CompactHistory => world.server.compact(),
+            Self::SendBookmarks => world.server.bookmark(),
         }
     }
 }
@@ -194,7 +198,7 @@ async fn edit(world: &mut World, spec: Value) {
     _ = world.do_as_user(&call).await;
 }
 
-async fn meddle(world: &mut World, which: usize, metadata: Value) {
+async fn patch_machine(world: &mut World, which: usize, metadata: Value) {
     let Some((name, _)) = choose(world, MACHINES, which) else { return };
     let call = world.call(
         Verb::Patch(PatchKind::Merge),
@@ -240,17 +244,17 @@ fn remove(world: &mut World, removal: &Removal) {
         targets.extend(target.filter(|target| !targets.contains(target)).cloned());
     }
     if !targets.is_empty() {
-        world.ask_removal(targets, POOL, removal.first, removal.pinned, removal.dry_run);
+        world.start_removal(targets, POOL, removal.first, removal.pinned, removal.dry_run);
     }
 }
 
 /// Applies `act` to the watches of each controller on a resource.
 fn each(world: &World, which: usize, act: impl Fn(&World, &str, &str)) {
-    for who in world.controllers() {
-        act(world, &who, WATCHED[which % WATCHED.len()]);
+    for sender in world.controllers() {
+        act(world, &sender, WATCHED[which % WATCHED.len()]);
     }
 }
 
 fn pace(world: &World, which: usize, pace: Pace) {
-    each(world, which, |world, who, resource| world.server.set_pace(who, resource, pace));
+    each(world, which, |world, sender, resource| world.server.set_pace(sender, resource, pace));
 }

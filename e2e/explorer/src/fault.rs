@@ -7,20 +7,20 @@ use vmpool_model::{Fate, Refusal, Verb};
 /// Additional delay of a late write. Its sender has given up by then, and another controller may lead.
 pub const LATE: Duration = Duration::from_secs(25);
 /// How long a fault pauses a process: longer than the lease duration.
-pub const STALL: Duration = Duration::from_secs(30);
+pub const PAUSE: Duration = Duration::from_secs(30);
 
 /// Which faults occurred, with the number of the write or read, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Happened {
+pub struct InjectedFaults {
     /// Faults of writes.
-    pub troubles: Vec<(usize, Trouble)>,
+    pub write_faults: Vec<(usize, WriteFault)>,
     /// Faults of reads.
-    pub unread: Vec<(usize, Unread)>,
+    pub read_faults: Vec<(usize, ReadFault)>,
 }
 
 /// A fault of one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum WriteFault {
     /// The sender exits before the request arrives.
     CrashBefore,
     /// The sender exits before the response arrives.
@@ -28,7 +28,7 @@ pub enum Trouble {
     /// 409: another client has changed the object.
     Conflict,
     /// 429 with `Retry-After`.
-    TooMany,
+    TooManyRequests,
     /// 500.
     Internal,
     /// 503.
@@ -40,9 +40,9 @@ pub enum Trouble {
     /// 403: a webhook denies the request.
     Denied,
     /// 500: a required webhook cannot be called.
-    NoWebhook,
+    WebhookUnavailable,
     /// The write takes effect, and the connection breaks before the response arrives.
-    AnswerLost,
+    ResponseLost,
     /// The connection breaks before the request arrives.
     Unreachable,
     /// There is no response, and the write does not take effect.
@@ -55,20 +55,20 @@ pub enum Trouble {
     StallLate,
 }
 
-impl Trouble {
+impl WriteFault {
     /// All faults.
     pub const ALL: [Self; 16] = [
         Self::CrashBefore,
         Self::CrashAfter,
         Self::Conflict,
-        Self::TooMany,
+        Self::TooManyRequests,
         Self::Internal,
         Self::Unavailable,
         Self::TimeoutAfterCommit,
         Self::Quota,
         Self::Denied,
-        Self::NoWebhook,
-        Self::AnswerLost,
+        Self::WebhookUnavailable,
+        Self::ResponseLost,
         Self::Unreachable,
         Self::Hang,
         Self::Late,
@@ -82,7 +82,9 @@ impl Trouble {
             Self::CrashBefore | Self::Hang => Fate::Hang,
             Self::CrashAfter => Fate::ServeAndHang,
             Self::Conflict => refuse(409, "Conflict", "the object has been modified"),
-            Self::TooMany => Fate::Refuse(Refusal::new(429, "TooManyRequests", "too many requests").after(2)),
+            Self::TooManyRequests => {
+                Fate::Refuse(Refusal::new(429, "TooManyRequests", "too many requests").after(2))
+            }
             Self::Internal => refuse(500, "InternalError", "an injected fault"),
             Self::Unavailable => refuse(503, "ServiceUnavailable", "an injected fault"),
             Self::TimeoutAfterCommit => {
@@ -90,10 +92,10 @@ impl Trouble {
             }
             Self::Quota => refuse(403, "Forbidden", "exceeded quota: team"),
             Self::Denied => refuse(403, "Forbidden", "admission webhook \"a.b.c\" denied the request"),
-            Self::NoWebhook => {
+            Self::WebhookUnavailable => {
                 refuse(500, "InternalError", "Internal error occurred: failed calling webhook \"a.b.c\"")
             }
-            Self::AnswerLost => Fate::AnswerLost,
+            Self::ResponseLost => Fate::AnswerLost,
             Self::Unreachable => Fate::Unreachable,
             Self::Late | Self::Stall | Self::StallLate => Fate::Serve,
         }
@@ -117,9 +119,9 @@ impl Trouble {
 
 /// A fault of one read: a single object, a list, or the start of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unread {
+pub enum ReadFault {
     /// 429 with `Retry-After`.
-    TooMany,
+    TooManyRequests,
     /// 500.
     Internal,
     /// 503.
@@ -134,10 +136,10 @@ pub enum Unread {
     Crash,
 }
 
-impl Unread {
+impl ReadFault {
     /// All faults.
     pub const ALL: [Self; 7] = [
-        Self::TooMany,
+        Self::TooManyRequests,
         Self::Internal,
         Self::Unavailable,
         Self::Gone,
@@ -149,7 +151,9 @@ impl Unread {
     /// How the API server model treats the request.
     pub fn fate(self, verb: Verb) -> Fate {
         match self {
-            Self::TooMany => Fate::Refuse(Refusal::new(429, "TooManyRequests", "too many requests").after(2)),
+            Self::TooManyRequests => {
+                Fate::Refuse(Refusal::new(429, "TooManyRequests", "too many requests").after(2))
+            }
             Self::Internal => refuse(500, "InternalError", "an injected fault"),
             Self::Unavailable => refuse(503, "ServiceUnavailable", "an injected fault"),
             Self::Gone if verb == Verb::Get => refuse(504, "Timeout", "the request timed out"),

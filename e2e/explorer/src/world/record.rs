@@ -6,18 +6,18 @@ use vmpool_e2e::recorder;
 use vmpool_model::{Change, ChangeKind, Verb};
 
 use super::World;
-use crate::caller::{Asked, Target};
-use crate::transcript::told;
+use crate::removal_client::{Attempt, Target};
+use crate::transcript::description_of;
 
 impl World {
     /// Collects the notes of the referee and the outcomes of the clients.
-    pub(super) fn listen(&mut self) {
-        let (told, late) = {
-            let notes = &mut *self.notes.lock();
-            (std::mem::take(&mut notes.told), std::mem::take(&mut notes.late))
+    pub(super) fn collect_reports(&mut self) {
+        let (lines, late) = {
+            let injector = &mut *self.injector.lock();
+            (std::mem::take(&mut injector.lines), std::mem::take(&mut injector.late))
         };
-        for line in told {
-            self.tell(|| line);
+        for line in lines {
+            self.log(|| line);
         }
         self.late.extend(late.iter().map(ToString::to_string));
         for call in late.iter().filter(|call| call.resource == "virtualmachines") {
@@ -30,34 +30,34 @@ impl World {
                 self.grounds.named.insert(uid.to_owned());
             }
         }
-        let asked = std::mem::take(&mut *self.asked.lock());
-        for asked in asked {
-            self.tell(|| format!("targeted removal: {asked:?}"));
+        let attempts = std::mem::take(&mut *self.attempts.lock());
+        for attempt in attempts {
+            self.log(|| format!("targeted removal: {attempt:?}"));
             let uids =
                 |targets: &[Target]| targets.iter().map(|target| target.uid.clone()).collect::<Vec<_>>();
-            match asked {
-                Asked::Sent(targets) => self.grounds.ask(&uids(&targets)),
-                Asked::Refused(targets, _) => self.grounds.refused(&uids(&targets)),
-                Asked::Removed(targets) => {
+            match attempt {
+                Attempt::Sent(targets) => self.grounds.ask(&uids(&targets)),
+                Attempt::Rejected(targets, _) => self.grounds.refused(&uids(&targets)),
+                Attempt::Succeeded(targets) => {
                     let removed = targets.into_iter().map(|target| (target.uid, target.name));
                     self.grounds.removed.extend(removed);
                 }
-                Asked::Lost(_) => {}
+                Attempt::Unknown(_) => {}
             }
         }
-        self.callers.retain(|caller| !caller.is_finished());
+        self.removals.retain(|caller| !caller.is_finished());
     }
 
     pub(super) fn collect_garbage(&mut self) {
         if self.next_garbage.is_none_or(|time| self.now() < time) {
             return;
         }
-        let found = self.server.collect_garbage(self.chance.any());
-        self.next_garbage = found.map(|_| self.now() + self.garbage_pause());
+        let found = self.server.collect_garbage(self.random.any());
+        self.next_garbage = found.map(|_| self.now() + self.garbage_collection_delay());
     }
 
-    fn garbage_pause(&self) -> SignedDuration {
-        SignedDuration::from_millis(self.chance.number(5..=400).cast_signed())
+    fn garbage_collection_delay(&self) -> SignedDuration {
+        SignedDuration::from_millis(self.random.number(5..=400).cast_signed())
     }
 
     /// Adds the new changes to the history and the transcript.
@@ -72,14 +72,14 @@ impl World {
             let now = self.now();
             self.changed = now;
             if self.next_garbage.is_none() {
-                self.next_garbage = Some(now + self.garbage_pause());
+                self.next_garbage = Some(now + self.garbage_collection_delay());
             }
             let kind =
                 [Kind::Pool, Kind::Machine, Kind::Disk].into_iter().find(|kind| kind.plural() == resource);
             if let Some(kind) = kind {
                 self.history.push(recorded(&change, kind, now));
             }
-            self.tell(|| told(&change));
+            self.log(|| description_of(&change));
         }
     }
 }

@@ -28,7 +28,7 @@ type ServerBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// The response that a client receives.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub struct Reply {
     /// The status code.
     pub code: StatusCode,
     /// The body.
@@ -37,7 +37,7 @@ pub struct Heard {
 
 /// The running replicas. Clones share the list.
 #[derive(Clone, Default)]
-pub struct Front(Arc<Mutex<Vec<Replica>>>);
+pub struct AggregatedApi(Arc<Mutex<Vec<Replica>>>);
 
 #[derive(Clone)]
 struct Replica {
@@ -46,7 +46,7 @@ struct Replica {
     router: Router,
 }
 
-impl Front {
+impl AggregatedApi {
     /// Adds a replica.
     pub fn add(&self, name: &str, process: &Process, router: Router) {
         self.0.lock().push(Replica { name: name.to_owned(), process: process.clone(), router });
@@ -58,7 +58,7 @@ impl Front {
     }
 
     /// Sends a request on behalf of a user to the `which`-th running replica. `None` if no replica responds.
-    pub async fn post(&self, which: usize, path: &str, body: &Value) -> Option<Heard> {
+    pub async fn post(&self, which: usize, path: &str, body: &Value) -> Option<Reply> {
         let replica = {
             let replicas = self.0.lock();
             replicas.get(which.checked_rem(replicas.len())?)?.clone()
@@ -77,7 +77,7 @@ impl Front {
             let Ok(response) = replica.router.oneshot(request).await;
             let (parts, body) = response.into_parts();
             let bytes = body.collect().await.ok()?.to_bytes();
-            Some(Heard { code: parts.status, body: String::from_utf8_lossy(&bytes).into_owned() })
+            Some(Reply { code: parts.status, body: String::from_utf8_lossy(&bytes).into_owned() })
         };
         replica.process.run(answer).await.flatten()
     }
@@ -104,22 +104,22 @@ pub fn configuration() -> Result<Value, rcgen::Error> {
 }
 
 /// Allows every SubjectAccessReview, because the model has no authorization. Passes all other requests on.
-pub fn allowing(way: Way) -> impl Asked {
+pub fn allow_every_review(connection: Way) -> impl ClientService {
     tower::service_fn(move |request: Request<ClientBody>| {
-        let way = way.clone();
-        let asked = async move {
+        let connection = connection.clone();
+        let response = async move {
             if request.uri().path().ends_with("/subjectaccessreviews") {
                 let yes = Full::from(json!({ "status": { "allowed": true } }).to_string());
                 return Ok(Response::new(yes.map_err(BoxError::from).boxed_unsync()));
             }
-            way.oneshot(request).await
+            connection.oneshot(request).await
         };
-        asked.boxed()
+        response.boxed()
     })
 }
 
 /// The service type from which a client can be built.
-pub trait Asked:
+pub trait ClientService:
     Service<
         Request<ClientBody>,
         Response = Response<ServerBody>,
@@ -130,7 +130,7 @@ pub trait Asked:
 {
 }
 
-impl<S> Asked for S where
+impl<S> ClientService for S where
     S: Service<
             Request<ClientBody>,
             Response = Response<ServerBody>,

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use clap::Parser;
 use parking_lot::Mutex;
-use vmpool_sim::exhaustive::stories;
-use vmpool_sim::schedule::Schedule;
+use vmpool_explorer::exhaustive::scenarios;
+use vmpool_explorer::schedule::Schedule;
 
 /// Runs the project's programs on a model of the API server with injected faults, and checks the invariants.
 #[derive(Debug, Parser)]
@@ -34,7 +34,7 @@ struct Options {
 /// Prints the progress after this number of schedules.
 const PROGRESS: u64 = 1000;
 /// Maximum number of violations that are shrunk and printed in full.
-const TOLD: usize = 3;
+const MAX_PRINTED: usize = 3;
 
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
@@ -47,14 +47,14 @@ fn main() -> anyhow::Result<()> {
         jobs => jobs,
     };
     let schedules: Box<dyn Iterator<Item = (String, Schedule)> + Send> = if options.exhaustive {
-        let all = disturbed()?.into_iter();
+        let all = with_faults()?.into_iter();
         Box::new(all.filter(|(name, _)| name.contains(&options.only)))
     } else {
         let seeds = options.first..options.first + options.seeds;
         Box::new(seeds.map(|seed| (format!("seed {seed}"), Schedule::random(seed))))
     };
     let schedules = Mutex::new(schedules);
-    let (count, rivals) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (count, former_leader_resumed) = (AtomicU64::new(0), AtomicU64::new(0));
     let found = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..jobs {
@@ -66,9 +66,10 @@ fn main() -> anyhow::Result<()> {
                     if done.is_multiple_of(PROGRESS) {
                         eprintln!("{done} schedules");
                     }
-                    rivals.fetch_add(u64::from(verdict.rivals), Ordering::Relaxed);
-                    if !verdict.wrong.is_empty() {
-                        println!("violation: {name}: {}", verdict.wrong.join("; "));
+                    former_leader_resumed
+                        .fetch_add(u64::from(verdict.former_leader_resumed), Ordering::Relaxed);
+                    if !verdict.violations.is_empty() {
+                        println!("violation: {name}: {}", verdict.violations.join("; "));
                         found.lock().push((name, schedule));
                     }
                 }
@@ -77,13 +78,14 @@ fn main() -> anyhow::Result<()> {
     });
     let mut found = found.into_inner();
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
-    for (name, schedule) in found.iter().take(TOLD) {
-        let least = schedule.shrunk();
-        println!("\n{name}, shrunk to {} of {} steps:", least.steps.len(), schedule.steps.len());
-        print(&least);
+    for (name, schedule) in found.iter().take(MAX_PRINTED) {
+        let smallest = schedule.shrink();
+        println!("\n{name}, shrunk to {} of {} steps:", smallest.steps.len(), schedule.steps.len());
+        print(&smallest);
     }
-    let (count, rivals, violations) = (count.into_inner(), rivals.into_inner(), found.len());
-    println!("{rivals} of them with a replaced leader that resumed");
+    let (count, former_leader_resumed, violations) =
+        (count.into_inner(), former_leader_resumed.into_inner(), found.len());
+    println!("{former_leader_resumed} of them with a replaced leader that resumed");
     println!("faults: {count} schedules, {violations} violations, in {:.1?}", begun.elapsed());
     anyhow::ensure!(violations == 0, "run one of them again with SEED=<seed>");
     Ok(())
@@ -92,10 +94,10 @@ fn main() -> anyhow::Result<()> {
 /// Prints a schedule, its transcript and its violations.
 fn print(schedule: &Schedule) -> bool {
     println!("{schedule:?}");
-    let verdict = schedule.told();
+    let verdict = schedule.run_with_transcript();
     println!("{}", verdict.transcript.join("\n"));
-    println!("{} writes, {} reads, wrong: {:#?}", verdict.writes, verdict.reads, verdict.wrong);
-    verdict.wrong.is_empty()
+    println!("{} writes, {} reads, wrong: {:#?}", verdict.writes, verdict.reads, verdict.violations);
+    verdict.violations.is_empty()
 }
 
 /// Runs one seed and prints the transcript.
@@ -105,15 +107,20 @@ fn alone(seed: u64) -> anyhow::Result<()> {
 }
 
 /// Every scenario with every single fault.
-fn disturbed() -> anyhow::Result<Vec<(String, Schedule)>> {
+fn with_faults() -> anyhow::Result<Vec<(String, Schedule)>> {
     let mut all = Vec::new();
-    for story in stories() {
-        let (before, plain) = (story.before().run(), story.plain().run());
-        anyhow::ensure!(plain.wrong.is_empty(), "{}, without faults: {:?}", story.name, plain.wrong);
-        let disturbed = story.disturbed(&before, &plain);
+    for scenario in scenarios() {
+        let (before, plain) = (scenario.before().run(), scenario.plain().run());
+        anyhow::ensure!(
+            plain.violations.is_empty(),
+            "{}, without faults: {:?}",
+            scenario.name,
+            plain.violations
+        );
+        let with_faults = scenario.with_faults(&before, &plain);
         let (writes, reads) = (plain.writes - before.writes, plain.reads - before.reads);
-        println!("{}: {writes} writes, {reads} reads, {} schedules", story.name, disturbed.len());
-        all.extend(disturbed);
+        println!("{}: {writes} writes, {reads} reads, {} schedules", scenario.name, with_faults.len());
+        all.extend(with_faults);
     }
     Ok(all)
 }

@@ -18,10 +18,10 @@ use vmpool_runtime::testing::SeededEntropy;
 use vmpool_runtime::tls::ClientCas;
 
 use super::World;
-use crate::cast::{APISERVER, CONTROLLER, Member, Program, SYSTEM};
-use crate::front::allowing;
+use crate::aggregation::allow_every_review;
+use crate::fault::PAUSE;
+use crate::instance::{APISERVER, CONTROLLER, Instance, Program, SYSTEM};
 use crate::process::Process;
-use crate::trouble::STALL;
 
 /// How long a request of the aggregated API may take. The default.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(12);
@@ -41,8 +41,8 @@ impl World {
             Program::Controller => self.controller(&env),
             Program::Apiserver => self.apiserver(&env, &process),
         };
-        self.tell(|| format!("{name} starts"));
-        self.cast.push(Member { name, program, process, clock, until: None, led: false, main });
+        self.log(|| format!("{name} starts"));
+        self.instances.push(Instance { name, program, process, clock, until: None, led: false, main });
     }
 
     fn controller(&self, env: &Env) -> (String, Task) {
@@ -67,7 +67,7 @@ impl World {
 
     fn apiserver(&self, env: &Env, process: &Process) -> (String, Task) {
         let name = format!("{APISERVER}-{}", self.started);
-        let client = self.server.client_through(&name, SYSTEM, &tower::layer::layer_fn(allowing));
+        let client = self.server.client_through(&name, SYSTEM, &tower::layer::layer_fn(allow_every_review));
         let state = vmpool_apiserver::State::new(
             client,
             env.clone(),
@@ -86,8 +86,8 @@ impl World {
 
     /// The indexes of the processes of a program.
     fn places(&self, program: Program) -> Vec<usize> {
-        let of = |place: &usize| self.cast[*place].program == program;
-        (0..self.cast.len()).filter(of).collect()
+        let of = |place: &usize| self.instances[*place].program == program;
+        (0..self.instances.len()).filter(of).collect()
     }
 
     /// The index of a program's `which`-th process.
@@ -104,15 +104,15 @@ impl World {
     }
 
     fn kill_at(&mut self, place: usize) {
-        let member = self.cast.remove(place);
-        member.process.kill();
-        self.front.remove(&member.name);
-        self.server.hang_up(&member.name);
-        self.notes.lock().cut.remove(&member.name);
-        self.tell(|| format!("{} is killed", member.name));
-        drop(member.main);
-        let pause = SignedDuration::from_millis(self.chance.number(10..=8_000).cast_signed());
-        self.restarts.push((self.now() + pause, member.program));
+        let instance = self.instances.remove(place);
+        instance.process.kill();
+        self.front.remove(&instance.name);
+        self.server.hang_up(&instance.name);
+        self.injector.lock().disconnected.remove(&instance.name);
+        self.log(|| format!("{} is killed", instance.name));
+        drop(instance.main);
+        let pause = SignedDuration::from_millis(self.random.number(10..=8_000).cast_signed());
+        self.restarts.push((self.now() + pause, instance.program));
     }
 
     /// Pauses a process.
@@ -125,7 +125,7 @@ impl World {
     /// Pauses the leader, or any controller if there is no leader.
     pub fn pause_leader(&mut self) {
         let leader = self.leader();
-        let place = self.cast.iter().position(|member| Some(&member.name) == leader.as_ref());
+        let place = self.instances.iter().position(|instance| Some(&instance.name) == leader.as_ref());
         if let Some(place) = place.or_else(|| self.place(Program::Controller, 0)) {
             self.pause_at(place, None);
         }
@@ -133,69 +133,70 @@ impl World {
 
     fn pause_at(&mut self, place: usize, until: Option<Timestamp>) {
         let leader = self.leader();
-        let member = &mut self.cast[place];
-        if member.process.is_paused() {
+        let instance = &mut self.instances[place];
+        if instance.process.is_paused() {
             return;
         }
-        member.process.pause();
-        member.until = until;
-        member.led |= leader.as_deref() == Some(&*member.name);
-        let line = format!("{} is paused", member.name);
-        self.tell(|| line);
+        instance.process.pause();
+        instance.until = until;
+        instance.led |= leader.as_deref() == Some(&*instance.name);
+        let line = format!("{} is paused", instance.name);
+        self.log(|| line);
     }
 
     /// Cuts a controller off: its requests do not arrive, and its watches deliver no events.
-    pub fn cut(&mut self, which: usize) {
+    pub fn disconnect(&mut self, which: usize) {
         let Some(place) = self.place(Program::Controller, which) else { return };
-        let name = self.cast[place].name.clone();
-        for resource in crate::op::WATCHED {
+        let name = self.instances[place].name.clone();
+        for resource in crate::operation::WATCHED {
             self.server.set_pace(&name, resource, Pace::Held);
         }
-        self.notes.lock().cut.insert(name.clone());
-        self.tell(|| format!("{name} is cut off"));
+        self.injector.lock().disconnected.insert(name.clone());
+        self.log(|| format!("{name} is cut off"));
     }
 
     /// Resumes all processes and reconnects them.
     pub fn resume(&mut self) {
-        for place in 0..self.cast.len() {
+        for place in 0..self.instances.len() {
             self.resume_at(place);
         }
-        let cut = std::mem::take(&mut self.notes.lock().cut);
-        for name in cut {
-            for resource in crate::op::WATCHED {
+        let disconnected = std::mem::take(&mut self.injector.lock().disconnected);
+        for name in disconnected {
+            for resource in crate::operation::WATCHED {
                 self.server.set_pace(&name, resource, Pace::Prompt);
             }
-            self.tell(|| format!("{name} is reconnected"));
+            self.log(|| format!("{name} is reconnected"));
         }
     }
 
     fn resume_at(&mut self, place: usize) {
         let leader = self.leader();
-        let member = &mut self.cast[place];
+        let instance = &mut self.instances[place];
         // The process resumes and still considers itself the leader.
-        self.rivals |= std::mem::take(&mut member.led) && leader.is_some_and(|leader| leader != member.name);
-        if !member.process.is_paused() {
+        self.former_leader_resumed |=
+            std::mem::take(&mut instance.led) && leader.is_some_and(|leader| leader != instance.name);
+        if !instance.process.is_paused() {
             return;
         }
-        member.process.resume();
-        member.until = None;
-        let line = format!("{} resumes", member.name);
-        self.tell(|| line);
+        instance.process.resume();
+        instance.until = None;
+        let line = format!("{} resumes", instance.name);
+        self.log(|| line);
     }
 
     /// Moves the wall clock of a controller's host.
     pub fn jump(&mut self, which: usize, by: SignedDuration) {
         if let Some(place) = self.place(Program::Controller, which) {
-            let member = &self.cast[place];
-            member.clock.step_wall(by);
-            let line = format!("the wall clock of {} jumps by {by:?}", member.name);
-            self.tell(|| line);
+            let instance = &self.instances[place];
+            instance.clock.step_wall(by);
+            let line = format!("the wall clock of {} jumps by {by:?}", instance.name);
+            self.log(|| line);
         }
     }
 
     /// The names of the running controllers.
     pub fn controllers(&self) -> Vec<String> {
-        self.places(Program::Controller).into_iter().map(|place| self.cast[place].name.clone()).collect()
+        self.places(Program::Controller).into_iter().map(|place| self.instances[place].name.clone()).collect()
     }
 
     /// The holder of the lease.
@@ -205,28 +206,28 @@ impl World {
     }
 
     /// Kills and pauses the processes that faults selected, resumes those whose pause is over, and starts replacements.
-    pub(super) fn keep_cast(&mut self) {
+    pub(super) fn update_instances(&mut self) {
         let now = self.now();
-        let (dying, stalling) = {
-            let notes = &mut *self.notes.lock();
-            (std::mem::take(&mut notes.dying), std::mem::take(&mut notes.stalling))
+        let (to_kill, to_pause) = {
+            let injector = &mut *self.injector.lock();
+            (std::mem::take(&mut injector.to_kill), std::mem::take(&mut injector.to_pause))
         };
-        while let Some(place) = self.cast.iter().position(|member| member.process.has_looped()) {
-            self.loops.push(format!("{} ran in a loop while time stood still", self.cast[place].name));
+        while let Some(place) = self.instances.iter().position(|instance| instance.process.has_looped()) {
+            self.loops.push(format!("{} ran in a loop while time stood still", self.instances[place].name));
             self.kill_at(place);
         }
-        for name in dying {
-            if let Some(place) = self.cast.iter().position(|member| member.name == name) {
+        for name in to_kill {
+            if let Some(place) = self.instances.iter().position(|instance| instance.name == name) {
                 self.kill_at(place);
             }
         }
-        for name in stalling {
-            if let Some(place) = self.cast.iter().position(|member| member.name == name) {
-                self.pause_at(place, Some(now + STALL));
+        for name in to_pause {
+            if let Some(place) = self.instances.iter().position(|instance| instance.name == name) {
+                self.pause_at(place, Some(now + PAUSE));
             }
         }
-        for place in 0..self.cast.len() {
-            if self.cast[place].until.is_some_and(|until| until <= now) {
+        for place in 0..self.instances.len() {
+            if self.instances[place].until.is_some_and(|until| until <= now) {
                 self.resume_at(place);
             }
         }
@@ -237,18 +238,18 @@ impl World {
         }
     }
 
-    /// How long until [`World::keep_cast`] has something to do.
-    pub(super) fn until_cast(&self) -> Option<Duration> {
+    /// How long until [`World::update_instances`] has something to do.
+    pub(super) fn until_next_instance_event(&self) -> Option<Duration> {
         let restarts = self.restarts.iter().map(|(time, _)| *time);
-        let next = restarts.chain(self.cast.iter().filter_map(|member| member.until)).min()?;
+        let next = restarts.chain(self.instances.iter().filter_map(|instance| instance.until)).min()?;
         Some(Duration::try_from(next.duration_since(self.now())).unwrap_or_default())
     }
 }
 
 impl Drop for World {
     fn drop(&mut self) {
-        for member in &self.cast {
-            member.process.kill();
+        for instance in &self.instances {
+            instance.process.kill();
         }
         self.server.shut_down();
     }
