@@ -2,13 +2,13 @@ use serde_json::json;
 
 use crate::{
     Share,
+    enums::{RunPolicy, ScaleDownPolicy},
     v1alpha2::{BlockDeviceRef, DiskTemplate, VirtualDiskSpec, VirtualMachinePool},
-    words::{RunPolicy, ScaleDownPolicy},
 };
 
 #[test]
-fn a_sketch_gives_the_expected_manifest() {
-    let pool = VirtualMachinePool::sketch("builders", ScaleDownPolicy::OldestFirst)
+fn the_builder_writes_the_expected_manifest() {
+    let pool = VirtualMachinePool::builder("builders", ScaleDownPolicy::OldestFirst)
         .namespace("team-a")
         .replicas(4)
         .class("small")
@@ -64,7 +64,7 @@ fn a_sketch_gives_the_expected_manifest() {
 
 #[test]
 fn with_changes_any_field() {
-    let pool = VirtualMachinePool::sketch("web", ScaleDownPolicy::Explicit)
+    let pool = VirtualMachinePool::builder("web", ScaleDownPolicy::Explicit)
         .disk(DiskTemplate::new("data", VirtualDiskSpec::blank("1Gi").with_storage_class("fast")).retained())
         .with(|pool| pool.spec.virtual_machine_template.spec.priority_class_name = Some("low".to_owned()))
         .build();
@@ -78,15 +78,15 @@ fn with_changes_any_field() {
 }
 
 #[test]
-fn rollout_settings_are_part_of_the_sketch() {
-    let pool = VirtualMachinePool::sketch("builders", ScaleDownPolicy::OldestFirst);
+fn the_builder_writes_rollout_settings() {
+    let pool = VirtualMachinePool::builder("builders", ScaleDownPolicy::OldestFirst);
     assert_eq!(pool.clone().build().spec.rollout, None, "unset fields are omitted");
     let pool = pool.max_unavailable(Share::Percent(10)).paused().revision("8c1f5e0a9b7d4e21").build();
     assert_eq!(
         serde_json::to_value(&pool.spec.rollout).unwrap(),
         json!({"maxUnavailable": "10%", "paused": true, "revision": "8c1f5e0a9b7d4e21"})
     );
-    let pool = VirtualMachinePool::sketch("builders", ScaleDownPolicy::OldestFirst);
+    let pool = VirtualMachinePool::builder("builders", ScaleDownPolicy::OldestFirst);
     let pool = pool.max_unavailable(Share::Machines(2)).build();
     assert_eq!(serde_json::to_value(&pool.spec.rollout).unwrap(), json!({"maxUnavailable": 2}));
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     GoDuration, Quantity, Share,
+    enums::{DeviceKind, ReclaimPolicy, RunPolicy, ScaleDownPolicy},
     v1alpha2::{
         BlockDeviceRef, DiskTemplate, MachineTemplate, Reclaim, Rollout, TemplateMetadata, VirtualDiskSpec,
         VirtualMachinePool, VirtualMachinePoolSpec, VirtualMachineSpec,
@@ -14,23 +15,22 @@ use crate::{
         },
         virtual_machine::{VirtualMachineCpu, VirtualMachineMemory},
     },
-    words::{DeviceKind, ReclaimPolicy, RunPolicy, ScaleDownPolicy},
 };
 
 #[cfg(test)]
 mod tests;
 
-/// A builder for pools, see [`VirtualMachinePool::sketch`].
+/// A builder for pools, see [`VirtualMachinePool::builder`].
 #[derive(Debug, Clone)]
-#[must_use = "a sketch does nothing until build() creates the pool"]
-pub struct PoolSketch {
+#[must_use = "a builder does nothing until build() creates the pool"]
+pub struct PoolBuilder {
     pool: VirtualMachinePool,
 }
 
 impl VirtualMachinePool {
     /// Starts a pool without replicas. Its machines have one core and 512Mi of memory. It needs at least one
-    /// [`disk`](PoolSketch::disk).
-    pub fn sketch(name: &str, policy: ScaleDownPolicy) -> PoolSketch {
+    /// [`disk`](PoolBuilder::disk).
+    pub fn builder(name: &str, policy: ScaleDownPolicy) -> PoolBuilder {
         let spec = VirtualMachinePoolSpec {
             replicas: Some(0),
             scale_down_policy: policy.into(),
@@ -41,11 +41,11 @@ impl VirtualMachinePool {
             },
             ..VirtualMachinePoolSpec::default()
         };
-        PoolSketch { pool: VirtualMachinePool::new(name, spec) }
+        PoolBuilder { pool: VirtualMachinePool::new(name, spec) }
     }
 }
 
-impl PoolSketch {
+impl PoolBuilder {
     /// Sets the namespace of the pool.
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.pool.metadata.namespace = Some(namespace.to_owned());
