@@ -9,7 +9,7 @@
 //! * [`harness`] is the shared state of the scenarios of one test binary;
 //! * [`installation`] is a cluster with CRDs, roles and the platform simulator, and if guarded, webhook and aggregated API;
 //! * [`release`] is the chart as a user installs it, on a cluster with nodes;
-//! * [`programs`] runs the project's binaries as processes, and [`choke`] is the fault proxy between them and the API server;
+//! * [`programs`] runs the project's binaries as processes, and [`proxy`] is the fault proxy between them and the API server;
 //! * [`autoscaling`] provides metrics for autoscalers;
 //! * [`access`] is the access to any cluster;
 //! * [`node`] is a cluster of one node, with real Pods;
@@ -24,10 +24,10 @@
 
 pub mod access;
 pub mod autoscaling;
-pub mod choke;
 pub mod cluster;
 pub mod deadline;
 pub mod error;
+pub mod fault_proxy;
 pub mod harness;
 pub mod installation;
 pub mod invariants;

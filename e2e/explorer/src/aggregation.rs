@@ -14,7 +14,7 @@ use kube::client::Body as ClientBody;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::{BoxError, Service, ServiceExt};
-use vmpool_model::Way;
+use vmpool_model::Connection;
 use vmpool_runtime::https::Peer;
 use vmpool_runtime::tls::PeerCertificate;
 
@@ -104,7 +104,7 @@ pub fn configuration() -> Result<Value, rcgen::Error> {
 }
 
 /// Allows every SubjectAccessReview, because the model has no authorization. Passes all other requests on.
-pub fn allow_every_review(connection: Way) -> impl ClientService {
+pub fn allow_every_review(connection: Connection) -> impl ClientService {
     tower::service_fn(move |request: Request<ClientBody>| {
         let connection = connection.clone();
         let response = async move {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use vmpool_e2e::cluster::AuditEntry;
 use vmpool_e2e::invariants::{self, Grounds, collection, leftovers, settled};
 use vmpool_e2e::object::{Kind, Object};
-use vmpool_model::{Call, PatchKind, Served, Verb};
+use vmpool_model::{Call, HandledRequest, PatchKind, Verb};
 
 use crate::instance::{CONTROLLER, is_tested};
 use crate::world::World;
@@ -20,12 +20,13 @@ const NO_WRITES_FOR: Duration = Duration::from_secs(10);
 
 /// All violations so far.
 pub fn invariant_violations(world: &World) -> Vec<String> {
-    let served = world.server.served_since(0);
+    let served = world.server.handled_since(0);
     let audit: Vec<AuditEntry> = served.iter().filter(|served| is_checked(&served.call)).map(entry).collect();
     let found = invariants::violations(world.history(), &grounds(world), &audit, CONTROLLER);
     let mounts = world.double_mounts().into_iter().map(|mount| format!("I3: {mount}"));
     // A list from the API server's cache may be older than the last write of a previous leader.
-    let old = served.iter().map(|served| &served.call).filter(|call| is_tested(&call.who) && takes_any(call));
+    let old =
+        served.iter().map(|served| &served.call).filter(|call| is_tested(&call.sender) && takes_any(call));
     let old = old.map(|call| format!("{call}: reads a list with resourceVersion=0"));
     found
         .iter()
@@ -37,16 +38,18 @@ pub fn invariant_violations(world: &World) -> Vec<String> {
 }
 
 /// Writes of a controller while another one led, except those that were delayed for longer than the sender could know.
-fn writes_of_former_leaders(world: &World, served: &[Served]) -> Vec<String> {
+fn writes_of_former_leaders(world: &World, served: &[HandledRequest]) -> Vec<String> {
     let (mut leader, mut found) = (None, Vec::new());
-    for Served { call, code, .. } in served.iter().filter(|served| served.call.who.starts_with(CONTROLLER)) {
+    for HandledRequest { call, code, .. } in
+        served.iter().filter(|served| served.call.sender.starts_with(CONTROLLER))
+    {
         if call.resource == "leases" {
             if call.is_write() && *code < 300 {
                 let is_held =
                     call.body["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty());
-                leader = is_held.then_some(call.who.as_str());
+                leader = is_held.then_some(call.sender.as_str());
             }
-        } else if is_checked(call) && leader.is_some_and(|leader| leader != call.who) {
+        } else if is_checked(call) && leader.is_some_and(|leader| leader != call.sender) {
             let sent = call.to_string();
             if !world.late.contains(&sent) {
                 let leader = leader.unwrap_or_default();
@@ -87,9 +90,9 @@ fn takes_any(call: &Call) -> bool {
 /// Writes to a settled world.
 fn writes_when_settled(world: &World) -> Vec<String> {
     let since = world.now() - NO_WRITES_FOR;
-    let served = world.server.served_since(0);
+    let served = world.server.handled_since(0);
     let late = served.iter().rev().take_while(|served| served.at > since);
-    let writes = late.filter(|served| is_tested(&served.call.who) && is_checked(&served.call));
+    let writes = late.filter(|served| is_tested(&served.call.sender) && is_checked(&served.call));
     writes
         .map(|served| format!("I8: a write to a settled world: {} ({})", served.call, served.code))
         .collect()
@@ -125,7 +128,7 @@ fn missing_machines(pool: &Object, members: &[&Object], disk_deleted: bool) -> O
     })
 }
 
-fn entry(served: &Served) -> AuditEntry {
+fn entry(served: &HandledRequest) -> AuditEntry {
     let call = &served.call;
     let verb = match call.verb {
         Verb::Get => "get",
@@ -139,8 +142,8 @@ fn entry(served: &Served) -> AuditEntry {
     AuditEntry {
         at: served.at,
         // The checks treat all controllers as one user.
-        user: if call.who.starts_with(CONTROLLER) { CONTROLLER.to_owned() } else { call.who.clone() },
-        user_agent: call.who.clone(),
+        user: if call.sender.starts_with(CONTROLLER) { CONTROLLER.to_owned() } else { call.sender.clone() },
+        user_agent: call.sender.clone(),
         verb: verb.to_owned(),
         group: call.group.clone(),
         resource: call.resource.clone(),

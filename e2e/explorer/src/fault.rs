@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use vmpool_model::{Fate, Refusal, Verb};
+use vmpool_model::{ApiError, Outcome, Verb};
 
 /// Additional delay of a late write. Its sender has given up by then, and another controller may lead.
 pub const LATE: Duration = Duration::from_secs(25);
@@ -77,27 +77,27 @@ impl WriteFault {
     ];
 
     /// How the API server model treats the request.
-    pub fn fate(self) -> Fate {
+    pub fn outcome(self) -> Outcome {
         match self {
-            Self::CrashBefore | Self::Hang => Fate::Hang,
-            Self::CrashAfter => Fate::ServeAndHang,
+            Self::CrashBefore | Self::Hang => Outcome::Hang,
+            Self::CrashAfter => Outcome::ServeAndHang,
             Self::Conflict => refuse(409, "Conflict", "the object has been modified"),
             Self::TooManyRequests => {
-                Fate::Refuse(Refusal::new(429, "TooManyRequests", "too many requests").after(2))
+                Outcome::Refuse(ApiError::new(429, "TooManyRequests", "too many requests").after(2))
             }
             Self::Internal => refuse(500, "InternalError", "an injected fault"),
             Self::Unavailable => refuse(503, "ServiceUnavailable", "an injected fault"),
             Self::TimeoutAfterCommit => {
-                Fate::ServeAndAnswer(Refusal::new(504, "Timeout", "the request timed out"))
+                Outcome::ServeAndRefuse(ApiError::new(504, "Timeout", "the request timed out"))
             }
             Self::Quota => refuse(403, "Forbidden", "exceeded quota: team"),
             Self::Denied => refuse(403, "Forbidden", "admission webhook \"a.b.c\" denied the request"),
             Self::WebhookUnavailable => {
                 refuse(500, "InternalError", "Internal error occurred: failed calling webhook \"a.b.c\"")
             }
-            Self::ResponseLost => Fate::AnswerLost,
-            Self::Unreachable => Fate::Unreachable,
-            Self::Late | Self::Stall | Self::StallLate => Fate::Serve,
+            Self::ResponseLost => Outcome::ResponseLost,
+            Self::Unreachable => Outcome::Unreachable,
+            Self::Late | Self::Stall | Self::StallLate => Outcome::Serve,
         }
     }
 
@@ -149,21 +149,21 @@ impl ReadFault {
     ];
 
     /// How the API server model treats the request.
-    pub fn fate(self, verb: Verb) -> Fate {
+    pub fn outcome(self, verb: Verb) -> Outcome {
         match self {
             Self::TooManyRequests => {
-                Fate::Refuse(Refusal::new(429, "TooManyRequests", "too many requests").after(2))
+                Outcome::Refuse(ApiError::new(429, "TooManyRequests", "too many requests").after(2))
             }
             Self::Internal => refuse(500, "InternalError", "an injected fault"),
             Self::Unavailable => refuse(503, "ServiceUnavailable", "an injected fault"),
             Self::Gone if verb == Verb::Get => refuse(504, "Timeout", "the request timed out"),
             Self::Gone => refuse(410, "Expired", "too old resource version"),
-            Self::Unreachable | Self::Hang => Fate::Unreachable,
-            Self::Crash => Fate::Hang,
+            Self::Unreachable | Self::Hang => Outcome::Unreachable,
+            Self::Crash => Outcome::Hang,
         }
     }
 }
 
-fn refuse(code: u16, reason: &str, message: &str) -> Fate {
-    Fate::Refuse(Refusal::new(code, reason, message))
+fn refuse(code: u16, reason: &str, message: &str) -> Outcome {
+    Outcome::Refuse(ApiError::new(code, reason, message))
 }

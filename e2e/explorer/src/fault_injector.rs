@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use vmpool_model::{Call, Conduct, Fate, Verb};
+use vmpool_model::{Call, Handling, Outcome, Verb};
 use vmpool_runtime::client::READ_TIMEOUT;
 
 use crate::fault::{InjectedFaults, LATE, ReadFault, WriteFault};
@@ -78,10 +78,10 @@ impl FaultInjector {
         injector.injected.write_faults.push((number, write_fault));
         injector.lines.push(format!("write {number}, {call}: {write_fault:?}"));
         if write_fault.kills() {
-            injector.to_kill.push(call.who.clone());
+            injector.to_kill.push(call.sender.clone());
         }
         if write_fault.stalls() {
-            injector.to_pause.push(call.who.clone());
+            injector.to_pause.push(call.sender.clone());
         }
         if write_fault.is_late() {
             injector.late.push(call.clone());
@@ -103,32 +103,34 @@ impl FaultInjector {
         injector.injected.read_faults.push((number, read_fault));
         injector.lines.push(format!("read {number}, {call}: {read_fault:?}"));
         if read_fault == ReadFault::Crash {
-            injector.to_kill.push(call.who.clone());
+            injector.to_kill.push(call.sender.clone());
         }
         Some(read_fault)
     }
 }
 
-impl vmpool_model::Referee for FaultInjector {
-    fn judge(&mut self, call: &Call) -> Conduct {
+impl vmpool_model::FaultInjector for FaultInjector {
+    fn decide(&mut self, call: &Call) -> Handling {
         let (before, after) = (self.delays.delay(self.latency), self.delays.delay(self.latency));
         let injector = &mut *self.injector.lock();
-        if injector.disconnected.contains(&call.who) {
+        if injector.disconnected.contains(&call.sender) {
             // The sender of a write gives up. A read ends with its connection.
             return if call.is_write() {
-                Conduct { before, fate: Fate::Hang, after }
+                Handling { before, outcome: Outcome::Hang, after }
             } else {
-                Conduct { before: READ_TIMEOUT, fate: Fate::Unreachable, after }
+                Handling { before: READ_TIMEOUT, outcome: Outcome::Unreachable, after }
             };
         }
-        let served = Conduct { before, fate: Fate::Serve, after };
-        if !is_tested(&call.who) || ["leases", "events"].contains(&call.resource.as_str()) {
+        let served = Handling { before, outcome: Outcome::Serve, after };
+        if !is_tested(&call.sender) || ["leases", "events"].contains(&call.resource.as_str()) {
             return served;
         }
         if matches!(call.verb, Verb::Get | Verb::List | Verb::Watch) {
             return match self.read_fault(injector, call) {
-                Some(ReadFault::Hang) => Conduct { before: READ_TIMEOUT, fate: Fate::Unreachable, after },
-                Some(read_fault) => Conduct { fate: read_fault.fate(call.verb), ..served },
+                Some(ReadFault::Hang) => {
+                    Handling { before: READ_TIMEOUT, outcome: Outcome::Unreachable, after }
+                }
+                Some(read_fault) => Handling { outcome: read_fault.outcome(call.verb), ..served },
                 None => served,
             };
         }
@@ -136,8 +138,10 @@ impl vmpool_model::Referee for FaultInjector {
             return served;
         }
         match self.write_fault(injector, call) {
-            Some(write_fault) if write_fault.is_late() => Conduct { before: LATE, fate: Fate::Serve, after },
-            Some(write_fault) => Conduct { fate: write_fault.fate(), ..served },
+            Some(write_fault) if write_fault.is_late() => {
+                Handling { before: LATE, outcome: Outcome::Serve, after }
+            }
+            Some(write_fault) => Handling { outcome: write_fault.outcome(), ..served },
             None => served,
         }
     }

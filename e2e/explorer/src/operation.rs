@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
-use vmpool_model::{Break, Pace, PatchKind, Verb};
+use vmpool_model::{PatchKind, Verb, WatchDelay, WatchEnd};
 
 use crate::instance::Program;
 use crate::manifest::{POOL, disk, pool, templates};
@@ -164,8 +164,8 @@ impl Operation {
             Self::Resume => world.resume(),
             Self::SetWebhook(service) => *world.webhook.lock() = *service,
             Self::StepWallClock(which, seconds) => world.jump(*which, SignedDuration::from_secs(*seconds)),
-            Self::DelayWatch(which, events) => pace(world, *which, Pace::Behind(*events)),
-            Self::HoldWatch(which) => pace(world, *which, Pace::Held),
+            Self::DelayWatch(which, events) => pace(world, *which, WatchDelay::Behind(*events)),
+            Self::HoldWatch(which) => pace(world, *which, WatchDelay::Held),
             Self::ReleaseWatches => world.server.release(),
             Self::CoalesceEvents(which) => {
                 each(world, *which, |world, sender, resource| world.server.coalesce(sender, resource));
@@ -174,9 +174,9 @@ impl Operation {
                 each(world, *which, |world, sender, resource| world.server.repeat(sender, resource));
             }
             Self::EndWatch(which, expire) => {
-                let how = if *expire { Break::Expire } else { Break::Close };
+                let how = if *expire { WatchEnd::Expire } else { WatchEnd::Close };
                 each(world, *which, |world, sender, resource| {
-                    world.server.break_watches(sender, resource, how);
+                    world.server.end_watches(sender, resource, how);
                 });
             }
             Self::CompactHistory => world.server.compact(),
@@ -255,6 +255,6 @@ fn each(world: &World, which: usize, act: impl Fn(&World, &str, &str)) {
     }
 }
 
-fn pace(world: &World, which: usize, pace: Pace) {
-    each(world, which, |world, sender, resource| world.server.set_pace(sender, resource, pace));
+fn pace(world: &World, which: usize, pace: WatchDelay) {
+    each(world, which, |world, sender, resource| world.server.delay_watches(sender, resource, pace));
 }

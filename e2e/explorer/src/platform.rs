@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use vmpool_model::{Call, Change, ChangeKind, PatchKind, Refusal, Server, Verb};
+use vmpool_model::{ApiError, Call, Change, ChangeKind, PatchKind, Server, Verb};
 use vmpool_simulator::duration::Delay;
 use vmpool_simulator::objects::{
     AttachmentView, DiskView, Id, ImageView, Key, Kind, MachineView, OperationView, StoredAttachment,
@@ -102,7 +102,7 @@ impl Platform {
             Write::Delete(uid) => (Verb::Delete, "", json!({ "preconditions": { "uid": &*uid } })),
         };
         let call = Call {
-            who: NAME.to_owned(),
+            sender: NAME.to_owned(),
             verb,
             group: "virtualization.deckhouse.io".to_owned(),
             version: "v1alpha2".to_owned(),
@@ -115,8 +115,8 @@ impl Platform {
         };
         match self.server.handle(&call).await {
             Ok((_, object)) => Outcome::Done(read(id.kind, &object)),
-            Err(Refusal { reason, .. }) if reason == "NotFound" => Outcome::NotFound,
-            Err(Refusal { reason, .. }) if reason == "Conflict" => Outcome::Conflict,
+            Err(ApiError { reason, .. }) if reason == "NotFound" => Outcome::NotFound,
+            Err(ApiError { reason, .. }) if reason == "Conflict" => Outcome::Conflict,
             Err(refusal) => Outcome::Failed(refusal.message),
         }
     }

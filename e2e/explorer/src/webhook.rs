@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use vmpool_engine::admission::{Cluster, Settings};
-use vmpool_model::{Admission, Call, Refusal, Review, Server, Verb};
+use vmpool_model::{Admission, ApiError, Call, Review, Server, Verb};
 use vmpool_runtime::Env;
 use vmpool_webhook::metrics::Metrics;
 use vmpool_webhook::{POOL_PATH, SCALE_PATH, State};
@@ -63,14 +63,14 @@ impl Webhook {
 }
 
 impl Admission for Webhook {
-    fn admit(&self, review: Review) -> BoxFuture<'static, Result<(), Refusal>> {
+    fn admit(&self, review: Review) -> BoxFuture<'static, Result<(), ApiError>> {
         let Some((hook, path, operation)) = matching_webhook(&review) else {
             return async { Ok(()) }.boxed();
         };
         let (env, router, service) = (self.env.clone(), self.router.clone(), *self.service.lock());
         let failed = move |why: &str| {
             let text = format!("Internal error occurred: failed calling webhook \"{hook}\": {why}");
-            Refusal::new(500, "InternalError", text)
+            ApiError::new(500, "InternalError", text)
         };
         async move {
             let response = match service {
@@ -94,7 +94,7 @@ impl Admission for Webhook {
             let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).unwrap_or(403);
             let text = |field: &str| status[field].as_str().unwrap_or_default().to_owned();
             let message = format!("admission webhook \"{hook}\" denied the request: {}", text("message"));
-            Err(Refusal::new(code, &text("reason"), message))
+            Err(ApiError::new(code, &text("reason"), message))
         }
         .boxed()
     }
@@ -121,7 +121,7 @@ fn matching_webhook(review: &Review) -> Option<(&'static str, &'static str, &'st
 
 async fn call_webhook(router: Router, path: &str, operation: &str, review: &Review) -> Result<Value, String> {
     let Review { call, old, new } = review;
-    let Call { namespace, name, subresource, who: sender, .. } = call;
+    let Call { namespace, name, subresource, sender, .. } = call;
     let question = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "1", "operation": operation, "namespace": namespace, "name": name, "subResource": subresource,
         "userInfo": { "username": user(sender) }, "object": new, "oldObject": old,

@@ -105,17 +105,17 @@ impl World {
     pub async fn new(options: Options, idle: Idle, telling: bool) -> Self {
         let clock = ManualClock::of(idle);
         let env = env(&clock, options.seed ^ 0x5eed);
-        let server = Server::new(&env, vmpool_model::platform());
+        let server = Server::new(&env, vmpool_model::platform_resources());
         let injector = Arc::new(Mutex::new(InjectorState {
             write_faults_per_mille: options.write_faults_per_mille,
             read_faults_per_mille: options.read_faults_per_mille,
             ..InjectorState::default()
         }));
-        server.set_referee(FaultInjector::new(injector.clone(), options.seed, options.latency));
+        server.set_fault_injector(FaultInjector::new(injector.clone(), options.seed, options.latency));
         if options.page > 0 {
             server.limit_pages(options.page);
         }
-        server.age_lists(options.old);
+        server.set_list_staleness(options.old);
         let webhook = Arc::new(Mutex::new(WebhookState::Works));
         if options.webhook {
             server.set_admission(Webhook::new(&server, &env, webhook.clone()));

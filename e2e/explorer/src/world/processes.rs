@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use vmpool_controller::metrics::Metrics;
 use vmpool_controller::{Settings, Surroundings, Vitals, serve};
 use vmpool_engine::removal::{RESERVATION_AGE, accept_within};
-use vmpool_model::Pace;
+use vmpool_model::WatchDelay;
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
 use vmpool_runtime::health::Health;
@@ -107,7 +107,7 @@ impl World {
         let instance = self.instances.remove(place);
         instance.process.kill();
         self.front.remove(&instance.name);
-        self.server.hang_up(&instance.name);
+        self.server.disconnect(&instance.name);
         self.injector.lock().disconnected.remove(&instance.name);
         self.log(|| format!("{} is killed", instance.name));
         drop(instance.main);
@@ -149,7 +149,7 @@ impl World {
         let Some(place) = self.place(Program::Controller, which) else { return };
         let name = self.instances[place].name.clone();
         for resource in crate::operation::WATCHED {
-            self.server.set_pace(&name, resource, Pace::Held);
+            self.server.delay_watches(&name, resource, WatchDelay::Held);
         }
         self.injector.lock().disconnected.insert(name.clone());
         self.log(|| format!("{name} is cut off"));
@@ -163,7 +163,7 @@ impl World {
         let disconnected = std::mem::take(&mut self.injector.lock().disconnected);
         for name in disconnected {
             for resource in crate::operation::WATCHED {
-                self.server.set_pace(&name, resource, Pace::Prompt);
+                self.server.delay_watches(&name, resource, WatchDelay::None);
             }
             self.log(|| format!("{name} is reconnected"));
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use vmpool_model::{Call, Refusal, Verb};
+use vmpool_model::{ApiError, Call, Verb};
 
 use super::{NAMESPACE, World};
 use crate::removal_client::{RemovalClient, Target};
@@ -27,7 +27,7 @@ impl World {
     ///
     /// # Errors
     /// The refusal of the API server model.
-    pub async fn do_as_user(&mut self, call: &Call) -> Result<Value, Refusal> {
+    pub async fn do_as_user(&mut self, call: &Call) -> Result<Value, ApiError> {
         let (server, request) = (self.server.clone(), call.clone());
         let response = Arc::new(Mutex::new(None));
         let slot = response.clone();
@@ -41,7 +41,7 @@ impl World {
             self.step(end).await;
         }
         let response =
-            response.lock().take().unwrap_or_else(|| Err(Refusal::new(504, "Timeout", "no answer")));
+            response.lock().take().unwrap_or_else(|| Err(ApiError::new(504, "Timeout", "no answer")));
         self.log(|| {
             let body = if call.body.is_null() { String::new() } else { short(&call.body) };
             let outcome = response
@@ -56,7 +56,7 @@ impl World {
     /// A user's request for an object in the namespace.
     pub fn call(&self, verb: Verb, resource: &str, name: &str, subresource: &str, body: Value) -> Call {
         Call {
-            who: USER.to_owned(),
+            sender: USER.to_owned(),
             verb,
             group: "virtualization.deckhouse.io".to_owned(),
             version: "v1alpha2".to_owned(),
