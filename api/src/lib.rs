@@ -3,14 +3,15 @@
 //! - [`v1alpha2`] contains the kinds of `virtualization.deckhouse.io/v1alpha2`. They are generated from the CRDs, which are
 //!   the source of truth; [`crds`] contains them as YAML.
 //! - The rest is handwritten: keys of labels and annotations ([`labels`], [`annotations`]), [`conditions`], [`GoDuration`],
-//!   [`Quantity`], the enumerated values of a pool ([`enums`]), and a builder for pools ([`VirtualMachinePool::builder`]).
+//!   [`Quantity`], the enumerated values of a pool ([`enums`]), the forms of object names ([`names`]), and a builder for
+//!   pools ([`VirtualMachinePool::builder`]).
 //!
 //! The crate has no client and no runtime. Enumerated values are strings in the types, so that an object of a newer
 //! platform stays readable; [`enums`] parses the values of a pool.
 //!
 //! The layers, lowest first. A module imports only from lower layers:
 //!
-//! 1. `keys`, [`enums`], [`crds`], [`conditions`], `duration`, `quantity`, `share`: values and constants
+//! 1. `keys`, [`names`], [`enums`], [`crds`], [`conditions`], `duration`, `quantity`, `share`: values and constants
 //! 2. `generated`: the types, generated from the CRDs
 //! 3. [`v1alpha2`]: short names of the types
 //! 4. `accessors`, `builder`: methods of the types
@@ -41,6 +42,7 @@ pub use ext::{
     duration::{DurationError, GoDuration},
     enums,
     keys::{PREFIX, annotations, is_reserved, labels},
+    names,
     quantity::{Quantity, QuantityError},
     share::{IntOrPercent, Share, ShareError},
 };

@@ -7,5 +7,6 @@ pub mod crds;
 pub(crate) mod duration;
 pub mod enums;
 pub(crate) mod keys;
+pub mod names;
 pub(crate) mod quantity;
 pub(crate) mod share;
