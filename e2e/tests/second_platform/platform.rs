@@ -10,13 +10,13 @@ use vmpool_controller::platform::merge::Schema;
 use vmpool_controller::platform::{Attachment, Platform, controller_of, slim_metadata};
 use vmpool_engine::condition::{Condition, OWN};
 use vmpool_engine::model::{
-    Activity, DiskDraft, Draft, DiskAnnotations, Naming, ObjectId, Published, ScaleDownPolicy, Rollout, Uid,
+    Activity, DiskAnnotations, DiskDraft, Draft, Naming, ObjectId, Published, Rollout, ScaleDownPolicy, Uid,
 };
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::status::Summary;
-use vmpool_engine::{Disk, Pool, Machine, Status};
+use vmpool_engine::{Disk, Machine, Pool, Status};
 
 const API_VERSION: &str = "toy.vmpool.dev/v1";
 const POOL_UID: &str = "toy.vmpool.dev/pool-uid";
