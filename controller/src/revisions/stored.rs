@@ -23,7 +23,7 @@ pub(crate) struct RevisionObject {
     revision: i64,
 }
 
-crate::stored!(RevisionObject, "apps", "v1", "ControllerRevision", "controllerrevisions");
+vmpool_platforms::stored!(RevisionObject, "apps", "v1", "ControllerRevision", "controllerrevisions");
 
 /// A stored revision: what choosing among them needs, and the object.
 #[derive(Clone, Debug)]
