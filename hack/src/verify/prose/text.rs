@@ -33,7 +33,9 @@ pub(super) fn prose(syntax: Syntax, text: &str) -> String {
     match syntax {
         Syntax::Markdown => without_code(text),
         Syntax::Rust => without_code(&comments(text)),
-        Syntax::Plain => text.lines().flat_map(|line| [without_spans(line, &mut false), "\n".to_owned()]).collect(),
+        Syntax::Plain => {
+            text.lines().flat_map(|line| [without_spans(line, &mut false), "\n".to_owned()]).collect()
+        }
     }
 }
 
