@@ -29,7 +29,11 @@ pub fn fill(machine: &mut Value, preference: &PreferenceSpec, location: Location
     let mut fill = || {
         let spec = "spec.template.spec";
         tree::set_default_text(machine, &format!("{spec}.architecture"), preference.architecture.as_deref())?;
-        tree::set_default_text(machine, &format!("{spec}.domain.machine.type"), preference.machine_type.as_deref())?;
+        tree::set_default_text(
+            machine,
+            &format!("{spec}.domain.machine.type"),
+            preference.machine_type.as_deref(),
+        )?;
         tree::each(machine, "spec.dataVolumeTemplates", |template| {
             for claim in ["spec.pvc", "spec.storage"] {
                 if tree::object(template, claim)?.is_some() {
@@ -86,7 +90,9 @@ fn matcher(
     let causes: Vec<Cause> = validation::matcher(family, &matcher, old.as_ref(), location);
     if causes.is_empty() && !matcher.name.is_empty() && types.object(family).is_none() {
         let (noun, name) = (family.noun(), &matcher.name);
-        report.warnings.push(format!("the {noun} {name:?} was not found; the machine cannot start until it exists"));
+        report
+            .warnings
+            .push(format!("the {noun} {name:?} was not found; the machine cannot start until it exists"));
     }
     report.causes.extend(causes);
     Ok(())
