@@ -70,7 +70,7 @@ struct Worker {
 impl Worker {
     async fn work(mut self) {
         while let Some(jobs) = self.next() {
-            self.shared.metrics.turn(jobs.len());
+            self.shared.metrics.batch(jobs.len());
             let Shared { cluster, env, metrics, accept_within, .. } = &*self.shared;
             let turn = Turn { cluster, env, metrics, accept_within: *accept_within, pool: &self.pool };
             turn.take(jobs).await;
