@@ -1,4 +1,4 @@
-//! Others change the same pool, and the API server refuses.
+//! Changes of the pool by other clients, and refusals of kube-apiserver.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ fn is_patch(call: &Call) -> bool {
     call.is(MERGE_PATCH, "virtualmachinepools")
 }
 
-/// Whether a write on the pool lowers `replicas`.
+/// Whether the request decrements `replicas` of the pool.
 fn is_acceptance(call: &Call) -> bool {
     is_patch(call) && call.body["spec"]["replicas"].is_i64()
 }
 
-fn touch(store: &mut Store) {
+fn change_pool(store: &mut Store) {
     store.edit_pool(|pool| {
         let count = pool["status"]["count"].as_i64().unwrap_or(0);
         pool["status"]["count"] = json!(count + 1);
     });
 }
 
-fn is_clean(world: &World, replicas: i64) {
+fn assert_withdrawn(world: &World, replicas: i64) {
     world.server.store(|store| {
         assert_eq!(store.replicas(), replicas);
         let record = store.pool()["metadata"]["annotations"][SCALE_DOWN_TARGETS].clone();
@@ -37,68 +37,68 @@ async fn remove(world: &World, targets: &[&str]) -> Answer {
 }
 
 #[tokio::test]
-async fn conflicts_are_repeated_for_at_least_five_seconds() {
+async fn conflicts_are_retried_for_at_least_five_seconds() {
     let world = World::with_pool(1, 3);
-    let (env, begun) = (world.env.clone(), world.env.uptime());
+    let (env, start) = (world.env.clone(), world.env.uptime());
     world.server.intercept(move |call, store| {
-        if is_patch(call) && env.uptime().saturating_sub(begun) < Duration::from_secs(5) {
-            touch(store);
+        if is_patch(call) && env.uptime().saturating_sub(start) < Duration::from_secs(5) {
+            change_pool(store);
         }
         Fault::None
     });
     let answer = remove(&world, &["web-0"]).await;
     assert_eq!(answer.code, StatusCode::CREATED, "{}", answer.body);
     assert_eq!(world.server.store(|store| store.replicas()), 2);
-    let tries = world.server.take_log().iter().filter(|call| is_patch(call)).count();
-    assert!((10..100).contains(&tries), "{tries} tries");
+    let attempts = world.server.take_log().iter().filter(|call| is_patch(call)).count();
+    assert!((10..100).contains(&attempts), "{attempts} attempts");
 }
 
 #[tokio::test]
-async fn a_pool_that_never_rests_ends_in_a_conflict_within_the_deadline() {
+async fn a_pool_that_keeps_changing_ends_in_a_conflict_within_the_deadline() {
     let world = World::with_pool(1, 3);
-    let begun = world.env.uptime();
+    let start = world.env.uptime();
     world.server.intercept(move |call, store| {
-        // Reserving and withdrawing work.
+        // Only the acceptance conflicts.
         if is_acceptance(call) {
-            touch(store);
+            change_pool(store);
         }
         Fault::None
     });
     let answer = remove(&world, &["web-0"]).await;
     assert_eq!(answer.code, StatusCode::CONFLICT, "{}", answer.body);
-    assert!(answer.body["message"].as_str().unwrap().contains("changed by others again and again"));
-    let took = world.since(begun);
+    assert!(answer.body["message"].as_str().unwrap().contains("other clients kept changing the pool"));
+    let took = world.since(start);
     assert!(took > Duration::from_secs(5) && took < Duration::from_secs(15), "{took:?}");
-    is_clean(&world, 3);
+    assert_withdrawn(&world, 3);
 }
 
 #[tokio::test]
-async fn an_unreachable_webhook_is_named_and_is_not_a_conflict() {
+async fn an_unavailable_webhook_is_named_and_is_not_a_conflict() {
     let stages: [fn(&Call) -> bool; 2] = [is_patch, is_acceptance];
     for stage in stages {
         let world = World::with_pool(1, 3);
-        let begun = world.env.uptime();
+        let start = world.env.uptime();
         world.server.intercept(move |call, _| if stage(call) { Fault::WebhookDown } else { Fault::None });
         let answer = remove(&world, &["web-0"]).await;
         assert_eq!(answer.code, StatusCode::SERVICE_UNAVAILABLE, "{}", answer.body);
         assert_eq!(answer.body["reason"], "ServiceUnavailable");
         assert_eq!(answer.body["details"]["retryAfterSeconds"], 5);
         let message = answer.body["message"].as_str().unwrap();
-        let says = |part: &str| assert!(message.contains(part), "{part:?} is missing: {message}");
-        says("failed calling webhook \"pools.webhook.vmpool.dev\"");
-        says("connection refused");
-        says("no machine was removed");
-        assert!(world.since(begun) < Duration::from_secs(15));
-        is_clean(&world, 3);
+        let contains = |part: &str| assert!(message.contains(part), "{part:?} is missing: {message}");
+        contains("failed calling webhook \"pools.webhook.vmpool.dev\"");
+        contains("connection refused");
+        contains("no machine was removed");
+        assert!(world.since(start) < Duration::from_secs(15));
+        assert_withdrawn(&world, 3);
     }
 }
 
 #[tokio::test]
-async fn a_webhook_that_answers_again_in_time_costs_no_removal() {
+async fn a_webhook_that_recovers_in_time_does_not_fail_the_removal() {
     let world = World::with_pool(1, 3);
-    let (env, begun) = (world.env.clone(), world.env.uptime());
+    let (env, start) = (world.env.clone(), world.env.uptime());
     world.server.intercept(move |call, _| {
-        let down = is_patch(call) && env.uptime().saturating_sub(begun) < Duration::from_secs(5);
+        let down = is_patch(call) && env.uptime().saturating_sub(start) < Duration::from_secs(5);
         if down { Fault::WebhookDown } else { Fault::None }
     });
     let answer = remove(&world, &["web-0"]).await;
@@ -107,7 +107,7 @@ async fn a_webhook_that_answers_again_in_time_costs_no_removal() {
 }
 
 #[tokio::test]
-async fn writes_that_fail_on_the_server_are_not_a_conflict() {
+async fn server_errors_of_writes_are_not_reported_as_conflict() {
     let world = World::with_pool(1, 3);
     world.server.intercept(|call, _| {
         if is_patch(call) { Fault::Refuse(503, "ServiceUnavailable") } else { Fault::None }
@@ -122,7 +122,7 @@ async fn writes_that_fail_on_the_server_are_not_a_conflict() {
 }
 
 #[tokio::test]
-async fn a_target_that_vanishes_before_it_is_verified_spoils_the_request() {
+async fn a_target_that_vanishes_before_verification_fails_the_request() {
     let world = World::with_pool(1, 3);
     world.server.intercept(|call, store| {
         if is_patch(call) && !is_acceptance(call) {
@@ -133,17 +133,17 @@ async fn a_target_that_vanishes_before_it_is_verified_spoils_the_request() {
     let answer = remove(&world, &["web-0", "web-1"]).await;
     assert_eq!(answer.code, StatusCode::BAD_REQUEST, "{}", answer.body);
     assert!(answer.body["message"].as_str().unwrap().contains("\"web-0\" not found"));
-    world.server.behave();
-    is_clean(&world, 3);
+    world.server.clear_faults();
+    assert_withdrawn(&world, 3);
     world.settle().await;
     world.server.store(|store| {
-        assert_eq!(store.created.len(), 1, "it left by itself, so it is replaced");
+        assert_eq!(store.created.len(), 1, "no removal was accepted, so the machine is replaced");
         assert!(store.victims.is_empty());
     });
 }
 
 #[tokio::test]
-async fn a_target_that_vanishes_after_it_was_verified_is_not_replaced() {
+async fn a_target_that_vanishes_after_verification_is_not_replaced() {
     let world = World::with_pool(1, 3);
     let env = world.env.clone();
     world.server.intercept(move |call, store| {
@@ -163,7 +163,7 @@ async fn a_target_that_vanishes_after_it_was_verified_is_not_replaced() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_admission_is_passed_on_and_the_reservation_withdrawn() {
+async fn a_refusal_of_admission_is_forwarded_and_the_reservation_withdrawn() {
     for (code, reason) in [(403, "Forbidden"), (422, "Invalid")] {
         let world = World::with_pool(1, 3);
         world.server.intercept(
@@ -174,14 +174,14 @@ async fn a_refusal_of_admission_is_passed_on_and_the_reservation_withdrawn() {
         let answer = remove(&world, &["web-0"]).await;
         assert_eq!(answer.code.as_u16(), code);
         assert_eq!(answer.body["reason"], reason);
-        is_clean(&world, 3);
+        assert_withdrawn(&world, 3);
     }
 }
 
 #[tokio::test]
-async fn requests_that_are_refused_together_are_tried_one_by_one() {
+async fn requests_whose_shared_write_is_refused_are_retried_separately() {
     let world = World::with_pool(1, 4);
-    // Somebody's policy allows no fewer than two.
+    // An admission policy requires at least two replicas.
     world.server.intercept(|call, _| {
         let low = call.body["spec"]["replicas"].as_i64().is_some_and(|replicas| replicas < 2);
         if low { Fault::Refuse(403, "Forbidden") } else { Fault::None }
@@ -196,7 +196,7 @@ async fn requests_that_are_refused_together_are_tried_one_by_one() {
         .into();
     codes.sort_unstable();
     assert_eq!(codes, [201, 201, 403, 403]);
-    world.server.behave();
+    world.server.clear_faults();
     world.settle().await;
     world.server.store(|store| {
         assert_eq!((store.replicas(), store.names().len()), (2, 2));
@@ -230,7 +230,7 @@ async fn a_pool_that_begins_to_go_meanwhile_loses_nothing_to_us() {
     let world = World::with_pool(1, 3);
     world.server.intercept(move |call, store| {
         if is_acceptance(call) {
-            store.edit_pool(|pool| pool["metadata"]["finalizers"] = json!(["somebody/holds"]));
+            store.edit_pool(|pool| pool["metadata"]["finalizers"] = json!(["example.com/hold"]));
             store.delete_pool();
         }
         Fault::None
@@ -276,7 +276,7 @@ async fn two_processes_count_the_same_target_once() {
 }
 
 #[tokio::test]
-async fn another_process_may_take_a_vanishing_target_first() {
+async fn two_processes_can_remove_the_same_vanishing_target() {
     for delay in 0..16 {
         let world = World::new(delay);
         world.server.store(|store| {
@@ -289,7 +289,7 @@ async fn another_process_may_take_a_vanishing_target_first() {
             two.remove(&["web-0", "web-2"]).await
         };
         let (a, b) = world.through(async { futures::join!(one.remove(&["web-0", "web-1"]), late) }).await;
-        // The record knows it as long as nobody has cleaned up.
+        // The record contains the target until the controller removes the entry.
         assert_eq!((a.unwrap().code.as_u16(), b.unwrap().code.as_u16()), (201, 201), "after {delay} ms");
         world.settle().await;
         world.server.store(|store| {
@@ -301,7 +301,7 @@ async fn another_process_may_take_a_vanishing_target_first() {
 }
 
 #[tokio::test]
-async fn deletes_are_tried_again_and_their_failure_is_told() {
+async fn delete_requests_are_retried_and_their_failure_is_reported() {
     let world = World::with_pool(1, 3);
     let mut failures = 5;
     world.server.intercept(move |call, _| {
@@ -318,14 +318,14 @@ async fn deletes_are_tried_again_and_their_failure_is_told() {
     let answer = remove(&world, &["web-1"]).await;
     assert_eq!(answer.code, StatusCode::INTERNAL_SERVER_ERROR);
     let message = answer.body["message"].as_str().unwrap();
-    assert!(message.contains("its controller will delete"), "{message}");
-    world.server.behave();
+    assert!(message.contains("the controller will delete"), "{message}");
+    world.server.clear_faults();
     world.settle().await;
     world.server.store(|store| assert_eq!((store.replicas(), store.names()), (1, vec!["web-2".to_owned()])));
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_an_internal_error_and_changes_nothing() {
+async fn a_failed_read_is_an_internal_error_and_changes_nothing() {
     for resource in ["virtualmachinepools", "virtualmachines"] {
         let world = World::with_pool(1, 3);
         world.server.intercept(move |call, _| {
@@ -334,21 +334,21 @@ async fn what_cannot_be_read_is_an_internal_error_and_changes_nothing() {
         let answer = remove(&world, &["web-0"]).await;
         assert_eq!(answer.code, StatusCode::INTERNAL_SERVER_ERROR);
         assert!(answer.body["message"].as_str().unwrap().starts_with("reading "), "{}", answer.body);
-        is_clean(&world, 3);
+        assert_withdrawn(&world, 3);
         let reads = world.server.take_log().into_iter().filter(|call| call.is(Verb::Get, resource)).count();
         assert_eq!(reads, 3);
     }
 }
 
 #[tokio::test]
-async fn a_server_that_never_answers_ends_in_a_timeout() {
+async fn a_server_that_never_responds_ends_in_a_timeout() {
     let world = World::with_pool(1, 3);
-    let begun = world.env.uptime();
+    let start = world.env.uptime();
     world.server.intercept(|call, _| {
-        // Nobody is killed: no killer was set.
+        // The request gets no response. Without a kill function the process is not killed.
         if is_patch(call) { Fault::KilledBefore } else { Fault::None }
     });
     let answer = remove(&world, &["web-0"]).await;
     assert!(answer.code.is_server_error(), "{}", answer.body);
-    assert!(world.since(begun) < Duration::from_secs(30));
+    assert!(world.since(start) < Duration::from_secs(30));
 }

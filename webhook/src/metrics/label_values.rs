@@ -1,11 +1,11 @@
-//! The words that label values are made of. Their sets are closed.
+//! Label values. Each set is fixed.
 
-use vmpool_runtime::words;
+use vmpool_runtime::label_values;
 
 use crate::review::Answer;
 
-words!(
-    /// What is reviewed.
+label_values!(
+    /// The reviewed resource.
     pub(crate) Path {
         /// A pool.
         Pool => "pool",
@@ -14,46 +14,46 @@ words!(
     }
 );
 
-words!(
-    /// What is done to it.
+label_values!(
+    /// The reviewed operation.
     pub(crate) Operation {
-        /// It is made.
+        /// A create.
         Create => "create",
-        /// It is changed.
+        /// An update.
         Update => "update",
-        /// Anything else, which is always allowed.
+        /// Another operation. The webhook always allows it.
         Other => "other",
-        /// The body did not say.
+        /// The body could not be read.
         Unknown => "unknown",
     }
 );
 
-words!(
-    /// What was answered.
+label_values!(
+    /// The result of a review.
     pub(crate) Verdict {
-        /// Go on.
+        /// The request is allowed.
         Allowed => "allowed",
-        /// A rule is broken.
+        /// The request violates a rule: code 403 or 422 in the review.
         Refused => "refused",
-        /// The object is not what it should be: 400 in the review.
+        /// The review lacks an object or contains one of another kind: code 400 in the review.
         Malformed => "malformed",
-        /// The object takes more memory than is spent on one: 413 in the review.
+        /// The object exceeds the memory limit for one object: code 413 in the review.
         TooLarge => "too_large",
-        /// A read failed that a rule depends on: 500 in the review.
+        /// A read that a rule needs failed: code 500 in the review.
         Undecided => "undecided",
-        /// It was no review: an HTTP error.
+        /// The body is not an admission review, or the client is not accepted: an HTTP error.
         Unreadable => "unreadable",
     }
 );
 
-words!(
-    /// What was read.
+label_values!(
+    /// The resource of a read.
     pub(crate) Resource {
-        /// A class, or all of them to find the default.
+        /// A machine class, or all classes to find the default one.
         Class => "class",
-        /// An image of either kind.
+        /// An image in the namespace or a cluster-wide image.
         Image => "image",
-        /// A snapshot of a disk, or of its volume.
+        /// A snapshot of a disk or of its volume.
         Snapshot => "snapshot",
         /// A stored revision of a machine template.
         Revision => "revision",
@@ -62,20 +62,20 @@ words!(
     }
 );
 
-words!(
-    /// What came of a read.
+label_values!(
+    /// The result of a read.
     pub(crate) ReadResult {
-        /// It is there.
+        /// The object exists.
         Found => "found",
-        /// It is not.
+        /// The object does not exist.
         Absent => "absent",
-        /// There was an error, or no answer in time.
+        /// The API server returned an error, or no response before the deadline.
         Failed => "failed",
     }
 );
 
 impl Operation {
-    /// The word for an operation of a review.
+    /// The value for the operation of a review.
     pub(crate) fn named(operation: &str) -> Self {
         match operation {
             "CREATE" => Self::Create,
@@ -86,7 +86,7 @@ impl Operation {
 }
 
 impl Verdict {
-    /// The word for an answer.
+    /// The value for an answer.
     pub(crate) fn of(answer: &Answer) -> Self {
         match answer {
             Answer::Allowed => Self::Allowed,

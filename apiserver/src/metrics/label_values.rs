@@ -1,68 +1,68 @@
-//! The words that label values are made of. Their sets are closed, but for the HTTP status.
+//! Label values. Each set is fixed, except the HTTP status codes.
 
 use std::fmt::{self, Write as _};
 
 use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
-use vmpool_runtime::metrics::{Values, Word};
-use vmpool_runtime::words;
+use vmpool_runtime::label_values;
+use vmpool_runtime::metrics::{LabelValue, Values};
 
-words!(
-    /// What is asked of this server.
+label_values!(
+    /// The verb of a request.
     pub(crate) Verb {
-        /// Read one object or document.
+        /// Reading one object or document.
         Get => "get",
-        /// Make an object.
+        /// Creating an object.
         Create => "create",
-        /// Anything else.
+        /// Any other verb.
         Other => "other",
     }
 );
 
-words!(
-    /// What a request is about.
+label_values!(
+    /// The resource of a request.
     pub(crate) Resource {
         /// The metadata of a pool.
         Pools => "virtualmachinepools",
-        /// The removal of named machines.
+        /// A targeted removal.
         Removal => "virtualmachinepools/scaledownwith",
         /// Discovery, OpenAPI and the version.
         Documents => "documents",
         /// Health checks.
         Health => "health",
-        /// Anything else.
+        /// Any other path.
         Other => "other",
     }
 );
 
-words!(
-    /// What came of a removal.
+label_values!(
+    /// The result of a removal.
     pub(crate) Outcome {
-        /// Machines leave, and replicas went down for them.
+        /// The API server removed machines and decremented replicas.
         Removed => "removed",
-        /// All machines had been removed by earlier requests.
+        /// Earlier requests had removed all targets.
         Repeated => "repeated",
-        /// It was a dry run, and would have worked.
+        /// The request was a dry run and would have succeeded.
         DryRun => "dry_run",
-        /// The request does not fit the pool, its machines or its admission, or others kept changing the pool.
+        /// The request conflicts with the pool, its machines or admission, or other clients kept changing the pool.
         Refused => "refused",
-        /// The pool has too many open removals, or too many requests wait.
+        /// The removal record of the pool is full, or too many requests wait.
         Full => "full",
-        /// The API server did not do what it was asked.
+        /// A request to kube-apiserver failed.
         Failed => "failed",
     }
 );
 
-words!(
-    /// Where the answer came from.
+label_values!(
+    /// The source of an authorization decision.
     pub(crate) CheckSource {
-        /// It was remembered.
+        /// The cache of this process.
         Cache => "cache",
-        /// The API server was asked.
+        /// A SubjectAccessReview.
         Review => "review",
     }
 );
 
-/// What a request was answered.
+/// The HTTP status of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Code(pub(super) u16);
 
@@ -72,7 +72,7 @@ impl EncodeLabelValue for Code {
     }
 }
 
-impl Word for Code {
+impl LabelValue for Code {
     fn values() -> Values {
         Values::Open("the HTTP status")
     }

@@ -2,23 +2,23 @@ use rstest::rstest;
 
 use super::*;
 
-fn of(method: &str, uri: &str) -> Option<Target> {
-    Target::of(&method.parse().unwrap(), &uri.parse().unwrap())
+fn of(method: &str, uri: &str) -> Option<RequestInfo> {
+    RequestInfo::of(&method.parse().unwrap(), &uri.parse().unwrap())
 }
 
-fn document(path: &str, verb: &str) -> Target {
-    Target::Document { path: path.to_owned(), verb: verb.to_owned() }
+fn non_resource(path: &str, verb: &str) -> RequestInfo {
+    RequestInfo::NonResource { path: path.to_owned(), verb: verb.to_owned() }
 }
 
 #[rstest]
 #[case::the_root("GET", "/", "/", "get")]
-#[case::a_slash_at_the_end_is_nothing("GET", "/apis/", "/apis", "get")]
-#[case::the_query_is_not_a_part_of_it("GET", "/openapi/v3/apis/g/v1?hash=1", "/openapi/v3/apis/g/v1", "get")]
-#[case::a_version_is_still_a_document("GET", "/apis/g/v1", "/apis/g/v1", "get")]
+#[case::a_trailing_slash_is_ignored("GET", "/apis/", "/apis", "get")]
+#[case::the_query_is_ignored("GET", "/openapi/v3/apis/g/v1?hash=1", "/openapi/v3/apis/g/v1", "get")]
+#[case::a_version_is_no_resource("GET", "/apis/g/v1", "/apis/g/v1", "get")]
 #[case::methods_are_verbs("DELETE", "/version", "/version", "delete")]
-#[case::other_trees_have_no_objects("GET", "/other/g/v1/things/one", "/other/g/v1/things/one", "get")]
-fn paths_of_documents(#[case] method: &str, #[case] uri: &str, #[case] path: &str, #[case] verb: &str) {
-    assert_eq!(of(method, uri), Some(document(path, verb)));
+#[case::other_prefixes_have_no_resources("GET", "/other/g/v1/things/one", "/other/g/v1/things/one", "get")]
+fn non_resource_paths(#[case] method: &str, #[case] uri: &str, #[case] path: &str, #[case] verb: &str) {
+    assert_eq!(of(method, uri), Some(non_resource(path, verb)));
 }
 
 #[rstest]
@@ -50,7 +50,7 @@ fn paths_of_documents(#[case] method: &str, #[case] uri: &str, #[case] path: &st
     "",
     "get"
 )]
-fn paths_of_objects(
+fn resource_paths(
     #[case] method: &str,
     #[case] uri: &str,
     #[case] namespace: &str,
@@ -59,7 +59,7 @@ fn paths_of_objects(
     #[case] subresource: &str,
     #[case] verb: &'static str,
 ) {
-    let object = Object {
+    let request = ResourceRequest {
         group: "g".to_owned(),
         version: "v1".to_owned(),
         namespace: namespace.to_owned(),
@@ -67,20 +67,21 @@ fn paths_of_objects(
         name: name.to_owned(),
         subresource: subresource.to_owned(),
         verb,
-        beyond: false,
+        has_more_segments: false,
     };
-    assert_eq!(of(method, uri), Some(Target::Object(object)));
+    assert_eq!(of(method, uri), Some(RequestInfo::Resource(request)));
 }
 
 #[test]
-fn what_follows_a_subresource_is_noticed() {
-    let Some(Target::Object(object)) = of("POST", "/apis/g/v1/namespaces/ns/pools/web/sub/more") else {
-        panic!("not an object")
+fn segments_after_the_subresource_are_detected() {
+    let Some(RequestInfo::Resource(request)) = of("POST", "/apis/g/v1/namespaces/ns/pools/web/sub/more")
+    else {
+        panic!("not a resource request")
     };
-    assert!(object.beyond);
+    assert!(request.has_more_segments);
 }
 
 #[test]
-fn a_path_that_is_not_text_is_none() {
+fn a_path_that_is_not_utf8_is_none() {
     assert_eq!(of("GET", "/apis/g/v1/pools/%ff"), None);
 }

@@ -1,24 +1,24 @@
-//! What a caller is told when machines leave.
+//! The response to an accepted removal.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 
 use crate::api::{POOLS, STORED_GROUP};
 use crate::removal::Accepted;
 
-/// Names in the text for people; all of them are in the details.
-const MOST_NAMES: usize = 10;
+/// The maximum number of names in the message. The details contain all names.
+const MAX_NAMES: usize = 10;
 
-/// The answer to a removal that was accepted.
+/// The `Status` for an accepted removal.
 pub(crate) fn success(pool: &str, accepted: &Accepted, dry_run: bool) -> Status {
-    let causes = accepted.machines.iter().map(|machine| {
-        let reason = match (machine.already, dry_run) {
+    let causes = accepted.targets.iter().map(|target| {
+        let reason = match (target.already_removed, dry_run) {
             (true, _) => "AlreadyRemoved",
             (false, true) => "WouldBeRemoved",
             (false, false) => "Removed",
         };
         StatusCause {
             field: Some("targets".to_owned()),
-            message: Some(machine.id.name.to_string()),
+            message: Some(target.id.name.to_string()),
             reason: Some(reason.to_owned()),
         }
     });
@@ -39,15 +39,14 @@ pub(crate) fn success(pool: &str, accepted: &Accepted, dry_run: bool) -> Status 
 }
 
 fn message(pool: &str, accepted: &Accepted, dry_run: bool) -> String {
-    let names: Vec<&str> =
-        accepted.machines.iter().take(MOST_NAMES).map(|machine| &*machine.id.name).collect();
-    let more = accepted.machines.len() - names.len();
+    let names: Vec<&str> = accepted.targets.iter().take(MAX_NAMES).map(|target| &*target.id.name).collect();
+    let more = accepted.targets.len() - names.len();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let verb = if dry_run { "would be removed" } else { "removed" };
-    let counted = accepted.machines.iter().filter(|machine| !machine.already).count();
+    let removed = accepted.targets.iter().filter(|target| !target.already_removed).count();
     let replicas = match accepted.replicas {
         Some(replicas) => format!(", which now has {replicas} replicas"),
-        None if counted == 0 => ", as earlier requests have asked".to_owned(),
+        None if removed == 0 => " by earlier requests".to_owned(),
         None => String::new(),
     };
     format!("{}{more} {verb} from pool \"{pool}\"{replicas}", names.join(", "))
