@@ -53,7 +53,7 @@ bench: xtask ## Measure speed, cost and quiet; MEMBERS=10000, POOLS=100, FAILOVE
 	@$(XTASK) tools control-plane
 	@echo "==> The controller, the platform simulator and the benchmark, optimized"
 	cargo build --locked --release --package vmpool-controller --package vmpool-simulator
-	cargo build --locked --release --package vmpool-e2e --bin bench
+	cargo build --locked --release --package vmpool-bench
 	@echo "==> The benchmark"
 	@$(TARGET_DIR)/release/bench $(if $(HELP),--help)
 

@@ -12,9 +12,9 @@ use vmpool_api::annotations;
 use vmpool_controller::Reason;
 use vmpool_controller::metrics::Metrics;
 use vmpool_controller::options::Options;
-use vmpool_e2e::cluster::workspace_root;
-use vmpool_engine::backoff::FailureReason;
 use vmpool_engine::condition;
+use vmpool_engine::pacing::FailureReason;
+use vmpool_installation::workspace_root;
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::Kind;
 
@@ -306,7 +306,7 @@ fn every_example_is_spoken_of() {
 fn every_autoscaler_that_is_shown_acts_on_a_pool_that_is_shown() {
     let objects: Vec<serde_json::Value> = files(&workspace_root().join("docs/examples"), "yaml")
         .iter()
-        .flat_map(|path| vmpool_e2e::cluster::documents_in(path).unwrap())
+        .flat_map(|path| vmpool_test_cluster::control_plane::documents_in(path).unwrap())
         .collect();
     let is_pool = |object: &serde_json::Value| object["kind"] == "VirtualMachinePool";
     let mut autoscalers = 0;

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
-use vmpool_e2e::cluster::{AuditLog, apply, target_directory};
-use vmpool_e2e::deadline::Deadline;
 use vmpool_e2e::harness::block_on;
-use vmpool_e2e::node::{self, NodeCluster, NodeOptions, images};
-use vmpool_e2e::poll;
+use vmpool_test_cluster::control_plane::{AuditLog, apply, target_directory};
+use vmpool_test_cluster::deadline::Deadline;
+use vmpool_test_cluster::node::{self, NodeCluster, NodeOptions, images};
+use vmpool_test_cluster::poll;
 
 /// Only limits failures; the test usually takes seconds.
 const DEADLINE: Duration = Duration::from_mins(2);

@@ -1,10 +1,10 @@
 //! A drained node evicts one replica after the other, and no request fails.
 
 use anyhow::ensure;
-use vmpool_e2e::access::Access;
-use vmpool_e2e::poll;
 use vmpool_e2e::world::condition::ready_replicas;
 use vmpool_e2e::world::{DEADLINE, SETTLE};
+use vmpool_test_cluster::access::Access;
+use vmpool_test_cluster::poll;
 
 use crate::pods;
 use crate::stage::{Stage, among_pods};

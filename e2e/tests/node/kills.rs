@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use vmpool_e2e::deadline::Stopwatch;
 use vmpool_e2e::world::SETTLE;
 use vmpool_e2e::world::condition::{Condition, ready_replicas};
+use vmpool_test_cluster::deadline::Stopwatch;
 
 use crate::load::listed;
 use crate::pods;

@@ -6,12 +6,12 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
-use vmpool_e2e::access::Access;
-use vmpool_e2e::programs::SYSTEM_NAMESPACE;
-use vmpool_e2e::release::API_SERVICES;
 use vmpool_e2e::world::condition::ready_replicas;
 use vmpool_e2e::world::{Deletion, Pool};
-use vmpool_e2e::{Error, Result, poll};
+use vmpool_installation::programs::SYSTEM_NAMESPACE;
+use vmpool_installation::release::API_SERVICES;
+use vmpool_test_cluster::access::Access;
+use vmpool_test_cluster::{Error, Result, poll};
 
 use crate::stage::alone;
 use crate::{namespaces, pods};

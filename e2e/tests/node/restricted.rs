@@ -9,8 +9,8 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
-use vmpool_e2e::access::Access;
-use vmpool_e2e::programs::SYSTEM_NAMESPACE;
+use vmpool_installation::programs::SYSTEM_NAMESPACE;
+use vmpool_test_cluster::access::Access;
 
 use crate::pods;
 use crate::stage::among_pods;
@@ -139,10 +139,11 @@ async fn budgets(access: &Access) -> anyhow::Result<()> {
     for component in pods::COMPONENTS {
         pods::until_ready(access, component).await?;
         let name = || format!("the disruption budget of {component} allows one disruption");
-        vmpool_e2e::poll::until(name, vmpool_e2e::world::DEADLINE, async || {
+        vmpool_test_cluster::poll::until(name, vmpool_e2e::world::DEADLINE, async || {
             let budget = budgets.get(component).await;
-            let budget = budget
-                .map_err(vmpool_e2e::Error::api(format!("reading the disruption budget of {component}")))?;
+            let budget = budget.map_err(vmpool_test_cluster::Error::api(format!(
+                "reading the disruption budget of {component}"
+            )))?;
             let status = budget.status.unwrap_or_default();
             let counts = (status.expected_pods, status.current_healthy, status.disruptions_allowed);
             Ok(if counts == (Some(2), Some(2), Some(1)) { Ok(()) } else { Err(format!("{status:?}")) })

@@ -5,14 +5,15 @@ use std::sync::{Arc, Once};
 use std::time::Instant;
 
 use tokio::sync::{Mutex, OnceCell, RwLock};
-use vmpool_e2e::access::Access;
-use vmpool_e2e::autoscaling::MetricsApi;
-use vmpool_e2e::error::chain;
 use vmpool_e2e::harness;
-use vmpool_e2e::node::{self, NodeCluster, install};
-use vmpool_e2e::release::Release;
 use vmpool_e2e::scenario::visit;
 use vmpool_e2e::world::World;
+use vmpool_installation::metrics_api::MetricsApi;
+use vmpool_installation::node_install as install;
+use vmpool_installation::release::Release;
+use vmpool_test_cluster::access::Access;
+use vmpool_test_cluster::error::chain;
+use vmpool_test_cluster::node::{self, NodeCluster};
 
 use crate::load::Load;
 use crate::{pods, rotation};

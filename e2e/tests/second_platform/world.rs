@@ -9,11 +9,12 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use vmpool_controller::metrics::Metrics;
 use vmpool_controller::{Settings, Surroundings, Vitals, lead};
-use vmpool_e2e::cluster::{AuditEntry, AuditMark, Cluster, Options, workspace_root};
-use vmpool_e2e::deadline::Deadline;
+use vmpool_installation::workspace_root;
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
 use vmpool_runtime::lease::{Candidate, LeaseConfig};
+use vmpool_test_cluster::control_plane::{AuditEntry, AuditMark, ControlPlane, Options};
+use vmpool_test_cluster::deadline::Deadline;
 
 use crate::platform::Toy;
 
@@ -26,7 +27,7 @@ const DEADLINE: Duration = Duration::from_secs(90);
 const LOOK: Duration = Duration::from_millis(50);
 
 pub(crate) struct World {
-    cluster: Cluster,
+    cluster: ControlPlane,
     pools: Api<DynamicObject>,
     machines: Api<DynamicObject>,
     stop: CancellationToken,
@@ -38,9 +39,12 @@ impl World {
     /// Starts everything. The leader uses a real Lease.
     pub(crate) async fn start() -> Result<Self> {
         let manifests = vec![workspace_root().join("e2e/tests/second_platform/crds")];
-        let cluster =
-            Cluster::start(Options { name: "second-platform".to_owned(), manifests, ..Options::default() })
-                .await?;
+        let cluster = ControlPlane::start(Options {
+            name: "second-platform".to_owned(),
+            manifests,
+            ..Options::default()
+        })
+        .await?;
         let client = cluster.admin();
         let api = |kind: &str, plural: &str| {
             let gvk = GroupVersionKind::gvk("toy.vmpool.dev", "v1", kind);

@@ -23,7 +23,7 @@ pub(super) const MOST_REPEATED: usize = 2;
 /// The same limit for tests that failed because the CPUs were busy with other work.
 pub(super) const MOST_STARVED: usize = 8;
 
-/// The text in the report of such a failure (`vmpool_e2e::deadline::STARVED`).
+/// The text in the report of such a failure (`vmpool_test_cluster::deadline::STARVED`).
 pub(super) const STARVED: &str = "the machine was starved";
 
 /// How long a test binary may print nothing. Every test ends long before.

@@ -119,8 +119,18 @@ fn all_failures_and_unrun_steps_are_reported() {
 fn engine_with(dependencies: &[(&str, Option<&str>)]) -> serde_json::Value {
     let dependencies: Vec<_> =
         dependencies.iter().map(|(name, kind)| serde_json::json!({ "name": name, "kind": kind })).collect();
-    let names =
-        ["api", "feature-gates", "platforms", "runtime", "simulator", "controller", "webhook", "apiserver"];
+    let names = [
+        "api",
+        "feature-gates",
+        "runtime",
+        "simulator",
+        "test-cluster",
+        "process-stat",
+        "invariants",
+        "controller",
+        "webhook",
+        "apiserver",
+    ];
     let mut packages: Vec<_> = names
         .iter()
         .map(|name| serde_json::json!({ "name": format!("vmpool-{name}"), "dependencies": [] }))
@@ -248,7 +258,7 @@ fn a_phase_starts_after_the_tracks_before_it_have_ended() {
 #[test]
 fn the_runner_recognizes_the_report_of_a_starved_machine() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let source = fs::read_to_string(workspace.join("e2e/src/deadline.rs")).unwrap();
+    let source = fs::read_to_string(workspace.join("e2e/cluster/src/deadline.rs")).unwrap();
     assert!(source.contains(&format!("pub const STARVED: &str = {:?};", runner::STARVED)));
 }
 

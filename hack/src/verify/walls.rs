@@ -53,6 +53,11 @@ const WALLS: &[Wall] = &[
     Wall { package: "vmpool-runtime", ours: &["vmpool-feature-gates"], barred: &[] },
     // The simulator verifies the controller, so it shares no code with it.
     Wall { package: "vmpool-simulator", ours: &["vmpool-api"], barred: &[] },
+    // The test cluster can be used for any controller, so it knows nothing of vmpool.
+    Wall { package: "vmpool-test-cluster", ours: &["vmpool-process-stat"], barred: &[] },
+    Wall { package: "vmpool-process-stat", ours: &[], barred: IMPURE },
+    // The invariants verify all programs, so they share only the API with them.
+    Wall { package: "vmpool-invariants", ours: &["vmpool-api", "vmpool-test-cluster"], barred: &[] },
     Wall {
         package: "vmpool-controller",
         ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-platforms", "vmpool-runtime"],
