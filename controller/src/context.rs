@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use vmpool_engine::model::Published;
-use vmpool_engine::plan::{COLLECTION_GRACE, Taken};
+use vmpool_engine::plan::{COLLECTION_GRACE, NamesInUse};
 use vmpool_engine::removal::RESERVATION_AGE;
 use vmpool_engine::{Disk, Machine, Memory, ObjectId, Pool, Status, Uid};
 use vmpool_runtime::Env;
@@ -21,8 +21,8 @@ use vmpool_runtime::Env;
 use crate::cache::{Cache, Cached, Key};
 use crate::events::{Events, Subject};
 use crate::list;
-use crate::metrics::{Census, Metrics};
-use crate::platform::{Attachment, Platform, Stored, slim_metadata};
+use crate::metrics::{Metrics, PoolCounts};
+use crate::platform::{ApiObject, Attachment, Platform, slim_metadata};
 use crate::queue::Queue;
 use crate::response_body::ResponseBody;
 use crate::revisions::Revisions;
@@ -79,10 +79,10 @@ const ALL: &str = "(all)";
 
 /// What is kept of one pool between two passes.
 #[derive(Default)]
-pub(crate) struct PoolState {
+pub(crate) struct PoolMemory {
     pub(crate) memory: Memory,
     /// Passes in a row that met another world than they had planned for.
-    pub(crate) surprises: u32,
+    pub(crate) outdated_passes: u32,
     /// What the last pass computed for, waits apart.
     pub(crate) effort: Duration,
     /// Uptime of the last attempt to write the status.
@@ -119,10 +119,10 @@ pub(crate) struct Context<P: Platform> {
     pub(crate) machines: Arc<Cache<Machine>>,
     pub(crate) disks: Arc<Cache<Disk>>,
     pub(crate) attachments: Arc<Cache<Attachment>>,
-    pub(crate) states: Mutex<HashMap<Uid, PoolState>>,
+    pub(crate) states: Mutex<HashMap<Uid, PoolMemory>>,
     pub(crate) settings: Settings,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) census: Census,
+    pub(crate) pool_counts: PoolCounts,
 }
 
 /// Bounds of the work.
@@ -177,7 +177,7 @@ impl<P: Platform> Context<P> {
     }
 
     /// A read that reaches the API server's quorum: resourceVersion is left empty.
-    pub(crate) async fn get_live<K: Stored>(
+    pub(crate) async fn get_live<K: ApiObject>(
         &self,
         namespace: &str,
         name: &str,
@@ -190,7 +190,7 @@ impl<P: Platform> Context<P> {
     }
 
     /// The same, as text: with every field that the object has.
-    pub(crate) async fn get_text<K: Stored>(
+    pub(crate) async fn get_text<K: ApiObject>(
         &self,
         namespace: &str,
         name: &str,
@@ -198,7 +198,7 @@ impl<P: Platform> Context<P> {
         self.in_time::<K, _>(name, self.fetch::<K>(namespace, name)).await
     }
 
-    async fn fetch<K: Stored>(&self, namespace: &str, name: &str) -> kube::Result<Option<ResponseBody>> {
+    async fn fetch<K: ApiObject>(&self, namespace: &str, name: &str) -> kube::Result<Option<ResponseBody>> {
         let request = Request::new(collection::<K>(namespace)).get(name, &GetParams::default());
         let mut request = request.map_err(kube::Error::BuildRequest)?;
         request.extensions_mut().insert("get");
@@ -221,7 +221,7 @@ impl<P: Platform> Context<P> {
 
     /// Shows every `K` of `namespace` to `visit`, page by page, as all of them were at one moment that came after the
     /// call: resourceVersion is left empty.
-    pub(crate) async fn list_live<K: Stored>(
+    pub(crate) async fn list_live<K: ApiObject>(
         &self,
         namespace: &str,
         visit: impl FnMut(K),
@@ -230,7 +230,7 @@ impl<P: Platform> Context<P> {
     }
 
     /// The same for those that `wanted` selects.
-    pub(crate) async fn list_live_where<K: Stored>(
+    pub(crate) async fn list_live_where<K: ApiObject>(
         &self,
         namespace: &str,
         wanted: ListParams,
@@ -240,16 +240,16 @@ impl<P: Platform> Context<P> {
     }
 
     /// As [`Context::list_live`], of nothing but the metadata.
-    pub(crate) async fn list_live_metadata<K: Stored>(
+    pub(crate) async fn list_live_metadata<K: ApiObject>(
         &self,
         namespace: &str,
-        visit: impl FnMut(Slim),
+        visit: impl FnMut(MetadataOnly),
     ) -> Result<(), ReadError> {
         let request = |page: &ListParams| Request::new(collection::<K>(namespace)).list_metadata(page);
-        self.pages::<K, Slim>(ListParams::default(), visit, request).await
+        self.pages::<K, MetadataOnly>(ListParams::default(), visit, request).await
     }
 
-    async fn pages<K: Stored, T: DeserializeOwned>(
+    async fn pages<K: ApiObject, T: DeserializeOwned>(
         &self,
         wanted: ListParams,
         mut visit: impl FnMut(T),
@@ -267,7 +267,7 @@ impl<P: Platform> Context<P> {
     }
 
     /// The answer to a read, unless it takes too long.
-    async fn in_time<K: Stored, T>(
+    async fn in_time<K: ApiObject, T>(
         &self,
         name: &str,
         read: impl Future<Output = kube::Result<T>>,
@@ -293,13 +293,13 @@ impl<P: Platform> Context<P> {
 
 /// The metadata of an object, as far as it is read.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Slim {
+pub(crate) struct MetadataOnly {
     #[serde(deserialize_with = "slim_metadata")]
     pub(crate) metadata: ObjectMeta,
 }
 
 /// The collection of `K` in `namespace`, as a path of the API.
-pub(crate) fn collection<K: Stored>(namespace: &str) -> String {
+pub(crate) fn collection<K: ApiObject>(namespace: &str) -> String {
     K::url_path(&(), Some(namespace))
 }
 
@@ -309,11 +309,11 @@ pub(crate) struct Names<'a, P: Platform> {
     pub(crate) namespace: &'a str,
 }
 
-impl<P: Platform> Taken for Names<'_, P> {
-    fn machine(&self, name: &str) -> bool {
+impl<P: Platform> NamesInUse for Names<'_, P> {
+    fn has_machine(&self, name: &str) -> bool {
         self.context.machines.get(self.namespace, name).is_some()
     }
-    fn disk(&self, name: &str) -> bool {
+    fn has_disk(&self, name: &str) -> bool {
         self.context.disks.get(self.namespace, name).is_some()
     }
 }

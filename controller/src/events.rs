@@ -133,7 +133,7 @@ pub(crate) struct Subject {
 
 /// One thing that happened: to whom, and in which words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Happening {
+pub(crate) struct PoolEvent {
     pub(crate) reason: Reason,
     /// The object that it happened to; what the list of names is made of.
     pub(crate) name: String,
@@ -160,8 +160,8 @@ impl Events {
     }
 
     /// Tells what happened in one pass.
-    pub(crate) fn tell(&self, subject: &Subject, happenings: Vec<Happening>) {
-        for (reason, note) in condense(happenings) {
+    pub(crate) fn publish(&self, subject: &Subject, events: Vec<PoolEvent>) {
+        for (reason, note) in condense(events) {
             let message = Message { subject: subject.clone(), reason, note };
             if self.sender.try_send(message).is_err() {
                 tracing::debug!("too many events wait to be sent: one is dropped");
@@ -171,10 +171,10 @@ impl Events {
 }
 
 /// At most [`INDIVIDUAL`] notes of one reason; what is more becomes one. Equal notes are one.
-fn condense(happenings: Vec<Happening>) -> Vec<(Reason, String)> {
+fn condense(events: Vec<PoolEvent>) -> Vec<(Reason, String)> {
     let mut notes: Vec<(Reason, String)> = Vec::new();
     let mut rest: Vec<(Reason, Vec<String>)> = Vec::new();
-    for Happening { reason, name, note } in happenings {
+    for PoolEvent { reason, name, note } in events {
         if notes.contains(&(reason, note.clone())) {
             continue;
         }

@@ -19,9 +19,9 @@ use vmpool_runtime::lease::Fence;
 
 use crate::context::{Context, Settings};
 use crate::events::Events;
-use crate::metrics::{Census, Live, Metrics, PassResult, WatchResource};
+use crate::metrics::{Live, Metrics, PassResult, PoolCounts, WatchResource};
 use crate::platform::Platform;
-use crate::queue::{Again, Queue};
+use crate::queue::{Queue, Requeue};
 use crate::reconcile::reconcile;
 use crate::watches::{self, is_synced};
 use crate::write::Writer;
@@ -50,18 +50,18 @@ pub struct Surroundings {
 
 /// Shows to the outside how the leader is doing.
 #[derive(Clone)]
-pub struct Vitals {
+pub struct LeaderHealth {
     env: Env,
-    state: Arc<Mutex<Vital>>,
+    state: Arc<Mutex<LeaderState>>,
 }
 
 #[derive(Default)]
-struct Vital {
+struct LeaderState {
     synced: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
     workers: Vec<Heartbeat>,
 }
 
-impl Vitals {
+impl LeaderHealth {
     /// Vitals of somebody who does not lead yet.
     pub fn new(env: &Env) -> Self {
         Self { env: env.clone(), state: Arc::default() }
@@ -90,7 +90,7 @@ impl Vitals {
         if stuck == 0 { Ok(()) } else { Err(format!("{stuck} workers are stuck in a pass for {limit:?}")) }
     }
 
-    fn begin(&self, vital: Vital) -> Leading {
+    fn begin(&self, vital: LeaderState) -> Leading {
         *self.state.lock() = vital;
         Leading(self.clone())
     }
@@ -98,11 +98,11 @@ impl Vitals {
 
 /// Resets the vitals when leading ends, however it does: whoever loses the lease is dropped half-way, and its workers
 /// must not look stuck on the standby that it becomes.
-struct Leading(Vitals);
+struct Leading(LeaderHealth);
 
 impl Drop for Leading {
     fn drop(&mut self) {
-        *self.0.state.lock() = Vital::default();
+        *self.0.state.lock() = LeaderState::default();
     }
 }
 
@@ -114,7 +114,7 @@ impl Drop for Leading {
 pub async fn lead<P: Platform>(
     surroundings: Surroundings,
     fence: Fence,
-    vitals: Vitals,
+    leader_health: LeaderHealth,
     stop: CancellationToken,
 ) {
     let Surroundings { env, client, namespace, instance, settings, metrics } = surroundings;
@@ -140,7 +140,7 @@ pub async fn lead<P: Platform>(
         states: Mutex::new(HashMap::new()),
         settings,
         metrics: metrics.clone(),
-        census: Census::default(),
+        pool_counts: PoolCounts::default(),
     });
     let _counted = metrics.leading({
         let context = Arc::downgrade(&context);
@@ -154,8 +154,9 @@ pub async fn lead<P: Platform>(
         let context = Arc::downgrade(&context);
         move || context.upgrade().is_none_or(|context| is_synced(&context))
     };
-    let workers: Vec<Heartbeat> = (0..settings.workers).map(|_| Heartbeat::new(&vitals.env)).collect();
-    let _vital = vitals.begin(Vital { synced: Some(Arc::new(synced)), workers: workers.clone() });
+    let workers: Vec<Heartbeat> = (0..settings.workers).map(|_| Heartbeat::new(&leader_health.env)).collect();
+    let _leading =
+        leader_health.begin(LeaderState { synced: Some(Arc::new(synced)), workers: workers.clone() });
 
     let workers: Vec<_> = workers
         .into_iter()
@@ -191,7 +192,7 @@ fn live<P: Platform>(context: &Context<P>) -> Live {
         WatchResource::Disks => context.disks.len(),
         WatchResource::Attachments => context.attachments.len(),
     });
-    Live::new(context.queue.state(), context.census.totals(), cached)
+    Live::new(context.queue.state(), context.pool_counts.totals(), cached)
 }
 
 async fn work<P: Platform>(context: Arc<Context<P>>, heartbeat: Heartbeat, stop: CancellationToken) {
@@ -216,10 +217,10 @@ async fn work<P: Platform>(context: Arc<Context<P>>, heartbeat: Heartbeat, stop:
             AssertUnwindSafe(reconcile(&context, &uid)).catch_unwind().await.unwrap_or_else(|_| {
                 context.metrics.passes.ended(PassResult::Panicked);
                 tracing::error!(uid = uid.as_str(), "a pass panicked; the pool is tried again later");
-                (Again::After(AFTER_PANIC), Duration::ZERO)
+                (Requeue::After(AFTER_PANIC), Duration::ZERO)
             });
         context.queue.done(&uid, again, effort);
-        if again == Again::Never {
+        if again == Requeue::Never {
             context.queue.forget(&uid);
         }
         // A pass that waited for nothing, and another one that is due at once, would keep the one thread from everything

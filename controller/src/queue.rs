@@ -107,16 +107,16 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
 
     /// The pass over `key` ended, after computing for `effort`, waits apart. `again` is when it wants the next one; a
     /// wake-up that came meanwhile counts too.
-    pub(crate) fn done(&self, key: &K, again: Again, effort: Duration) {
+    pub(crate) fn done(&self, key: &K, again: Requeue, effort: Duration) {
         let now = self.env.uptime();
         let mut state = self.state.lock();
         let Some(slot) = state.slots.get_mut(key) else { return };
         slot.running = false;
         slot.earliest = now + effort.saturating_mul(SHARE).min(LONGEST_REST).max(self.debounce);
         let wanted = match again {
-            Again::Never => None,
+            Requeue::Never => None,
             // What the pass itself asks for is not an event to be debounced.
-            Again::After(delay) => Some(now + delay),
+            Requeue::After(delay) => Some(now + delay),
         };
         let woken = slot.due.map(|due| due.max(slot.earliest));
         match [wanted, woken].into_iter().flatten().min() {
@@ -149,7 +149,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
 
 /// When a pass wants the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Again {
+pub(crate) enum Requeue {
     /// When something happens.
     Never,
     /// After this time at the latest.

@@ -11,8 +11,8 @@ use vmpool_engine::status::Detached;
 use vmpool_engine::{Pool, Status, Uid};
 
 use crate::apply::Applied;
-use crate::context::{Context, LastStatus, PoolEntry, PoolState, collection};
-use crate::events::{Happening, Reason};
+use crate::context::{Context, LastStatus, PoolEntry, PoolMemory, collection};
+use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
 use crate::platform::Platform;
 use crate::status_conflict;
@@ -26,9 +26,9 @@ pub(crate) async fn report<P: Platform>(
     pool: &PoolEntry<P>,
     status: Status,
     applied: Applied,
-    state: &mut PoolState,
+    state: &mut PoolMemory,
 ) -> Option<Duration> {
-    context.events.tell(&pool.subject(), applied.happenings);
+    context.events.publish(&pool.subject(), applied.events);
     let published = &pool.facts.published;
     if published.summary.as_ref() == Some(&status.summary) && published.conditions == status.conditions {
         return None;
@@ -39,7 +39,8 @@ pub(crate) async fn report<P: Platform>(
     }
     let uptime = context.env.uptime();
     let usual = context.settings.status_interval;
-    let interval = if state.status_conflict.is_on() { status_conflict::INTERVAL.max(usual) } else { usual };
+    let interval =
+        if state.status_conflict.is_active() { status_conflict::INTERVAL.max(usual) } else { usual };
     let too_soon = state
         .status_attempt
         .and_then(|last| interval.checked_sub(uptime.saturating_sub(last)))
@@ -84,31 +85,31 @@ async fn publish<P: Platform>(
 
 /// Reports disks that a person detached by hand, each once: those that neither this leader nor an earlier one has
 /// reported.
-pub(crate) fn detachments(
+pub(crate) fn detached_disk_events(
     pool: &Pool,
     found: Vec<Detached>,
     reported: &mut BTreeSet<(Uid, Arc<str>)>,
-) -> Vec<Happening> {
+) -> Vec<PoolEvent> {
     let key = |detached: &Detached| (detached.machine.uid.clone(), detached.disk.clone());
     let present: BTreeSet<_> = found.iter().map(key).collect();
     reported.retain(|key| present.contains(key));
     let advices = found.into_iter().filter(|detached| reported.insert(key(detached))).map(|detached| {
         let name = detached.machine.name.to_string();
-        Happening { reason: Reason::DiskDetachedByHand, name, note: detached.advice() }
+        PoolEvent { reason: Reason::DiskDetachedByHand, name, note: detached.advice() }
     });
     let is_published = |note: &str| {
         let mut conditions = pool.published.conditions.iter();
         conditions.any(|condition| condition.message.contains(note))
     };
-    advices.filter(|happening| !is_published(&happening.note)).collect()
+    advices.filter(|event| !is_published(&event.note)).collect()
 }
 
 /// The event about settings that cannot be read: one for each new message, also if the leader changes in between.
-pub(crate) fn unreadable_settings(
+pub(crate) fn invalid_settings_event(
     pool: &Pool,
     status: &Status,
     warned: &mut Option<String>,
-) -> Option<Happening> {
+) -> Option<PoolEvent> {
     let message = |conditions: &[Condition]| {
         let wanted = conditions.iter().find(|condition| condition.kind == INVALID_SETTINGS)?;
         Some(wanted.message.clone())
@@ -122,5 +123,5 @@ pub(crate) fn unreadable_settings(
     }
     *warned = Some(note.clone());
     let told = message(&pool.published.conditions).as_ref() == Some(&note);
-    (!told).then(|| Happening { reason: Reason::InvalidSettings, name: pool.id.name.to_string(), note })
+    (!told).then(|| PoolEvent { reason: Reason::InvalidSettings, name: pool.id.name.to_string(), note })
 }

@@ -17,7 +17,7 @@ use crate::context::{Context, PoolEntry, ReadError};
 use crate::events::shorten;
 use crate::platform::{Platform, Text};
 
-pub(crate) use stored::{Kept, RevisionObject, body};
+pub(crate) use stored::{RevisionEntry, RevisionObject, body};
 
 /// What a revision that cannot be used means for the pool.
 pub(crate) const HELD: &str =
@@ -27,7 +27,7 @@ pub(crate) const HELD: &str =
 #[derive(Debug)]
 pub(crate) enum Change {
     /// This one is stored.
-    Stored(Kept),
+    Stored(RevisionEntry),
     /// This one is not, or not any more.
     Gone(RevisionId),
 }
@@ -47,11 +47,11 @@ pub(crate) struct Revisions {
 
 impl Revisions {
     /// Takes note of what was written.
-    pub(crate) fn learn(&mut self, change: Change) {
+    pub(crate) fn record(&mut self, change: Change) {
         match change {
-            Change::Stored(kept) => {
-                self.objects.insert(kept.stored.id.clone(), kept.object);
-                self.history.add(kept.stored);
+            Change::Stored(entry) => {
+                self.objects.insert(entry.stored.id.clone(), entry.object);
+                self.history.add(entry.stored);
             }
             Change::Gone(id) => {
                 self.objects.remove(&id);
@@ -93,7 +93,7 @@ impl Revisions {
         let live = live.filter(|live| live.metadata.uid.as_deref() == Some(object.uid.as_str()));
         let Some(live) = live else {
             tracing::warn!(revision = id.as_str(), "a stored revision was taken away");
-            self.learn(Change::Gone(id.clone()));
+            self.record(Change::Gone(id.clone()));
             return Ok(None);
         };
         let content = live.data;
@@ -114,7 +114,7 @@ impl Revisions {
                 let known = |name: &String| pool.facts.disks.iter().any(|disk| *disk.name == **name);
                 return Ok(P::disk_templates(&content.value()).iter().all(known).then_some((id, content)));
             }
-            self.learn(Change::Gone(id));
+            self.record(Change::Gone(id));
         }
         Ok(None)
     }
@@ -133,8 +133,8 @@ pub(crate) async fn list<P: Platform>(
     let mut revisions = Revisions::default();
     let wanted = ListParams::default().labels(&selector.join(","));
     let visit = |object: RevisionObject| {
-        if let Some(kept) = Kept::read::<P>(&object, uid) {
-            revisions.learn(Change::Stored(kept));
+        if let Some(entry) = RevisionEntry::read::<P>(&object, uid) {
+            revisions.record(Change::Stored(entry));
         }
     };
     context.list_live_where::<RevisionObject>(&pool.facts.namespace, wanted, visit).await?;
@@ -178,22 +178,22 @@ pub(crate) async fn resolve<P: Platform>(
     facts.revision = id;
     facts.revision_stored = stored;
     (facts.rollout.pinned, facts.rollout.held) = (pinned, held);
-    facts.unreadable.extend(unknown);
-    let mut flaws = Vec::new();
+    facts.invalid_settings.extend(unknown);
+    let mut validation_errors = Vec::new();
     if let Some(content) = content {
         let devices = P::disk_templates(&content.value());
         for template in &mut facts.disks {
             template.used = devices.iter().any(|name| **name == *template.name);
         }
         let missing = devices.iter().filter(|name| !facts.disks.iter().any(|known| *known.name == ***name));
-        flaws.extend(missing.map(|name| {
+        validation_errors.extend(missing.map(|name| {
             let id = &facts.revision;
             format!("the pool has no disk template {name} any more, for which machines of revision {id} have a device")
         }));
     }
-    if !flaws.is_empty() {
+    if !validation_errors.is_empty() {
         facts.scale_down_policy = ScaleDownPolicy::Explicit;
-        facts.flaws.append(&mut flaws);
+        facts.validation_errors.append(&mut validation_errors);
     }
     Ok(Arc::new(PoolEntry { facts, object: pool.object.clone() }))
 }

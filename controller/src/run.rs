@@ -10,8 +10,8 @@ use vmpool_runtime::client::ConnectError;
 use vmpool_runtime::health::{Health, HealthError, Server};
 use vmpool_runtime::lease::{Candidate, LeaseConfig};
 
-use crate::lead::{Surroundings, Vitals, lead};
-use crate::metrics::{Metrics, Tenure};
+use crate::lead::{LeaderHealth, Surroundings, lead};
+use crate::metrics::{LeadershipChange, Metrics};
 use crate::options::{Options, OptionsError};
 use crate::platform::Dvp;
 
@@ -75,28 +75,28 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
         metrics: metrics.clone(),
     };
 
-    let vitals = Vitals::new(&env);
+    let leader_health = LeaderHealth::new(&env);
     let mut candidate = Candidate::new(client, lease.clone(), env.clone());
     let contact = candidate.health();
     metrics.follow_lease(contact.clone());
     health.live("workers", {
-        let vitals = vitals.clone();
-        move || vitals.working(STUCK)
+        let leader_health = leader_health.clone();
+        move || leader_health.working(STUCK)
     });
     health.ready("caches", {
-        let vitals = vitals.clone();
-        move || vitals.synced()
+        let leader_health = leader_health.clone();
+        move || leader_health.synced()
     });
     health.ready("lease", move || contact.check(OUT_OF_TOUCH));
     let probes = server.run(health, &env, stop.clone());
-    let tenures = serve(&mut candidate, &lease, surroundings, vitals, stop.clone());
-    futures::pin_mut!(probes, tenures);
-    match futures::future::select(tenures, probes).await {
+    let leadership_changes = serve(&mut candidate, &lease, surroundings, leader_health, stop.clone());
+    futures::pin_mut!(probes, leadership_changes);
+    match futures::future::select(leadership_changes, probes).await {
         futures::future::Either::Left(((), _)) => Ok(()),
-        futures::future::Either::Right((ended, tenures)) => {
+        futures::future::Either::Right((ended, leadership_changes)) => {
             ended?;
             // The probes stop at once on shutdown; the pass that has begun does not.
-            tenures.await;
+            leadership_changes.await;
             Ok(())
         }
     }
@@ -107,7 +107,7 @@ pub async fn serve(
     candidate: &mut Candidate,
     lease: &LeaseConfig,
     surroundings: Surroundings,
-    vitals: Vitals,
+    leader_health: LeaderHealth,
     stop: CancellationToken,
 ) {
     tracing::info!(
@@ -118,9 +118,9 @@ pub async fn serve(
     while let Some(leadership) = candidate.acquire(&stop).await {
         tracing::info!("leading");
         let metrics = surroundings.metrics.clone();
-        metrics.tenure(Tenure::Acquired);
+        metrics.leadership_changed(LeadershipChange::Acquired);
         let leading =
-            lead::<Dvp>(surroundings.clone(), leadership.fence.clone(), vitals.clone(), stop.clone());
+            lead::<Dvp>(surroundings.clone(), leadership.fence.clone(), leader_health.clone(), stop.clone());
         let lost = leadership.lost();
         futures::pin_mut!(leading, lost);
         match futures::future::select(leading, lost).await {
@@ -128,12 +128,12 @@ pub async fn serve(
                 if let Err(error) = leadership.release().await {
                     tracing::warn!(%error, "the lease was not given back; it ends by itself");
                 }
-                metrics.tenure(Tenure::Released);
+                metrics.leadership_changed(LeadershipChange::Released);
                 tracing::info!("stopped leading");
             }
             // What is under way is dropped with the future: its answers no longer matter.
             futures::future::Either::Right(((), _)) => {
-                metrics.tenure(Tenure::Lost);
+                metrics.leadership_changed(LeadershipChange::Lost);
                 tracing::error!("lost the lease: back to standby");
             }
         }

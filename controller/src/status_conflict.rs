@@ -24,7 +24,7 @@ pub(crate) struct StatusConflict {
     written: Option<(Published, u64)>,
     /// When others have overwritten ours; uptimes.
     overwritten: VecDeque<Duration>,
-    on: bool,
+    active: bool,
 }
 
 impl StatusConflict {
@@ -34,31 +34,31 @@ impl StatusConflict {
     }
 
     /// Takes note of the pool as it is: whether somebody has overwritten our last status since.
-    pub(crate) fn meet(&mut self, published: &Published, version: u64, uptime: Duration) {
+    pub(crate) fn observe(&mut self, published: &Published, version: u64, uptime: Duration) {
         while self.overwritten.front().is_some_and(|then| uptime.saturating_sub(*then) >= WINDOW) {
             self.overwritten.pop_front();
         }
         if self.written.take_if(|(became, since)| version > *since && !is_same(became, published)).is_some() {
             self.overwritten.push_back(uptime);
         }
-        let is_quiet = self.left(uptime).is_none();
-        self.on = !is_quiet && (self.on || self.overwritten.len() >= TIMES);
+        let is_quiet = self.remaining(uptime).is_none();
+        self.active = !is_quiet && (self.active || self.overwritten.len() >= TIMES);
     }
 
     /// Whether nothing must be done.
-    pub(crate) fn is_on(&self) -> bool {
-        self.on
+    pub(crate) fn is_active(&self) -> bool {
+        self.active
     }
 
     /// How much longer it has to be quiet; `None` if nobody has interfered for long enough.
-    pub(crate) fn left(&self, uptime: Duration) -> Option<Duration> {
+    pub(crate) fn remaining(&self, uptime: Duration) -> Option<Duration> {
         let last = self.overwritten.back()?;
         QUIET.checked_sub(uptime.saturating_sub(*last)).filter(|left| !left.is_zero())
     }
 
     /// What the owner of the pool is told.
-    pub(crate) fn complaint(&self) -> Option<Failure> {
-        self.on.then(|| Failure {
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        self.active.then(|| Failure {
             reason: FailureReason::StatusDisputed,
             message: format!(
                 "somebody else keeps writing this pool's status, so nothing is created, changed or removed until it \

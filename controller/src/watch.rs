@@ -15,7 +15,7 @@ use crate::cache::{Cache, Cached, Concerned, Located};
 use crate::context::PAGE;
 use crate::list;
 use crate::metrics::{Metrics, WatchResource};
-use crate::platform::{Stored, intern};
+use crate::platform::{ApiObject, intern};
 
 /// How long one watch request lasts, in seconds.
 const WATCH_SECONDS: u32 = 45;
@@ -64,7 +64,7 @@ impl Broken {
 /// concerns.
 ///
 /// The initial list is consistent (never resourceVersion 0), so that the last writes of a predecessor are in it.
-pub(crate) async fn watch<K: Stored, T: Cached>(
+pub(crate) async fn watch<K: ApiObject, T: Cached>(
     api: Api<K>,
     env: Env,
     (metrics, resource): (Arc<Metrics>, WatchResource),
@@ -116,7 +116,7 @@ pub(crate) async fn watch<K: Stored, T: Cached>(
 }
 
 /// Lists everything, page by page. Returns the version of the list.
-async fn list<K: Stored>(api: &Api<K>, mut visit: impl FnMut(K)) -> Result<String, Broken> {
+async fn list<K: ApiObject>(api: &Api<K>, mut visit: impl FnMut(K)) -> Result<String, Broken> {
     let mut wanted = ListParams::default().limit(PAGE);
     let client = api.clone().into_client();
     loop {
@@ -138,7 +138,7 @@ enum Change<K> {
 }
 
 /// Shows what happens from `version` on until the watch ends, and moves `version` on.
-async fn follow<K: Stored>(
+async fn follow<K: ApiObject>(
     api: &Api<K>,
     env: &Env,
     version: &mut String,
@@ -173,14 +173,14 @@ async fn follow<K: Stored>(
 }
 
 /// Facts and place of an object.
-pub(crate) fn locate<K: Stored, T>(object: K, read: fn(K) -> T) -> Located<T> {
+pub(crate) fn locate<K: ApiObject, T>(object: K, read: fn(K) -> T) -> Located<T> {
     let namespace = intern(object.meta().namespace.as_deref().unwrap_or_default());
     let version = version(&object);
     Located { namespace, seen: Seen { facts: Arc::new(read(object)), version } }
 }
 
 /// `metadata.resourceVersion` as the integer that Kubernetes allows to take it for.
-pub(crate) fn version<K: Stored>(object: &K) -> u64 {
+pub(crate) fn version<K: ApiObject>(object: &K) -> u64 {
     object.meta().resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 

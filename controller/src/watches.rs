@@ -9,7 +9,7 @@ use vmpool_runtime::env::Task;
 use crate::cache::{Cache, Cached, Concerned, Key};
 use crate::context::{Context, PoolEntry};
 use crate::metrics::WatchResource;
-use crate::platform::{Platform, Stored};
+use crate::platform::{ApiObject, Platform};
 use crate::watch::watch;
 
 /// Whether the first list of everything that is watched is complete.
@@ -57,7 +57,7 @@ pub(crate) fn begin<P: Platform>(context: &Arc<Context<P>>, namespace: Option<&s
     tasks
 }
 
-fn follow<P: Platform, K: Stored, T: Cached>(
+fn follow<P: Platform, K: ApiObject, T: Cached>(
     context: &Arc<Context<P>>,
     namespace: Option<&str>,
     (resource, cache): (WatchResource, &Arc<Cache<T>>),
@@ -87,7 +87,7 @@ fn task(resource: WatchResource) -> &'static str {
     }
 }
 
-fn api<K: Stored>(client: &Client, namespace: Option<&str>) -> Api<K> {
+fn api<K: ApiObject>(client: &Client, namespace: Option<&str>) -> Api<K> {
     match namespace {
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),

@@ -42,7 +42,7 @@ pub enum WriteError {
     },
     /// No answer, or one that says nothing about the effect: it may have been done, or may still be.
     #[error("no certain answer: {0}")]
-    Lost(String),
+    Unconfirmed(String),
 }
 
 impl WriteError {
@@ -192,12 +192,13 @@ impl Writer {
             return Err(WriteError::Fenced);
         }
         let exchange = async {
-            let response = self.client.send(request.map(Into::into)).await.map_err(|error| lost(&error))?;
+            let response =
+                self.client.send(request.map(Into::into)).await.map_err(|error| unconfirmed(&error))?;
             let (parts, body) = response.into_parts();
             let mut body = std::pin::pin!(body);
             let mut whole = self.bodies.begin();
             while let Some(frame) = body.frame().await {
-                if let Some(data) = frame.map_err(|error| lost(&error))?.data_ref() {
+                if let Some(data) = frame.map_err(|error| unconfirmed(&error))?.data_ref() {
                     whole.push(data).await;
                 }
             }
@@ -205,7 +206,7 @@ impl Writer {
         };
         match self.env.timeout(self.deadline, exchange).await {
             Ok(result) => result,
-            Err(elapsed) => Err(WriteError::Lost(elapsed.to_string())),
+            Err(elapsed) => Err(WriteError::Unconfirmed(elapsed.to_string())),
         }
     }
 }
@@ -223,13 +224,13 @@ struct LeftMeta {
     resource_version: String,
 }
 
-fn lost(error: &(dyn std::error::Error + 'static)) -> WriteError {
-    WriteError::Lost(vmpool_runtime::telemetry::with_causes(error))
+fn unconfirmed(error: &(dyn std::error::Error + 'static)) -> WriteError {
+    WriteError::Unconfirmed(vmpool_runtime::telemetry::with_causes(error))
 }
 
 fn answer<T: DeserializeOwned>(parts: &http::response::Parts, body: &[u8]) -> Result<T, WriteError> {
     if parts.status.is_success() {
-        return serde_json::from_slice(body).map_err(|error| lost(&error));
+        return serde_json::from_slice(body).map_err(|error| unconfirmed(&error));
     }
     let status: Status = serde_json::from_slice(body).unwrap_or_else(|_| Status {
         message: String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned(),
@@ -237,7 +238,7 @@ fn answer<T: DeserializeOwned>(parts: &http::response::Parts, body: &[u8]) -> Re
     });
     // A server that broke down may have stored the object before.
     if parts.status.is_server_error() && parts.status != StatusCode::NOT_IMPLEMENTED {
-        return Err(WriteError::Lost(format!("{}: {}", parts.status, status.message)));
+        return Err(WriteError::Unconfirmed(format!("{}: {}", parts.status, status.message)));
     }
     let retry_after = parts
         .headers

@@ -44,19 +44,19 @@ pub struct Status {
 /// The status of the observed pool.
 pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
     let pool = observed.pool;
-    let census = Census::take(observed);
+    let counts = MachineCounts::of(observed);
     let summary = Summary {
         observed_generation: pool.generation,
-        replicas: census.members,
-        ready: census.ready,
-        updated: census.updated,
-        restart_pending: census.restart_pending,
+        replicas: counts.total,
+        ready: counts.ready,
+        updated: counts.updated,
+        restart_pending: counts.restart_pending,
         revision: pool.revision.clone(),
     };
 
-    let mut wanted = vec![available(&summary, pool.desired), synced::synced(observed, &census)];
-    if census.members != pool.desired {
-        wanted.push(progressing(observed, census.members, census.live));
+    let mut wanted = vec![available(&summary, pool.desired), synced::synced(observed, &counts)];
+    if counts.total != pool.desired {
+        wanted.push(progressing(observed, counts.total, counts.live));
     }
     if let Some(failure) = invalid_spec(pool).as_ref().or(failure) {
         wanted.push(Wanted {
@@ -66,12 +66,12 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
             message: failure.message.clone(),
         });
     }
-    if !pool.unreadable.is_empty() {
+    if !pool.invalid_settings.is_empty() {
         wanted.push(Wanted {
             kind: condition::INVALID_SETTINGS,
             holds: true,
             reason: condition::UNREADABLE_SETTINGS,
-            message: unreadable(&pool.unreadable),
+            message: summarize(&pool.invalid_settings),
         });
     }
     let conditions =
@@ -80,7 +80,7 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
 }
 
 /// What cannot be read, in one message. The API server limits its length.
-fn unreadable(settings: &[String]) -> String {
+fn summarize(settings: &[String]) -> String {
     const SHOWN: usize = 10;
     let shown = settings.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join("; ");
     match settings.len().checked_sub(SHOWN) {
@@ -91,8 +91,8 @@ fn unreadable(settings: &[String]) -> String {
 
 /// The members, counted in one walk.
 #[derive(Clone, Copy, Debug, Default)]
-struct Census {
-    members: usize,
+struct MachineCounts {
+    total: usize,
     /// Members that do not leave; the other counts are of these.
     live: usize,
     ready: usize,
@@ -105,26 +105,26 @@ struct Census {
     stranded: usize,
 }
 
-impl Census {
-    fn take(observed: &Observed<'_>) -> Self {
+impl MachineCounts {
+    fn of(observed: &Observed<'_>) -> Self {
         let pool = observed.pool;
-        let mut census = Self::default();
-        for member in observed.members() {
-            census.members += 1;
-            if !member.terminating {
-                census.count(RolloutState::of(pool, member), member);
+        let mut counts = Self::default();
+        for machine in observed.pool_machines() {
+            counts.total += 1;
+            if !machine.terminating {
+                counts.count(RolloutState::of(pool, machine), machine);
             }
         }
-        census
+        counts
     }
 
-    fn count(&mut self, state: RolloutState, member: &Machine) {
-        let waits = member.restart_pending && state != RolloutState::Outdated;
+    fn count(&mut self, state: RolloutState, machine: &Machine) {
+        let waits = machine.restart_pending && state != RolloutState::Outdated;
         self.live += 1;
-        self.ready += usize::from(member.activity == Activity::Running);
+        self.ready += usize::from(machine.activity == Activity::Running);
         self.updated += usize::from(state == RolloutState::Current);
         self.restart_pending += usize::from(waits);
-        self.for_approval += usize::from(waits && !member.restarts_itself);
+        self.for_approval += usize::from(waits && !machine.restarts_itself);
         self.stranded += usize::from(state == RolloutState::Stranded);
     }
 }
@@ -143,14 +143,14 @@ fn available(summary: &Summary, desired: usize) -> Wanted {
     }
 }
 
-fn progressing(observed: &Observed<'_>, members: usize, live: usize) -> Wanted {
+fn progressing(observed: &Observed<'_>, machines: usize, live: usize) -> Wanted {
     let pool = observed.pool;
     let desired = pool.desired;
     let named: BTreeSet<&Uid> = pool.record.accepted().map(|target| &target.uid).collect();
-    let leaving = |member: &&Arc<Machine>| !member.terminating && named.contains(&member.id.uid);
-    let staying = live - observed.members().filter(leaving).count();
-    let message = if members < desired {
-        format!("creating replicas: {members} of {desired} exist")
+    let leaving = |machine: &&Arc<Machine>| !machine.terminating && named.contains(&machine.id.uid);
+    let staying = live - observed.pool_machines().filter(leaving).count();
+    let message = if machines < desired {
+        format!("creating replicas: {machines} of {desired} exist")
     } else if pool.scale_down_policy == ScaleDownPolicy::Explicit && staying > desired {
         format!(
             "{staying} live replicas exceed replicas: {desired}, and in a pool with explicit removal none leaves by \
@@ -159,9 +159,9 @@ fn progressing(observed: &Observed<'_>, members: usize, live: usize) -> Wanted {
             staying - desired
         )
     } else if live <= desired {
-        format!("{} of {members} replicas are terminating, {desired} desired", members - live)
+        format!("{} of {machines} replicas are terminating, {desired} desired", machines - live)
     } else {
-        format!("removing replicas: {members} exist, {desired} desired")
+        format!("removing replicas: {machines} exist, {desired} desired")
     };
     Wanted { kind: condition::PROGRESSING, holds: true, reason: condition::REPLICAS_PROGRESSING, message }
 }

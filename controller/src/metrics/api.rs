@@ -119,7 +119,7 @@ impl RequestLayer {
     fn begin<A>(&self, request: &Request<A>) -> Exchange {
         let (verb, resource) = classify(&*self.plurals, request.method(), request.uri());
         let metrics = self.metrics.clone();
-        Exchange { begun: metrics.env.uptime(), metrics, verb, resource, code: Code::Lost }
+        Exchange { begun: metrics.env.uptime(), metrics, verb, resource, code: Code::NoResponse }
     }
 }
 

@@ -57,14 +57,14 @@ pub(super) enum Code {
     /// An HTTP status.
     Status(u16),
     /// Nothing: it failed on the way, or was given up.
-    Lost,
+    NoResponse,
 }
 
 impl EncodeLabelValue for Code {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
         match self {
             Self::Status(status) => write!(encoder, "{status}"),
-            Self::Lost => encoder.write_str("lost"),
+            Self::NoResponse => encoder.write_str("lost"),
         }
     }
 }
@@ -113,7 +113,7 @@ words!(
         /// The server refused it, without an effect.
         Refused => "refused",
         /// No certain answer: it may have been done.
-        Lost => "lost",
+        Unconfirmed => "lost",
         /// Not sent, because the lease ends too soon.
         Fenced => "fenced",
         /// Not sent, because it could not be built.
@@ -145,7 +145,7 @@ words!(
 
 words!(
     /// A part of a pass.
-    pub(crate) Stage {
+    pub(crate) PassStep {
         /// Reads: the snapshot of the caches, and live reads.
         Observe => "observe",
         /// Decisions.
@@ -187,7 +187,7 @@ words!(
 
 words!(
     /// What is counted about members.
-    pub(crate) MemberState {
+    pub(crate) MachineState {
         /// Replicas that pools should have.
         Desired => "desired",
         /// Members that exist.
@@ -209,7 +209,7 @@ words!(
         /// There were more members than desired.
         Surplus => "surplus",
         /// Somebody named it.
-        Named => "named",
+        Targeted => "named",
     }
 );
 
@@ -259,7 +259,7 @@ words!(
 
 words!(
     /// A change of leadership, as this process saw it.
-    pub(crate) Tenure {
+    pub(crate) LeadershipChange {
         /// It began to lead.
         Acquired => "acquired",
         /// It stopped leading of its own will.

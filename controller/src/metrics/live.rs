@@ -10,7 +10,7 @@ use vmpool_runtime::metrics::Registry;
 
 use super::label_values::WatchResource;
 use super::labels::{WatchLabels, each};
-use super::pools::{CensusGauges, Totals, gauge};
+use super::pools::{PoolGauges, Totals, gauge};
 
 /// What a queue holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub(super) struct LiveGauges {
     delayed: Gauge,
     running: Gauge,
     cached: Family<WatchLabels, Gauge>,
-    census: CensusGauges,
+    pool_counts: PoolGauges,
 }
 
 impl fmt::Debug for LiveGauges {
@@ -62,7 +62,7 @@ impl LiveGauges {
     pub(super) fn new(registry: &mut Registry, env: &Env) -> Self {
         Self {
             source: Mutex::new(None),
-            census: CensusGauges::new(registry, env),
+            pool_counts: PoolGauges::new(registry, env),
             due: registry.register(
                 "vmpool_workqueue_depth",
                 "pools",
@@ -96,7 +96,7 @@ impl LiveGauges {
 
     pub(super) fn refresh(&self) {
         let live = self.source.lock().as_ref().and_then(|source| source()).unwrap_or_default();
-        self.census.show(&live.totals);
+        self.pool_counts.show(&live.totals);
         self.due.set(gauge(live.queue.due));
         self.delayed.set(gauge(live.queue.delayed));
         self.running.set(gauge(live.queue.running));

@@ -30,13 +30,13 @@ use vmpool_runtime::metrics::{Description, FloatGauge, Page, Registry};
 pub use api::{ApiMetrics, RequestLayer};
 pub(crate) use disks::{ClaimOutcome, DiskCounts, DiskMetrics};
 pub use label_values::WriteKind;
-pub(crate) use label_values::{LedgerResource, PassResult, Stage, Tenure, WatchResource};
+pub(crate) use label_values::{LeadershipChange, LedgerResource, PassResult, PassStep, WatchResource};
 pub(crate) use live::{Live, QueueState};
-pub(crate) use passes::{Laps, PassMetrics, QueueMetrics};
-pub(crate) use pools::{Census, PoolFacts};
+pub(crate) use passes::{PassMetrics, PassTimer, QueueMetrics};
+pub(crate) use pools::{PoolCounts, PoolReport};
 pub use writes::WriteMetrics;
 
-use labels::{LedgerLabels, TenureLabels, WatchLabels, each};
+use labels::{LeadershipLabels, LedgerLabels, WatchLabels, each};
 use live::LiveGauges;
 use removals::RemovalMetrics;
 
@@ -56,7 +56,7 @@ pub struct Metrics {
     /// Disks that outlive their machines.
     pub(crate) disks: DiskMetrics,
     ledger_overdue: Family<LedgerLabels, Counter>,
-    tenures: Family<TenureLabels, Counter>,
+    leadership_changes: Family<LeadershipLabels, Counter>,
     watch_restarts: Family<WatchLabels, Counter>,
     watch_lists: Family<WatchLabels, Counter>,
     leader: Gauge,
@@ -84,11 +84,11 @@ impl Metrics {
                 "How long this process may still lead if no renewal succeeds; 0 if it does not lead",
                 FloatGauge::default(),
             ),
-            tenures: registry.register(
+            leadership_changes: registry.register(
                 "vmpool_lease_transitions_total",
                 "transitions",
                 "Times that this process began to lead, gave the lease back, or lost it",
-                each(Tenure::ALL.iter().map(|&event| TenureLabels { event })),
+                each(LeadershipChange::ALL.iter().map(|&event| LeadershipLabels { event })),
             ),
             queue: QueueMetrics::new(registry),
             passes: PassMetrics::new(registry),
@@ -127,8 +127,8 @@ impl Metrics {
     }
 
     /// Counts a change of leadership.
-    pub(crate) fn tenure(&self, event: Tenure) {
-        self.tenures.get_or_create(&TenureLabels { event }).inc();
+    pub(crate) fn leadership_changed(&self, event: LeadershipChange) {
+        self.leadership_changes.get_or_create(&LeadershipLabels { event }).inc();
     }
 
     /// Reads queue, caches and census from `source` until the guard is dropped.

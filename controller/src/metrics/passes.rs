@@ -8,7 +8,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::Registry;
 
-use super::label_values::{PassResult, Stage, WakeOutcome};
+use super::label_values::{PassResult, PassStep, WakeOutcome};
 use super::labels::{PassLabels, StageLabels, WakeLabels, each};
 
 /// From a pass over a small settled pool to one that is stuck.
@@ -75,7 +75,7 @@ impl PassMetrics {
     pub(super) fn new(registry: &mut Registry) -> Self {
         let stages: Family<StageLabels, Histogram> =
             Family::new_with_constructor((|| Histogram::new(PASS_BUCKETS)) as fn() -> Histogram);
-        for &stage in Stage::ALL {
+        for &stage in PassStep::ALL {
             drop(stages.get_or_create(&StageLabels { stage }));
         }
         Self {
@@ -106,9 +106,9 @@ impl PassMetrics {
     }
 
     /// What a pass took.
-    pub(crate) fn took(&self, laps: &Laps) {
-        self.duration.observe(laps.last.saturating_sub(laps.begun).as_secs_f64());
-        for (&stage, time) in Stage::ALL.iter().zip(laps.times) {
+    pub(crate) fn took(&self, timer: &PassTimer) {
+        self.duration.observe(timer.last.saturating_sub(timer.begun).as_secs_f64());
+        for (&stage, time) in PassStep::ALL.iter().zip(timer.times) {
             if let Some(time) = time {
                 self.stages.get_or_create(&StageLabels { stage }).observe(time.as_secs_f64());
             }
@@ -118,20 +118,20 @@ impl PassMetrics {
 
 /// The stopwatch of one pass. A stage that comes twice is one time.
 #[derive(Debug)]
-pub(crate) struct Laps {
+pub(crate) struct PassTimer {
     begun: Duration,
     last: Duration,
-    times: [Option<Duration>; Stage::ALL.len()],
+    times: [Option<Duration>; PassStep::ALL.len()],
 }
 
-impl Laps {
-    pub(crate) fn begin(env: &Env) -> Self {
+impl PassTimer {
+    pub(crate) fn start(env: &Env) -> Self {
         let now = env.uptime();
-        Self { begun: now, last: now, times: [None; Stage::ALL.len()] }
+        Self { begun: now, last: now, times: [None; PassStep::ALL.len()] }
     }
 
     /// What happened since the last lap was this stage. Returns how long it took.
-    pub(crate) fn lap(&mut self, env: &Env, stage: Stage) -> Duration {
+    pub(crate) fn record(&mut self, env: &Env, stage: PassStep) -> Duration {
         let now = env.uptime();
         let time = now.saturating_sub(std::mem::replace(&mut self.last, now));
         *self.times[stage as usize].get_or_insert_default() += time;

@@ -37,7 +37,7 @@ impl RemovalMetrics {
     pub(crate) fn deleted(&self, reason: DeleteReason) {
         let reason = match reason {
             DeleteReason::Surplus => Deletion::Surplus,
-            DeleteReason::Named => Deletion::Named,
+            DeleteReason::Targeted => Deletion::Targeted,
         };
         self.deletions.get_or_create(&DeletionLabels { reason }).inc();
     }

@@ -46,7 +46,7 @@ impl WriteMetrics {
         let outcome = match result {
             Ok(_) => WriteOutcome::Done,
             Err(WriteError::Refused { .. }) => WriteOutcome::Refused,
-            Err(WriteError::Lost(_)) => WriteOutcome::Lost,
+            Err(WriteError::Unconfirmed(_)) => WriteOutcome::Unconfirmed,
             Err(WriteError::Fenced) => WriteOutcome::Fenced,
             Err(WriteError::Invalid(_)) => WriteOutcome::Invalid,
         };

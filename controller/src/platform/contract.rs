@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use vmpool_engine::backoff::{Failure, FailureReason};
 use vmpool_engine::model::{Activity, DiskDraft, Draft, Lifetime, Naming};
 use vmpool_engine::names::NameBlock;
-use vmpool_engine::plan::{Observed, Taken};
+use vmpool_engine::plan::{NamesInUse, Observed};
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::{Machine, Memory, ObjectId, Pool, Status};
 
@@ -75,18 +75,18 @@ pub fn all<P: Platform>(pool: &Value) {
 pub fn what_is_written_reads_back<P: Platform>(pool: &Value) {
     let sample = Sample::<P>::new(pool);
     let draft = sample.draft("7", 7);
-    let replica = P::read_machine(&sample.machine(&draft));
-    assert_eq!(replica.id, ObjectId::new(&draft.name, MACHINE_UID), "name and UID");
-    assert_eq!(replica.owner.as_ref(), Some(&sample.facts.id.uid), "the pool owns it");
-    assert_eq!(replica.revision.as_ref(), Some(&draft.revision), "the revision is marked as in effect");
-    assert_eq!(replica.written.as_ref(), Some(&draft.revision), "and as written");
-    assert!(!replica.terminating, "nobody has deleted it");
-    assert_eq!(replica.activity, Activity::NotRunning, "nobody has started it");
-    assert!(!replica.restart_pending, "nothing has changed since");
-    assert_eq!(replica.created, created(), "its age is known");
-    assert_marked(&sample.facts, &replica);
+    let machine = P::read_machine(&sample.machine(&draft));
+    assert_eq!(machine.id, ObjectId::new(&draft.name, MACHINE_UID), "name and UID");
+    assert_eq!(machine.owner.as_ref(), Some(&sample.facts.id.uid), "the pool owns it");
+    assert_eq!(machine.revision.as_ref(), Some(&draft.revision), "the revision is marked as in effect");
+    assert_eq!(machine.written.as_ref(), Some(&draft.revision), "and as written");
+    assert!(!machine.terminating, "nobody has deleted it");
+    assert_eq!(machine.activity, Activity::NotRunning, "nobody has started it");
+    assert!(!machine.restart_pending, "nothing has changed since");
+    assert_eq!(machine.created, created(), "its age is known");
+    assert_marked(&sample.facts, &machine);
     let mut filled: Vec<(Arc<str>, Arc<str>)> =
-        replica.disks.iter().filter_map(|disk| Some((disk.template.clone()?, disk.disk.clone()))).collect();
+        machine.disks.iter().filter_map(|disk| Some((disk.template.clone()?, disk.disk.clone()))).collect();
     let mut drafted: Vec<_> =
         draft.disks.iter().map(|disk| (disk.template.clone(), disk.name.clone())).collect();
     filled.sort();
@@ -176,9 +176,9 @@ pub fn disks_belong_to_their_member<P: Platform>(pool: &Value) {
     let sample = Sample::<P>::new(pool);
     let draft = sample.draft("7", 7);
     assert!(P::HAS_DISKS || draft.disks.is_empty(), "a platform without disk objects has no disk templates");
-    let member = ObjectId::new(&draft.name, MACHINE_UID);
+    let machine = ObjectId::new(&draft.name, MACHINE_UID);
     for drafted in &draft.disks {
-        let mut body = P::disk(&sample.pool, &member, drafted).expect("the pool has the template");
+        let mut body = P::disk(&sample.pool, &machine, drafted).expect("the pool has the template");
         assert_eq!(body["apiVersion"], *P::Disk::api_version(&()));
         assert_eq!(body["kind"], *P::Disk::kind(&()));
         assert_eq!(body["metadata"]["namespace"], *sample.facts.namespace);
@@ -186,12 +186,12 @@ pub fn disks_belong_to_their_member<P: Platform>(pool: &Value) {
         body["metadata"]["uid"] = json!("uid of the disk");
         let disk = P::read_disk(&decode(&body));
         assert_eq!(disk.id, ObjectId::new(&drafted.name, "uid of the disk"));
-        assert_eq!(disk.owner.as_ref(), Some(&member));
+        assert_eq!(disk.owner.as_ref(), Some(&machine));
         assert_eq!(disk.pool_uid_label.as_ref(), Some(&sample.facts.id.uid));
         assert!(!disk.terminating);
     }
     let gone = DiskDraft::new("any".into(), "a-template-that-no-pool-has".into());
-    assert_eq!(P::disk(&sample.pool, &member, &gone), None);
+    assert_eq!(P::disk(&sample.pool, &machine, &gone), None);
 }
 
 /// A block of machine numbers that was recorded on the pool is the pool's open block. Ordinal names need none.
@@ -230,7 +230,7 @@ pub fn a_written_record_reads_back<P: Platform>(pool: &Value) {
     json_patch::merge(&mut body, &P::removal_record(&record));
     let read = P::read_pool(&decode(&body));
     assert_eq!(read.record, record);
-    assert_eq!(read.flaws, sample.facts.flaws);
+    assert_eq!(read.validation_errors, sample.facts.validation_errors);
     assert_eq!(body["spec"], pool["spec"]);
     json_patch::merge(&mut body, &P::removal_record(&RemovalRecord::default()));
     let left = body["metadata"]["annotations"].as_object().is_none_or(serde_json::Map::is_empty);
@@ -282,7 +282,11 @@ impl<P: Platform> Sample<P> {
     fn new(pool: &Value) -> Self {
         let pool: P::Pool = decode(pool);
         let facts = P::read_pool(&pool);
-        assert!(facts.flaws.is_empty(), "the sample must be a good pool: {:?}", facts.flaws);
+        assert!(
+            facts.validation_errors.is_empty(),
+            "the sample must be a good pool: {:?}",
+            facts.validation_errors
+        );
         assert!(
             !facts.id.uid.as_str().is_empty() && !facts.namespace.is_empty(),
             "the sample must be a stored one"
@@ -325,13 +329,13 @@ impl<P: Platform> Sample<P> {
             pool: &self.facts,
             machines: Vec::new(),
             disks: [].into(),
-            kept: Vec::new(),
-            others: [].into(),
+            pool_disks: Vec::new(),
+            other_users: [].into(),
             collection_grace: vmpool_engine::plan::COLLECTION_GRACE,
             stored: Vec::new(),
             unconfirmed_creates: Vec::new(),
             memory: &memory,
-            taken: &Nothing,
+            names_in_use: &Nothing,
         };
         vmpool_engine::status(&observed, failure)
     }
@@ -340,11 +344,11 @@ impl<P: Platform> Sample<P> {
 /// No name is in use.
 struct Nothing;
 
-impl Taken for Nothing {
-    fn machine(&self, _: &str) -> bool {
+impl NamesInUse for Nothing {
+    fn has_machine(&self, _: &str) -> bool {
         false
     }
-    fn disk(&self, _: &str) -> bool {
+    fn has_disk(&self, _: &str) -> bool {
         false
     }
 }

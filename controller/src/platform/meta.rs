@@ -57,7 +57,7 @@ pub fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Objec
 ///
 /// By hand rather than by kube's derive, which also wants to own the schema: ours is the CRD.
 #[macro_export]
-macro_rules! stored {
+macro_rules! api_object {
     ($type:ty, $group:literal, $version:literal, $kind:literal, $plural:literal) => {
         impl ::kube::Resource for $type {
             type DynamicType = ();

@@ -30,7 +30,7 @@ pub use meta::{controller_of, controller_reference, slim_metadata};
 pub(crate) use text::Text;
 
 /// What the cache and the client need of an object's type.
-pub trait Stored:
+pub trait ApiObject:
     Resource<DynamicType = (), Scope = NamespaceResourceScope>
     + Clone
     + Debug
@@ -41,7 +41,7 @@ pub trait Stored:
 {
 }
 
-impl<K> Stored for K where
+impl<K> ApiObject for K where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
         + Debug
@@ -71,13 +71,13 @@ pub trait Platform: Send + Sync + 'static {
     const REVISION_LABEL: &'static str;
 
     /// The pool.
-    type Pool: Stored;
+    type Pool: ApiObject;
     /// The machine.
-    type Machine: Stored;
+    type Machine: ApiObject;
     /// The disk.
-    type Disk: Stored;
+    type Disk: ApiObject;
     /// What attaches a disk to a machine by hand.
-    type Attachment: Stored;
+    type Attachment: ApiObject;
 
     /// Puts a stored pool into the engine's words. What cannot be read becomes a flaw of the pool.
     fn read_pool(pool: &Self::Pool) -> Pool;
@@ -134,9 +134,9 @@ pub trait Platform: Send + Sync + 'static {
     /// now on, and nothing of ours is left on it.
     fn transfer_disk(disk: &Self::Disk, machine: &ObjectId) -> Value;
 
-    /// Puts a drafted disk of `member` into this stack's words, owned by the member or by the pool as its template
+    /// Puts a drafted disk of `machine` into this stack's words, owned by the member or by the pool as its template
     /// says; `None` if the pool has no such template any more.
-    fn disk(pool: &Self::Pool, member: &ObjectId, draft: &DiskDraft) -> Option<Value>;
+    fn disk(pool: &Self::Pool, machine: &ObjectId, draft: &DiskDraft) -> Option<Value>;
 
     /// The merge patch that gives a member its managed labels back.
     fn managed_labels(pool: &Self::Pool) -> Value;

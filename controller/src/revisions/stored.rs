@@ -5,7 +5,7 @@ use kube::Resource;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use vmpool_engine::limits;
-use vmpool_engine::revision::{Fingerprint, RevisionId, Stored};
+use vmpool_engine::revision::{Fingerprint, RevisionId, StoredRevision};
 use vmpool_engine::{ObjectId, Uid};
 
 use super::Templates;
@@ -23,16 +23,16 @@ pub(crate) struct RevisionObject {
     revision: i64,
 }
 
-crate::stored!(RevisionObject, "apps", "v1", "ControllerRevision", "controllerrevisions");
+crate::api_object!(RevisionObject, "apps", "v1", "ControllerRevision", "controllerrevisions");
 
 /// A stored revision: what choosing among them needs, and the object.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
-    pub(crate) stored: Stored,
+pub(crate) struct RevisionEntry {
+    pub(crate) stored: StoredRevision,
     pub(crate) object: ObjectId,
 }
 
-impl Kept {
+impl RevisionEntry {
     /// Reads a stored revision of a pool; `None` if the object is another's.
     pub(crate) fn read<P: Platform>(object: &RevisionObject, pool: &Uid) -> Option<Self> {
         let metadata = object.meta();
@@ -44,7 +44,7 @@ impl Kept {
         }
         let data = object.data.value();
         let content = data.is_object().then(|| Fingerprint::of(&P::canonical(&data)))?;
-        let stored = Stored { id: limits::clip(id).into(), number: object.revision, content };
+        let stored = StoredRevision { id: limits::clip(id).into(), number: object.revision, content };
         let name = metadata.name.as_deref().unwrap_or_default();
         Some(Self { stored, object: ObjectId::new(name, metadata.uid.as_deref().unwrap_or_default()) })
     }

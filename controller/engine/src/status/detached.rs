@@ -47,14 +47,15 @@ impl Detached {
 
 /// All of them, in the order of their machines.
 pub fn detached(observed: &Observed<'_>) -> Vec<Detached> {
-    let members = observed.members().filter(|member| !(member.terminating || member.detached.is_empty()));
-    let mut detached: Vec<Detached> = members
-        .flat_map(|member| {
-            let vacant = member.detached.iter().filter(|vacant| {
+    let machines =
+        observed.pool_machines().filter(|machine| !(machine.terminating || machine.detached.is_empty()));
+    let mut detached: Vec<Detached> = machines
+        .flat_map(|machine| {
+            let vacant = machine.detached.iter().filter(|vacant| {
                 observed.pool.disks.iter().any(|template| template.used && template.name == vacant.template)
             });
             vacant.map(|vacant| Detached {
-                machine: member.id.clone(),
+                machine: machine.id.clone(),
                 template: vacant.template.clone(),
                 disk: vacant.disk.clone(),
                 user: user(observed, &vacant.disk),
@@ -68,14 +69,14 @@ pub fn detached(observed: &Observed<'_>) -> Vec<Detached> {
 fn user(observed: &Observed<'_>, disk: &Arc<str>) -> Option<Arc<str>> {
     let refers =
         observed.machines.iter().filter(|machine| machine.disks.iter().any(|device| device.disk == *disk));
-    let members = refers.map(|machine| &machine.id.name);
-    let others = observed.others.get(disk).into_iter().flatten();
+    let machines = refers.map(|machine| &machine.id.name);
+    let others = observed.other_users.get(disk).into_iter().flatten();
     let holds = |name: &&Arc<str>| {
         // Who names the disk in its map alone is among the others, too.
         let known = observed.machines.iter().find(|machine| machine.id.name == **name);
         known.is_none_or(|machine| machine.disks.iter().any(|device| device.disk == *disk))
     };
-    members.chain(others.filter(holds)).min().cloned()
+    machines.chain(others.filter(holds)).min().cloned()
 }
 
 /// A sentence about all of them.

@@ -10,9 +10,9 @@ use crate::platform::Platform;
 /// A disk as the API server stores it, for every template of the sample.
 fn stored<P: Platform>(sample: &Sample<P>) -> Vec<Value> {
     let draft = sample.draft("7", 7);
-    let member = ObjectId::new(&draft.name, MACHINE_UID);
+    let machine = ObjectId::new(&draft.name, MACHINE_UID);
     let bodies = draft.disks.iter().map(|disk| {
-        let mut body = P::disk(&sample.pool, &member, disk).expect("the pool has the template");
+        let mut body = P::disk(&sample.pool, &machine, disk).expect("the pool has the template");
         body["metadata"]["uid"] = json!("uid of the disk");
         body
     });

@@ -84,8 +84,8 @@ impl Platform for Dvp {
     fn transfer_disk(disk: &DiskObject, machine: &ObjectId) -> Value {
         write::transfer_disk(disk, machine)
     }
-    fn disk(pool: &PoolObject, member: &ObjectId, draft: &DiskDraft) -> Option<Value> {
-        write::disk(pool, member, draft)
+    fn disk(pool: &PoolObject, machine: &ObjectId, draft: &DiskDraft) -> Option<Value> {
+        write::disk(pool, machine, draft)
     }
     fn managed_labels(pool: &PoolObject) -> Value {
         write::label_patch(pool)

@@ -367,16 +367,22 @@ fn or_default<T: DeserializeOwned + Default>(raw: &RawValue) -> T {
     serde_json::from_str(raw.get()).unwrap_or_default()
 }
 
-crate::stored!(
+crate::api_object!(
     PoolObject,
     "virtualization.deckhouse.io",
     "v1alpha2",
     "VirtualMachinePool",
     "virtualmachinepools"
 );
-crate::stored!(MachineObject, "virtualization.deckhouse.io", "v1alpha2", "VirtualMachine", "virtualmachines");
-crate::stored!(DiskObject, "virtualization.deckhouse.io", "v1alpha2", "VirtualDisk", "virtualdisks");
-crate::stored!(
+crate::api_object!(
+    MachineObject,
+    "virtualization.deckhouse.io",
+    "v1alpha2",
+    "VirtualMachine",
+    "virtualmachines"
+);
+crate::api_object!(DiskObject, "virtualization.deckhouse.io", "v1alpha2", "VirtualDisk", "virtualdisks");
+crate::api_object!(
     AttachmentObject,
     "virtualization.deckhouse.io",
     "v1alpha2",

@@ -43,13 +43,13 @@ pub(super) fn machine(pool: &PoolObject, template: &Value, draft: &Draft) -> Val
 }
 
 /// A disk that the pool hands from machine to machine is the pool's; any other leaves with its machine.
-pub(super) fn disk(pool: &PoolObject, member: &ObjectId, draft: &DiskDraft) -> Option<Value> {
+pub(super) fn disk(pool: &PoolObject, machine: &ObjectId, draft: &DiskDraft) -> Option<Value> {
     let templates = pool.spec().virtual_disk_templates;
     let template = templates.into_iter().find(|known| known.name == *draft.template)?;
     let mut labels = managed_labels(pool);
     labels.insert(labels::DISK_TEMPLATE.into(), (*draft.template).into());
     let owner = match template.lifetime() {
-        Lifetime::Ephemeral => owner("VirtualMachine", &member.name, member.uid.as_str()),
+        Lifetime::Ephemeral => owner("VirtualMachine", &machine.name, machine.uid.as_str()),
         Lifetime::Retained => owner("VirtualMachinePool", &pool.name_any(), &pool.uid().unwrap_or_default()),
     };
     Some(json!({

@@ -9,7 +9,7 @@ use vmpool_engine::{Disk, ObjectId};
 
 use super::super::objects::{AttachmentObject, DiskObject, DiskStatus, PoolObject};
 use super::{annotation, created, id, label, moment, pool_uid};
-use crate::platform::{Attachment, Stored, controller_reference, intern};
+use crate::platform::{ApiObject, Attachment, controller_reference, intern};
 
 /// Most characters of the platform's words about a failed disk.
 const LONGEST_FAILURE: usize = 300;
@@ -50,7 +50,7 @@ pub(in super::super) fn disk(object: &DiskObject) -> Disk {
     }
 }
 
-fn kind<K: Stored>() -> std::borrow::Cow<'static, str> {
+fn kind<K: ApiObject>() -> std::borrow::Cow<'static, str> {
     K::kind(&())
 }
 
@@ -64,7 +64,7 @@ fn state(status: &DiskStatus) -> DiskState {
         "Failed" => DiskState::Failed,
         "PVCLost" => DiskState::Lost,
         // Being made, waiting for an upload or for its first consumer; and what a later platform may add.
-        _ => DiskState::Coming,
+        _ => DiskState::Pending,
     }
 }
 

@@ -11,13 +11,13 @@ use super::super::objects::{PoolObject, PoolSpec};
 use super::annotation;
 use crate::revisions::HELD;
 
-/// Reads the settings. One that cannot be read takes its safe value, by which no machine is disturbed, and `unreadable`
+/// Reads the settings. One that cannot be read takes its safe value, by which no machine is disturbed, and `invalid_settings`
 /// says so.
-pub(super) fn read(pool: &PoolObject, spec: &PoolSpec, unreadable: &mut Vec<String>) -> Rollout {
+pub(super) fn read(pool: &PoolObject, spec: &PoolSpec, invalid_settings: &mut Vec<String>) -> Rollout {
     let rollout = &spec.rollout;
     let is_odd = !rollout.is_null() && !rollout.is_object();
     if is_odd {
-        unreadable.push(format!("rollout {rollout} is not an object, so the rollout is paused"));
+        invalid_settings.push(format!("rollout {rollout} is not an object, so the rollout is paused"));
     }
     let twin = |key| annotation(&pool.metadata, key).map(|text| (key, text));
     let paused = match (&rollout["paused"], twin(annotations::ROLLOUT_PAUSED)) {
@@ -58,8 +58,9 @@ pub(super) fn read(pool: &PoolObject, spec: &PoolSpec, unreadable: &mut Vec<Stri
             .and_then(count)
             .ok_or_else(|| format!("revisionHistoryLimit {field} is not a count")),
     };
-    let mut safe =
-        |what: String, instead: &str| unreadable.push(format!("{what}, so {instead}; correct or remove it"));
+    let mut safe = |what: String, instead: &str| {
+        invalid_settings.push(format!("{what}, so {instead}; correct or remove it"))
+    };
     let held = pinned.is_err();
     Rollout {
         paused: paused.unwrap_or_else(|what| {
