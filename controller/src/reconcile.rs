@@ -99,10 +99,8 @@ async fn pass<P: Platform>(
     let proven = context.machines.proven();
     // Machines and disks are read before the pool is: whoever sees a machine gone also sees the pool that let it go.
     let snapshot = Snapshot::take(context, &cached.facts, &mut state.memory);
-    state
-        .memory
-        .rollout_attempts
-        .observe(snapshot.machines().filter(is_pool_machine(&cached)), context.env.uptime());
+    let machines = snapshot.machines().filter(is_pool_machine(&cached));
+    state.memory.rollout_attempts.observe(machines, context.env.uptime());
     state.effort += timer.record(&context.env, PassStep::Observe);
     let (mut plan, mut snapshot) = decide(context, &cached, snapshot, state, None);
     state.effort += timer.record(&context.env, PassStep::Plan);

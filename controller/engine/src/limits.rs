@@ -26,6 +26,9 @@ pub const ENTRIES: usize = 256;
 /// Maximum number of validation errors that the controller keeps for one pool.
 pub const VALIDATION_ERRORS: usize = 16;
 
+/// Maximum length of the message of a condition or an event, in bytes. The API server accepts no longer note of an event.
+pub const MESSAGE: usize = 1000;
+
 /// Maximum length of an object name, in bytes.
 pub const NAME: usize = 253;
 
@@ -37,6 +40,19 @@ pub fn clip(text: &str) -> &str {
         end += 1;
     }
     &text[..end]
+}
+
+/// `text`, truncated at a character boundary to [`MESSAGE`] bytes.
+pub fn shorten(mut text: String) -> String {
+    if text.len() > MESSAGE {
+        let mut end = MESSAGE - 4;
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text.push_str(" ...");
+    }
+    text
 }
 
 /// The validation error of a pool whose `spec` has `size` bytes and `depth` levels of nesting, if it exceeds a limit.

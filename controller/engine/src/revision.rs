@@ -10,6 +10,10 @@ use sha2::{Digest, Sha256};
 
 pub use history::{History, Resolved, StoredRevision};
 
+/// What the controller does if the requested revision cannot be used. Part of the message.
+pub const HELD: &str =
+    "the rollout is held, and new machines are created from the revision that was in force last";
+
 /// The identity of a revision: 16 lower-case hexadecimal digits (64 bits) if vmpool computed it, or any label value if
 /// another controller did.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -6,8 +6,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use vmpool_controller::platform::merge::Schema;
-use vmpool_controller::platform::{Attachment, Platform, controller_of, slim_metadata};
 use vmpool_engine::condition::{Condition, OWN};
 use vmpool_engine::model::{
     Activity, DiskAnnotations, DiskDraft, Draft, Naming, ObjectId, Published, Rollout, ScaleDownPolicy, Uid,
@@ -17,6 +15,8 @@ use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::status::Summary;
 use vmpool_engine::{Disk, Machine, Pool, Status};
+use vmpool_platforms::merge::Schema;
+use vmpool_platforms::{Attachment, Platform, controller_of, slim_metadata};
 
 const API_VERSION: &str = "toy.vmpool.dev/v1";
 const POOL_UID: &str = "toy.vmpool.dev/pool-uid";
@@ -115,8 +115,8 @@ struct MachineCondition {
     status: String,
 }
 
-vmpool_controller::api_object!(ToyPool, "toy.vmpool.dev", "v1", "ToyPool", "toypools");
-vmpool_controller::api_object!(ToyMachine, "toy.vmpool.dev", "v1", "ToyMachine", "toymachines");
+vmpool_platforms::api_object!(ToyPool, "toy.vmpool.dev", "v1", "ToyPool", "toypools");
+vmpool_platforms::api_object!(ToyMachine, "toy.vmpool.dev", "v1", "ToyMachine", "toymachines");
 
 impl Platform for Toy {
     const NAME: &'static str = "toy";

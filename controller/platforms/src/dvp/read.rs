@@ -1,0 +1,46 @@
+//! From DVP's objects to the engine's words.
+
+mod disk;
+mod machine;
+mod pool;
+mod rollout;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use vmpool_engine::model::{ObjectId, Uid};
+
+use crate::intern;
+
+pub(super) use disk::{attachment, disk};
+pub(super) use machine::machine;
+pub(super) use pool::pool;
+
+fn id(metadata: &ObjectMeta) -> ObjectId {
+    ObjectId::new(metadata.name.as_deref().unwrap_or_default(), metadata.uid.as_deref().unwrap_or_default())
+}
+
+/// When the API server created an object; long ago if the object does not say so.
+fn created(metadata: &ObjectMeta) -> Timestamp {
+    metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
+}
+
+fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    metadata.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+/// The UID of a pool, which many objects name.
+fn pool_uid(uid: &str) -> Uid {
+    intern(uid).into()
+}
+
+/// A moment as annotations have it.
+fn moment(text: &str) -> Option<Timestamp> {
+    text.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;
