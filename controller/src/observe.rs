@@ -1,4 +1,4 @@
-//! Every read of a pass.
+//! The observe step of a pass: all its reads.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::metrics::{DiskCounts, LedgerResource};
 use crate::platform::{ApiObject, Platform};
 use crate::watch::version;
 
-/// Most entries of one ledger that one pass settles by live reads, so that a pass stays short.
+/// Maximum number of entries of one ledger that a pass resolves with live reads, so that the pass stays short.
 pub(crate) const MOST_SETTLED: usize = 32;
 
-/// What the caches and the ledger say, read once.
+/// The state of the caches and the ledger, read once.
 pub(crate) struct Snapshot {
     now: Timestamp,
     uptime: Duration,
@@ -32,7 +32,7 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Drops ledger entries that the caches show by now, and overlays the other entries on the caches.
+    /// Removes ledger entries that the caches show by now, and overlays the other entries on the caches.
     pub(crate) fn take<P: Platform>(context: &Context<P>, pool: &Pool, memory: &mut Memory) -> Self {
         let namespace = &*pool.namespace;
         memory.machines.settle(&context.machines.of(namespace));
@@ -64,17 +64,17 @@ impl Snapshot {
         }
     }
 
-    /// The machines and disks that a pass saw, as it saw them.
+    /// The machines of the snapshot.
     pub(crate) fn machines(&self) -> impl Iterator<Item = &Arc<Machine>> + Clone {
         self.machines.iter()
     }
 
-    /// All disks of it. One that the pool owns and a machine refers to comes twice.
+    /// The disks of the snapshot. A disk of the pool that a machine refers to occurs twice.
     pub(crate) fn disks(&self) -> impl Iterator<Item = &Arc<Disk>> {
         self.pool_disks.iter().chain(self.disks.values())
     }
 
-    /// What has become of the disks that the pool owns.
+    /// The number of the pool's disks by their usage.
     pub(crate) fn disk_counts(&self, pool: &Pool) -> DiskCounts {
         let used: HashSet<&Arc<str>> = self
             .machines
@@ -89,7 +89,7 @@ impl Snapshot {
         )
     }
 
-    /// How many members there are, and how many of them are terminating.
+    /// The number of the pool's machines, and how many of them are terminating.
     pub(crate) fn machine_counts(&self, pool: &Pool) -> (usize, usize) {
         let machines = self.machines.iter().filter(|machine| machine.owner.as_ref() == Some(&pool.id.uid));
         machines.fold((0, 0), |(all, terminating), machine| {
@@ -97,7 +97,7 @@ impl Snapshot {
         })
     }
 
-    /// The snapshot in the engine's hands.
+    /// Converts the snapshot into the input of the engine.
     pub(crate) fn observed<'a, P: Platform>(
         self,
         pool: &'a Pool,
@@ -130,7 +130,7 @@ impl Snapshot {
         }
     }
 
-    /// The snapshot back from the engine's hands.
+    /// Converts the input of the engine back into the snapshot.
     pub(crate) fn recover(observed: Observed<'_>) -> Self {
         let Observed {
             now,
@@ -147,8 +147,8 @@ impl Snapshot {
     }
 }
 
-/// The disks that the pool owns, and those with its label that failed or whose template is gone. The other disks belong to
-/// machines and are found through these.
+/// The disks that the pool owns, and those with its label that failed or whose template was removed. The other disks
+/// belong to machines and are found through them.
 fn pool_disks<P: Platform>(context: &Context<P>, pool: &Pool, memory: &Memory) -> Vec<Arc<Disk>> {
     let matters = |disk: &Disk| {
         disk.owner.as_ref().is_some_and(|owner| owner.uid == pool.id.uid)
@@ -162,7 +162,7 @@ fn pool_disks<P: Platform>(context: &Context<P>, pool: &Pool, memory: &Memory) -
     pool_disks
 }
 
-/// Who refers to these disks and is no member: machines, and what was attached by hand.
+/// The users of these disks outside the pool: foreign machines and attachments.
 fn other_users<P: Platform>(
     context: &Context<P>,
     pool: &Pool,
@@ -184,8 +184,8 @@ fn other_users<P: Platform>(
     other_users
 }
 
-/// Settles by live reads what the caches have not shown for too long; what is more than a pass may read is left to
-/// another one, soon.
+/// Resolves overdue ledger entries with live reads. If there are more than a pass may read, the next pass resolves the
+/// rest.
 pub(crate) async fn settle_overdue<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -220,7 +220,7 @@ async fn settle<P: Platform, K: ApiObject, T: Fact + Cached>(
     for name in overdue.into_iter().take(MOST_SETTLED) {
         let live = context.get_live::<K>(&pool.facts.namespace, &name).await?;
         let found = live.is_some();
-        tracing::warn!(name = &*name, found, "the cache has not shown a write for long: read it live");
+        tracing::warn!(name = &*name, found, "the cache has not shown a write in time: read the object live");
         let live = live.map(|object| Seen { facts: Arc::new(read(&object)), version: version(&object) });
         ledger.resolve(&name, live, context.env.uptime());
         context.metrics.settled_live(resource);

@@ -19,23 +19,24 @@ use crate::report::{detached_disk_events, invalid_settings_event, report};
 use crate::revisions::{self, Revisions, Templates};
 use crate::watch::version;
 
-/// When to come back after a read failed.
+/// Time until the next pass after a failed read.
 const AFTER_FAILED_READ: Duration = Duration::from_secs(1);
-/// How old a count of the members may be when some of them leave for it. A large pool shrinks in several passes, each of
-/// which takes about as long; the watch tells of the deletions of one before the next begins.
+/// Maximum age of the live count of machines when the plan deletes surplus machines. A scale-down of a large pool takes
+/// several passes of about this duration, and the watch shows the deletions of one pass before the next.
 const COUNTED_FOR: Duration = Duration::from_secs(1);
-/// When to come back after the world turned out to be another one: time for the watch to show it.
+/// Time until the next pass after the state differed from the plan, so that the watch can show the difference.
 const AFTER_OUTDATED: Duration = Duration::from_millis(50);
-/// The same after many outdated_passes in a row.
+/// The maximum of this time after several consecutive differences.
 const AFTER_MANY_OUTDATED: Duration = Duration::from_secs(5);
-/// When to come back after the lease was too short for a write: it is renewed, or this leader is over.
+/// Time until the next pass after the lease was too short for a write. By then it is renewed or lost.
 const AFTER_FENCE: Duration = Duration::from_secs(1);
 
-/// One pass over the pool with this UID. Level-triggered: it starts from the world as it is and never asks why it was
-/// woken. Returns when it wants the next one, and for how long it computed.
+/// Runs one pass over the pool with this UID. The pass is level-triggered: it starts from the current state and does
+/// not use the reason of its wakeup. Returns when to start the next pass, and the computing time.
 pub(crate) async fn reconcile<P: Platform>(context: &Context<P>, uid: &Uid) -> (Requeue, Duration) {
     let Some(pool) = context.pool(uid) else {
-        // The garbage collector takes its machines; nothing of it is remembered for a pool that may come after it.
+        // The garbage collector deletes its machines. The memory is dropped, so a new pool with the same name starts
+        // with an empty one.
         context.states.lock().remove(uid);
         context.pool_counts.forget(uid);
         context.metrics.passes.ended(PassResult::Gone);
@@ -62,10 +63,10 @@ pub(crate) async fn reconcile<P: Platform>(context: &Context<P>, uid: &Uid) -> (
     (Requeue::After(again.unwrap_or(context.settings.resync)), effort)
 }
 
-/// How a pass ended.
+/// The end of a pass.
 struct Ended {
     result: PassResult,
-    /// When it wants the next one, if before the resync.
+    /// When to start the next pass, if earlier than the resync.
     again: Option<Duration>,
 }
 
@@ -83,7 +84,7 @@ async fn pass<P: Platform>(
 ) -> Ended {
     if let Err(error) = settle_overdue(context, &cached, &mut state.memory).await {
         let error = vmpool_runtime::telemetry::with_causes(&error);
-        tracing::warn!(error, "reading live what the cache does not show");
+        tracing::warn!(error, "resolving pending writes with live reads failed");
         timer.record(&context.env, PassStep::Observe);
         return Ended::early(PassResult::Unread, Some(AFTER_FAILED_READ));
     }
@@ -95,9 +96,10 @@ async fn pass<P: Platform>(
     observe_pool(context, &cached, state);
     timer.record(&context.env, PassStep::Observe);
 
-    // Asked for before the snapshot is taken, which may only be newer.
+    // Read before the snapshot, which can only be newer.
     let proven = context.machines.proven();
-    // Machines and disks are read before the pool is: whoever sees a machine gone also sees the pool that let it go.
+    // Machines and disks are read before the pool. If the pass sees that a machine is gone, it also sees the spec of
+    // the pool that caused this.
     let snapshot = Snapshot::take(context, &cached.facts, &mut state.memory);
     let machines = snapshot.machines().filter(is_pool_machine(&cached));
     state.memory.rollout_attempts.observe(machines, context.env.uptime());
@@ -163,7 +165,7 @@ async fn pass<P: Platform>(
     };
     if acted {
         timer.record(&context.env, PassStep::Apply);
-        // The status tells of the writes of this pass, not of the world before them.
+        // The status includes the writes of this pass.
         snapshot = Snapshot::take(context, &pool.facts, &mut state.memory);
     }
     let again = requeue_after.and_then(|after| planned(after, result));
@@ -190,7 +192,7 @@ async fn pass<P: Platform>(
     }
 }
 
-/// Publishes what a pass left behind. Returns when to come back for what could not be written now.
+/// Publishes the result of a pass. Returns the time until a retry, if the status could not be written now.
 async fn publish<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -216,7 +218,8 @@ async fn publish<P: Platform>(
     report(context, pool, status, applied, state).await
 }
 
-/// The pool with the status that was written last, if it is from before that write: it would be written again.
+/// The pool with the last written status, if `pool` is older than that write. Otherwise the status would be written
+/// again.
 fn with_own_status<P: Platform>(pool: &PoolEntry<P>, state: &PoolMemory) -> Option<PoolEntry<P>> {
     let last = state.last_status.as_ref()?;
     let unseen = version(&*pool.object) < last.version;
@@ -226,25 +229,25 @@ fn with_own_status<P: Platform>(pool: &PoolEntry<P>, state: &PoolMemory) -> Opti
     })
 }
 
-/// When to come back because the plan says so, after a pass that ended like this.
+/// The time until the next pass that the plan requests, depending on the result of this pass.
 fn planned(after: Duration, result: PassResult) -> Option<Duration> {
     match result {
-        // The plan knew nothing of the failure: the pause after it says when.
+        // The plan did not include the failure. The backoff determines the next pass.
         PassResult::Fenced | PassResult::Failed => None,
-        // Nothing was done, so nothing is different a moment later: this must not become a loop.
+        // Without writes an immediate pass would find the same state. This prevents a busy loop.
         PassResult::Idle => Some(after.max(AFTER_OUTDATED)),
         _ => Some(after),
     }
 }
 
-/// The watch may be stalled: whoever is after_outdated_plan again and again asks less and less often.
+/// The watch may be stalled, so the time doubles with every consecutive difference.
 fn after_outdated(state: &mut PoolMemory) -> Duration {
     let pause = AFTER_OUTDATED.saturating_mul(1 << state.outdated_passes.min(16)).min(AFTER_MANY_OUTDATED);
     state.outdated_passes = state.outdated_passes.saturating_add(1);
     pause
 }
 
-/// Plans, with only the members that are known to be `staying` as such, if they were read.
+/// Computes the plan. If `staying` is given, only those machines count as machines that stay.
 fn decide<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -262,7 +265,7 @@ fn decide<P: Platform>(
     (plan, Snapshot::recover(observed))
 }
 
-/// Takes note of the pool as it is.
+/// Updates the memory with the current pool.
 fn observe_pool<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, state: &mut PoolMemory) {
     let uptime = context.env.uptime();
     state.memory.observe(&pool.facts, uptime);
@@ -271,7 +274,7 @@ fn observe_pool<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, state: &
     if state.status_conflict.is_active() && !was_on {
         context.metrics.writes.batch_failed(FailureReason::StatusDisputed);
         tracing::error!(
-            "somebody else keeps writing the status of the pool: nothing is done about it any more"
+            "another client keeps overwriting the status of the pool: the controller stops writing to the pool"
         );
     }
 }
@@ -280,7 +283,7 @@ fn is_pool_machine<P: Platform>(pool: &PoolEntry<P>) -> impl Fn(&&Arc<Machine>) 
     |machine| machine.owner.as_ref() == Some(&pool.facts.id.uid)
 }
 
-/// The pool with the revision that its machines shall have.
+/// The pool with its current revision.
 async fn revise<P: Platform>(
     context: &Context<P>,
     pool: Arc<PoolEntry<P>>,
@@ -299,7 +302,7 @@ async fn revise<P: Platform>(
     result.await.map_err(|error| unread(&error, "reading the revisions of the template"))
 }
 
-/// What the writes need of the revisions.
+/// The templates that the writes need.
 async fn templates<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -317,7 +320,7 @@ fn unread(error: &ReadError, doing: &'static str) -> Duration {
     AFTER_FAILED_READ
 }
 
-/// The pool as the API server has it now; `None` if it is gone or another one by now.
+/// Reads the pool live; `None` if it is gone or has another UID.
 async fn read_live<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -329,13 +332,14 @@ async fn read_live<P: Platform>(
     }
 }
 
-/// Whether members are counted live before some of them leave for the count, where the cache shows everything up to `proven`.
+/// Whether the controller must list the machines live before it deletes surplus machines. The cache is complete up to
+/// `proven`.
 fn must_count(pool: &Pool, proven: Option<Duration>, uptime: Duration) -> bool {
-    // Where nobody stays, nobody can be missing among those who do.
+    // With `replicas: 0` the live count cannot change the result, so it is skipped.
     pool.desired > 0 && proven.is_none_or(|proven| uptime.saturating_sub(proven) > COUNTED_FOR)
 }
 
-/// The members of the pool that are not on their way out, as the API server has them now.
+/// Lists the live machines of the pool from the API server.
 async fn live_members<P: Platform>(context: &Context<P>, pool: &Pool) -> Result<BTreeSet<Uid>, Duration> {
     let mut staying = BTreeSet::new();
     let visit = |machine: MetadataOnly| {
@@ -351,7 +355,7 @@ async fn live_members<P: Platform>(context: &Context<P>, pool: &Pool) -> Result<
     }
 }
 
-/// Tells of a live read that failed, and when to try it again.
+/// Logs a failed live read. Returns the time until a retry.
 fn after_unread(error: &ReadError, what: &str) -> Duration {
     let error = vmpool_runtime::telemetry::with_causes(error);
     tracing::warn!(error, "{what}");

@@ -1,4 +1,4 @@
-//! Status and events: what people and autoscalers see of a pass, after a failure too.
+//! The report step of a pass: status and events. It runs after a failure, too.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::status_conflict;
 use crate::watch::version;
 use crate::write::WriteError;
 
-/// Publishes `status` if it differs from what the pool shows, and tells what happened. Returns when to come back for a
-/// status that could not be written now.
+/// Publishes the events, and publishes `status` if it differs from the published one. Returns the time until a retry,
+/// if the status could not be written now.
 pub(crate) async fn report<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -33,7 +33,8 @@ pub(crate) async fn report<P: Platform>(
     if published.summary.as_ref() == Some(&status.summary) && published.conditions == status.conditions {
         return None;
     }
-    // A CRD that prunes fields never shows all that was written: what the server made of it the last time counts.
+    // A CRD that prunes fields does not store the complete status. The comparison therefore uses the status as the API
+    // server stored it.
     if state.last_status.as_ref().is_some_and(|last| last.wrote == status && last.became == *published) {
         return None;
     }
@@ -70,8 +71,8 @@ async fn publish<P: Platform>(
     pool: &PoolEntry<P>,
     status: &Status,
 ) -> Result<PoolEntry<P>, WriteError> {
-    // A merge patch would reach a new pool of the same name: the status endpoint takes the metadata of whatever
-    // object it finds. A test on the UID does not.
+    // A merge patch could change a new pool of the same name, because the status endpoint ignores the metadata of the
+    // patch. A JSON patch with a test of the UID cannot.
     let operations = json!([
         { "op": "test", "path": "/metadata/uid", "value": pool.facts.id.uid.as_str() },
         { "op": "add", "path": "/status", "value": P::status(&pool.object, status) },
@@ -83,8 +84,7 @@ async fn publish<P: Platform>(
     writer.patch(WriteKind::PatchStatus, path, name, Some("status"), patch).await.map(PoolEntry::read)
 }
 
-/// Reports disks that a person detached by hand, each once: those that neither this leader nor an earlier one has
-/// reported.
+/// The events about disks that users detached. Each disk is reported once, also if the leader changes.
 pub(crate) fn detached_disk_events(
     pool: &Pool,
     found: Vec<Detached>,
@@ -104,7 +104,7 @@ pub(crate) fn detached_disk_events(
     advices.filter(|event| !is_published(&event.note)).collect()
 }
 
-/// The event about settings that cannot be read: one for each new message, also if the leader changes in between.
+/// The event about invalid settings. Each message is reported once, also if the leader changes.
 pub(crate) fn invalid_settings_event(
     pool: &Pool,
     status: &Status,

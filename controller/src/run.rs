@@ -1,4 +1,4 @@
-//! The life of the process: standby, leader, standby again, shutdown.
+//! The process: standby, leader and shutdown.
 
 use std::time::Duration;
 
@@ -15,21 +15,21 @@ use crate::metrics::{LeadershipChange, Metrics};
 use crate::options::{Options, OptionsError};
 use crate::platform::Dvp;
 
-/// A pass that takes this long is stuck: the longest honest one is some hundred writes.
+/// Duration after which a pass counts as stuck. The longest regular pass has some hundred writes.
 const STUCK: Duration = Duration::from_mins(5);
-/// A replica that has not spoken to the API server for this long could not take over.
+/// Duration without contact to the API server after which a replica is not ready, because it could not take over.
 const OUT_OF_TOUCH: Duration = Duration::from_secs(30);
 
-/// Why the process could not go on.
+/// Why the process ended.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// An option is not usable.
+    /// An option is invalid.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// There is no way to the API server.
+    /// The API server cannot be reached.
     #[error("connecting to the API server")]
     Connect(#[from] ConnectError),
-    /// The probes cannot be served.
+    /// The server of the probes failed.
     #[error(transparent)]
     Health(#[from] HealthError),
     /// The lease cannot be given back.
@@ -40,7 +40,7 @@ pub enum RunError {
 /// Runs the controller until `stop`.
 ///
 /// # Errors
-/// What keeps it from starting, or from answering probes.
+/// If it cannot start or cannot serve probes.
 pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<(), RunError> {
     let gates = options.gates.gates().map_err(OptionsError::from)?;
     let settings = options.settings()?;
@@ -53,7 +53,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     let server = Server::bind(options.program.health.health_address).await?;
 
     if !gates.enabled(Feature::VirtualMachinePool) {
-        tracing::warn!("feature gate VirtualMachinePool is off: nothing is watched, no pool is served");
+        tracing::warn!("feature gate VirtualMachinePool is off: the controller does not watch or reconcile pools");
         return Ok(server.run(health, &env, stop).await?);
     }
 
@@ -95,14 +95,14 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
         futures::future::Either::Left(((), _)) => Ok(()),
         futures::future::Either::Right((ended, leadership_changes)) => {
             ended?;
-            // The probes stop at once on shutdown; the pass that has begun does not.
+            // On shutdown the probes stop at once, and the passes in progress finish.
             leadership_changes.await;
             Ok(())
         }
     }
 }
 
-/// Standby and leader in turn, until `stop`.
+/// Waits for the lease and leads, in turn, until `stop`.
 pub async fn serve(
     candidate: &mut Candidate,
     lease: &LeaseConfig,
@@ -131,7 +131,7 @@ pub async fn serve(
                 metrics.leadership_changed(LeadershipChange::Released);
                 tracing::info!("stopped leading");
             }
-            // What is under way is dropped with the future: its answers no longer matter.
+            // Requests in flight are dropped with the future.
             futures::future::Either::Right(((), _)) => {
                 metrics.leadership_changed(LeadershipChange::Lost);
                 tracing::error!("lost the lease: back to standby");

@@ -1,4 +1,4 @@
-//! The status of a pool: a function of what was observed and of the last failure.
+//! The status of a pool, computed from the observed state and the last failure.
 
 mod detached;
 mod synced;
@@ -18,26 +18,26 @@ pub use detached::{Detached, detached};
 /// The counters and identities of a status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// The generation that the pass worked on.
+    /// The generation that the pass used.
     pub observed_generation: i64,
-    /// Members that exist, Terminating and stopped ones included: they still use resources.
+    /// Machines that exist, including terminating and stopped ones, because they still use resources.
     pub replicas: usize,
-    /// Live members that run.
+    /// Live machines that run.
     pub ready: usize,
-    /// Live members in which the current template is in effect.
+    /// Live machines in which the current revision is in effect.
     pub updated: usize,
-    /// Live members that carry the current template and wait for a restart.
+    /// Live machines with the current revision that need a restart.
     pub restart_pending: usize,
-    /// Identity of the current template.
+    /// Identity of the current revision.
     pub revision: RevisionId,
 }
 
-/// What the pool should show.
+/// The status of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Counters and identities.
     pub summary: Summary,
-    /// All conditions, those of others included.
+    /// All conditions, including those of other controllers.
     pub conditions: Vec<Condition>,
 }
 
@@ -79,7 +79,7 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
     Status { summary, conditions }
 }
 
-/// What cannot be read, in one message. The API server limits its length.
+/// The invalid settings in one message, limited to a number that the API server accepts.
 fn summarize(settings: &[String]) -> String {
     const SHOWN: usize = 10;
     let shown = settings.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join("; ");
@@ -89,19 +89,19 @@ fn summarize(settings: &[String]) -> String {
     }
 }
 
-/// The members, counted in one walk.
+/// Counts of the pool's machines.
 #[derive(Clone, Copy, Debug, Default)]
 struct MachineCounts {
     total: usize,
-    /// Members that do not leave; the other counts are of these.
+    /// Live machines. The following counts include only these.
     live: usize,
     ready: usize,
     updated: usize,
-    /// Those that the current template was written to and that wait for a restart.
+    /// Machines with the current revision that need a restart.
     restart_pending: usize,
-    /// Those of them that somebody has to restart.
+    /// Machines of these that need an approval for the restart.
     for_approval: usize,
-    /// Those that keep something of another template.
+    /// Machines that keep a disk of an earlier template.
     stranded: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The label sets, each made of words of closed sets.
+//! The label sets. Each label has a fixed set of values.
 
 use std::hash::Hash;
 
@@ -30,7 +30,7 @@ label_set!(pub(super) LedgerLabels { resource: LedgerResource });
 label_set!(pub(super) WatchLabels { resource: WatchResource });
 label_set!(pub(super) LeadershipLabels { event: LeadershipChange });
 
-/// A family that has these series from the beginning.
+/// A family that contains these series from the start.
 pub(super) fn each<S, M>(labels: impl IntoIterator<Item = S>) -> Family<S, M>
 where
     S: Clone + Eq + Hash,

@@ -1,4 +1,4 @@
-//! Gauges that are read from their source when somebody asks: what the queue, the caches and the census hold.
+//! Gauges that are read from their source at each scrape: the queue, the caches and the counts of pools.
 
 use std::fmt;
 
@@ -12,22 +12,22 @@ use super::label_values::WatchResource;
 use super::labels::{WatchLabels, each};
 use super::pools::{PoolGauges, Totals, gauge};
 
-/// What a queue holds.
+/// The contents of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct QueueState {
-    /// Keys whose time has come.
+    /// Keys that are due.
     pub(crate) due: usize,
-    /// Keys whose time will come.
+    /// Keys that will be due later.
     pub(crate) delayed: usize,
-    /// Keys with a pass under way.
+    /// Keys with a running pass.
     pub(crate) running: usize,
 }
 
-/// What a leader holds.
+/// The state of a leader.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Live {
     queue: QueueState,
-    /// Objects in the caches of pools, machines and disks.
+    /// Number of objects in each cache.
     cached: [usize; WatchResource::ALL.len()],
     totals: Totals,
 }
@@ -66,25 +66,25 @@ impl LiveGauges {
             due: registry.register(
                 "vmpool_workqueue_depth",
                 "pools",
-                "Pools whose time has come and that wait for a worker",
+                "Pools that are due and wait for a worker",
                 Gauge::default(),
             ),
             delayed: registry.register(
                 "vmpool_workqueue_delayed",
                 "pools",
-                "Pools whose next pass is due later: every settled pool, and those that pause after a failure",
+                "Pools whose next pass is due later: all converged pools, and those in backoff",
                 Gauge::default(),
             ),
             running: registry.register(
                 "vmpool_workqueue_running",
                 "pools",
-                "Pools with a pass under way",
+                "Pools with a running pass",
                 Gauge::default(),
             ),
             cached: registry.register(
                 "vmpool_cache_objects",
                 "objects",
-                "Objects in the caches of the leader; those of others count, too, because names matter whoever has them",
+                "Objects in the caches of the leader, including objects that do not belong to a pool",
                 each(WatchResource::ALL.iter().map(|&resource| WatchLabels { resource })),
             ),
         }

@@ -16,7 +16,7 @@ use super::disks::{DiskCounts, DiskGauges};
 use super::label_values::{LedgerResource, MachineState, PoolState, RemovalState};
 use super::labels::{LedgerLabels, MachineLabels, PoolLabels, RemovalLabels, each};
 
-/// What one pass leaves behind.
+/// The counts of one pool after a pass.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolReport {
     state: PoolState,
@@ -29,7 +29,7 @@ pub(crate) struct PoolReport {
 }
 
 impl PoolReport {
-    /// A pool that is served. `terminating` counts members.
+    /// The counts of a pool. `terminating` is the number of terminating machines.
     pub(crate) fn served(
         pool: &Pool,
         status: &Status,
@@ -65,7 +65,7 @@ impl PoolReport {
         Self { disks, ..Self::new(state, machines, pool, memory) }
     }
 
-    /// A pool on its way out: nobody wants or serves its members any more.
+    /// The counts of a pool that is being deleted. Its machines are not reconciled any more.
     pub(crate) fn deleting(
         pool: &Pool,
         replicas: usize,
@@ -102,11 +102,11 @@ fn extent<T: Fact>(ledger: &Ledger<T>) -> (usize, Option<Duration>) {
     (ledger.len(), ledger.oldest())
 }
 
-/// All pools of one leader.
+/// The counts of all pools of a leader.
 #[derive(Debug, Default)]
 pub(crate) struct PoolCounts(Mutex<HashMap<Uid, PoolReport>>);
 
-/// The sums over all pools.
+/// The sums of all pools.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pools: [usize; PoolState::ALL.len()],
@@ -118,7 +118,7 @@ pub(crate) struct Totals {
 }
 
 impl PoolCounts {
-    /// A pass over a pool left this behind.
+    /// Records the counts of a pool after a pass.
     pub(crate) fn record(&self, uid: &Uid, facts: PoolReport) {
         let mut all = self.0.lock();
         match all.get_mut(uid) {
@@ -127,12 +127,12 @@ impl PoolCounts {
         }
     }
 
-    /// A pool is gone.
+    /// Removes a pool.
     pub(crate) fn forget(&self, uid: &Uid) {
         self.0.lock().remove(uid);
     }
 
-    /// The sums as they are now.
+    /// The current sums.
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for facts in self.0.lock().values() {
@@ -166,32 +166,32 @@ impl PoolGauges {
             pools: registry.register(
                 "vmpool_pools",
                 "pools",
-                "Pools by state; each counts once, in the last of these states that applies. Pools that had no pass yet are left out",
+                "Pools by state. Each pool counts once, in the last of these states that applies. Pools without a pass are omitted",
                 each(PoolState::ALL.iter().map(|&state| PoolLabels { state })),
             ),
             machines: registry.register(
                 "vmpool_members",
                 "machines",
-                "Members of all pools together. The states overlap: ready members are replicas, too",
+                "Machines of all pools. The states overlap: ready machines are also replicas",
                 each(MachineState::ALL.iter().map(|&state| MachineLabels { state })),
             ),
             removals: registry.register(
                 "vmpool_removal_targets",
                 "targets",
-                "Machines that were named to be removed, of all pools together, as the last pass of each pool saw them",
+                "Targets of targeted removals of all pools, as of the last pass of each pool",
                 each(RemovalState::ALL.iter().map(|&state| RemovalLabels { state })),
             ),
             disks: DiskGauges::new(registry),
             ledger: registry.register(
                 "vmpool_ledger_entries",
                 "entries",
-                "Own writes that the cache did not show yet when the last pass of their pool ended",
+                "Pending writes that the cache did not show at the end of the last pass of their pool",
                 each(LedgerResource::ALL.iter().map(|&resource| LedgerLabels { resource })),
             ),
             oldest: registry.register(
                 "vmpool_ledger_oldest_entry_age_seconds",
                 "seconds",
-                "Age of the oldest of these writes; 0 if there is none. From 30 on it is settled by a live read",
+                "Age of the oldest pending write; 0 if there is none. The controller resolves writes that are 30 s old with a live read",
                 FloatGauge::default(),
             ),
         }
@@ -216,7 +216,7 @@ impl PoolGauges {
     }
 }
 
-/// A count as a gauge takes it.
+/// A count as the value of a gauge.
 pub(super) fn gauge(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

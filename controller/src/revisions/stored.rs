@@ -1,4 +1,4 @@
-//! Revisions as objects.
+//! The stored objects of revisions.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
@@ -12,7 +12,7 @@ use super::Templates;
 use crate::context::PoolEntry;
 use crate::platform::{Platform, Text, controller_of, slim_metadata};
 
-/// A ControllerRevision, as far as it is read.
+/// The fields of a ControllerRevision that vmpool reads.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct RevisionObject {
     #[serde(deserialize_with = "slim_metadata")]
@@ -25,7 +25,7 @@ pub(crate) struct RevisionObject {
 
 vmpool_platforms::api_object!(RevisionObject, "apps", "v1", "ControllerRevision", "controllerrevisions");
 
-/// A stored revision: what choosing among them needs, and the object.
+/// A stored revision and its object.
 #[derive(Clone, Debug)]
 pub(crate) struct RevisionEntry {
     pub(crate) stored: StoredRevision,
@@ -33,12 +33,12 @@ pub(crate) struct RevisionEntry {
 }
 
 impl RevisionEntry {
-    /// Reads a stored revision of a pool; `None` if the object is another's.
+    /// Reads a stored revision of a pool; `None` if the object does not belong to the pool.
     pub(crate) fn read<P: Platform>(object: &RevisionObject, pool: &Uid) -> Option<Self> {
         let metadata = object.meta();
         let id = metadata.labels.as_ref()?.get(P::REVISION_LABEL)?;
         controller_of(metadata).filter(|owner| owner.uid == *pool)?;
-        // Nothing that a pool may have been made from: its tree could take the memory that all pools share.
+        // No pool spec is that large, and its parsed tree could use up the memory that all pools share.
         if object.data.bytes() > limits::POOL_SPEC {
             return None;
         }
@@ -50,7 +50,7 @@ impl RevisionEntry {
     }
 }
 
-/// A revision to be stored, under `name`.
+/// The object of a new revision with this `name`.
 pub(crate) fn body<P: Platform>(
     pool: &PoolEntry<P>,
     name: &str,

@@ -1,4 +1,4 @@
-//! Whether all machines are what the template says, and if not, what that waits for.
+//! The condition `Synced`: whether the current revision is in effect in all machines, and if not, why.
 
 use std::fmt::Write as _;
 
@@ -36,7 +36,7 @@ pub(super) fn synced(observed: &Observed<'_>, counts: &MachineCounts) -> Wanted 
     Wanted { kind: condition::SYNCED, holds, reason, message }
 }
 
-/// Why the pool is at a stored revision instead of its template.
+/// Why the pool uses a stored revision instead of its template.
 fn because(observed: &Observed<'_>) -> &'static str {
     if observed.pool.rollout.held {
         "the last one in force, because the revision that the pool names cannot be used"
@@ -45,7 +45,7 @@ fn because(observed: &Observed<'_>) -> &'static str {
     }
 }
 
-/// The count, and then every cause that somebody can do something about.
+/// The count, and then all causes that a user can influence.
 fn message(
     observed: &Observed<'_>,
     counts: &MachineCounts,
@@ -115,7 +115,7 @@ fn message(
     message
 }
 
-/// The name of one of several machines, in parentheses.
+/// The name of one of the machines, in parentheses.
 fn named(observed: &Observed<'_>, uid: Option<&Uid>) -> String {
     let machine = observed.pool_machines().find(|machine| Some(&machine.id.uid) == uid);
     machine.map_or(String::new(), |machine| format!(" ({})", machine.id.name))

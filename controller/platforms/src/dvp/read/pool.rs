@@ -38,7 +38,7 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
             ScaleDownPolicy::Explicit
         }
     };
-    // A count that cannot be read is a flaw, so the zero in its place removes nobody.
+    // An unreadable count is a validation error, so the zero that replaces it deletes no machine.
     let desired = match &spec.replicas {
         Value::Null => 0,
         count => count.as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_else(|| {
@@ -46,17 +46,18 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
             0
         }),
     };
-    // Who was named cannot be told then, nor whom the count was lowered for: nobody may come or go for it.
+    // The targets are unknown, and so is the number by which `replicas` was lowered. The controller must not create or
+    // delete machines.
     let record = annotation(&object.metadata, annotations::SCALE_DOWN_TARGETS).unwrap_or_default();
     let record = RemovalRecord::parse(record).unwrap_or_else(|error| {
         validation_errors.push(format!(
-            "annotation {}: {error}, so nobody is created or removed until it is put right",
+            "annotation {}: {error}, so no machine is created or removed until it is corrected",
             annotations::SCALE_DOWN_TARGETS
         ));
         RemovalRecord::default()
     });
     match object.spec_error() {
-        // It comes first: it is what the owner can put right.
+        // This error comes first, because the user can correct it.
         Some(error) => validation_errors.insert(0, error),
         None => validation_errors.extend(template_flaws(spec)),
     }
@@ -68,11 +69,11 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
         .collect();
     validation_errors.truncate(limits::VALIDATION_ERRORS);
     invalid_settings.truncate(limits::VALIDATION_ERRORS);
-    // They become a message of the status, and quote what may be of any length.
+    // They become a message of the status and can quote long values.
     let validation_errors: Vec<String> = validation_errors.into_iter().map(limits::shorten).collect();
     let invalid_settings: Vec<String> = invalid_settings.into_iter().map(limits::shorten).collect();
     let name_block = annotation(&object.metadata, annotations::NAMES).and_then(|text| {
-        text.parse().inspect_err(|error| tracing::warn!(%error, "ignoring the block of names")).ok()
+        text.parse().inspect_err(|error| tracing::warn!(%error, "ignoring the name block")).ok()
     });
     Pool {
         namespace: object.metadata.namespace.as_deref().unwrap_or_default().into(),
@@ -94,7 +95,7 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
     }
 }
 
-/// A setting that cannot be read keeps disks rather than deleting them: no ttl, or all of them kept.
+/// For an unreadable setting, disks are kept: without ttl, or with all free disks kept.
 fn disk_template(template: &objects::DiskTemplate, invalid_settings: &mut Vec<String>) -> DiskTemplate {
     let keep = match &template.reclaim["keep"] {
         Value::Null => 0,
@@ -125,7 +126,7 @@ fn disk_template(template: &objects::DiskTemplate, invalid_settings: &mut Vec<St
     DiskTemplate { keep_free: keep, ttl, size, ..DiskTemplate::new(&template.name, template.lifetime()) }
 }
 
-/// What no machine can be made of. A schema with the rules of ours lets none of it through.
+/// Errors of the templates that prevent the creation of machines. The schema of vmpool rejects all of them.
 fn template_flaws(spec: &PoolSpec) -> Vec<String> {
     let template = &spec.virtual_machine_template.spec;
     if !template.is_object() {
@@ -175,7 +176,7 @@ fn published(status: &PoolStatus, pool: &ObjectId) -> Published {
     let conditions = status
         .conditions
         .iter()
-        // Nobody can have meant one without a type.
+        // A condition without a type is ignored.
         .filter(|condition| !condition.kind.is_empty())
         .map(|condition| Condition {
             kind: condition.kind.clone(),

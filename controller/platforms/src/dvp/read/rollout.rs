@@ -1,5 +1,5 @@
-//! How changes reach machines: fields of the spec and, where the cluster's definition of a pool prunes these, the
-//! annotations that stand for them. A field wins over its annotation.
+//! The settings of the rollout: fields of the spec, or equivalent annotations if the cluster's definition of pools
+//! prunes these fields. A field overrides its annotation.
 
 use serde_json::Value;
 use vmpool_api::{Share, annotations};
@@ -11,8 +11,8 @@ use super::super::objects::{PoolObject, PoolSpec};
 use super::annotation;
 use vmpool_engine::revision::HELD;
 
-/// Reads the settings. One that cannot be read takes its safe value, by which no machine is disturbed, and `invalid_settings`
-/// says so.
+/// Reads the settings. An unreadable setting gets its safe value, which disrupts no machine, and a message is added to
+/// `invalid_settings`.
 pub(super) fn read(pool: &PoolObject, spec: &PoolSpec, invalid_settings: &mut Vec<String>) -> Rollout {
     let rollout = &spec.rollout;
     let is_odd = !rollout.is_null() && !rollout.is_object();
