@@ -53,7 +53,9 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     let server = Server::bind(options.program.health.health_address).await?;
 
     if !gates.enabled(Feature::VirtualMachinePool) {
-        tracing::warn!("feature gate VirtualMachinePool is off: the controller does not watch or reconcile pools");
+        tracing::warn!(
+            "feature gate VirtualMachinePool is off: the controller does not watch or reconcile pools"
+        );
         return Ok(server.run(health, &env, stop).await?);
     }
 
