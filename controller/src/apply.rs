@@ -17,11 +17,12 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use vmpool_engine::backoff::{Failure, FailureReason};
 use vmpool_engine::ledger::Seen;
+use vmpool_engine::limits::shorten;
 use vmpool_engine::plan::{DeleteReason, Stage};
 use vmpool_engine::{Action, Memory};
 
 use crate::context::{Context, PoolEntry};
-use crate::events::{Happening, shorten};
+use crate::events::Happening;
 use crate::observe::Snapshot;
 use crate::platform::{Platform, Stored};
 use crate::revisions::{Change, Templates};

@@ -12,6 +12,7 @@ use kube::api::Patch;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use vmpool_engine::ObjectId;
+use vmpool_engine::limits::shorten;
 use vmpool_runtime::Env;
 
 use crate::metrics::WriteKind;
@@ -19,8 +20,6 @@ use crate::write::Writer;
 
 /// Events of one reason and pass that stand alone.
 pub(crate) const INDIVIDUAL: usize = 10;
-/// Longest note that the API takes, in bytes.
-const LONGEST_NOTE: usize = 1000;
 /// Events that wait to be sent; more are dropped.
 const BACKLOG: usize = 1000;
 /// An event repeated within this time continues the series.
@@ -191,19 +190,6 @@ fn condense(happenings: Vec<Happening>) -> Vec<(Reason, String)> {
             .map(|(reason, names)| (reason, format!("and {} more: {}", names.len(), names.join(", ")))),
     );
     notes.into_iter().map(|(reason, note)| (reason, shorten(note))).collect()
-}
-
-/// `text`, cut between two characters to what the API takes as a note.
-pub(crate) fn shorten(mut text: String) -> String {
-    if text.len() > LONGEST_NOTE {
-        let mut end = LONGEST_NOTE - 4;
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
-        text.push_str(" ...");
-    }
-    text
 }
 
 struct Sender {

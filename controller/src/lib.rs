@@ -20,7 +20,6 @@ mod list;
 pub mod metrics;
 mod observe;
 pub mod options;
-pub mod platform;
 mod queue;
 mod reconcile;
 mod report;
@@ -33,6 +32,8 @@ mod testing;
 mod watch;
 mod watches;
 mod write;
+
+pub use vmpool_platforms as platform;
 
 pub use context::Settings;
 pub use events::Reason;

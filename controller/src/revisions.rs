@@ -9,19 +9,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use kube::api::ListParams;
+use vmpool_engine::limits::shorten;
 use vmpool_engine::model::ScaleDownPolicy;
-use vmpool_engine::revision::{Fingerprint, History, Resolved, RevisionId};
+use vmpool_engine::revision::{Fingerprint, HELD, History, Resolved, RevisionId};
 use vmpool_engine::{Action, ObjectId};
 
 use crate::context::{Context, PoolEntry, ReadError};
-use crate::events::shorten;
 use crate::platform::{Platform, Text};
 
 pub(crate) use stored::{Kept, RevisionObject, body};
-
-/// What a revision that cannot be used means for the pool.
-pub(crate) const HELD: &str =
-    "the rollout is held, and new machines are created from the revision that was in force last";
 
 /// What the writes of a pass did to the revisions.
 #[derive(Debug)]

@@ -23,6 +23,9 @@ pub const ENTRIES: usize = 256;
 /// Most validation errors of one pool that the controller keeps.
 pub const FLAWS: usize = 16;
 
+/// Longest message of a condition or an event, in bytes. The API server accepts no longer note of an event.
+pub const MESSAGE: usize = 1000;
+
 /// Longest name of an object, in bytes.
 pub const NAME: usize = 253;
 
@@ -33,6 +36,19 @@ pub fn clip(text: &str) -> &str {
         end += 1;
     }
     &text[..end]
+}
+
+/// `text`, cut between two characters to the length of a message.
+pub fn shorten(mut text: String) -> String {
+    if text.len() > MESSAGE {
+        let mut end = MESSAGE - 4;
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text.push_str(" ...");
+    }
+    text
 }
 
 /// The validation error of a pool whose `spec` takes `size` bytes and is nested `depth` levels deep, if one of them is too

@@ -10,6 +10,10 @@ use sha2::{Digest, Sha256};
 
 pub use history::{History, Resolved, Stored};
 
+/// What a revision that cannot be used means for the pool.
+pub const HELD: &str =
+    "the rollout is held, and new machines are created from the revision that was in force last";
+
 /// Names one content of a template: 16 lower-case hexadecimal digits (64 bits) when we computed it, anything that fits
 /// into a label value when another controller did.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,4 +1,5 @@
 use rstest::rstest;
+use vmpool_engine::limits;
 use vmpool_runtime::env::Task;
 use vmpool_runtime::testing::{ManualClock, env, unfenced};
 
@@ -63,13 +64,13 @@ fn a_long_note_is_cut_between_two_characters(#[case] character: &str) {
         let (_, cut) = condense(vec![happening(Reason::FailedCreate, 0, &note)]).remove(0);
         let kept = cut.strip_suffix(" ...").unwrap();
         assert!(note.starts_with(kept));
-        assert!((LONGEST_NOTE - 8..=LONGEST_NOTE).contains(&cut.len()), "{}", cut.len());
+        assert!((limits::MESSAGE - 8..=limits::MESSAGE).contains(&cut.len()), "{}", cut.len());
     }
 }
 
 #[test]
 fn a_note_of_the_longest_length_is_kept() {
-    let note = "x".repeat(LONGEST_NOTE);
+    let note = "x".repeat(limits::MESSAGE);
     assert_eq!(condense(vec![happening(Reason::FailedCreate, 0, &note)])[0].1, note);
 }
 

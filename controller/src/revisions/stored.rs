@@ -23,7 +23,7 @@ pub(crate) struct RevisionObject {
     revision: i64,
 }
 
-crate::stored!(RevisionObject, "apps", "v1", "ControllerRevision", "controllerrevisions");
+vmpool_platforms::stored!(RevisionObject, "apps", "v1", "ControllerRevision", "controllerrevisions");
 
 /// A stored revision: what choosing among them needs, and the object.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Kept {
         let id = metadata.labels.as_ref()?.get(P::REVISION_LABEL)?;
         controller_of(metadata).filter(|owner| owner.uid == *pool)?;
         // Nothing that a pool may have been made from: its tree could take the memory that all pools share.
-        if object.data.len() > limits::POOL_SPEC {
+        if object.data.size() > limits::POOL_SPEC {
             return None;
         }
         let data = object.data.value();

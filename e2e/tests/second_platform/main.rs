@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use rstest::rstest;
 use serde_json::{Value, json};
-use vmpool_controller::platform::{Platform, contract};
+use vmpool_platforms::{Platform, contract};
 use vmpool_engine::model::{Draft, ScaleDownPolicy};
 
 use crate::platform::{Toy, ToyPool};

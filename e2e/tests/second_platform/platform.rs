@@ -6,8 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use vmpool_controller::platform::merge::Schema;
-use vmpool_controller::platform::{Attachment, Platform, controller_of, slim_metadata};
+use vmpool_platforms::merge::Schema;
+use vmpool_platforms::{Attachment, Platform, controller_of, slim_metadata};
 use vmpool_engine::condition::{Condition, OWN};
 use vmpool_engine::model::{
     Activity, DiskDraft, Draft, DiskAnnotations, Naming, ObjectId, Published, ScaleDownPolicy, Rollout, Uid,
@@ -115,8 +115,8 @@ struct MachineCondition {
     status: String,
 }
 
-vmpool_controller::stored!(ToyPool, "toy.vmpool.dev", "v1", "ToyPool", "toypools");
-vmpool_controller::stored!(ToyMachine, "toy.vmpool.dev", "v1", "ToyMachine", "toymachines");
+vmpool_platforms::stored!(ToyPool, "toy.vmpool.dev", "v1", "ToyPool", "toypools");
+vmpool_platforms::stored!(ToyMachine, "toy.vmpool.dev", "v1", "ToyMachine", "toymachines");
 
 impl Platform for Toy {
     const NAME: &'static str = "toy";

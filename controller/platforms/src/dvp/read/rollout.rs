@@ -9,7 +9,7 @@ use vmpool_engine::revision::RevisionId;
 
 use super::super::objects::{PoolObject, PoolSpec};
 use super::annotation;
-use crate::revisions::HELD;
+use vmpool_engine::revision::HELD;
 
 /// Reads the settings. One that cannot be read takes its safe value, by which no machine is disturbed, and `unreadable`
 /// says so.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::objects::MachineTemplate;
-use crate::platform::merge::Schema;
+use crate::merge::Schema;
 
 /// The spec of a machine.
 ///

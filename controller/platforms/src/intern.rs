@@ -13,7 +13,7 @@ const PLACES: usize = 4096;
 static RECENT: LazyLock<Mutex<Vec<Option<Arc<str>>>>> = LazyLock::new(|| Mutex::new(vec![None; PLACES]));
 
 /// `text`, shared with others who lately asked for the same.
-pub(crate) fn intern(text: &str) -> Arc<str> {
+pub fn intern(text: &str) -> Arc<str> {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     #[expect(clippy::cast_possible_truncation, reason = "the low bits of a hash are as good as the others")]

@@ -77,13 +77,12 @@ pub(super) fn disk_annotations(stored: &DiskAnnotations) -> Value {
         (annotations::FREE_SINCE, stored.free_since),
         (annotations::COLLECTING_SINCE, stored.collecting_since),
     ] {
-        match time {
-            None => drop(annotations.insert(key.to_owned(), Value::Null)),
-            Some(StoredTime::At(moment)) => {
-                drop(annotations.insert(key.to_owned(), timestamp(moment).into()))
-            }
-            Some(StoredTime::Unreadable) => {}
-        }
+        let value = match time {
+            None => Value::Null,
+            Some(StoredTime::At(moment)) => timestamp(moment).into(),
+            Some(StoredTime::Unreadable) => continue,
+        };
+        annotations.insert(key.to_owned(), value);
     }
     json!({ "metadata": { "annotations": annotations } })
 }

@@ -16,7 +16,6 @@ use vmpool_engine::status::Summary;
 use super::super::objects::{self, PoolObject, PoolSpec, PoolStatus};
 use super::super::{selector, template};
 use super::{annotation, rollout};
-use crate::events::shorten;
 
 pub(in super::super) fn pool(object: &PoolObject) -> Pool {
     let (mut flaws, mut unreadable) = (Vec::new(), Vec::new());
@@ -66,8 +65,8 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
     flaws.truncate(limits::FLAWS);
     unreadable.truncate(limits::FLAWS);
     // They become a message of the status, and quote what may be of any length.
-    let flaws: Vec<String> = flaws.into_iter().map(shorten).collect();
-    let unreadable: Vec<String> = unreadable.into_iter().map(shorten).collect();
+    let flaws: Vec<String> = flaws.into_iter().map(limits::shorten).collect();
+    let unreadable: Vec<String> = unreadable.into_iter().map(limits::shorten).collect();
     let name_block = annotation(&object.metadata, annotations::NAMES).and_then(|text| {
         text.parse().inspect_err(|error| tracing::warn!(%error, "ignoring the block of names")).ok()
     });

@@ -11,9 +11,9 @@ use vmpool_engine::revision::RevisionId;
 
 use super::devices::{self, Filling};
 use super::template::SPEC;
-use crate::platform::merge::Schema;
+use crate::merge::Schema;
 
-/// The merge patch; see [`crate::platform::Platform::update`].
+/// The merge patch; see [`crate::Platform::update`].
 ///
 /// The device list is written as a whole: in the order of the template, each device as it stands in the machine where
 /// it is one already.
@@ -35,7 +35,7 @@ pub(super) fn update(
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// The merge patch; see [`crate::platform::Platform::adopt`].
+/// The merge patch; see [`crate::Platform::adopt`].
 pub(super) fn adopt(
     live: &Value,
     (revision, to): (&RevisionId, &Value),

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use vmpool_engine::model::{ObjectId, Uid};
 
-use crate::platform::intern;
+use crate::intern;
 
 pub(super) use disk::{attachment, disk};
 pub(super) use machine::machine;

@@ -12,7 +12,7 @@ use vmpool_engine::revision::RevisionId;
 
 use super::super::objects::{DeviceRef, MachineObject};
 use super::{annotation, created, id, label, pool_uid};
-use crate::platform::{controller_reference, intern};
+use crate::{controller_reference, intern};
 
 pub(in super::super) fn machine(object: &MachineObject) -> Machine {
     let metadata = &object.metadata;

@@ -15,7 +15,7 @@ use vmpool_api::{Quantity, is_reserved};
 use vmpool_engine::limits;
 use vmpool_engine::model::Lifetime;
 
-use crate::platform::slim_metadata;
+use crate::slim_metadata;
 
 /// A VirtualMachinePool. Its spec stays text, which is what the cache keeps of a pool.
 #[derive(Clone, Debug, Deserialize)]

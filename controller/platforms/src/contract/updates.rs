@@ -5,7 +5,7 @@ use vmpool_engine::model::DiskDraft;
 use vmpool_engine::revision::{Fingerprint, RevisionId};
 
 use super::{Sample, decode};
-use crate::platform::Platform;
+use crate::Platform;
 
 /// The key of a label and of an annotation that a template may well set.
 const KEY: &str = "edited";

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 /// JSON text that is read when it is needed. A tree of the same text may take fifty times as much memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Text(Arc<str>);
+pub struct Text(Arc<str>);
 
 impl Default for Text {
     fn default() -> Self {
@@ -18,17 +18,17 @@ impl Default for Text {
 
 impl Text {
     /// The text of `value`.
-    pub(crate) fn of(value: &Value) -> Self {
+    pub fn of(value: &Value) -> Self {
         Self(value.to_string().into())
     }
 
     /// The tree of it.
-    pub(crate) fn value(&self) -> Value {
+    pub fn value(&self) -> Value {
         serde_json::from_str(&self.0).unwrap_or_default()
     }
 
-    /// How many bytes there are.
-    pub(crate) fn len(&self) -> usize {
+    /// Length of the text, in bytes.
+    pub fn size(&self) -> usize {
         self.0.len()
     }
 }

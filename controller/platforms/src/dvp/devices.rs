@@ -6,7 +6,7 @@ use serde_json::Value;
 use vmpool_api::annotations;
 use vmpool_engine::model::DiskDraft;
 
-use crate::platform::merge::Schema;
+use crate::merge::Schema;
 
 /// The field of the spec.
 pub(super) const FIELD: &str = "blockDeviceRefs";

@@ -9,7 +9,7 @@ use vmpool_engine::{Disk, ObjectId};
 
 use super::super::objects::{AttachmentObject, DiskObject, DiskStatus, PoolObject};
 use super::{annotation, created, id, label, moment, pool_uid};
-use crate::platform::{Attachment, Stored, controller_reference, intern};
+use crate::{Attachment, Stored, controller_reference, intern};
 
 /// Most characters of the platform's words about a failed disk.
 const LONGEST_FAILURE: usize = 300;

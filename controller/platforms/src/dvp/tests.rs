@@ -6,7 +6,7 @@ use vmpool_engine::revision::RevisionId;
 use vmpool_engine::status::Summary;
 
 use super::*;
-use crate::platform::contract;
+use crate::contract;
 
 const PREFIX: &str = "vmpool.virtualization.deckhouse.io";
 

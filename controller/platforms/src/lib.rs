@@ -25,9 +25,9 @@ use vmpool_engine::{Disk, Machine, Pool, Status};
 
 pub use attachment::Attachment;
 pub use dvp::Dvp;
-pub(crate) use intern::intern;
+pub use intern::intern;
 pub use meta::{controller_of, controller_reference, slim_metadata};
-pub(crate) use text::Text;
+pub use text::Text;
 
 /// What the cache and the client need of an object's type.
 pub trait Stored:
