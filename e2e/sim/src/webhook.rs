@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::ServiceExt;
-use vmpool_engine::admission::{Cluster, Settings};
+use vmpool_platforms::dvp::admission::{Cluster, Settings};
 use vmpool_model::{Admission, Call, Refusal, Review, Server, Verb};
 use vmpool_runtime::Env;
 use vmpool_webhook::metrics::Metrics;

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use serde::Deserialize as _;
 use vmpool_api::crds::POOL_CRD;
-use vmpool_engine::admission::{Facts, Found, Outcome, Request, Revision, Rule, Stage, Verdict, begin};
+use vmpool_platforms::dvp::admission::{
+    Facts, Found, Outcome, Request, Revision, Rule, Stage, Verdict, begin,
+};
 
 use super::*;
 

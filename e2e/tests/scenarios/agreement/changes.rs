@@ -13,7 +13,7 @@ use vmpool_e2e::poll;
 use vmpool_e2e::programs::{Accounts, Component};
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::{DEADLINE, World};
-use vmpool_engine::admission::{Request, scale};
+use vmpool_platforms::dvp::admission::{Request, scale};
 
 use super::judges::{ADMIN, Cluster, Tally, furnish, of_create, of_scale, of_update};
 use super::pools::{Dice, places, put};

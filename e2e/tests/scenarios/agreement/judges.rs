@@ -11,7 +11,7 @@ use vmpool_e2e::error::chain;
 use vmpool_e2e::object::{API_VERSION, Kind};
 use vmpool_e2e::programs::{Accounts, Component};
 use vmpool_e2e::world::World;
-use vmpool_engine::admission::{
+use vmpool_platforms::dvp::admission::{
     self, Class, ClassName, Facts, Found, Image, ImageId, ImageKind, Outcome, Request, Settings, Stage,
 };
 
