@@ -71,21 +71,21 @@ e2e: xtask ## Core scenarios on another cluster; E2E_CLUSTER=embedded (default),
 .PHONY: faults
 faults: preflight ## Break everything around the real controller on a model of the API server; SEEDS=10000, SEED=7, EXHAUSTIVE=true, ONLY=rollout
 	@echo "==> The controller and the model it runs on, optimized"
-	cargo build --locked --release --package vmpool-sim
+	cargo build --locked --release --package vmpool-explorer
 	@echo "==> Schedules: each is a few minutes of a pool's life in milliseconds"
 	@$(TARGET_DIR)/release/faults
 
-.PHONY: honesty
-honesty: xtask ## Ask the model of make faults and a real control plane the same; SEEDS=500, SEED=7
+.PHONY: conformance
+conformance: xtask ## Compare the API server model of make faults with a real API server; SEEDS=500, SEED=7
 	@$(XTASK) tools control-plane
-	SEEDS="$(or $(SEEDS),500)" cargo test --locked --package vmpool-e2e --test honesty -- --nocapture
+	SEEDS="$(or $(SEEDS),500)" cargo test --locked --package vmpool-e2e --test conformance -- --nocapture
 
 .PHONY: crashes
-crashes: xtask ## Kill every program at every request, and blur every watch, on a real control plane; ONLY="rollout, restart: dies after DELETE" selects
+crashes: xtask ## Crash every program at each of its requests, and disturb every watch, on a real control plane; ONLY="rollout, restart: killed after DELETE"
 	@$(XTASK) tools control-plane
 	@$(XTASK) tools helm
 	cargo build --locked --workspace --bins
-	VMPOOL_FAULTS=all VMPOOL_ONLY="$(ONLY)" cargo test --locked --package vmpool-e2e --test faults -- --nocapture
+	VMPOOL_CRASHES=all VMPOOL_ONLY="$(ONLY)" cargo test --locked --package vmpool-e2e --test crashes -- --nocapture
 
 .PHONY: soak
 soak: xtask ## Minutes of random users and faults on a real control plane, and what our programs use; MINUTES=10, SEED=7
@@ -97,9 +97,9 @@ soak: xtask ## Minutes of random users and faults on a real control plane, and w
 	@echo "==> The soak"
 	@$(TARGET_DIR)/debug/soak
 
-.PHONY: teeth
-teeth: xtask ## Remove guards of ours one at a time, and see whether the faults notice; ONLY=claim, SEEDS=600
-	@$(XTASK) teeth
+.PHONY: mutations
+mutations: xtask ## Remove one guard at a time from the code, and check that a test detects it; ONLY=allocations, SEEDS=600
+	@$(XTASK) mutations
 
 .PHONY: up
 up: xtask ## Leave a control plane and all our programs running in the background, to play with; docs/playground.md is a tour

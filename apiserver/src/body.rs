@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use vmpool_api::names::is_dns_subdomain;
 
 use crate::api::{GROUPS, GroupVersion, REMOVAL_KIND};
 use crate::error::Error;
-use crate::target::is_name;
 
 /// Most bytes of a body.
 ///
@@ -159,7 +159,7 @@ fn distinct(targets: Vec<String>, uids: Option<Vec<String>>) -> Result<Vec<Named
     let mut known: BTreeSet<Named> = BTreeSet::new();
     let mut named = Vec::with_capacity(targets.len());
     for (name, uid) in targets.into_iter().zip(uids) {
-        if !is_name(&name) {
+        if !is_dns_subdomain(&name) {
             return Err(format!("target {name:?} cannot be the name of a virtual machine"));
         }
         // An empty UID pins nothing, so that a client may have UIDs for some of its targets only.

@@ -16,6 +16,7 @@ use http::{HeaderValue, Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
 use tower::ServiceExt;
+use vmpool_api::names::is_dns_subdomain;
 use vmpool_runtime::health::Health;
 use vmpool_runtime::https::Peer;
 
@@ -29,7 +30,7 @@ use crate::negotiation::{accepted, sent_json};
 use crate::removal::PoolName;
 use crate::state::State;
 use crate::success::success;
-use crate::target::{Object, Target, is_name};
+use crate::target::{Object, Target};
 
 /// The whole API, as a service that [`vmpool_runtime::https`] can serve.
 pub fn router(state: Arc<State>) -> Router {
@@ -161,7 +162,7 @@ fn possible(target: &Target) -> Result<(), Error> {
     if let Target::Object(object) = target
         && let Some(served) = served(object)
         && !object.name.is_empty()
-        && (!is_name(&object.name) || !is_name(&object.namespace))
+        && (!is_dns_subdomain(&object.name) || !is_dns_subdomain(&object.namespace))
     {
         return Err(Error::PoolNotFound { group: served.group, pool: object.name.clone() });
     }

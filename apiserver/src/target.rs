@@ -104,16 +104,5 @@ fn verb(method: &Method, name: &str) -> &'static str {
     }
 }
 
-/// Whether this can be the name of a pool or a machine: a DNS subdomain.
-pub(crate) fn is_name(name: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    name.len() <= 253
-        && name.split('.').all(|label| {
-            label.bytes().all(|byte| inner(byte) || byte == b'-')
-                && label.bytes().next().is_some_and(inner)
-                && label.bytes().next_back().is_some_and(inner)
-        })
-}
-
 #[cfg(test)]
 mod tests;

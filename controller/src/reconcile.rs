@@ -99,10 +99,8 @@ async fn pass<P: Platform>(
     let proven = context.machines.proven();
     // Machines and disks are read before the pool is: whoever sees a machine gone also sees the pool that let it go.
     let snapshot = Snapshot::take(context, &cached.facts, &mut state.memory);
-    state
-        .memory
-        .rollout_attempts
-        .observe(snapshot.machines().filter(is_member(&cached)), context.env.uptime());
+    let members = snapshot.machines().filter(is_member(&cached));
+    state.memory.rollout_attempts.observe(members, context.env.uptime());
     state.effort += laps.lap(&context.env, Stage::Observe);
     let (mut plan, mut snapshot) = decide(context, &cached, snapshot, state, None);
     state.effort += laps.lap(&context.env, Stage::Plan);

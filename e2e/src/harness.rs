@@ -21,7 +21,7 @@ type Shared<T> = OnceCell<std::result::Result<Arc<T>, String>>;
 static CLUSTER: Shared<Cluster> = OnceCell::const_new();
 static INSTALLATION: Shared<Installation> = OnceCell::const_new();
 static GUARDED: Shared<Installation> = OnceCell::const_new();
-static CHOKED: Shared<Installation> = OnceCell::const_new();
+static WITH_FAULT_PROXIES: Shared<Installation> = OnceCell::const_new();
 
 /// A flag that shortens reservations, for scenarios that wait for their end.
 pub const SHORT_RESERVATION: &str = "--reservation-timeout=5s";
@@ -87,14 +87,14 @@ pub async fn guarded() -> Result<Arc<Installation>> {
 ///
 /// # Errors
 /// [`Error::SharedCluster`] if a part of it did not start; every caller gets this error.
-pub async fn choked() -> Result<Arc<Installation>> {
+pub async fn with_fault_proxies() -> Result<Arc<Installation>> {
     let start = async || {
         tear_down_at_exit();
         let impatient = format!("apiserver.extraArgs={{{SHORT_RESERVATION}}}");
-        let options = GuardOptions::default().choked().value(&impatient);
+        let options = GuardOptions::default().with_fault_proxy().value(&impatient);
         Installation::start("choked", Some(options)).await
     };
-    shared(&CHOKED, start).await
+    shared(&WITH_FAULT_PROXIES, start).await
 }
 
 async fn shared<T>(cell: &Shared<T>, start: impl AsyncFnOnce() -> Result<T>) -> Result<Arc<T>> {
@@ -118,7 +118,7 @@ fn tear_down_at_exit() {
             if let Some(Ok(installation)) = INSTALLATION.get() {
                 installation.tear_down();
             }
-            for own in [&GUARDED, &CHOKED] {
+            for own in [&GUARDED, &WITH_FAULT_PROXIES] {
                 if let Some(Ok(installation)) = own.get() {
                     installation.tear_down();
                     installation.cluster().tear_down();

@@ -9,7 +9,7 @@
 //! * [`harness`] is the shared state of the scenarios of one test binary;
 //! * [`installation`] is a cluster with CRDs, roles and the platform simulator, and if guarded, webhook and aggregated API;
 //! * [`release`] is the chart as a user installs it, on a cluster with nodes;
-//! * [`programs`] runs the project's binaries as processes, and [`choke`] is the fault proxy between them and the API server;
+//! * [`programs`] runs the project's binaries as processes, and [`proxy`] is the fault proxy between them and the API server;
 //! * [`autoscaling`] provides metrics for autoscalers;
 //! * [`access`] is the access to any cluster;
 //! * [`node`] is a cluster of one node, with real Pods;
@@ -18,17 +18,16 @@
 //! * [`provider`] uses external clusters, for `make e2e`;
 //! * [`process`] runs child processes that cannot outlive the harness, and [`usage`] reads their resource usage;
 //! * [`deadline`] limits waits, and counts little of the time in which the host was busy with other work;
-//! * [`chance`] makes seeded random decisions.
+//! * [`random`] makes seeded random decisions.
 //!
 //! Progress is logged through `tracing`, at level info.
 
 pub mod access;
 pub mod autoscaling;
-pub mod chance;
-pub mod choke;
 pub mod cluster;
 pub mod deadline;
 pub mod error;
+pub mod fault_proxy;
 pub mod harness;
 pub mod installation;
 pub mod invariants;
@@ -39,6 +38,7 @@ pub mod poll;
 pub mod process;
 pub mod programs;
 pub mod provider;
+pub mod random;
 pub mod recorder;
 pub mod release;
 pub mod scenario;

@@ -24,7 +24,7 @@ const MARGIN: Duration = Duration::from_mins(2);
 pub struct Scenario {
     name: &'static str,
     own_cluster: bool,
-    choked: bool,
+    fault_proxy: bool,
     guard: Option<GuardOptions>,
     controllers: usize,
     ending: Ending,
@@ -44,7 +44,7 @@ pub fn scenario(name: &'static str) -> Scenario {
     Scenario {
         name,
         own_cluster: false,
-        choked: false,
+        fault_proxy: false,
         guard: None,
         controllers: 1,
         ending: Ending::Full,
@@ -71,9 +71,9 @@ impl Scenario {
         self.on_its_own_cluster()
     }
 
-    /// Runs where webhook and aggregated API can be killed at a request of theirs: see [`harness::choked`].
-    pub fn choked(mut self) -> Self {
-        self.choked = true;
+    /// Runs where webhook and aggregated API can be killed at a request of theirs: see [`harness::with_fault_proxies`].
+    pub fn with_fault_proxy(mut self) -> Self {
+        self.fault_proxy = true;
         self
     }
 
@@ -117,7 +117,7 @@ impl Scenario {
             guard if self.own_cluster => {
                 Installation::start(&self.name.replace(' ', "-"), guard).await.map(Arc::new)
             }
-            _shared if self.choked => harness::choked().await,
+            _shared if self.fault_proxy => harness::with_fault_proxies().await,
             Some(_default) => harness::guarded().await,
             None => harness::installation().await,
         };

@@ -4,7 +4,7 @@
 
 mod chart;
 mod generate;
-mod teeth;
+mod mutations;
 mod tools;
 mod verify;
 mod workspace;
@@ -46,10 +46,10 @@ enum Command {
         #[arg(long)]
         write: bool,
     },
-    /// Look for ignored tests, for files that no module declares, and for forbidden dependencies
+    /// Look for ignored tests, files that no module declares, forbidden dependencies, and words that hide the actor
     Hygiene,
-    /// Mutation tests: remove the guards in hack/teeth.yaml, one at a time, and check that `make faults` detects each
-    Teeth(teeth::Options),
+    /// Mutation tests: remove the guards in hack/mutations.yaml, one at a time, and check that `make faults` detects each
+    Mutations(mutations::Options),
     /// Run all checks of CI, and report all failures at the end
     Verify {
         /// Run only these steps and the steps that they need
@@ -93,7 +93,7 @@ fn run(cli: &Cli) -> Result<()> {
             chart::check(&workspace)
         }
         Command::Hygiene => verify::hygiene(&workspace),
-        Command::Teeth(options) => teeth::run(&workspace, options),
+        Command::Mutations(options) => mutations::run(&workspace, options),
         Command::Verify { steps } => verify::run(&workspace, steps),
     }
 }

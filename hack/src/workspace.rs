@@ -45,8 +45,8 @@ impl Workspace {
     }
 
     /// The folder of mutation builds.
-    pub(crate) fn teeth(&self) -> PathBuf {
-        self.target.join("teeth")
+    pub(crate) fn mutations(&self) -> PathBuf {
+        self.target.join("mutations")
     }
 
     /// The cargo that runs this program, so that the same toolchain is used throughout. It runs at the root of the tree.

@@ -187,7 +187,7 @@ fn no_body_and_no_query_makes_it_panic_and_what_is_understood_is_sound() {
                     Ok(wish) => {
                         understood.set(understood.get() + 1);
                         prop_assert!(!wish.targets.is_empty() && wish.targets.len() <= MOST_TARGETS);
-                        prop_assert!(wish.targets.iter().all(|target| is_name(&target.name)));
+                        prop_assert!(wish.targets.iter().all(|target| is_dns_subdomain(&target.name)));
                     }
                     Err(Error::BadRequest(text)) => prop_assert!(!text.is_empty()),
                     Err(error) => prop_assert!(false, "{error}"),

@@ -44,7 +44,7 @@ fn reservations_last_for_a_while() {
 
 #[test]
 fn a_call_ends_before_the_answer_to_the_caller_is_due() {
-    let timeout = |flags| options(flags).request_timeout().map_err(|error| error.to_string());
+    let timeout = |flags: &[&str]| options(flags).request_timeout().map_err(|error| error.to_string());
     assert_eq!(timeout(&[]), Ok(Duration::from_secs(12)));
     assert_eq!(timeout(&["--request-timeout=26s"]), Ok(Duration::from_secs(26)));
     for refused in ["0", "500ms", "27s", "1h"] {

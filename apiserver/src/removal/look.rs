@@ -68,7 +68,9 @@ pub(super) async fn read_machines(cluster: &Cluster, pool: &PoolName, names: BTr
 /// # Errors
 /// [`Error::Internal`] if the annotation is something else.
 pub(super) fn record(pool: &Pool, name: &PoolName) -> Result<RemovalRecord, Error> {
-    let Some(text) = pool.metadata.annotations.get(SCALE_DOWN_TARGETS) else { return Ok(RemovalRecord::default()) };
+    let Some(text) = pool.metadata.annotations.get(SCALE_DOWN_TARGETS) else {
+        return Ok(RemovalRecord::default());
+    };
     RemovalRecord::parse(text).map_err(|error| {
         Error::Internal(format!(
             "annotation {SCALE_DOWN_TARGETS} of pool \"{}\" was changed by somebody else, and has to be removed: {error}",

@@ -84,19 +84,3 @@ fn what_follows_a_subresource_is_noticed() {
 fn a_path_that_is_not_text_is_none() {
     assert_eq!(of("GET", "/apis/g/v1/pools/%ff"), None);
 }
-
-#[rstest]
-#[case("web", true)]
-#[case("web-0.a1", true)]
-#[case("", false)]
-#[case("Web", false)]
-#[case("-web", false)]
-#[case("web-", false)]
-#[case("a..b", false)]
-#[case("a/b", false)]
-#[case("..", false)]
-#[case(&"a".repeat(253), true)]
-#[case(&"a".repeat(254), false)]
-fn names(#[case] name: &str, #[case] valid: bool) {
-    assert_eq!(is_name(name), valid);
-}

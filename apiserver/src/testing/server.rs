@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::Client;
 use parking_lot::Mutex;
 use serde_json::json;
-use vmpool_model::{Call, Conduct, Fate, Referee, Refusal, Verb};
+use vmpool_model::{ApiError, Call, FaultInjector, Handling, Outcome, Verb};
 use vmpool_runtime::Env;
 
 use super::store::Store;
@@ -57,7 +57,7 @@ impl Server {
         let model = store.model.clone();
         let state = State { store, log: Vec::new(), interceptor: None, killer: None, denied: None };
         let server = Self { env: env.clone(), model, state: Arc::new(Mutex::new(state)) };
-        server.model.set_referee(server.clone());
+        server.model.set_fault_injector(server.clone());
         server
     }
 
@@ -127,8 +127,8 @@ impl Server {
     }
 }
 
-impl Referee for Server {
-    fn judge(&mut self, call: &Call) -> Conduct {
+impl FaultInjector for Server {
+    fn decide(&mut self, call: &Call) -> Handling {
         check(call);
         let (fault, denied) = {
             let State { store, log, interceptor, denied, .. } = &mut *self.state.lock();
@@ -137,40 +137,40 @@ impl Referee for Server {
             (fault, denied.clone())
         };
         let review = call.resource == "subjectaccessreviews";
-        let fate = match fault {
+        let outcome = match fault {
             Fault::None if review => {
                 let status = match denied {
                     None => json!({ "allowed": true }),
                     Some(reason) => json!({ "allowed": false, "reason": reason }),
                 };
-                Fate::Answer(201, json!({ "status": status }))
+                Outcome::Respond(201, json!({ "status": status }))
             }
-            Fault::None => Fate::Serve,
+            Fault::None => Outcome::Serve,
             Fault::WebhookDown => {
                 let message = "Internal error occurred: failed calling webhook \"pools.webhook.vmpool.dev\": failed to call \
                      webhook: Post \"https://vmpool-webhook.vmpool-system.svc:443/\": dial tcp: connection refused";
-                Fate::Refuse(Refusal::new(500, "InternalError", message))
+                Outcome::Refuse(ApiError::new(500, "InternalError", message))
             }
             Fault::Refuse(code, reason) => {
-                Fate::Refuse(Refusal::new(code, reason, format!("refused: {reason}")))
+                Outcome::Refuse(ApiError::new(code, reason, format!("refused: {reason}")))
             }
-            Fault::AnswerLost => Fate::AnswerLost,
-            Fault::Unreachable => Fate::Unreachable,
+            Fault::AnswerLost => Outcome::ResponseLost,
+            Fault::Unreachable => Outcome::Unreachable,
             Fault::Late(delay) => {
                 let (model, call) = (self.model.clone(), call.clone());
                 self.then(delay, async move { drop(model.handle(&call).await) });
-                Fate::Unreachable
+                Outcome::Unreachable
             }
             Fault::KilledBefore => {
                 self.kill();
-                Fate::Hang
+                Outcome::Hang
             }
             Fault::KilledAfter => {
                 self.kill();
-                Fate::ServeAndHang
+                Outcome::ServeAndHang
             }
         };
-        Conduct { before: ROUND_TRIP / 2, fate, after: ROUND_TRIP / 2 }
+        Handling { before: ROUND_TRIP / 2, outcome, after: ROUND_TRIP / 2 }
     }
 }
 

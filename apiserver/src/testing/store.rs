@@ -28,7 +28,7 @@ pub(crate) struct Store {
 impl Store {
     pub(super) fn new(env: &Env) -> Self {
         Self {
-            model: vmpool_model::Server::new(env, vmpool_model::platform()),
+            model: vmpool_model::Server::new(env, vmpool_model::platform_resources()),
             vanishing: false,
             created: Vec::new(),
             victims: Vec::new(),

@@ -27,8 +27,8 @@ impl Text {
         serde_json::from_str(&self.0).unwrap_or_default()
     }
 
-    /// Length of the text, in bytes.
-    pub fn size(&self) -> usize {
+    /// Number of bytes of the JSON text.
+    pub fn bytes(&self) -> usize {
         self.0.len()
     }
 }

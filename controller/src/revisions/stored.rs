@@ -39,7 +39,7 @@ impl Kept {
         let id = metadata.labels.as_ref()?.get(P::REVISION_LABEL)?;
         controller_of(metadata).filter(|owner| owner.uid == *pool)?;
         // Nothing that a pool may have been made from: its tree could take the memory that all pools share.
-        if object.data.size() > limits::POOL_SPEC {
+        if object.data.bytes() > limits::POOL_SPEC {
             return None;
         }
         let data = object.data.value();

@@ -7,7 +7,7 @@ mod server;
 mod world;
 
 pub(crate) use server::Server;
-pub(crate) use vmpool_model::{Call, Conduct, Fate, Refusal, Verb};
+pub(crate) use vmpool_model::{ApiError as Refusal, Call, Handling as Conduct, Outcome as Fate, Verb};
 pub(crate) use world::{NAMESPACE, World, machine_names, pool};
 
 /// How the controller changes objects, and how if it must know what was there.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::Client;
 use parking_lot::Mutex;
 use serde_json::Value;
-use vmpool_model::{Call, Conduct, Fate, Pace, Referee, Verb};
+use vmpool_model::{Call, FaultInjector, Handling as Conduct, Outcome as Fate, Verb, WatchDelay};
 use vmpool_runtime::Env;
 
 use super::NAMESPACE;
@@ -28,12 +28,12 @@ struct Listener<J> {
     judge: J,
 }
 
-impl<J, C> Referee for Listener<J>
+impl<J, C> FaultInjector for Listener<J>
 where
     J: FnMut(&Call) -> C + Send,
     C: Into<Conduct>,
 {
-    fn judge(&mut self, call: &Call) -> Conduct {
+    fn decide(&mut self, call: &Call) -> Conduct {
         if call.verb == Verb::Watch {
             return Conduct::default();
         }
@@ -44,7 +44,7 @@ where
 
 impl Server {
     pub(crate) fn new(env: &Env) -> Self {
-        let model = vmpool_model::Server::new(env, vmpool_model::platform());
+        let model = vmpool_model::Server::new(env, vmpool_model::platform_resources());
         let server = Self { model, log: Arc::default() };
         server.behave();
         server
@@ -66,7 +66,7 @@ impl Server {
         &self,
         judge: impl FnMut(&Call) -> C + Send + 'static,
     ) {
-        self.model.set_referee(Listener { log: self.log.clone(), judge });
+        self.model.set_fault_injector(Listener { log: self.log.clone(), judge });
     }
 
     /// Serves every request again.
@@ -76,7 +76,7 @@ impl Server {
 
     /// Watches of `resource` lag behind until [`Server::release`].
     pub(crate) fn hold(&self, resource: &str) {
-        self.model.set_pace(CONTROLLER, &full_name(resource), Pace::Held);
+        self.model.delay_watches(CONTROLLER, &full_name(resource), WatchDelay::Held);
     }
 
     /// All watches catch up.
@@ -96,7 +96,7 @@ impl Server {
 
     /// The most requests that were under way at a time.
     pub(crate) fn most_in_flight(&self) -> usize {
-        self.model.most_under_way()
+        self.model.max_in_flight()
     }
 
     /// Somebody else creates an object, and whoever has a say in its status writes that.

@@ -118,7 +118,7 @@ async fn a_verb_that_the_server_does_not_have_has_no_effect() {
 async fn a_broken_connection_is_a_lost_answer() {
     for committed in [true, false] {
         let world = World::new();
-        world.server.intercept(move |_| if committed { Fate::AnswerLost } else { Fate::Unreachable });
+        world.server.intercept(move |_| if committed { Fate::ResponseLost } else { Fate::Unreachable });
         let error = world.create().await.unwrap_err();
         assert!(matches!(error, WriteError::Lost(_)), "{error:?}");
         assert_eq!(world.server.get("virtualmachines", "web-1").is_some(), committed);
@@ -129,7 +129,7 @@ async fn a_broken_connection_is_a_lost_answer() {
 #[tokio::test]
 async fn an_answer_that_cannot_be_read_is_a_lost_one() {
     let world = World::new();
-    world.server.intercept(|_| Fate::Answer(201, json!("what a proxy says")));
+    world.server.intercept(|_| Fate::Respond(201, json!("what a proxy says")));
     let path = MACHINES.to_owned();
     let result: Result<std::collections::BTreeMap<String, Value>, _> =
         world.writer(1).create(WriteKind::CreateMachine, path, machine("web-1")).await;
@@ -139,7 +139,7 @@ async fn an_answer_that_cannot_be_read_is_a_lost_one() {
 #[tokio::test]
 async fn a_refusal_in_other_words_than_kubernetes_is_one_still() {
     let world = World::new();
-    world.server.intercept(|_| Fate::Answer(403, json!("who are you?")));
+    world.server.intercept(|_| Fate::Respond(403, json!("who are you?")));
     let error = world.create().await.unwrap_err();
     assert!(matches!(&error, WriteError::Refused { status, .. } if status.code == 403), "{error:?}");
     assert!(error.to_string().contains("who are you?"), "{error}");

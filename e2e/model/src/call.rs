@@ -6,7 +6,7 @@ use http::request::Parts;
 use http::{Method, header};
 use serde_json::Value;
 
-use crate::answer::Refusal;
+use crate::api_error::ApiError;
 
 /// The verb of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -40,7 +40,7 @@ pub enum PatchKind {
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The sender: the name given to [`crate::Server::client`].
-    pub who: String,
+    pub sender: String,
     /// The verb.
     pub verb: Verb,
     /// API group; empty for the core.
@@ -62,18 +62,18 @@ pub struct Call {
 }
 
 impl Call {
-    pub(crate) fn parse(who: &str, parts: &Parts, body: &[u8]) -> Result<Self, Refusal> {
+    pub(crate) fn parse(sender: &str, parts: &Parts, body: &[u8]) -> Result<Self, ApiError> {
         let body = if body.is_empty() {
             Value::Null
         } else {
-            serde_json::from_slice(body).map_err(|error| Refusal::bad_request(error.to_string()))?
+            serde_json::from_slice(body).map_err(|error| ApiError::bad_request(error.to_string()))?
         };
         let mut path = parts.uri.path().split('/').filter(|part| !part.is_empty());
         let mut next = || path.next().unwrap_or_default().to_owned();
         let (group, version) = match next().as_str() {
             "api" => (String::new(), next()),
             "apis" => (next(), next()),
-            _ => return Err(Refusal::not_found("the server could not find the requested resource")),
+            _ => return Err(ApiError::not_found("the server could not find the requested resource")),
         };
         let mut resource = next();
         let mut namespace = String::new();
@@ -110,14 +110,14 @@ impl Call {
             (&Method::DELETE, _) if !name.is_empty() => Verb::Delete,
             (method, content) => {
                 let message = format!("the model has no {method} of {content:?}");
-                return Err(Refusal::new(415, "UnsupportedMediaType", message));
+                return Err(ApiError::new(415, "UnsupportedMediaType", message));
             }
         };
         if verb == Verb::Create && name.is_empty() {
             body["metadata"]["name"].as_str().unwrap_or_default().clone_into(&mut name);
         }
-        let who = who.to_owned();
-        Ok(Self { who, verb, group, version, resource, namespace, name, subresource, query, body })
+        let sender = sender.to_owned();
+        Ok(Self { sender, verb, group, version, resource, namespace, name, subresource, query, body })
     }
 
     /// A parameter of the query.
@@ -156,12 +156,12 @@ impl Call {
 /// The form used in transcripts.
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { who, verb, resource, namespace, name, subresource, .. } = self;
+        let Self { sender, verb, resource, namespace, name, subresource, .. } = self;
         let verb = match verb {
             Verb::Patch(_) => "patch".to_owned(),
             verb => format!("{verb:?}").to_lowercase(),
         };
-        write!(f, "{who}: {verb} {resource}")?;
+        write!(f, "{sender}: {verb} {resource}")?;
         if !subresource.is_empty() {
             write!(f, "/{subresource}")?;
         }

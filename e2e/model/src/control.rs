@@ -6,21 +6,21 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::conduct::{Admission, Referee, Served};
-use crate::garbage;
+use crate::fault::{Admission, FaultInjector, HandledRequest};
+use crate::garbage_collector;
 use crate::server::{Server, State};
 use crate::store::{Change, Key};
-use crate::watch::{Break, Pace, Watch};
+use crate::watch::{Watch, WatchDelay, WatchEnd};
 
 impl Server {
-    /// Calls `referee` for every request from now on.
-    pub fn set_referee(&self, referee: impl Referee + 'static) {
-        self.state.lock().referee = Some(Arc::new(Mutex::new(referee)));
+    /// Calls `fault_injector` for every request from now on.
+    pub fn set_fault_injector(&self, fault_injector: impl FaultInjector + 'static) {
+        self.state.lock().fault_injector = Some(Arc::new(Mutex::new(fault_injector)));
     }
 
-    /// Serves every request without a referee from now on.
-    pub fn dismiss_referee(&self) {
-        self.state.lock().referee = None;
+    /// Serves every request without a fault injector from now on.
+    pub fn remove_fault_injector(&self) {
+        self.state.lock().fault_injector = None;
     }
 
     /// Calls `admission` before every create, update, scale and delete from now on.
@@ -28,25 +28,25 @@ impl Server {
         self.state.lock().admission = Some(Arc::new(admission));
     }
 
-    /// Sets the delay of the watches of `who` on `resource` (with its group).
-    pub fn set_pace(&self, who: &str, resource: &str, pace: Pace) {
+    /// Sets the delay of the watches of `sender` on `resource` (with its group).
+    pub fn delay_watches(&self, sender: &str, resource: &str, delay: WatchDelay) {
         let state = &mut *self.state.lock();
-        state.paces.insert((who.to_owned(), resource.to_owned()), pace);
+        state.delays.insert((sender.to_owned(), resource.to_owned()), delay);
         state.publish();
     }
 
     /// Removes the delays of all watches.
     pub fn release(&self) {
         let state = &mut *self.state.lock();
-        state.paces.clear();
+        state.delays.clear();
         state.publish();
     }
 
-    /// Ends the watches of `who` on `resource`, or all its watches if `resource` is empty.
-    pub fn break_watches(&self, who: &str, resource: &str, how: Break) {
+    /// Ends the watches of `sender` on `resource`, or all its watches if `resource` is empty.
+    pub fn end_watches(&self, sender: &str, resource: &str, how: WatchEnd) {
         let state = &mut *self.state.lock();
         let concerned =
-            |watch: &Watch| watch.who() == who && (resource.is_empty() || watch.resource() == resource);
+            |watch: &Watch| watch.sender() == sender && (resource.is_empty() || watch.resource() == resource);
         let (ended, kept) = std::mem::take(&mut state.watches).into_iter().partition(concerned);
         state.watches = kept;
         let ended: Vec<Watch> = ended;
@@ -55,17 +55,19 @@ impl Server {
         }
     }
 
-    /// Delivers several pending changes of an object as one event to the watches of `who` on `resource`.
-    pub fn coalesce(&self, who: &str, resource: &str) {
+    /// Delivers several pending changes of an object as one event to the watches of `sender` on `resource`.
+    pub fn coalesce(&self, sender: &str, resource: &str) {
         let State { store, watches, .. } = &mut *self.state.lock();
-        let concerned = watches.iter_mut().filter(|watch| watch.who() == who && watch.resource() == resource);
+        let concerned =
+            watches.iter_mut().filter(|watch| watch.sender() == sender && watch.resource() == resource);
         concerned.for_each(|watch| watch.coalesce(store.history()));
     }
 
-    /// Repeats the last event to the watches of `who` on `resource`.
-    pub fn repeat(&self, who: &str, resource: &str) {
+    /// Repeats the last event to the watches of `sender` on `resource`.
+    pub fn repeat(&self, sender: &str, resource: &str) {
         let State { store, watches, .. } = &*self.state.lock();
-        let concerned = watches.iter().filter(|watch| watch.who() == who && watch.resource() == resource);
+        let concerned =
+            watches.iter().filter(|watch| watch.sender() == sender && watch.resource() == resource);
         concerned.for_each(|watch| watch.repeat(store.history()));
     }
 
@@ -75,7 +77,7 @@ impl Server {
     }
 
     /// Lists with `resourceVersion=0` are `behind` changes behind from now on.
-    pub fn age_lists(&self, behind: usize) {
+    pub fn set_list_staleness(&self, behind: usize) {
         self.state.lock().pages.behind = behind;
     }
 
@@ -99,24 +101,24 @@ impl Server {
     pub fn collect_garbage(&self, choice: u64) -> Option<Key> {
         let now = self.env.now();
         let state = &mut *self.state.lock();
-        let key = garbage::collect(&mut state.store, &self.resources, now, choice);
+        let key = garbage_collector::collect(&mut state.store, &self.resources, now, choice);
         state.publish();
         key
     }
 
     /// Drops all open requests and watches. Otherwise hanging requests would keep the server in memory.
     pub fn shut_down(&self) {
-        let under_way = {
+        let in_flight = {
             let state = &mut *self.state.lock();
             state.watches.clear();
-            (std::mem::take(&mut state.under_way), state.referee.take(), state.admission.take())
+            (std::mem::take(&mut state.in_flight), state.fault_injector.take(), state.admission.take())
         };
-        drop(under_way);
+        drop(in_flight);
     }
 
     /// The maximum number of concurrent requests so far. A watch counts until it is open.
-    pub fn most_under_way(&self) -> usize {
-        self.state.lock().most_under_way
+    pub fn max_in_flight(&self) -> usize {
+        self.state.lock().max_in_flight
     }
 
     /// Every change so far, in order.
@@ -130,8 +132,8 @@ impl Server {
     }
 
     /// The handled requests of clients, after the first `seen` ones.
-    pub fn served_since(&self, seen: usize) -> Vec<Served> {
-        self.state.lock().log.get(seen..).map(<[Served]>::to_vec).unwrap_or_default()
+    pub fn handled_since(&self, seen: usize) -> Vec<HandledRequest> {
+        self.state.lock().log.get(seen..).map(<[HandledRequest]>::to_vec).unwrap_or_default()
     }
 
     /// All objects of a resource (with its group), ordered by name.

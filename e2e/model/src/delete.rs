@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::answer::Refusal;
+use crate::api_error::ApiError;
 use crate::call::Call;
 use crate::resource::Resource;
 use crate::store::{Key, Store};
@@ -17,21 +17,21 @@ pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 pub(crate) const ORPHAN: &str = "orphan";
 
 /// The result of a deletion.
-pub(crate) enum Deleted {
+pub(crate) enum Deletion {
     /// The object was removed; this is its last state.
-    Gone(Arc<Value>),
+    Removed(Arc<Value>),
     /// The object is terminating until its finalizers are removed.
-    Going(Arc<Value>),
+    Terminating(Arc<Value>),
 }
 
 /// Validates a deletion and returns the object.
-pub(crate) fn find(store: &Store, resource: &Resource, call: &Call) -> Result<(Key, Arc<Value>), Refusal> {
+pub(crate) fn find(store: &Store, resource: &Resource, call: &Call) -> Result<(Key, Arc<Value>), ApiError> {
     let key = key(resource, &call.namespace, &call.name);
-    let Some(object) = store.get(&key).cloned() else { return Err(Refusal::not_found(&key.to_string())) };
+    let Some(object) = store.get(&key).cloned() else { return Err(ApiError::not_found(&key.to_string())) };
     for (field, word) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
         let wanted = &call.body["preconditions"][field];
         if !wanted.is_null() && *wanted != object["metadata"][field] {
-            return Err(Refusal::conflict(format!(
+            return Err(ApiError::conflict(format!(
                 "Operation cannot be fulfilled on {key}: the {word} in the precondition ({wanted}) does not match the {word} \
                  in record ({}). The object might have been deleted and then recreated",
                 object["metadata"][field]
@@ -49,18 +49,18 @@ pub(crate) fn delete(
     policy: Option<&str>,
     now: Timestamp,
     dry: bool,
-) -> Option<Deleted> {
+) -> Option<Deletion> {
     let old = store.get(key)?.clone();
-    let object = marked(&old, policy.filter(|_| resource.collected), now);
+    let object = with_deletion_timestamp(&old, policy.filter(|_| resource.collected), now);
     if !has_finalizers(&object) {
-        return if dry { Some(old) } else { store.remove(key, Some(object)) }.map(Deleted::Gone);
+        return if dry { Some(old) } else { store.remove(key, Some(object)) }.map(Deletion::Removed);
     }
     let object = if dry || object == *old { Arc::new(object) } else { store.put(key.clone(), object) };
-    Some(Deleted::Going(object))
+    Some(Deletion::Terminating(object))
 }
 
 /// The object after the deletion request.
-fn marked(old: &Value, policy: Option<&str>, now: Timestamp) -> Value {
+fn with_deletion_timestamp(old: &Value, policy: Option<&str>, now: Timestamp) -> Value {
     let mut object = old.clone();
     let wanted = match policy {
         Some("Foreground") => Some(FOREGROUND),

@@ -6,22 +6,23 @@
 //! deterministic: time comes from [`vmpool_runtime::Env`], and only the order of requests matters.
 //!
 //! ```text
-//!  client(who) ──request──▶ Referee ──▶ admission ──▶ Store ──change──▶ history ──▶ watches
-//!                          delays, refuses,                                delayed, broken,
-//!                          drops responses                                 expired on demand
+//!  client(sender) ──request──▶ FaultInjector ──▶ admission ──▶ Store ──change──▶ history ──▶ watches
+//!                             delays, refuses,                                      delayed, ended,
+//!                             drops responses                                       expired on demand
 //! ```
 //!
 //! Not implemented: schemas beyond defaults, authentication and authorization, managed fields and server-side apply,
 //! strategic merge patches, deletion of collections, and table output. Tests on a real API server cover those.
-//! `e2e/tests/honesty` compares everything else with a real API server.
+//! `e2e/tests/conformance` compares everything else with a real API server.
 
-mod answer;
+mod api_error;
 mod call;
-mod check;
-mod conduct;
+mod connection;
 mod control;
 mod delete;
-mod garbage;
+mod direct;
+mod fault;
+mod garbage_collector;
 mod pages;
 mod patch;
 mod platform;
@@ -29,20 +30,19 @@ mod resource;
 mod scale;
 mod selector;
 mod server;
-mod somebody;
 mod store;
 #[cfg(test)]
 mod tests;
+mod validation;
 mod watch;
-mod way;
 mod write;
 
-pub use answer::Refusal;
+pub use api_error::ApiError;
 pub use call::{Call, PatchKind, Verb};
-pub use conduct::{Admission, Conduct, Fate, Referee, Review, Served};
-pub use platform::platform;
+pub use connection::Connection;
+pub use fault::{Admission, FaultInjector, HandledRequest, Handling, Outcome, Review};
+pub use platform::platform_resources;
 pub use resource::Resource;
 pub use server::Server;
 pub use store::{Change, ChangeKind, Key};
-pub use watch::{Break, Pace};
-pub use way::Way;
+pub use watch::{WatchDelay, WatchEnd};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::answer::Refusal;
+use crate::api_error::ApiError;
 use crate::call::Call;
 use crate::resource::Resource;
 use crate::selector::Selector;
@@ -25,13 +25,18 @@ pub(crate) struct Pages {
 
 impl Pages {
     /// One page, from the same state as the first page.
-    pub(crate) fn list(&mut self, store: &Store, resource: &Resource, call: &Call) -> Result<Value, Refusal> {
+    pub(crate) fn list(
+        &mut self,
+        store: &Store,
+        resource: &Resource,
+        call: &Call,
+    ) -> Result<Value, ApiError> {
         let selector = Selector::of(call)?;
         let token = call.parameter("continue").filter(|token| !token.is_empty());
         let (version, objects) = if let Some(token) = token {
             // A token stays valid until the history is compacted, even if it was used before.
             self.open.get(token).cloned().ok_or_else(|| {
-                Refusal::new(
+                ApiError::new(
                     410,
                     "Expired",
                     "The provided continue parameter is too old to display a consistent list result",

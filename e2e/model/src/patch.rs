@@ -3,21 +3,21 @@
 use json_patch::{AddOperation, PatchOperation};
 use serde_json::Value;
 
-use crate::answer::Refusal;
+use crate::api_error::ApiError;
 use crate::call::PatchKind;
 
 /// `old` with the patch applied.
-pub(crate) fn patched(old: &Value, kind: PatchKind, patch: &Value) -> Result<Value, Refusal> {
+pub(crate) fn patched(old: &Value, kind: PatchKind, patch: &Value) -> Result<Value, ApiError> {
     let mut new = old.clone();
     match kind {
         PatchKind::Merge if patch.is_object() => json_patch::merge(&mut new, patch),
-        PatchKind::Merge => return Err(Refusal::bad_request("a merge patch is an object")),
+        PatchKind::Merge => return Err(ApiError::bad_request("a merge patch is an object")),
         PatchKind::Json => {
             let patch: json_patch::Patch = serde_json::from_value(patch.clone())
-                .map_err(|error| Refusal::bad_request(error.to_string()))?;
+                .map_err(|error| ApiError::bad_request(error.to_string()))?;
             for operation in patch.0 {
                 apply(&mut new, operation).map_err(|error| {
-                    Refusal::invalid(format!(
+                    ApiError::invalid(format!(
                         "the server rejected our request due to an error in our request: {error}"
                     ))
                 })?;
@@ -31,10 +31,10 @@ pub(crate) fn patched(old: &Value, kind: PatchKind, patch: &Value) -> Result<Val
 /// `test` treats missing members as null.
 fn apply(object: &mut Value, operation: PatchOperation) -> Result<(), json_patch::PatchError> {
     let operation = match operation {
-        PatchOperation::Replace(replace) if is_free(object, replace.path.as_str()) => {
+        PatchOperation::Replace(replace) if is_absent(object, replace.path.as_str()) => {
             PatchOperation::Add(AddOperation { path: replace.path, value: replace.value })
         }
-        PatchOperation::Test(test) if test.value.is_null() && is_free(object, test.path.as_str()) => {
+        PatchOperation::Test(test) if test.value.is_null() && is_absent(object, test.path.as_str()) => {
             return Ok(());
         }
         operation => operation,
@@ -43,7 +43,7 @@ fn apply(object: &mut Value, operation: PatchOperation) -> Result<(), json_patch
 }
 
 /// Whether the parent object exists but lacks this member.
-fn is_free(object: &Value, pointer: &str) -> bool {
+fn is_absent(object: &Value, pointer: &str) -> bool {
     let Some((parent, _)) = pointer.rsplit_once('/') else { return false };
     object.pointer(parent).is_some_and(Value::is_object) && object.pointer(pointer).is_none()
 }

@@ -21,6 +21,6 @@ static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
 });
 
 /// The platform's CRDs, and the Kubernetes resources that the project's programs use.
-pub fn platform() -> impl Iterator<Item = Resource> {
+pub fn platform_resources() -> impl Iterator<Item = Resource> {
     RESOURCES.iter().cloned()
 }

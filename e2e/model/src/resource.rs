@@ -20,7 +20,7 @@ pub struct Resource {
     /// Whether the server increments the generation for changes outside metadata and status.
     pub(crate) generations: bool,
     /// Whether an update must contain a resource version.
-    pub(crate) demands_version: bool,
+    pub(crate) requires_version: bool,
     /// Whether an update of a missing object creates it.
     pub(crate) creates_on_update: bool,
     /// Whether the garbage collector handles the resource, and deletions have a propagation policy.
@@ -46,7 +46,7 @@ impl Resource {
             status: false,
             scale: None,
             generations: false,
-            demands_version: leases,
+            requires_version: leases,
             creates_on_update: leases || events,
             collected: !events,
             typed_items: false,
@@ -88,11 +88,13 @@ impl Resource {
             kind: text(&spec["names"]["kind"])?,
             namespaced: spec["scope"] == "Namespaced",
             status: subresources["status"].is_object(),
-            scale: path("specReplicasPath")
-                .zip(path("statusReplicasPath"))
-                .map(|(wish, fact)| [wish, fact, path("labelSelectorPath").unwrap_or_default()]),
+            scale: path("specReplicasPath").zip(path("statusReplicasPath")).map(
+                |(spec_path, status_path)| {
+                    [spec_path, status_path, path("labelSelectorPath").unwrap_or_default()]
+                },
+            ),
             generations: true,
-            demands_version: true,
+            requires_version: true,
             creates_on_update: false,
             collected: true,
             typed_items: true,

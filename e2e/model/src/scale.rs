@@ -2,22 +2,22 @@
 
 use serde_json::{Value, json};
 
-use crate::answer::Refusal;
+use crate::api_error::ApiError;
 use crate::call::{Call, PatchKind, Verb};
 use crate::patch::patched;
 use crate::resource::Resource;
 
 /// The `Scale` of an object.
-pub(crate) fn of(resource: &Resource, object: &Value) -> Result<Value, Refusal> {
-    let [wish, fact, selector] = resource
+pub(crate) fn of(resource: &Resource, object: &Value) -> Result<Value, ApiError> {
+    let [spec_path, status_path, selector] = resource
         .scale
         .as_ref()
-        .ok_or_else(|| Refusal::not_found("the server could not find the requested resource"))?;
-    let Some(replicas) = object.pointer(wish).and_then(Value::as_i64) else {
-        return Err(Refusal::new(
+        .ok_or_else(|| ApiError::not_found("the server could not find the requested resource"))?;
+    let Some(replicas) = object.pointer(spec_path).and_then(Value::as_i64) else {
+        return Err(ApiError::new(
             500,
             "InternalError",
-            format!("the spec replicas field {wish:?} does not exist"),
+            format!("the spec replicas field {spec_path:?} does not exist"),
         ));
     };
     let metadata = &object["metadata"];
@@ -29,7 +29,7 @@ pub(crate) fn of(resource: &Resource, object: &Value) -> Result<Value, Refusal> 
             "resourceVersion": metadata["resourceVersion"], "creationTimestamp": metadata["creationTimestamp"],
         },
         "spec": {},
-        "status": { "replicas": object.pointer(fact).and_then(Value::as_i64).unwrap_or_default() },
+        "status": { "replicas": object.pointer(status_path).and_then(Value::as_i64).unwrap_or_default() },
     });
     // Go's encoder omits zero.
     if replicas != 0 {
@@ -46,7 +46,7 @@ pub(crate) fn update(
     resource: &Resource,
     object: &Value,
     call: &Call,
-) -> Result<(Call, Value, Value), Refusal> {
+) -> Result<(Call, Value, Value), ApiError> {
     let old = of(resource, object)?;
     let new = match call.verb {
         Verb::Patch(kind) => patched(&old, kind, &call.body)?,
@@ -54,18 +54,18 @@ pub(crate) fn update(
     };
     let replicas = &new["spec"]["replicas"];
     if !replicas.is_null() && replicas.as_i64().is_none_or(|replicas| replicas < 0) {
-        return Err(Refusal::invalid("spec.replicas: Invalid value: should be a non-negative integer"));
+        return Err(ApiError::invalid("spec.replicas: Invalid value: should be a non-negative integer"));
     }
     let replicas = if replicas.is_null() { json!(0) } else { replicas.clone() };
     let mut patch = json!({});
-    let wish = resource.scale.as_ref().map(|[wish, ..]| wish.as_str()).unwrap_or_default();
-    wish.split('/').skip(1).fold(&mut patch, |at, part| &mut at[part]).clone_from(&replicas);
+    let spec_path = resource.scale.as_ref().map(|[spec_path, ..]| spec_path.as_str()).unwrap_or_default();
+    spec_path.split('/').skip(1).fold(&mut patch, |at, part| &mut at[part]).clone_from(&replicas);
     // The UID in a patch is not checked, because the patch is applied to the old scale.
     let uid = (call.verb == Verb::Update).then_some("uid");
     for field in uid.into_iter().chain(["resourceVersion"]) {
         let value = &new["metadata"][field];
         if value.as_str().is_some_and(|text| !text.is_empty()) && *value != old["metadata"][field] {
-            return Err(Refusal::conflict(format!(
+            return Err(ApiError::conflict(format!(
                 "Operation cannot be fulfilled on {} {}: the object has been modified; please apply your changes to the \
                  latest version and try again",
                 resource.full_name(),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::answer::Refusal;
+use crate::api_error::ApiError;
 use crate::call::Call;
 
 #[cfg(test)]
@@ -44,7 +44,7 @@ impl Selector {
     ///
     /// # Errors
     /// A refusal if a selector cannot be parsed.
-    pub(crate) fn of(call: &Call) -> Result<Self, Refusal> {
+    pub(crate) fn of(call: &Call) -> Result<Self, ApiError> {
         let labels = requirements(call.parameter("labelSelector").unwrap_or_default());
         let fields = requirements(call.parameter("fieldSelector").unwrap_or_default());
         Ok(Self {
@@ -88,7 +88,7 @@ fn requirements(text: &str) -> Vec<&str> {
     parts.map(str::trim).filter(|part| !part.is_empty()).collect()
 }
 
-fn label(text: &str) -> Result<Label, Refusal> {
+fn label(text: &str) -> Result<Label, ApiError> {
     let (key, rule) = if let Some((key, value)) = text.split_once("!=") {
         (key, Rule::NotIn(vec![value.trim().to_owned()]))
     } else if let Some((key, value)) = text.split_once('=') {
@@ -109,28 +109,28 @@ fn label(text: &str) -> Result<Label, Refusal> {
     Ok(Label { key, rule })
 }
 
-fn set(values: &str, text: &str) -> Result<Vec<String>, Refusal> {
+fn set(values: &str, text: &str) -> Result<Vec<String>, ApiError> {
     let inner = values.trim().strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
     let inner = inner.ok_or_else(|| unreadable(text))?;
     Ok(inner.split(',').map(|value| value.trim().to_owned()).collect())
 }
 
-fn unreadable(text: &str) -> Refusal {
-    Refusal::bad_request(format!("unable to parse requirement: {text:?}"))
+fn unreadable(text: &str) -> ApiError {
+    ApiError::bad_request(format!("unable to parse requirement: {text:?}"))
 }
 
-fn field(text: &str) -> Result<Field, Refusal> {
+fn field(text: &str) -> Result<Field, ApiError> {
     let (name, value, equal) = if let Some((name, value)) = text.split_once("!=") {
         (name, value, false)
     } else if let Some((name, value)) = text.split_once('=') {
         (name, value.trim_start_matches('='), true)
     } else {
-        return Err(Refusal::bad_request(format!("invalid selector: {text:?}")));
+        return Err(ApiError::bad_request(format!("invalid selector: {text:?}")));
     };
     let name = match name {
         "metadata.name" => "name",
         "metadata.namespace" => "namespace",
-        other => return Err(Refusal::bad_request(format!("field label not supported: {other}"))),
+        other => return Err(ApiError::bad_request(format!("field label not supported: {other}"))),
     };
     Ok(Field { name, value: value.to_owned(), equal })
 }

@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
 
-use crate::answer::Refusal;
+use crate::api_error::ApiError;
 use crate::call::{Call, Verb};
-use crate::conduct::{Admission, Conduct, Referee, Review, Served};
-use crate::delete::{self, Deleted};
+use crate::delete::{self, Deletion};
+use crate::fault::{Admission, FaultInjector, HandledRequest, Handling, Review};
 use crate::pages::Pages;
 use crate::resource::Resource;
 use crate::scale;
 use crate::store::Store;
-use crate::watch::{Pace, Watch};
+use crate::watch::{Watch, WatchDelay};
 use crate::write;
 
 /// How often a patch is retried if the object changed meanwhile, as in the real API server.
@@ -36,13 +36,13 @@ pub(crate) struct State {
     pub(crate) pages: Pages,
     pub(crate) watches: Vec<Watch>,
     pub(crate) opened: u64,
-    pub(crate) paces: BTreeMap<(String, String), Pace>,
-    pub(crate) referee: Option<Arc<Mutex<dyn Referee>>>,
+    pub(crate) delays: BTreeMap<(String, String), WatchDelay>,
+    pub(crate) fault_injector: Option<Arc<Mutex<dyn FaultInjector>>>,
     pub(crate) admission: Option<Arc<dyn Admission>>,
     /// Requests that have not ended.
-    pub(crate) under_way: Vec<Task>,
-    pub(crate) most_under_way: usize,
-    pub(crate) log: Vec<Served>,
+    pub(crate) in_flight: Vec<Task>,
+    pub(crate) max_in_flight: usize,
+    pub(crate) log: Vec<HandledRequest>,
 }
 
 impl std::fmt::Debug for Server {
@@ -58,11 +58,11 @@ impl Server {
         Self { env: env.clone(), resources: Arc::new(resources), state: Arc::default() }
     }
 
-    /// Serves a request without the referee.
+    /// Serves a request without the fault injector.
     ///
     /// # Errors
     /// The refusal of the server.
-    pub async fn handle(&self, call: &Call) -> Result<(u16, Value), Refusal> {
+    pub async fn handle(&self, call: &Call) -> Result<(u16, Value), ApiError> {
         let resource = self.resource(call)?;
         match call.verb {
             Verb::List => {
@@ -72,7 +72,7 @@ impl Server {
             Verb::Get => {
                 let key = write::key(resource, &call.namespace, &call.name);
                 let object = self.state.lock().store.get(&key).cloned();
-                let object = object.ok_or_else(|| Refusal::not_found(&key.to_string()))?;
+                let object = object.ok_or_else(|| ApiError::not_found(&key.to_string()))?;
                 match call.subresource.as_str() {
                     "scale" => scale::of(resource, &object).map(|scale| (200, scale)),
                     _ => Ok((200, (*object).clone())),
@@ -80,32 +80,32 @@ impl Server {
             }
             Verb::Create | Verb::Update | Verb::Patch(_) => self.write(resource, call).await,
             Verb::Delete => self.delete(resource, call).await,
-            Verb::Watch => Err(Refusal::bad_request("a watch has no single response")),
+            Verb::Watch => Err(ApiError::bad_request("a watch has no single response")),
         }
     }
 
-    async fn write(&self, resource: &Resource, call: &Call) -> Result<(u16, Value), Refusal> {
+    async fn write(&self, resource: &Resource, call: &Call) -> Result<(u16, Value), ApiError> {
         let random = self.env.random();
         let scaling = call.subresource == "scale";
         for _ in 0..ATTEMPTS {
             let now = self.env.now();
-            let (wanted, scales) = {
+            let (prepared, scales) = {
                 let store = &mut self.state.lock().store;
                 if scaling {
                     let key = write::key(resource, &call.namespace, &call.name);
                     let object =
-                        store.get(&key).cloned().ok_or_else(|| Refusal::not_found(&key.to_string()))?;
+                        store.get(&key).cloned().ok_or_else(|| ApiError::not_found(&key.to_string()))?;
                     let (update, old, new) = scale::update(resource, &object, call)?;
                     (write::change(store, resource, &update)?, Some((old, new)))
                 } else {
-                    (write::wanted(store, resource, call, now, random)?, None)
+                    (write::prepare(store, resource, call, now, random)?, None)
                 }
             };
-            let objects = || (wanted.old.as_deref().cloned().unwrap_or_default(), wanted.new.clone());
+            let objects = || (prepared.old.as_deref().cloned().unwrap_or_default(), prepared.new.clone());
             self.admit(call, || scales.unwrap_or_else(objects)).await?;
             let state = &mut *self.state.lock();
             // Another request may have changed the object while admission was running.
-            let unchanged = match (&wanted.old, state.store.get(&wanted.key)) {
+            let unchanged = match (&prepared.old, state.store.get(&prepared.key)) {
                 (Some(old), Some(now)) => Arc::ptr_eq(old, now),
                 (None, None) => true,
                 _ => false,
@@ -113,19 +113,22 @@ impl Server {
             if !unchanged {
                 continue;
             }
-            let created = wanted.old.is_none();
-            let stored =
-                if call.is_dry() { Arc::new(wanted.new) } else { write::commit(&mut state.store, wanted) };
+            let created = prepared.old.is_none();
+            let stored = if call.is_dry() {
+                Arc::new(prepared.new)
+            } else {
+                write::commit(&mut state.store, prepared)
+            };
             state.publish();
-            let answer = if scaling { scale::of(resource, &stored)? } else { (*stored).clone() };
-            return Ok((if created { 201 } else { 200 }, answer));
+            let response = if scaling { scale::of(resource, &stored)? } else { (*stored).clone() };
+            return Ok((if created { 201 } else { 200 }, response));
         }
-        Err(Refusal::conflict(
+        Err(ApiError::conflict(
             "the object has been modified; please apply your changes to the latest version and try again",
         ))
     }
 
-    async fn delete(&self, resource: &Resource, call: &Call) -> Result<(u16, Value), Refusal> {
+    async fn delete(&self, resource: &Resource, call: &Call) -> Result<(u16, Value), ApiError> {
         let (_, old) = delete::find(&self.state.lock().store, resource, call)?;
         self.admit(call, || ((*old).clone(), Value::Null)).await?;
         let now = self.env.now();
@@ -135,27 +138,27 @@ impl Server {
         let deleted = delete::delete(&mut state.store, resource, &key, policy, now, call.is_dry());
         state.publish();
         match deleted {
-            Some(Deleted::Going(object)) => Ok((200, (*object).clone())),
-            Some(Deleted::Gone(object)) => {
+            Some(Deletion::Terminating(object)) => Ok((200, (*object).clone())),
+            Some(Deletion::Removed(object)) => {
                 let details = json!({ "name": &*key.name, "group": resource.group, "kind": resource.plural,
                     "uid": object["metadata"]["uid"] });
                 let status = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
                     "details": details });
                 Ok((200, status))
             }
-            None => Err(Refusal::not_found(&key.to_string())),
+            None => Err(ApiError::not_found(&key.to_string())),
         }
     }
 
     /// Calls admission, if it is set, with the old and the new object.
-    async fn admit(&self, call: &Call, objects: impl FnOnce() -> (Value, Value)) -> Result<(), Refusal> {
+    async fn admit(&self, call: &Call, objects: impl FnOnce() -> (Value, Value)) -> Result<(), ApiError> {
         let admission = self.state.lock().admission.clone();
         let Some(admission) = admission.filter(|_| call.subresource != "status") else { return Ok(()) };
         let (old, new) = objects();
         admission.admit(Review { call: call.clone(), old, new }).await
     }
 
-    pub(crate) fn resource(&self, call: &Call) -> Result<&Resource, Refusal> {
+    pub(crate) fn resource(&self, call: &Call) -> Result<&Resource, ApiError> {
         let name = if call.group.is_empty() {
             call.resource.clone()
         } else {
@@ -163,7 +166,7 @@ impl Server {
         };
         let known = self.resources.get(&name).filter(|known| known.version == call.version);
         let known =
-            known.ok_or_else(|| Refusal::not_found("the server could not find the requested resource"))?;
+            known.ok_or_else(|| ApiError::not_found("the server could not find the requested resource"))?;
         let served = match call.subresource.as_str() {
             "" => true,
             "status" => known.status,
@@ -173,23 +176,23 @@ impl Server {
         if served {
             Ok(known)
         } else {
-            Err(Refusal::not_found("the server could not find the requested resource"))
+            Err(ApiError::not_found("the server could not find the requested resource"))
         }
     }
 
-    pub(crate) fn judge(&self, call: &Call) -> Conduct {
-        let referee = self.state.lock().referee.clone();
-        referee.map_or_else(Conduct::default, |referee| referee.lock().judge(call))
+    pub(crate) fn decide(&self, call: &Call) -> Handling {
+        let fault_injector = self.state.lock().fault_injector.clone();
+        fault_injector.map_or_else(Handling::default, |fault_injector| fault_injector.lock().decide(call))
     }
 }
 
 impl State {
     /// Delivers new changes to the watches.
     pub(crate) fn publish(&mut self) {
-        let Self { store, watches, paces, .. } = self;
+        let Self { store, watches, delays, .. } = self;
         watches.retain_mut(|watch| {
-            let pace = paces.get(&watch.place).copied().unwrap_or_default();
-            watch.follow(store.history(), pace)
+            let delay = delays.get(&watch.key).copied().unwrap_or_default();
+            watch.follow(store.history(), delay)
         });
     }
 }

@@ -35,7 +35,7 @@ pub enum ChangeKind {
 }
 
 impl ChangeKind {
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
             Self::Modified => "MODIFIED",

@@ -1,7 +1,7 @@
 //! The rules of the API server, each through a client.
 
-mod referees;
-mod somebody;
+mod direct;
+mod fault_injectors;
 
 use std::collections::BTreeSet;
 use std::task::Poll;
@@ -30,7 +30,7 @@ struct World {
 
 fn world() -> World {
     let clock = ManualClock::new();
-    World { server: Server::new(&env(&clock, 1), platform()), clock }
+    World { server: Server::new(&env(&clock, 1), platform_resources()), clock }
 }
 
 impl World {
@@ -338,12 +338,12 @@ async fn a_watch_lags_by_its_pace() {
         ["+a", "+b", "+c"],
         "a watch from version 0 starts with the existing objects"
     );
-    world.server.set_pace("user", MACHINES, Pace::Behind(2));
+    world.server.delay_watches("user", MACHINES, WatchDelay::Behind(2));
     assert_eq!(told(&world, "3").await, [""; 0]);
     assert_eq!(told(&world, "1").await, [""; 0], "both changes are within the delay");
     world.machine("d", json!({})).await;
     assert_eq!(told(&world, "1").await, ["+b"]);
-    world.server.set_pace("user", MACHINES, Pace::Held);
+    world.server.delay_watches("user", MACHINES, WatchDelay::Held);
     assert_eq!(told(&world, "1").await, [""; 0]);
     world.server.release();
     assert_eq!(told(&world, "1").await, ["+b", "+c", "+d"]);
@@ -390,8 +390,8 @@ async fn a_watcher_survives_timeouts_closed_connections_and_expired_versions() {
     world.clock.advance(Duration::from_secs(31)).await;
     world.machine("c", json!({})).await;
     assert_eq!(read(&world).await, ["a", "b", "c"], "after the timeout of the first watch");
-    for how in [Break::Close, Break::Expire] {
-        world.server.break_watches("user", MACHINES, how);
+    for how in [WatchEnd::Close, WatchEnd::Expire] {
+        world.server.end_watches("user", MACHINES, how);
         world.machines().delete("a", &DeleteParams::default()).await.unwrap();
         world.server.compact();
         assert_eq!(read(&world).await, ["b", "c"], "{how:?}");

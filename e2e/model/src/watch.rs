@@ -7,7 +7,7 @@ use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::answer::Refusal;
+use crate::api_error::ApiError;
 use crate::call::Call;
 use crate::resource::Resource;
 use crate::selector::Selector;
@@ -15,10 +15,10 @@ use crate::store::{Change, ChangeKind, Store};
 
 /// How a watch is delayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Pace {
+pub enum WatchDelay {
     /// It delivers events at once.
     #[default]
-    Prompt,
+    None,
     /// It delivers no events.
     Held,
     /// It is this number of its own events behind.
@@ -27,7 +27,7 @@ pub enum Pace {
 
 /// How a watch ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Break {
+pub enum WatchEnd {
     /// The connection closes.
     Close,
     /// The watch receives 410 Gone: its resource version has expired.
@@ -39,7 +39,7 @@ pub enum Break {
 pub(crate) struct Watch {
     pub(crate) id: u64,
     /// The sender and the resource.
-    pub(crate) place: (String, String),
+    pub(crate) key: (String, String),
     namespace: String,
     selector: Selector,
     bookmarks: bool,
@@ -61,14 +61,14 @@ impl Watch {
         store: &Store,
         resource: &Resource,
         call: &Call,
-    ) -> Result<(Option<Self>, UnboundedReceiver<Bytes>), Refusal> {
+    ) -> Result<(Option<Self>, UnboundedReceiver<Bytes>), ApiError> {
         let since = call.parameter("resourceVersion").unwrap_or_default();
         let since = since.parse::<u64>().ok().filter(|version| *version > 0);
         let position = since.unwrap_or(store.version()).min(store.version());
         let (lines, receiver) = unbounded();
         let watch = Self {
             id,
-            place: (call.who.clone(), resource.full_name()),
+            key: (call.sender.clone(), resource.full_name()),
             namespace: call.namespace.clone(),
             selector: Selector::of(call)?,
             bookmarks: call.parameter("allowWatchBookmarks") == Some("true"),
@@ -78,32 +78,32 @@ impl Watch {
             lines,
         };
         if position < store.compacted() {
-            watch.end(Break::Expire);
+            watch.end(WatchEnd::Expire);
             return Ok((None, receiver));
         }
         if since.is_none() {
             let there = store.of(watch.resource(), &watch.namespace).map(|(_, object)| object);
             for object in there.filter(|object| watch.selector.matches(object)) {
-                watch.send(&Event { kind: ChangeKind::Added.word(), object });
+                watch.send(&Event { kind: ChangeKind::Added.name(), object });
             }
         }
         Ok((Some(watch), receiver))
     }
 
-    /// Delivers the events that `pace` allows; false if the receiver is gone.
-    pub(crate) fn follow(&mut self, history: &[Change], pace: Pace) -> bool {
-        let behind = match pace {
-            Pace::Prompt => 0,
-            Pace::Behind(events) => events,
-            Pace::Held => return !self.lines.is_closed(),
+    /// Delivers the events that `delay` allows; false if the receiver is gone.
+    pub(crate) fn follow(&mut self, history: &[Change], delay: WatchDelay) -> bool {
+        let behind = match delay {
+            WatchDelay::None => 0,
+            WatchDelay::Behind(events) => events,
+            WatchDelay::Held => return !self.lines.is_closed(),
         };
-        let news: Vec<usize> =
+        let pending: Vec<usize> =
             (self.position..history.len()).filter(|index| self.concerns(&history[*index])).collect();
-        let told = news.len().saturating_sub(behind);
-        for index in &news[..told] {
-            self.tell(&history[*index]);
+        let deliverable = pending.len().saturating_sub(behind);
+        for index in &pending[..deliverable] {
+            self.deliver(&history[*index]);
         }
-        self.position = match news.get(told) {
+        self.position = match pending.get(deliverable) {
             Some(next) => *next,
             None => history.len(),
         };
@@ -126,7 +126,7 @@ impl Watch {
                 && later > index
                 && history[later].kind == ChangeKind::Modified;
             if !skipped {
-                self.tell(change);
+                self.deliver(change);
             }
         }
         self.position = history.len();
@@ -134,10 +134,10 @@ impl Watch {
 
     /// Repeats the last delivered event.
     pub(crate) fn repeat(&self, history: &[Change]) {
-        let told = history.get(..self.position).unwrap_or_default();
-        let last = told.iter().rev().find(|change| self.concerns(change));
+        let deliverable = history.get(..self.position).unwrap_or_default();
+        let last = deliverable.iter().rev().find(|change| self.concerns(change));
         if let Some(change) = last {
-            self.tell(change);
+            self.deliver(change);
         }
     }
 
@@ -154,21 +154,21 @@ impl Watch {
     }
 
     /// Sends the last event and ends the watch.
-    pub(crate) fn end(self, how: Break) {
-        if how == Break::Expire {
-            let gone = Refusal::new(410, "Expired", "too old resource version");
+    pub(crate) fn end(self, how: WatchEnd) {
+        if how == WatchEnd::Expire {
+            let gone = ApiError::new(410, "Expired", "too old resource version");
             self.send(&Event { kind: "ERROR", object: &gone.body() });
         }
     }
 
     /// The sender.
-    pub(crate) fn who(&self) -> &str {
-        &self.place.0
+    pub(crate) fn sender(&self) -> &str {
+        &self.key.0
     }
 
     /// The resource, with its group.
     pub(crate) fn resource(&self) -> &str {
-        &self.place.1
+        &self.key.1
     }
 
     fn concerns(&self, change: &Change) -> bool {
@@ -177,7 +177,7 @@ impl Watch {
     }
 
     /// Delivers a change as the selector of the watch sees it.
-    fn tell(&self, change: &Change) {
+    fn deliver(&self, change: &Change) {
         let before = change.before.as_ref().is_some_and(|before| self.selector.matches(before));
         let after = change.kind != ChangeKind::Deleted && self.selector.matches(&change.object);
         let kind = match (before, after) {
@@ -191,9 +191,9 @@ impl Watch {
             // An object that leaves the selection is sent in its previous state with the new resource version.
             let mut object = (**before).clone();
             object["metadata"]["resourceVersion"] = json!(change.version.to_string());
-            return self.send(&Event { kind: kind.word(), object: &object });
+            return self.send(&Event { kind: kind.name(), object: &object });
         }
-        self.send(&Event { kind: kind.word(), object: &change.object });
+        self.send(&Event { kind: kind.name(), object: &change.object });
     }
 
     fn send(&self, event: &Event<'_>) {

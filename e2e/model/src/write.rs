@@ -6,41 +6,41 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::answer::Refusal;
+use crate::api_error::ApiError;
 use crate::call::{Call, Verb};
-use crate::check;
 use crate::patch::patched;
 use crate::resource::Resource;
 use crate::store::{Key, Store};
+use crate::validation;
 
 /// The characters of generated names.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Metadata that only the server writes. The generation is not included, because a create may set it where it is not
 /// counted.
-const SERVERS_OWN: [&str; 5] =
+const SERVER_SET_FIELDS: [&str; 5] =
     ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
 
 /// The result of a write before it is stored.
-pub(crate) struct Wanted {
+pub(crate) struct PreparedWrite {
     pub(crate) key: Key,
     pub(crate) old: Option<Arc<Value>>,
     pub(crate) new: Value,
 }
 
 /// Computes the object that a write requests.
-pub(crate) fn wanted(
+pub(crate) fn prepare(
     store: &mut Store,
     resource: &Resource,
     call: &Call,
     now: Timestamp,
     random: u64,
-) -> Result<Wanted, Refusal> {
+) -> Result<PreparedWrite, ApiError> {
     let key = key(resource, &call.namespace, &call.name);
     match call.verb {
         Verb::Create => create(store, resource, call, now, random),
         Verb::Update if resource.creates_on_update && store.get(&key).is_none() => {
-            check::is_nobody(&key, &call.body)?;
+            validation::check_no_uid(&key, &call.body)?;
             let mut call = call.clone();
             // The object does not exist, so a resource version in the request means nothing.
             remove(&mut call.body["metadata"], "resourceVersion");
@@ -57,25 +57,25 @@ fn create(
     call: &Call,
     now: Timestamp,
     random: u64,
-) -> Result<Wanted, Refusal> {
+) -> Result<PreparedWrite, ApiError> {
     let mut object = call.body.clone();
     if !object.is_object() {
-        return Err(Refusal::bad_request("the body is no object"));
+        return Err(ApiError::bad_request("the body is no object"));
     }
-    check::is_of(resource, &object)?;
+    validation::check_type(resource, &object)?;
     let metadata = metadata_of(&mut object)?;
     let versioned =
         metadata.get("resourceVersion").and_then(Value::as_str).is_some_and(|text| !text.is_empty());
     if versioned && !call.is_dry() {
         // The error comes from the storage layer, and the API server does not translate it.
-        return Err(Refusal::new(500, "", "resourceVersion should not be set on objects to be created"));
+        return Err(ApiError::new(500, "", "resourceVersion should not be set on objects to be created"));
     }
-    check::is_in(resource, call, metadata)?;
+    validation::check_namespace_of_new(resource, call, metadata)?;
     let mut name = metadata.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
     if name.is_empty() {
         let prefix = metadata.get("generateName").and_then(Value::as_str).unwrap_or_default();
         if prefix.is_empty() {
-            return Err(Refusal::invalid(format!(
+            return Err(ApiError::invalid(format!(
                 "{} \"\" is invalid: metadata.name: Required value: name or generateName is required",
                 resource.kind
             )));
@@ -83,13 +83,13 @@ fn create(
         name = generated(prefix, random);
         metadata.insert("name".into(), json!(name));
     }
-    for field in SERVERS_OWN.into_iter().chain(["managedFields"]) {
+    for field in SERVER_SET_FIELDS.into_iter().chain(["managedFields"]) {
         metadata.remove(field);
     }
     let key = key(resource, &call.namespace, &name);
-    check::owners(&key, &object)?;
+    validation::check_owners(&key, &object)?;
     if store.get(&key).is_some() {
-        return Err(Refusal::new(409, "AlreadyExists", format!("{key} already exists")));
+        return Err(ApiError::new(409, "AlreadyExists", format!("{key} already exists")));
     }
     let uid = store.new_uid();
     let metadata = metadata_of(&mut object)?;
@@ -102,41 +102,41 @@ fn create(
         remove(&mut object, "status");
     }
     resource.fill(&mut object);
-    Ok(Wanted { key, old: None, new: object })
+    Ok(PreparedWrite { key, old: None, new: object })
 }
 
 /// Computes the object that an update or a patch requests.
-pub(crate) fn change(store: &Store, resource: &Resource, call: &Call) -> Result<Wanted, Refusal> {
+pub(crate) fn change(store: &Store, resource: &Resource, call: &Call) -> Result<PreparedWrite, ApiError> {
     let key = key(resource, &call.namespace, &call.name);
     if call.verb == Verb::Update {
-        check::is_of(resource, &call.body)?;
-        check::is_named(call, &call.body)?;
-        check::stays(&key, &call.body)?;
+        validation::check_type(resource, &call.body)?;
+        validation::check_name(call, &call.body)?;
+        validation::check_namespace(&key, &call.body)?;
     }
-    let Some(old) = store.get(&key).cloned() else { return Err(Refusal::not_found(&key.to_string())) };
+    let Some(old) = store.get(&key).cloned() else { return Err(ApiError::not_found(&key.to_string())) };
     let mut new = match call.verb {
         Verb::Patch(kind) => patched(&old, kind, &call.body)?,
         _ => call.body.clone(),
     };
-    check::is_of(resource, &new)?;
+    validation::check_type(resource, &new)?;
     metadata_of(&mut new)?;
-    check::is_named(call, &new)?;
-    check::stays(&key, &new)?;
-    check::locks(resource, call, &key, &old, &mut new)?;
+    validation::check_name(call, &new)?;
+    validation::check_namespace(&key, &new)?;
+    validation::check_preconditions(resource, call, &key, &old, &mut new)?;
     resource.fill(&mut new);
     if call.subresource == "status" {
         let status = new["status"].take();
         new = (*old).clone();
         set(&mut new, "status", status);
     } else {
-        check::is_unchanged(&key, &old, &new)?;
-        check::finalizers(&key, &old, &new)?;
-        check::owners(&key, &new)?;
+        validation::check_immutable_fields(&key, &old, &new)?;
+        validation::check_finalizers(&key, &old, &new)?;
+        validation::check_owners(&key, &new)?;
         if resource.status {
             set(&mut new, "status", old["status"].clone());
         }
         let metadata = metadata_of(&mut new)?;
-        for field in SERVERS_OWN.into_iter().chain(["generation", "name", "namespace"]) {
+        for field in SERVER_SET_FIELDS.into_iter().chain(["generation", "name", "namespace"]) {
             match old["metadata"].get(field) {
                 Some(value) => drop(metadata.insert(field.to_owned(), value.clone())),
                 None => drop(metadata.remove(field)),
@@ -144,23 +144,23 @@ pub(crate) fn change(store: &Store, resource: &Resource, call: &Call) -> Result<
         }
         metadata.remove("managedFields");
     }
-    if resource.generations && differs_in_substance(&old, &new) {
+    if resource.generations && differs_outside_metadata_and_status(&old, &new) {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
         new["metadata"]["generation"] = json!(generation + 1);
     }
-    Ok(Wanted { key, old: Some(old), new })
+    Ok(PreparedWrite { key, old: Some(old), new })
 }
 
 /// Stores the object if it differs from the stored one. A terminating object without finalizers is removed.
-pub(crate) fn commit(store: &mut Store, wanted: Wanted) -> Arc<Value> {
-    let Wanted { key, old, mut new } = wanted;
+pub(crate) fn commit(store: &mut Store, prepared: PreparedWrite) -> Arc<Value> {
+    let PreparedWrite { key, old, mut new } = prepared;
     drop_empty_metadata(&mut new);
     let Some(old) = old else { return store.put(key, new) };
     if new == *old {
         return old;
     }
-    let dying = !new["metadata"]["deletionTimestamp"].is_null();
-    if dying && !has_finalizers(&new) {
+    let terminating = !new["metadata"]["deletionTimestamp"].is_null();
+    if terminating && !has_finalizers(&new) {
         // Watches receive the object as it was before its last finalizer was removed. The client that removed the
         // finalizer receives the new object with the old resource version.
         store.remove(&key, None);
@@ -184,12 +184,12 @@ pub(crate) fn seconds(time: Timestamp) -> String {
 }
 
 /// Whether anything other than metadata and status differs.
-fn differs_in_substance(old: &Value, new: &Value) -> bool {
-    fn substance(object: &Value) -> BTreeMap<&String, &Value> {
+fn differs_outside_metadata_and_status(old: &Value, new: &Value) -> bool {
+    fn other_fields(object: &Value) -> BTreeMap<&String, &Value> {
         let fields = object.as_object().into_iter().flatten();
         fields.filter(|(field, _)| !["metadata", "status"].contains(&field.as_str())).collect()
     }
-    substance(old) != substance(new)
+    other_fields(old) != other_fields(new)
 }
 
 /// Removes empty metadata fields, which the server does not store.
@@ -204,13 +204,13 @@ fn drop_empty_metadata(object: &mut Value) {
     }
 }
 
-fn metadata_of(object: &mut Value) -> Result<&mut Map<String, Value>, Refusal> {
-    let object = object.as_object_mut().ok_or_else(|| Refusal::bad_request("the body is no object"))?;
+fn metadata_of(object: &mut Value) -> Result<&mut Map<String, Value>, ApiError> {
+    let object = object.as_object_mut().ok_or_else(|| ApiError::bad_request("the body is no object"))?;
     object
         .entry("metadata")
         .or_insert_with(|| json!({}))
         .as_object_mut()
-        .ok_or_else(|| Refusal::bad_request("metadata is no object"))
+        .ok_or_else(|| ApiError::bad_request("metadata is no object"))
 }
 
 fn set(object: &mut Value, field: &str, value: Value) {

@@ -8,9 +8,9 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::autoscaling::MetricsApi;
-use crate::choke::Choke;
 use crate::cluster::{Cluster, apply, get_text};
 use crate::error::{Error, Result, chain};
+use crate::fault_proxy::FaultProxy;
 use crate::object::{API_VERSION, Kind, REMOVAL_ANNOTATION};
 use crate::poll;
 use crate::programs::{Chart, Component, SYSTEM_NAMESPACE, Service, ServiceOptions};
@@ -30,8 +30,8 @@ pub struct GuardOptions {
     pub values: Vec<String>,
     /// Number of replicas and additional flags.
     pub services: ServiceOptions,
-    /// Whether their requests go through a fault proxy ([`Choke`]).
-    pub choked: bool,
+    /// Whether their requests go through a fault proxy ([`FaultProxy`]).
+    pub fault_proxy: bool,
 }
 
 /// The platform's group is not served here, but helm cannot detect that when it only renders.
@@ -40,7 +40,11 @@ const PLATFORM_GROUP: &str = "apiserver.platformGroup=true";
 impl Default for GuardOptions {
     /// The defaults of the chart.
     fn default() -> Self {
-        Self { values: vec![PLATFORM_GROUP.to_owned()], services: ServiceOptions::default(), choked: false }
+        Self {
+            values: vec![PLATFORM_GROUP.to_owned()],
+            services: ServiceOptions::default(),
+            fault_proxy: false,
+        }
     }
 }
 
@@ -52,11 +56,11 @@ impl GuardOptions {
         self
     }
 
-    /// With one replica of each, whose requests go through a fault proxy ([`Choke`]).
+    /// With one replica of each, whose requests go through a fault proxy ([`FaultProxy`]).
     #[must_use]
-    pub fn choked(mut self) -> Self {
+    pub fn with_fault_proxy(mut self) -> Self {
         self.services.replicas = 1;
-        self.choked = true;
+        self.fault_proxy = true;
         self
     }
 }
@@ -64,7 +68,7 @@ impl GuardOptions {
 /// The webhook, the aggregated API, and the metrics server for autoscalers.
 pub struct Guard {
     services: Vec<Service>,
-    chokes: Vec<(Component, Choke)>,
+    proxies: Vec<(Component, FaultProxy)>,
     metrics: MetricsApi,
 }
 
@@ -75,7 +79,7 @@ impl Guard {
     /// As [`Service::prepare`] and [`Service::start`], [`Error::Api`], [`Error::Deadline`].
     pub(super) async fn start(cluster: &Cluster, chart: &Chart, options: GuardOptions) -> Result<Self> {
         let metrics = MetricsApi::start(cluster).await?;
-        let mut guard = Self { services: Vec::new(), chokes: Vec::new(), metrics };
+        let mut guard = Self { services: Vec::new(), proxies: Vec::new(), metrics };
         for component in Component::ALL {
             let deployed =
                 chart.all("Deployment").any(|document| document["metadata"]["name"] == component.name());
@@ -83,10 +87,10 @@ impl Guard {
                 continue;
             }
             let mut service = options.services.clone();
-            if options.choked {
-                let choke = Choke::open(cluster, SYSTEM_NAMESPACE, component.name()).await?;
-                service.kubeconfig = Some(choke.kubeconfig(cluster)?);
-                guard.chokes.push((component, choke));
+            if options.fault_proxy {
+                let proxy = FaultProxy::open(cluster, SYSTEM_NAMESPACE, component.name()).await?;
+                service.kubeconfig = Some(proxy.kubeconfig(cluster)?);
+                guard.proxies.push((component, proxy));
             }
             guard.services.push(Service::prepare(cluster, chart, component, service).await?);
         }
@@ -111,9 +115,9 @@ impl Guard {
     ///
     /// # Errors
     /// [`Error::Unexpected`] if it was started without one.
-    pub fn choke(&self, component: Component) -> Result<&Choke> {
-        let found = self.chokes.iter().find(|(choked, _)| *choked == component);
-        found.map(|(_, choke)| choke).ok_or_else(|| Error::Unexpected {
+    pub fn fault_proxy(&self, component: Component) -> Result<&FaultProxy> {
+        let found = self.proxies.iter().find(|(proxied, _)| *proxied == component);
+        found.map(|(_, proxy)| proxy).ok_or_else(|| Error::Unexpected {
             what: format!("the requests of {} go through a fault proxy", component.name()),
             last: "it was started without one".to_owned(),
         })

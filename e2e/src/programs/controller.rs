@@ -30,7 +30,7 @@ pub struct ControllerOptions {
     pub lease_duration: Duration,
     /// The renew interval of the lease.
     pub renew_interval: Duration,
-    /// An alternative kubeconfig, for example that of a fault proxy ([`crate::choke::Choke`]).
+    /// An alternative kubeconfig, for example that of a fault proxy ([`crate::fault_proxy::FaultProxy`]).
     pub kubeconfig: Option<PathBuf>,
     /// Additional flags, after all others.
     pub extra: Vec<String>,

@@ -68,7 +68,7 @@ impl Component {
 pub struct ServiceOptions {
     /// The maximum number of replicas.
     pub replicas: usize,
-    /// An alternative kubeconfig, for example that of a fault proxy ([`crate::choke::Choke`]).
+    /// An alternative kubeconfig, for example that of a fault proxy ([`crate::fault_proxy::FaultProxy`]).
     pub kubeconfig: Option<PathBuf>,
     /// Additional flags, after all others.
     pub extra: Vec<String>,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::World;
-use crate::choke::Choke;
 use crate::error::{Error, Result};
+use crate::fault_proxy::FaultProxy;
 use crate::programs::{CONTROLLER_ACCOUNT, Controller, ControllerOptions, SYSTEM_NAMESPACE};
 
 impl World {
@@ -38,11 +38,14 @@ impl World {
     /// Starts an additional controller whose requests go through a fault proxy.
     ///
     /// # Errors
-    /// As [`Choke::open`] and [`Controller::start`].
-    pub async fn add_choked(&self, mut options: ControllerOptions) -> Result<(Arc<Controller>, Choke)> {
-        let choke = Choke::open(self.cluster(), SYSTEM_NAMESPACE, CONTROLLER_ACCOUNT).await?;
-        options.kubeconfig = Some(choke.kubeconfig(self.cluster())?);
-        Ok((self.add_controller_with(options).await?, choke))
+    /// As [`FaultProxy::open`] and [`Controller::start`].
+    pub async fn add_controller_with_proxy(
+        &self,
+        mut options: ControllerOptions,
+    ) -> Result<(Arc<Controller>, FaultProxy)> {
+        let proxy = FaultProxy::open(self.cluster(), SYSTEM_NAMESPACE, CONTROLLER_ACCOUNT).await?;
+        options.kubeconfig = Some(proxy.kubeconfig(self.cluster())?);
+        Ok((self.add_controller_with(options).await?, proxy))
     }
 
     /// The controllers, in the order of their start.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::json;
-use vmpool_e2e::choke::{Asked, Moment};
+use vmpool_e2e::fault_proxy::{DropPoint, RequestLine};
 use vmpool_e2e::object::{Kind, Object, TEMPLATE_HASH_LABEL, uids};
 use vmpool_e2e::programs::ControllerOptions;
 use vmpool_e2e::scenario::scenario;
@@ -187,14 +187,15 @@ fn a_pool_is_released_and_migrated_again_without_a_restart() {
 }
 
 /// Whether a request is a write of the controller other than leases and events.
-fn work(asked: &Asked) -> bool {
+fn work(asked: &RequestLine) -> bool {
     asked.is_write() && !asked.path.contains("/leases") && !asked.path.contains("/events")
 }
 
 #[test]
 fn a_migration_completes_after_a_crash_of_the_controller() {
     /// The crashes: the number of writes before, and whether the next write is still handled.
-    const DEATHS: [(usize, Moment); 3] = [(0, Moment::After), (1, Moment::Before), (1, Moment::After)];
+    const DEATHS: [(usize, DropPoint); 3] =
+        [(0, DropPoint::After), (1, DropPoint::Before), (1, DropPoint::After)];
     scenario("a controller crashes during a migration").controllers(0).run(async |world| {
         let options = ControllerOptions {
             lease_duration: Duration::from_secs(3),
@@ -203,14 +204,14 @@ fn a_migration_completes_after_a_crash_of_the_controller() {
             extra: vec!["--request-deadline=1500ms".to_owned(), "--max-in-flight-writes=1".to_owned()],
             ..ControllerOptions::new(world.namespace(), "mortal")
         };
-        let (controller, choke) = world.add_choked(options).await?;
+        let (controller, proxy) = world.add_controller_with_proxy(options).await?;
         controller.stop().await?;
         let pool = inherit(world).await?;
         let before = pool.machines().await?;
         let (mark, since) = (world.audit()?.len(), machine_changes(world));
         for (passing, moment) in DEATHS {
             let mortal = controller.clone();
-            let death = choke.trap(work, passing, moment, move || mortal.kill());
+            let death = proxy.trap(work, passing, moment, move || mortal.kill());
             controller.restart().await?;
             death
                 .done()

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use http::Method;
-use vmpool_e2e::choke::{Asked, Choke, Moment, Sprung};
 use vmpool_e2e::cluster::Restart;
+use vmpool_e2e::fault_proxy::{DropPoint, FaultProxy, RequestLine, Triggered};
 use vmpool_e2e::programs::ControllerOptions;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::SETTLE;
@@ -18,22 +18,22 @@ const SENT_FOR: usize = 20;
 
 /// Runs an action in the middle of the next scale-up: at a create whose response is dropped. A watch could miss such a
 /// moment on a busy host.
-fn amid<T: Send + 'static>(choke: &Choke, action: impl FnOnce() -> T + Send + 'static) -> Sprung<T> {
+fn amid<T: Send + 'static>(proxy: &FaultProxy, action: impl FnOnce() -> T + Send + 'static) -> Triggered<T> {
     let makes_machine =
-        |asked: &Asked| asked.method == Method::POST && asked.to_string().ends_with("/virtualmachines");
-    choke.trap(makes_machine, SENT_FOR, Moment::After, action)
+        |asked: &RequestLine| asked.method == Method::POST && asked.to_string().ends_with("/virtualmachines");
+    proxy.trap(makes_machine, SENT_FOR, DropPoint::After, action)
 }
 
 #[test]
 fn a_scale_up_creates_exactly_the_desired_machines_despite_a_crash() {
     scenario("a scale-up completes exactly after a crash").controllers(0).run(async |world| {
         let options = ControllerOptions::short_lease(world.namespace(), "a");
-        let (controller, choke) = world.add_choked(options).await?;
+        let (controller, proxy) = world.add_controller_with_proxy(options).await?;
         let pool = world.pool("web").create().await?;
         pool.until(ready_replicas(0)).await?;
         // When it is killed after it has created some of fifty machines,
         let mortal = controller.clone();
-        let killed = amid(&choke, move || mortal.kill());
+        let killed = amid(&proxy, move || mortal.kill());
         pool.scale_by_api(50).await?;
         killed.done().await?;
         let made = pool.machines().await?.len();
@@ -74,13 +74,13 @@ fn a_paused_leader_does_nothing_after_it_was_replaced() {
 fn a_leader_paused_during_a_scale_up_adds_at_most_its_open_requests() {
     scenario("a leader paused during a scale-up").controllers(0).run(async |world| {
         let options = ControllerOptions::short_lease(world.namespace(), "a");
-        let (first, choke) = world.add_choked(options).await?;
+        let (first, proxy) = world.add_controller_with_proxy(options).await?;
         let pool = world.pool("web").create().await?;
         pool.until(ready_replicas(0)).await?;
         pool.allow_in_flight(IN_FLIGHT);
         let _second = world.add_short_leased("b").await?;
         let sleeper = first.clone();
-        let paused = amid(&choke, move || sleeper.pause());
+        let paused = amid(&proxy, move || sleeper.pause());
         pool.scale_by_api(60).await?;
         paused.done().await??;
         pool.until_within(ready_replicas(60), Duration::from_mins(1)).await?;
@@ -97,10 +97,10 @@ fn scale_ups_complete_despite_restarts_and_crashes_of_the_api_server() {
             let mut options = ControllerOptions::new(world.namespace(), "a");
             // Short, so that the controller does not wait long for the lost response.
             options.extra.push("--request-deadline=2s".to_owned());
-            let (_controller, choke) = world.add_choked(options).await?;
+            let (_controller, proxy) = world.add_controller_with_proxy(options).await?;
             let pool = world.pool("web").replicas(2).ready().await?;
             for how in [Restart::Graceful, Restart::Killed] {
-                let under_way = amid(&choke, || {});
+                let under_way = amid(&proxy, || {});
                 pool.scale_by_api(30).await?;
                 under_way.done().await?;
                 world.cluster().restart_api_server(how).await?;

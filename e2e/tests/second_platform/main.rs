@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::Result;
 use rstest::rstest;
 use serde_json::{Value, json};
-use vmpool_platforms::{Platform, contract};
 use vmpool_engine::model::{Draft, ScaleDownPolicy};
+use vmpool_platforms::{Platform, contract};
 
 use crate::platform::{Toy, ToyPool};
 use crate::world::World;

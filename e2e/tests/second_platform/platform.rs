@@ -6,17 +6,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use vmpool_platforms::merge::Schema;
-use vmpool_platforms::{Attachment, Platform, controller_of, slim_metadata};
 use vmpool_engine::condition::{Condition, OWN};
 use vmpool_engine::model::{
-    Activity, DiskDraft, Draft, DiskAnnotations, Naming, ObjectId, Published, ScaleDownPolicy, Rollout, Uid,
+    Activity, DiskAnnotations, DiskDraft, Draft, Naming, ObjectId, Published, Rollout, ScaleDownPolicy, Uid,
 };
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::status::Summary;
-use vmpool_engine::{Disk, Pool, Machine, Status};
+use vmpool_engine::{Disk, Machine, Pool, Status};
+use vmpool_platforms::merge::Schema;
+use vmpool_platforms::{Attachment, Platform, controller_of, slim_metadata};
 
 const API_VERSION: &str = "toy.vmpool.dev/v1";
 const POOL_UID: &str = "toy.vmpool.dev/pool-uid";

@@ -132,7 +132,7 @@ pub(super) fn chosen(names: &[String]) -> Vec<&'static Step> {
 }
 
 /// Test targets that mostly wait, for a lease or for programs in the background: other tests run meanwhile.
-const WAITING: &[&str] = &["faults", "node_cluster", "playground"];
+const WAITING: &[&str] = &["crashes", "node_cluster", "playground"];
 
 /// Test targets that measure a duration, or check that no request fails. Each of their tests runs alone, because the
 /// load of other tests would change the result.

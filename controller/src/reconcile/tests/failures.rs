@@ -17,7 +17,7 @@ async fn a_lost_answer_to_a_create_ends_with_exactly_the_desired_number() {
     world.server.intercept(move |call| {
         if call.is(Verb::Create, "virtualmachines") && lost > 0 {
             lost -= 1;
-            return Fate::AnswerLost;
+            return Fate::ResponseLost;
         }
         Fate::Serve
     });
@@ -65,7 +65,7 @@ async fn a_lost_answer_to_a_delete_makes_nobody_else_leave() {
     world.server.intercept(move |call| {
         if call.verb == Verb::Delete && lost > 0 {
             lost -= 1;
-            return Fate::AnswerLost;
+            return Fate::ResponseLost;
         }
         Fate::Serve
     });

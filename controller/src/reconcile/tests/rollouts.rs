@@ -329,7 +329,7 @@ async fn a_lost_answer_to_an_update_is_found_out() {
     world.server.intercept(move |call| {
         if call.is(MERGE_PATCH, MACHINES) && lost > 0 {
             lost -= 1;
-            return Fate::AnswerLost;
+            return Fate::ResponseLost;
         }
         Fate::Serve
     });

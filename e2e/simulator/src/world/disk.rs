@@ -1,6 +1,6 @@
 //! The life of a disk: a table of stages, and what brings it from one to the next.
 
-use super::{Novelty, World, ends, outbox::Outbox, provisioning::Obstacle};
+use super::{Novelty, World, ends, outbox::Outbox, provisioning::Blocker};
 use crate::{
     duration::Delay,
     objects::{DiskPhase, DiskView, Id, Key, Kind},
@@ -190,12 +190,12 @@ impl World {
         let knobs = self.knobs_for(&key.namespace, disk.view.knobs.as_deref());
         let delay: Delay = knobs.get(|k| k.provisioning_delay).unwrap_or(self.settings.provisioning_delay);
         match &disk.stage {
-            Stage::Pending(waits_for) => match self.obstacle(key, disk) {
-                Obstacle::None => Some((None, Stage::Provisioning(Timestamp::MIN), None)),
-                Obstacle::Upload => Some((None, Stage::Upload, None)),
-                Obstacle::Wait(why) if why == *waits_for => None,
-                Obstacle::Wait(why) => Some((None, Stage::Pending(why), None)),
-                Obstacle::Fatal(why) => Some((None, Stage::Failed(why), None)),
+            Stage::Pending(waits_for) => match self.blocker(key, disk) {
+                Blocker::None => Some((None, Stage::Provisioning(Timestamp::MIN), None)),
+                Blocker::Upload => Some((None, Stage::Upload, None)),
+                Blocker::Wait(why) if why == *waits_for => None,
+                Blocker::Wait(why) => Some((None, Stage::Pending(why), None)),
+                Blocker::Fatal(why) => Some((None, Stage::Failed(why), None)),
             },
             Stage::Provisioning(since) => {
                 let at = ends(*since, delay)?;

@@ -20,7 +20,7 @@ pub(super) struct Machine {
     pub(super) evaluated: Option<(i64, Arc<MachineSpec>)>,
     pub(super) power: Power,
     /// What somebody, or the guest, did by hand.
-    pub(super) standing: Standing,
+    pub(super) manual_state: ManualState,
     pub(super) devices: Vec<Device>,
     /// Disks that it is registered with as a user.
     pub(super) listed: Vec<Key>,
@@ -32,7 +32,7 @@ pub(super) struct Machine {
     pub(super) boots: u32,
     pub(super) migrations: u32,
     /// The value of the knob `shutdown` that was obeyed already.
-    pub(super) shutdown_obeyed: Option<Delay>,
+    pub(super) shutdown_applied: Option<Delay>,
     pub(super) next_bump: Option<Timestamp>,
     /// Whether its state was taken over from what its object said when first seen.
     taken_over: bool,
@@ -49,7 +49,7 @@ pub(super) struct Requests {
 
 /// What was done by hand to a machine, as far as its run policy cares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum ManualState {
     Untouched,
     Started,
     Stopped,
@@ -121,14 +121,14 @@ impl Machine {
             changed_at: now,
             evaluated: None,
             power: Power::Off,
-            standing: Standing::Untouched,
+            manual_state: ManualState::Untouched,
             devices: Vec::new(),
             listed: Vec::new(),
             mounted: Vec::new(),
             requests: Requests::default(),
             boots: 0,
             migrations: 0,
-            shutdown_obeyed: None,
+            shutdown_applied: None,
             next_bump: None,
             taken_over: false,
         }
@@ -148,8 +148,8 @@ impl Machine {
         match self.spec().run_policy {
             RunPolicy::AlwaysOn => true,
             RunPolicy::AlwaysOff => false,
-            RunPolicy::Manual => self.standing == Standing::Started,
-            RunPolicy::AlwaysOnUnlessStoppedManually => self.standing != Standing::Stopped,
+            RunPolicy::Manual => self.manual_state == ManualState::Started,
+            RunPolicy::AlwaysOnUnlessStoppedManually => self.manual_state != ManualState::Stopped,
         }
     }
 
@@ -260,19 +260,19 @@ impl World {
         }
         machine.devices = machine.view.status.block_device_refs.iter().map(Device::from_status).collect();
         let boot = self.surviving_boot(machine, spec);
-        (machine.standing, machine.power) = match (phase, boot) {
-            (MachinePhase::Stopped, _) => (Standing::Stopped, Power::Off),
-            (MachinePhase::Pending, None) => (Standing::Untouched, Power::Off),
+        (machine.manual_state, machine.power) = match (phase, boot) {
+            (MachinePhase::Stopped, _) => (ManualState::Stopped, Power::Off),
+            (MachinePhase::Pending, None) => (ManualState::Untouched, Power::Off),
             (MachinePhase::Stopping | MachinePhase::Terminating, _) => {
-                (Standing::Started, Power::Stopping { since: now })
+                (ManualState::Started, Power::Stopping { since: now })
             }
-            (_, None) => (Standing::Started, Power::Off),
+            (_, None) => (ManualState::Started, Power::Off),
             (MachinePhase::Pending | MachinePhase::Starting, Some(boot)) => {
-                (Standing::Started, Power::Booting { boot, live_since: None })
+                (ManualState::Started, Power::Booting { boot, live_since: None })
             }
-            (MachinePhase::Degraded, Some(boot)) => (Standing::Started, Power::Crashed { boot }),
+            (MachinePhase::Degraded, Some(boot)) => (ManualState::Started, Power::Crashed { boot }),
             (MachinePhase::Running | MachinePhase::Migrating | MachinePhase::Pause, Some(boot)) => {
-                (Standing::Started, Power::On { boot, since: now })
+                (ManualState::Started, Power::On { boot, since: now })
             }
         };
         if !machine.power.is_off() {

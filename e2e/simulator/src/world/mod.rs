@@ -23,7 +23,6 @@ mod image;
 mod machine;
 mod machine_status;
 mod mounts;
-mod moves;
 mod operation;
 mod outbox;
 mod pod;
@@ -31,6 +30,7 @@ mod provisioning;
 mod restart;
 #[cfg(test)]
 mod tests;
+mod transitions;
 
 use crate::{
     duration::Delay,

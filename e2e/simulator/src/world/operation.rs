@@ -2,7 +2,7 @@
 
 use super::{
     Action, Novelty, World, Write,
-    machine::{Machine, Power, Standing},
+    machine::{Machine, ManualState, Power},
     outbox::{Outbox, Permit, locked_status},
 };
 use crate::objects::{Key, Kind, OperationPhase, OperationType, OperationView, RunPolicy};
@@ -164,11 +164,11 @@ fn accept(
         OperationType::Start if policy == RunPolicy::AlwaysOff => {
             return Err("a machine with run policy AlwaysOff cannot be started");
         }
-        OperationType::Start => machine.standing = Standing::Started,
+        OperationType::Start => machine.manual_state = ManualState::Started,
         OperationType::Stop if policy == RunPolicy::AlwaysOn => {
             return Err("a machine with run policy AlwaysOn cannot be stopped");
         }
-        OperationType::Stop => machine.standing = Standing::Stopped,
+        OperationType::Stop => machine.manual_state = ManualState::Stopped,
         OperationType::Restart if !runs => return Err("only a running machine can be restarted"),
         OperationType::Restart => machine.requests.restart = true,
         OperationType::Migrate | OperationType::Evict if !matches!(machine.power, Power::On { .. }) => {

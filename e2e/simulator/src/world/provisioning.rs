@@ -9,29 +9,29 @@ use std::sync::Arc;
 
 impl World {
     /// What keeps a disk from being provisioned.
-    pub(super) fn obstacle(&self, key: &Key, disk: &Disk) -> Obstacle {
+    pub(super) fn blocker(&self, key: &Key, disk: &Disk) -> Blocker {
         let spec = &disk.view.spec;
         if let Some(class) = spec.class().filter(|class| !self.classes.contains_key(*class)) {
-            return Obstacle::Wait(format!("StorageClass {class} does not exist"));
+            return Blocker::Wait(format!("StorageClass {class} does not exist"));
         }
         if let Some(size) = spec.size().filter(|size| quantity::bytes(size).is_none()) {
-            return Obstacle::Fatal(format!("{size} is not a size"));
+            return Blocker::Fatal(format!("{size} is not a size"));
         }
         let Some(source) = &spec.data_source else {
             return match spec.size() {
-                Some(_) => Obstacle::None,
-                None => Obstacle::Fatal("a blank disk needs a size".to_owned()),
+                Some(_) => Blocker::None,
+                None => Blocker::Fatal("a blank disk needs a size".to_owned()),
             };
         };
         match source.type_ {
-            SourceKind::Http | SourceKind::ContainerImage => Obstacle::None,
-            SourceKind::Upload => Obstacle::Upload,
+            SourceKind::Http | SourceKind::ContainerImage => Blocker::None,
+            SourceKind::Upload => Blocker::Upload,
             SourceKind::ObjectRef => match source.object() {
                 Some((kind, name)) if self.source(key, disk).is_none() => {
-                    Obstacle::Wait(format!("{kind} {name} does not exist or is not ready"))
+                    Blocker::Wait(format!("{kind} {name} does not exist or is not ready"))
                 }
-                Some(_) => Obstacle::None,
-                None => Obstacle::Fatal("the data source names no object".to_owned()),
+                Some(_) => Blocker::None,
+                None => Blocker::Fatal("the data source names no object".to_owned()),
             },
         }
     }
@@ -114,7 +114,7 @@ impl World {
 }
 
 /// What keeps a disk from being provisioned.
-pub(super) enum Obstacle {
+pub(super) enum Blocker {
     None,
     /// A person has to bring the content.
     Upload,

@@ -14,13 +14,13 @@ use kube::core::request::Request;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::task::JoinSet;
-use vmpool_platforms::Platform;
-use vmpool_platforms::dvp::{DiskObject, Dvp, MachineObject, PoolObject};
 use vmpool_e2e::object::Kind;
 use vmpool_e2e::programs::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE};
 use vmpool_engine::ObjectId;
 use vmpool_engine::model::{DiskDraft, Draft};
 use vmpool_engine::names::Namer;
+use vmpool_platforms::Platform;
+use vmpool_platforms::dvp::{DiskObject, Dvp, MachineObject, PoolObject};
 
 use crate::lab::{Lab, POOL, seconds};
 use crate::load::{Load, Snapshot};

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use vmpool_e2e::chance::Chance;
 use vmpool_e2e::cluster::Restart;
 use vmpool_e2e::error::Result;
 use vmpool_e2e::object::Kind;
 use vmpool_e2e::programs::{Component, Controller};
+use vmpool_e2e::random::SeededRandom;
 use vmpool_e2e::world::{Quota, Refusal, World};
 
 /// Index of the controller and of the replicas that are never killed, so that samples of their usage are comparable.
@@ -80,9 +80,9 @@ pub(crate) enum Mend<'w> {
 
 impl Fault {
     /// A random fault.
-    pub(crate) fn random(chance: &Chance) -> Self {
-        let component = *chance.one(&Component::ALL).unwrap_or(&Component::Webhook);
-        match chance.number(0..=99) {
+    pub(crate) fn random(random: &SeededRandom) -> Self {
+        let component = *random.one(&Component::ALL).unwrap_or(&Component::Webhook);
+        match random.number(0..=99) {
             0..=15 => Self::KillController,
             16..=19 => Self::StopController,
             20..=33 => Self::PauseLeader,
@@ -111,11 +111,11 @@ impl Fault {
     pub(crate) async fn happen<'w>(
         self,
         world: &'w World,
-        chance: &Chance,
+        random: &SeededRandom,
     ) -> Result<Option<(Duration, Mend<'w>)>> {
         let guard = world.installation().guard()?;
         let lasts = |seconds: std::ops::RangeInclusive<u64>| {
-            Duration::from_millis(chance.number(seconds.start() * 1000..=seconds.end() * 1000))
+            Duration::from_millis(random.number(seconds.start() * 1000..=seconds.end() * 1000))
         };
         Ok(match self {
             Self::KillController | Self::StopController => {
@@ -168,7 +168,7 @@ impl Fault {
                 let state = world.recorder().state();
                 let machines: Vec<_> =
                     state.all(Kind::Machine).filter(|machine| !machine.is_terminating()).collect();
-                match chance.one(&machines) {
+                match random.one(&machines) {
                     Some(machine) => {
                         let name = machine.name().to_owned();
                         // The machine may be deleted meanwhile.
@@ -221,8 +221,8 @@ impl Mend<'_> {
 
 impl Outage {
     /// A random outage.
-    pub(crate) fn random(chance: &Chance) -> Self {
-        match chance.number(0..=9) {
+    pub(crate) fn random(random: &SeededRandom) -> Self {
+        match random.number(0..=9) {
             0..=1 => Self::ApiServer(Restart::Graceful),
             2..=3 => Self::ApiServer(Restart::Killed),
             4 => Self::Etcd(Restart::Graceful),
@@ -233,23 +233,23 @@ impl Outage {
     }
 
     /// Runs the outage to its end.
-    pub(crate) async fn pass(self, world: &World, chance: &Chance) -> Result<()> {
+    pub(crate) async fn pass(self, world: &World, random: &SeededRandom) -> Result<()> {
         let cluster = world.cluster();
         match self {
             Self::ApiServer(how) => cluster.restart_api_server(how).await,
             Self::Etcd(how) => cluster.restart_etcd(how).await,
             Self::Stalls => {
-                for _ in 0..chance.number(2..=5) {
+                for _ in 0..random.number(2..=5) {
                     cluster.pause_etcd()?;
-                    tokio::time::sleep(Duration::from_millis(chance.number(100..=2500))).await;
+                    tokio::time::sleep(Duration::from_millis(random.number(100..=2500))).await;
                     cluster.resume_etcd()?;
-                    tokio::time::sleep(Duration::from_millis(chance.number(50..=600))).await;
+                    tokio::time::sleep(Duration::from_millis(random.number(50..=600))).await;
                 }
                 Ok(())
             }
             Self::FullDisk => {
                 cluster.fill_disk().await?;
-                tokio::time::sleep(Duration::from_millis(chance.number(2000..=8000))).await;
+                tokio::time::sleep(Duration::from_millis(random.number(2000..=8000))).await;
                 cluster.clear_disk().await.map(drop)
             }
         }

@@ -21,10 +21,10 @@ use std::time::Duration;
 
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
-use vmpool_e2e::chance::Chance;
 use vmpool_e2e::error::chain;
 use vmpool_e2e::installation::{GuardOptions, Installation};
 use vmpool_e2e::programs::ControllerOptions;
+use vmpool_e2e::random::SeededRandom;
 use vmpool_e2e::world::World;
 
 use crate::growth::Sample;
@@ -77,9 +77,9 @@ async fn soak(options: &Options) -> anyhow::Result<bool> {
     for identity in ["steady", "mortal"] {
         world.add_controller_with(controller(&world, identity)).await?;
     }
-    let chance = Chance::new(seed);
+    let random = SeededRandom::new(seed);
     let mut outcome = Outcome::default();
-    let ran = run(&world, &chance, options, &mut tally, &mut outcome).await;
+    let ran = run(&world, &random, options, &mut tally, &mut outcome).await;
     if let Err(error) = &ran {
         outcome.violations.push(format!("the soak test could not continue: {}", chain(error.as_ref())));
     }
@@ -108,14 +108,14 @@ fn controller(world: &World, identity: &str) -> ControllerOptions {
 
 async fn run(
     world: &World,
-    chance: &Chance,
+    random: &SeededRandom,
     options: &Options,
     tally: &mut Tally,
     outcome: &mut Outcome,
 ) -> anyhow::Result<()> {
-    let mut storm = Storm::new(world, chance);
+    let mut storm = Storm::new(world, random);
     loop {
-        let calm = quiet::calm(world, chance, tally).await?;
+        let calm = quiet::calm(world, random, tally).await?;
         outcome.violations.extend(calm);
         if let Err(error) = world.check().await {
             outcome.violations.extend(violations(error)?);

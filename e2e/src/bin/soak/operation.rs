@@ -4,9 +4,9 @@ use std::fmt;
 
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
-use vmpool_e2e::chance::Chance;
 use vmpool_e2e::error::{Error, Result};
 use vmpool_e2e::object::{API_VERSION, Kind, Object};
+use vmpool_e2e::random::SeededRandom;
 use vmpool_e2e::world::{Deletion, World};
 
 use crate::design::{Design, EXTRA, MOST, POOLS};
@@ -69,19 +69,19 @@ pub(crate) enum Answer {
 
 impl Operation {
     /// A random operation.
-    pub(crate) fn random(chance: &Chance) -> Self {
-        match chance.number(0..=99) {
-            0..=23 => Self::Scale(chance.number(0..=MOST)),
-            24..=29 => Self::EditReplicas(chance.number(0..=MOST)),
-            30..=40 => Self::Remove(chance.number(1..=3)),
-            41..=47 => Self::Cores(chance.number(1..=4)),
-            48..=52 => Self::Label(chance.number(0..=9)),
-            53..=54 => Self::Grow(chance.number(1..=8)),
+    pub(crate) fn random(random: &SeededRandom) -> Self {
+        match random.number(0..=99) {
+            0..=23 => Self::Scale(random.number(0..=MOST)),
+            24..=29 => Self::EditReplicas(random.number(0..=MOST)),
+            30..=40 => Self::Remove(random.number(1..=3)),
+            41..=47 => Self::Cores(random.number(1..=4)),
+            48..=52 => Self::Label(random.number(0..=9)),
+            53..=54 => Self::Grow(random.number(1..=8)),
             55..=57 => Self::AddDisk,
             58..=60 => Self::RemoveDisk,
             61..=62 => Self::Pause,
             63..=66 => Self::Unpause,
-            67..=68 => Self::Budget(chance.number(1..=3)),
+            67..=68 => Self::Budget(random.number(1..=3)),
             69..=70 => Self::Rollback,
             71..=75 => Self::Restart,
             76..=82 => Self::DeleteMachine,
@@ -91,12 +91,12 @@ impl Operation {
             91 => Self::DeletePool(Deletion::Background),
             92 => Self::DeletePool(Deletion::Foreground),
             93 => Self::DeletePool(Deletion::Orphan),
-            _ => Self::Create(chance.number(0..=MOST)),
+            _ => Self::Create(random.number(0..=MOST)),
         }
     }
 
     /// Performs the operation on a pool.
-    pub(crate) async fn perform(self, world: &World, design: &Design, chance: &Chance) -> Answer {
+    pub(crate) async fn perform(self, world: &World, design: &Design, random: &SeededRandom) -> Answer {
         let state = world.recorder().state();
         let pool = state.named(Kind::Pool, design.name);
         if let Self::Create(replicas) = self {
@@ -107,7 +107,7 @@ impl Operation {
         }
         let Some(pool) = pool else { return Answer::Idle };
         let members = state.members(pool.uid());
-        let member = || chance.one(&members).copied();
+        let member = || random.one(&members).copied();
         match self {
             Self::Scale(replicas) => {
                 let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
@@ -116,7 +116,7 @@ impl Operation {
                 answer(scaled.map_err(Error::api("scaling")))
             }
             Self::EditReplicas(replicas) => edit(world, design, json!({ "replicas": replicas })).await,
-            Self::Remove(count) => remove(world, design, &members, count, chance).await,
+            Self::Remove(count) => remove(world, design, &members, count, random).await,
             Self::Cores(cores) => {
                 edit(world, design, template(&json!({ "spec": { "cpu": { "cores": cores } } }))).await
             }
@@ -146,7 +146,7 @@ impl Operation {
             Self::DeleteDisk => {
                 let free: Vec<&Object> =
                     state.owned_by(Kind::Disk, pool.uid()).filter(|disk| is_free(disk)).collect();
-                delete(world, Kind::Disk, chance.one(&free).copied()).await
+                delete(world, Kind::Disk, random.one(&free).copied()).await
             }
             Self::Relabel => {
                 let label = vmpool_e2e::object::POOL_UID_LABEL;
@@ -166,8 +166,8 @@ impl fmt::Display for Operation {
 }
 
 /// A random pool.
-pub(crate) fn any_pool(chance: &Chance) -> &'static Design {
-    chance.one(&POOLS).unwrap_or(&POOLS[0])
+pub(crate) fn any_pool(random: &SeededRandom) -> &'static Design {
+    random.one(&POOLS).unwrap_or(&POOLS[0])
 }
 
 /// Requests the platform to start, stop or restart a machine, and does not wait for it.
@@ -196,14 +196,14 @@ pub(crate) async fn remove(
     design: &Design,
     members: &[&Object],
     count: u64,
-    chance: &Chance,
+    random: &SeededRandom,
 ) -> Answer {
     let Ok(pool) = world.existing(design.name).await else { return Answer::Lost };
     let mut left: Vec<&Object> = members.iter().copied().filter(|member| !member.is_terminating()).collect();
     let mut removal = pool.removal();
     let mut named = 0;
     while named < count
-        && let Some(machine) = chance.one(&left).copied()
+        && let Some(machine) = random.one(&left).copied()
     {
         left.retain(|other| other.uid() != machine.uid());
         removal = removal.target(machine);

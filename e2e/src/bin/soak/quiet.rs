@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use vmpool_e2e::chance::Chance;
 use vmpool_e2e::error::Error;
 use vmpool_e2e::invariants::leftovers;
 use vmpool_e2e::object::{Kind, Object};
+use vmpool_e2e::random::SeededRandom;
 use vmpool_e2e::recorder::State;
 use vmpool_e2e::world::{Policy, World};
 
@@ -32,7 +32,11 @@ pub(crate) type Unsettled = Vec<String>;
 ///
 /// # Errors
 /// If a step fails. What did not settle in time is the result.
-pub(crate) async fn calm(world: &World, chance: &Chance, tally: &mut Tally) -> anyhow::Result<Unsettled> {
+pub(crate) async fn calm(
+    world: &World,
+    random: &SeededRandom,
+    tally: &mut Tally,
+) -> anyhow::Result<Unsettled> {
     let begin = Instant::now();
     let mut started = BTreeSet::new();
     let mut before = Vec::new();
@@ -40,7 +44,7 @@ pub(crate) async fn calm(world: &World, chance: &Chance, tally: &mut Tally) -> a
         if let Some(vacant) = lead(world).await? {
             return Ok(vec![vacant]);
         }
-        let left = tidy(world, chance, &mut started).await?;
+        let left = tidy(world, random, &mut started).await?;
         if left != before {
             tally.note(format_args!("not quiet yet: {}", left.join(", ")));
             before.clone_from(&left);
@@ -86,7 +90,11 @@ async fn lead(world: &World) -> anyhow::Result<Option<String>> {
 }
 
 /// Performs one round of the operations that return the pools to their configuration. Returns what is not done yet.
-async fn tidy(world: &World, chance: &Chance, started: &mut BTreeSet<String>) -> anyhow::Result<Vec<String>> {
+async fn tidy(
+    world: &World,
+    random: &SeededRandom,
+    started: &mut BTreeSet<String>,
+) -> anyhow::Result<Vec<String>> {
     world.recorder().catch_up().await?;
     let state = world.recorder().state();
     let mut left = Vec::new();
@@ -100,7 +108,7 @@ async fn tidy(world: &World, chance: &Chance, started: &mut BTreeSet<String>) ->
             Some(pool) if pool.is_terminating() => {
                 left.push(format!("pool {} is terminating", design.name));
             }
-            Some(pool) => left.extend(restore(world, design, pool, &state, chance).await),
+            Some(pool) => left.extend(restore(world, design, pool, &state, random).await),
         }
     }
     for machine in state.all(Kind::Machine) {
@@ -126,7 +134,7 @@ async fn restore(
     design: &Design,
     pool: &Object,
     state: &State,
-    chance: &Chance,
+    random: &SeededRandom,
 ) -> Option<String> {
     let members = state.members(pool.uid());
     let replicas = pool.at("/spec/replicas").as_u64().unwrap_or_default();
@@ -147,7 +155,7 @@ async fn restore(
     if design.policy == Policy::Explicit && replicas > calm {
         let live = members.iter().filter(|member| !member.is_terminating()).count() as u64;
         if live == replicas {
-            operation::remove(world, design, &members, replicas - calm, chance).await;
+            operation::remove(world, design, &members, replicas - calm, random).await;
         }
         return Some(format!("pool {} desires {replicas} machines and has {live}", design.name));
     }

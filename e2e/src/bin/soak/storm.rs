@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use vmpool_e2e::chance::Chance;
 use vmpool_e2e::error::{Error, Result};
 use vmpool_e2e::object::{Kind, POOL_UID_LABEL};
+use vmpool_e2e::random::SeededRandom;
 use vmpool_e2e::world::World;
 
 use crate::fault::{Fault, Mend, Outage};
@@ -27,7 +27,7 @@ const BETWEEN_OUTAGES: std::ops::RangeInclusive<u64> = 12..=35;
 /// A period of operations and faults.
 pub(crate) struct Storm<'w> {
     world: &'w World,
-    chance: &'w Chance,
+    random: &'w SeededRandom,
     /// The pending repairs: time, affected component, repair.
     mends: Vec<(Instant, String, Mend<'w>)>,
     next_outage: Instant,
@@ -38,10 +38,10 @@ pub(crate) struct Storm<'w> {
 
 impl<'w> Storm<'w> {
     /// A storm before its first step.
-    pub(crate) fn new(world: &'w World, chance: &'w Chance) -> Self {
+    pub(crate) fn new(world: &'w World, random: &'w SeededRandom) -> Self {
         let now = Instant::now();
-        let next_outage = now + Duration::from_secs(chance.number(BETWEEN_OUTAGES));
-        Self { world, chance, mends: Vec::new(), next_outage, checked: now, orphaned: BTreeSet::new() }
+        let next_outage = now + Duration::from_secs(random.number(BETWEEN_OUTAGES));
+        Self { world, random, mends: Vec::new(), next_outage, checked: now, orphaned: BTreeSet::new() }
     }
 
     /// Runs the storm, and repairs all faults at the end.
@@ -54,7 +54,7 @@ impl<'w> Storm<'w> {
             self.mend(Some(Instant::now()), tally).await?;
             if Instant::now() > self.next_outage {
                 self.outage(tally).await?;
-            } else if self.chance.per_mille(FAULTS) {
+            } else if self.random.per_mille(FAULTS) {
                 self.fault(tally).await?;
             } else {
                 self.operate(tally).await;
@@ -64,17 +64,17 @@ impl<'w> Storm<'w> {
                 self.world.check().await?;
                 self.checked = Instant::now();
             }
-            tokio::time::sleep(self.chance.delay(PAUSE)).await;
+            tokio::time::sleep(self.random.delay(PAUSE)).await;
         }
         self.mend(None, tally).await?;
         self.world.check().await
     }
 
     async fn operate(&mut self, tally: &mut Tally) {
-        let (operation, design) = (Operation::random(self.chance), any_pool(self.chance));
+        let (operation, design) = (Operation::random(self.random), any_pool(self.random));
         let uid =
             self.world.recorder().state().named(Kind::Pool, design.name).map(|pool| pool.uid().to_owned());
-        let answer = operation.perform(self.world, design, self.chance).await;
+        let answer = operation.perform(self.world, design, self.random).await;
         if let (Operation::DeletePool(vmpool_e2e::world::Deletion::Orphan), Some(uid)) = (operation, uid) {
             self.orphaned.insert(uid);
         }
@@ -82,12 +82,12 @@ impl<'w> Storm<'w> {
     }
 
     async fn fault(&mut self, tally: &mut Tally) -> Result<()> {
-        let fault = Fault::random(self.chance);
+        let fault = Fault::random(self.random);
         let victim = fault.victim();
         if self.mends.iter().any(|(_, other, _)| *other == victim) {
             return Ok(());
         }
-        if let Some((lasts, mend)) = fault.happen(self.world, self.chance).await? {
+        if let Some((lasts, mend)) = fault.happen(self.world, self.random).await? {
             tally.fault(format_args!("{fault:?} for {lasts:?}"));
             self.mends.push((Instant::now() + lasts, victim, mend));
         }
@@ -99,24 +99,24 @@ impl<'w> Storm<'w> {
         // Paused processes resume first: their effects could not be distinguished from those of the outage, and repairs
         // need a working API server.
         self.mend(None, tally).await?;
-        let outage = Outage::random(self.chance);
+        let outage = Outage::random(self.random);
         tally.fault(format_args!("{outage:?}"));
-        let count = self.chance.number(1..=4);
+        let count = self.random.number(1..=4);
         for _ in 0..count {
             self.operate(tally).await;
         }
         let world = self.world;
-        let chance = self.chance;
+        let random = self.random;
         let users = async {
             for _ in 0..count {
-                tokio::time::sleep(Duration::from_millis(chance.number(50..=1500))).await;
+                tokio::time::sleep(Duration::from_millis(random.number(50..=1500))).await;
                 self.operate(tally).await;
             }
         };
-        let (passed, ()) = futures::join!(outage.pass(world, chance), users);
+        let (passed, ()) = futures::join!(outage.pass(world, random), users);
         passed?;
         tally.note("-- the outage has ended");
-        self.next_outage = Instant::now() + Duration::from_secs(self.chance.number(BETWEEN_OUTAGES));
+        self.next_outage = Instant::now() + Duration::from_secs(self.random.number(BETWEEN_OUTAGES));
         Ok(())
     }
 

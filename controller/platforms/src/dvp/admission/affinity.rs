@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use vmpool_api::names::is_dns_label;
 
 use super::machine::MACHINE;
 use super::rule::Rule;
-use super::syntax::{is_dns_label, is_key};
+use super::syntax::is_key;
 use super::view::{at, field, list, text};
 use super::{Checked, refuse, selectors};
 

@@ -4,11 +4,11 @@
 //! Annotations may change while the spec does not, so this is asked before an unchanged spec lets a request through.
 
 use serde_json::Value;
+use vmpool_api::names::is_dns_label;
 use vmpool_api::{Share, ShareError, annotations};
 
 use super::finding::Warning;
 use super::rule::Rule;
-use super::syntax::is_dns_label;
 use super::view::{Pool, at, field};
 use super::{Checked, refuse};
 

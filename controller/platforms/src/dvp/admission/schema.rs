@@ -6,10 +6,10 @@
 use std::sync::LazyLock;
 
 use serde_json::Value;
+use vmpool_api::names::{is_dns_label, is_dns_subdomain};
 use vmpool_api::{Quantity, crds};
 
 use super::rule::Rule;
-use super::syntax::{is_dns_label, is_subdomain};
 use super::view::{at, field, list, text};
 use super::{Checked, refuse};
 
@@ -191,7 +191,7 @@ const PATTERNS: [Pattern; 9] = [
     },
     Pattern {
         regex: r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
-        accepts: is_subdomain,
+        accepts: is_dns_subdomain,
         reason: "it is not a DNS name",
         way_out: "use lower-case letters, digits, dashes and dots, with a letter or digit at both ends",
     },

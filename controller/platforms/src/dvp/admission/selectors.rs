@@ -1,9 +1,10 @@
 //! Selectors of labels and of nodes.
 
 use serde_json::Value;
+use vmpool_api::names::is_dns_subdomain;
 
 use super::rule::Rule;
-use super::syntax::{is_key, is_subdomain, is_value};
+use super::syntax::{is_key, is_value};
 use super::view::{field, list, text};
 use super::{Checked, refuse};
 
@@ -105,7 +106,7 @@ fn wrong(requirement: &Value, operators: Operators) -> Option<Wrong> {
                 "use it, or a label of the node",
             ));
         }
-        return texts().any(|value| !is_subdomain(value)).then_some((
+        return texts().any(|value| !is_dns_subdomain(value)).then_some((
             "values",
             "no node can have this name",
             "use the name of a node",

@@ -1,15 +1,15 @@
-//! The forms of names in labels and selectors, as Kubernetes defines them.
+//! The forms of keys and values of labels, as Kubernetes defines them.
 
-/// Longest name part of a key, longest value, longest DNS label.
-const SHORT: usize = 63;
-/// Longest DNS subdomain.
-const LONG: usize = 253;
+use vmpool_api::names::is_dns_subdomain;
+
+/// Maximum length of the name part of a key, and of a value, in bytes.
+const LONGEST: usize = 63;
 
 /// A key of a label: a name, with a DNS subdomain and a slash in front or without.
 pub(super) fn is_key(text: &str) -> bool {
     match text.split_once('/') {
         None => is_name(text),
-        Some((prefix, name)) => is_subdomain(prefix) && is_name(name),
+        Some((prefix, name)) => is_dns_subdomain(prefix) && is_name(name),
     }
 }
 
@@ -18,33 +18,12 @@ pub(super) fn is_value(text: &str) -> bool {
     text.is_empty() || is_name(text)
 }
 
-/// A name of a namespace.
-pub(super) fn is_dns_label(text: &str) -> bool {
-    text.len() <= SHORT && is_framed(text, |byte| is_lower(byte) || byte == b'-', is_lower)
-}
-
-/// A name of a node.
-pub(super) fn is_subdomain(text: &str) -> bool {
-    text.len() <= LONG
-        && text.split('.').all(|part| is_framed(part, |byte| is_lower(byte) || byte == b'-', is_lower))
-}
-
 fn is_name(text: &str) -> bool {
-    text.len() <= SHORT
-        && is_framed(
-            text,
-            |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'),
-            |byte| byte.is_ascii_alphanumeric(),
-        )
-}
-
-fn is_lower(byte: u8) -> bool {
-    byte.is_ascii_lowercase() || byte.is_ascii_digit()
-}
-
-/// Not empty, made of `inner`, and with `edge` at both ends.
-fn is_framed(text: &str, inner: impl Fn(u8) -> bool, edge: impl Fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
+    let inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return false };
-    edge(*first) && edge(*last) && bytes.iter().all(|byte| inner(*byte))
+    text.len() <= LONGEST
+        && first.is_ascii_alphanumeric()
+        && last.is_ascii_alphanumeric()
+        && bytes.iter().all(inner)
 }

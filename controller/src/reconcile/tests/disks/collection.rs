@@ -167,7 +167,7 @@ async fn a_deletion_without_an_answer_is_asked_for_again() {
     world.server.intercept(move |call| {
         if call.is(Verb::Delete, "virtualdisks") && lost > 0 {
             lost -= 1;
-            return Fate::AnswerLost;
+            return Fate::ResponseLost;
         }
         Fate::Serve
     });

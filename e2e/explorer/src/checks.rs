@@ -1,0 +1,161 @@
+//! The checks: after every change, and once the world has settled.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::Value;
+use vmpool_e2e::cluster::AuditEntry;
+use vmpool_e2e::invariants::{self, Grounds, collection, leftovers, settled};
+use vmpool_e2e::object::{Kind, Object};
+use vmpool_model::{Call, HandledRequest, PatchKind, Verb};
+
+use crate::instance::{CONTROLLER, is_tested};
+use crate::world::World;
+
+/// A world is settled if nothing changed for this long. It is longer than the longest backoff.
+pub const SETTLED_AFTER: Duration = Duration::from_secs(75);
+/// The processes must not write for this long before the end. It is shorter than [`SETTLED_AFTER`], because a write without
+/// effect may follow shortly after the last change.
+const NO_WRITES_FOR: Duration = Duration::from_secs(10);
+
+/// All violations so far.
+pub fn invariant_violations(world: &World) -> Vec<String> {
+    let served = world.server.handled_since(0);
+    let audit: Vec<AuditEntry> = served.iter().filter(|served| is_checked(&served.call)).map(entry).collect();
+    let found = invariants::violations(world.history(), &grounds(world), &audit, CONTROLLER);
+    let mounts = world.double_mounts().into_iter().map(|mount| format!("I3: {mount}"));
+    // A list from the API server's cache may be older than the last write of a previous leader.
+    let old =
+        served.iter().map(|served| &served.call).filter(|call| is_tested(&call.sender) && takes_any(call));
+    let old = old.map(|call| format!("{call}: reads a list with resourceVersion=0"));
+    found
+        .iter()
+        .map(ToString::to_string)
+        .chain(mounts)
+        .chain(old)
+        .chain(writes_of_former_leaders(world, &served))
+        .collect()
+}
+
+/// Writes of a controller while another one led, except those that were delayed for longer than the sender could know.
+fn writes_of_former_leaders(world: &World, served: &[HandledRequest]) -> Vec<String> {
+    let (mut leader, mut found) = (None, Vec::new());
+    for HandledRequest { call, code, .. } in
+        served.iter().filter(|served| served.call.sender.starts_with(CONTROLLER))
+    {
+        if call.resource == "leases" {
+            if call.is_write() && *code < 300 {
+                let is_held =
+                    call.body["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty());
+                leader = is_held.then_some(call.sender.as_str());
+            }
+        } else if is_checked(call) && leader.is_some_and(|leader| leader != call.sender) {
+            let sent = call.to_string();
+            if !world.late.contains(&sent) {
+                let leader = leader.unwrap_or_default();
+                found.push(format!("a replaced leader wrote: {sent}, while {leader} leads"));
+            }
+        }
+    }
+    found
+}
+
+/// What users did. A request without UIDs means any machine with that name. After a change of leaders it may be a new
+/// machine, because the new leader starts the open block of names again.
+fn grounds(world: &World) -> Grounds {
+    let mut grounds = world.grounds.clone();
+    let mut had: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let machines = world.history().changes().iter().filter(|change| change.kind == Kind::Machine);
+    for machine in machines.map(|change| &change.object) {
+        if world.unpinned.contains(machine.name()) {
+            had.entry(machine.name()).or_default().insert(machine.uid());
+        }
+    }
+    for uid in had.into_values().filter(|uids| uids.len() > 1).flatten() {
+        grounds.ask(&[uid.to_owned()]);
+        grounds.removed.remove(uid);
+    }
+    grounds
+}
+
+/// Whether the checks consider this request.
+fn is_checked(call: &Call) -> bool {
+    call.is_write() && call.resource != "leases" && call.resource != "events"
+}
+
+fn takes_any(call: &Call) -> bool {
+    call.verb == Verb::List && call.parameter("resourceVersion") == Some("0")
+}
+
+/// Writes to a settled world.
+fn writes_when_settled(world: &World) -> Vec<String> {
+    let since = world.now() - NO_WRITES_FOR;
+    let served = world.server.handled_since(0);
+    let late = served.iter().rev().take_while(|served| served.at > since);
+    let writes = late.filter(|served| is_tested(&served.call.sender) && is_checked(&served.call));
+    writes
+        .map(|served| format!("I8: a write to a settled world: {} ({})", served.call, served.code))
+        .collect()
+}
+
+/// All violations in a settled world.
+pub fn settled_violations(world: &World) -> Vec<String> {
+    let state = world.history().state();
+    let mut violations: Vec<String> =
+        leftovers::violations(world.history()).iter().map(ToString::to_string).collect();
+    violations.extend(writes_when_settled(world));
+    violations.extend(collection::violations(state, world.now()).iter().map(ToString::to_string));
+    for pool in state.all(Kind::Pool).filter(|pool| !pool.is_terminating()) {
+        let members = state.members(pool.uid());
+        violations.extend(settled::lies(pool, &members).iter().map(ToString::to_string));
+        violations.extend(missing_machines(pool, &members, world.disk_deleted));
+    }
+    violations
+}
+
+/// What a settled pool lacks.
+fn missing_machines(pool: &Object, members: &[&Object], disk_deleted: bool) -> Option<String> {
+    let desired =
+        pool.at("/spec/replicas").as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
+    let explicit = pool.text("/spec/scaleDownPolicy") == "Explicit";
+    let right = if explicit { members.len() >= desired } else { members.len() == desired };
+    let running = members.iter().filter(|instance| instance.is_running()).count();
+    (!right || running < members.len() && !disk_deleted).then(|| {
+        format!(
+            "the pool desires {desired} machines, but after settling {} exist and {running} run",
+            members.len()
+        )
+    })
+}
+
+fn entry(served: &HandledRequest) -> AuditEntry {
+    let call = &served.call;
+    let verb = match call.verb {
+        Verb::Get => "get",
+        Verb::List => "list",
+        Verb::Watch => "watch",
+        Verb::Create => "create",
+        Verb::Update => "update",
+        Verb::Patch(PatchKind::Merge | PatchKind::Json) => "patch",
+        Verb::Delete => "delete",
+    };
+    AuditEntry {
+        at: served.at,
+        // The checks treat all controllers as one user.
+        user: if call.sender.starts_with(CONTROLLER) { CONTROLLER.to_owned() } else { call.sender.clone() },
+        user_agent: call.sender.clone(),
+        verb: verb.to_owned(),
+        group: call.group.clone(),
+        resource: call.resource.clone(),
+        subresource: call.subresource.clone(),
+        namespace: call.namespace.clone(),
+        name: call.name.clone(),
+        code: served.code,
+        dry_run: call.is_dry(),
+        body: if call.resource == "virtualmachinepools" || call.verb == Verb::Delete {
+            call.body.clone()
+        } else {
+            Value::Null
+        },
+    }
+}

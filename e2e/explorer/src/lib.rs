@@ -1,0 +1,35 @@
+//! The fault explorer: runs the real controller, shell included, against the API server model, and injects faults.
+//!
+//! Runs use simulated time only, and every decision derives from the seed: the same seed gives the same run.
+//!
+//! ```text
+//!  SeededRandom(seed) ──▶ Schedule: what users do, which faults occur, and when
+//!                            │
+//!  controllers ──requests──▶ FaultInjector ──▶ vmpool_model::Server ◀── Platform (core of the platform simulator)
+//!  aggregated API            delays, drops,       │         │       ◀── garbage collector, users
+//!    ▲                       rejects, kills       │         └── Webhook (the real one, for requests for pools)
+//!    └── RemovalClient: targeted removals         ▼
+//!                                              history ──▶ the invariants, for every single change
+//! ```
+//!
+//! The project's programs run without their transport: the controller with its lease, the router of the aggregated API,
+//! and the router of the webhook. Each process has its own wall clock and randomness. It can be killed, paused or cut off
+//! between any two steps.
+
+pub mod aggregation;
+pub mod checks;
+pub mod exhaustive;
+pub mod fault;
+pub mod fault_injector;
+pub mod instance;
+pub mod manifest;
+pub mod operation;
+pub mod platform;
+pub mod process;
+mod random_schedule;
+pub mod removal_client;
+pub mod schedule;
+mod shrink;
+mod transcript;
+pub mod webhook;
+pub mod world;

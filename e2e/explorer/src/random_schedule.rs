@@ -1,0 +1,166 @@
+//! Random schedules.
+
+use serde_json::{Value, json};
+
+use crate::operation::{Operation, Removal};
+use crate::schedule::Schedule;
+use crate::webhook::WebhookState;
+use crate::world::Options;
+use vmpool_e2e::random::SeededRandom;
+
+/// Of 1000 schedules, this many pause the leader until another one has replaced it, in addition to their other faults.
+const LEADER_REPLACED: u64 = 300;
+/// Length of that pause in milliseconds. It is longer than a lease plus the time until another replica takes the lease.
+const LEADER_PAUSE: (u64, u64) = (19_000, 40_000);
+
+/// Of 1000 schedules, this many have a period in which the watches of machines, disks or both deliver no events.
+const WITHOUT_WATCH_EVENTS: u64 = 250;
+
+const POLICIES: [&str; 3] = ["NewestFirst", "OldestFirst", "Explicit"];
+
+impl Schedule {
+    /// The schedule of a seed.
+    pub fn random(seed: u64) -> Self {
+        let random = SeededRandom::new(seed ^ 0x0dd5);
+        let former_leader_resumed = random.per_mille(LEADER_REPLACED);
+        let named = random.per_mille(450);
+        let options = Options {
+            seed,
+            controllers: if former_leader_resumed || random.per_mille(200) { 2 } else { 1 },
+            apiservers: if named { one_or_two(&random) } else { 0 },
+            webhook: random.per_mille(600),
+            latency: random.number(1..=60),
+            write_faults_per_mille: if random.per_mille(600) { random.number(0..=150) } else { 0 },
+            read_faults_per_mille: if random.per_mille(300) { random.number(0..=150) } else { 0 },
+            page: if random.per_mille(300) { one_or_two(&random) } else { 0 },
+            old: which(&random),
+        };
+        let mut steps = vec![(random.number(0..=2000), first(&random))];
+        for _ in 0..random.number(1..=14) {
+            steps.push((pause(&random), op(&random, &options)));
+        }
+        if former_leader_resumed {
+            replace_leader(&random, &options, &mut steps);
+        }
+        if random.per_mille(WITHOUT_WATCH_EVENTS) {
+            without_watch_events(&random, &mut steps);
+        }
+        Self { options, steps, ..Self::default() }
+    }
+}
+
+/// Pauses the leader at a random step until another one has replaced it, then resumes it.
+fn replace_leader(random: &SeededRandom, options: &Options, steps: &mut Vec<(u64, Operation)>) {
+    let all = u64::try_from(steps.len()).unwrap_or_default();
+    let at = usize::try_from(random.number(1..=all)).unwrap_or(1);
+    let leader_pause = random.number(LEADER_PAUSE.0..=LEADER_PAUSE.1);
+    let before = random.number(0..=leader_pause);
+    let meanwhile = [
+        (random.number(0..=400), Operation::PauseLeader),
+        (before, op(random, options)),
+        (leader_pause - before, Operation::Resume),
+    ];
+    steps.splice(at..at, meanwhile);
+}
+
+/// From a random step on, watches deliver no events until a random later step.
+fn without_watch_events(random: &SeededRandom, steps: &mut Vec<(u64, Operation)>) {
+    let last = u64::try_from(steps.len()).unwrap_or_default();
+    let from = random.number(0..=last);
+    let until = random.number(from..=last);
+    let place = |step: u64| usize::try_from(step).unwrap_or_default();
+    steps.insert(place(until), (random.number(0..=20_000), Operation::ReleaseWatches));
+    for resource in 1..=2 {
+        if random.per_mille(700) {
+            steps.insert(place(from), (0, Operation::HoldWatch(resource)));
+        }
+    }
+}
+
+fn first(random: &SeededRandom) -> Operation {
+    let mut disks = vec![("root", Value::Null)];
+    if random.per_mille(500) {
+        disks.push(("cache", retained(random)));
+    }
+    Operation::CreatePool(random.number(0..=5).cast_signed(), policy(random), disks)
+}
+
+fn policy(random: &SeededRandom) -> &'static str {
+    random.one(&POLICIES).copied().unwrap_or(POLICIES[0])
+}
+
+fn retained(random: &SeededRandom) -> Value {
+    let ttl = *random.one(&["1s", "20s", "10m"]).unwrap_or(&"10m");
+    json!({ "onScaleDown": "Retain", "keep": random.number(0..=2), "ttl": ttl })
+}
+
+fn pause(random: &SeededRandom) -> u64 {
+    if random.per_mille(300) { random.number(0..=40) } else { random.number(0..=6000) }
+}
+
+fn which(random: &SeededRandom) -> usize {
+    usize::try_from(random.number(0..=9)).unwrap_or_default()
+}
+
+fn one_or_two(random: &SeededRandom) -> usize {
+    if random.per_mille(500) { 1 } else { 2 }
+}
+
+fn op(random: &SeededRandom, options: &Options) -> Operation {
+    let which = || which(random);
+    let scale = |most| Operation::Scale(random.number(0..=most).cast_signed());
+    match random.number(0..=149) {
+        0..=29 => scale(6),
+        30..=37 => Operation::DeleteMachine(which()),
+        38..=40 => Operation::DeleteDisk(which()),
+        41..=46 => Operation::SetCores(random.number(1..=4).cast_signed()),
+        47..=49 => Operation::SetScaleDownPolicy(policy(random)),
+        50..=51 => Operation::AddDiskTemplate("extra", Value::Null),
+        52..=53 => Operation::RemoveDiskTemplate("cache"),
+        54..=56 => Operation::RemoveLabels(which()),
+        57..=59 => Operation::RemoveOwner(which()),
+        60..=61 => Operation::DeletePool(
+            random.one(&["Background", "Foreground", "Orphan"]).copied().unwrap_or("Background"),
+        ),
+        62 => first(random),
+        63..=67 => Operation::KillController(which()),
+        68..=71 if options.controllers > 1 => Operation::PauseController(which()),
+        72..=73 => Operation::DisconnectController(which()),
+        74..=78 => Operation::Resume,
+        79..=80 => Operation::StepWallClock(which(), random.number(0..=60).cast_signed() - 30),
+        81..=86 => Operation::DelayWatch(which(), which()),
+        87..=90 => Operation::HoldWatch(which()),
+        91..=94 => Operation::ReleaseWatches,
+        95..=96 => Operation::CoalesceEvents(which()),
+        97..=98 => Operation::RepeatEvent(which()),
+        99..=101 => Operation::EndWatch(which(), random.per_mille(500)),
+        102..=103 => Operation::CompactHistory,
+        104 => Operation::SendBookmarks,
+        105..=130 if options.apiservers > 0 => removal(random),
+        131..=134 if options.apiservers > 0 => Operation::KillApiserver(which()),
+        135..=136 if options.apiservers > 0 => Operation::PauseApiserver(which()),
+        137..=141 if options.webhook => webhook(random),
+        _ => scale(3),
+    }
+}
+
+fn removal(random: &SeededRandom) -> Operation {
+    let count = if random.per_mille(600) { 1 } else { random.number(2..=4) };
+    Operation::RemoveTargets(Removal {
+        targets: (0..count).map(|_| which(random)).collect(),
+        first: which(random),
+        pinned: random.per_mille(400),
+        dry_run: random.per_mille(50),
+    })
+}
+
+fn webhook(random: &SeededRandom) -> Operation {
+    let all = [
+        WebhookState::Works,
+        WebhookState::Works,
+        WebhookState::Down,
+        WebhookState::Hangs,
+        WebhookState::Denies,
+    ];
+    Operation::SetWebhook(random.one(&all).copied().unwrap_or_default())
+}

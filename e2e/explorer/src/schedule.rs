@@ -1,0 +1,136 @@
+//! A fault schedule and its verdict.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use vmpool_runtime::client::READ_TIMEOUT;
+use vmpool_runtime::testing::Idle;
+
+use crate::checks::{SETTLED_AFTER, invariant_violations, settled_violations};
+use crate::fault::{InjectedFaults, ReadFault, WriteFault};
+use crate::operation::{Operation, WATCHED};
+use crate::webhook::WebhookState;
+use crate::world::{Options, World};
+
+/// Longest time until a world must have settled after the last fault.
+const TIMEOUT: Duration = Duration::from_mins(20);
+
+/// The steps of a run. Each time is in milliseconds after the previous step.
+#[derive(Clone, Debug, Default)]
+pub struct Schedule {
+    /// How the world is created.
+    pub options: Options,
+    /// The steps.
+    pub steps: Vec<(u64, Operation)>,
+    /// Planned faults of writes.
+    pub write_faults: Vec<(usize, WriteFault)>,
+    /// Planned faults of reads.
+    pub read_faults: Vec<(usize, ReadFault)>,
+}
+
+/// The result of a schedule.
+#[derive(Debug)]
+pub struct Verdict {
+    /// The violations; empty if there are none.
+    pub violations: Vec<String>,
+    /// The transcript, if it was requested.
+    pub transcript: Vec<String>,
+    /// Number of writes of the project's processes, without leases and events.
+    pub writes: usize,
+    /// Number of reads of the project's processes, without leases.
+    pub reads: usize,
+    /// Number of changes of each resource in [`crate::operation::WATCHED`].
+    pub events: [usize; WATCHED.len()],
+    /// Whether a replaced leader resumed.
+    pub former_leader_resumed: bool,
+    /// The injected faults, planned and random.
+    pub injected: InjectedFaults,
+}
+
+impl Schedule {
+    /// Runs the schedule on its own runtime.
+    ///
+    /// # Panics
+    /// If the runtime cannot be created.
+    pub fn run(&self) -> Verdict {
+        self.run_on_own_runtime(false)
+    }
+
+    /// Runs the schedule and records a transcript.
+    ///
+    /// # Panics
+    /// If the runtime cannot be created.
+    pub fn run_with_transcript(&self) -> Verdict {
+        self.run_on_own_runtime(true)
+    }
+
+    fn run_on_own_runtime(&self, with_transcript: bool) -> Verdict {
+        let (runtime, idle) =
+            Idle::runtime().expect("a runtime without threads and sockets uses no system resources");
+        runtime.block_on(self.execute(idle, with_transcript))
+    }
+
+    async fn execute(&self, idle: Idle, with_transcript: bool) -> Verdict {
+        let mut world = World::new(self.options, idle, with_transcript).await;
+        {
+            let injector = &mut *world.injector.lock();
+            injector.write_faults = self.write_faults.iter().copied().collect();
+            injector.read_faults = self.read_faults.iter().copied().collect();
+        }
+        for (pause, op) in &self.steps {
+            world.advance(Duration::from_millis(*pause)).await;
+            world.log(|| format!("── {op:?}"));
+            op.perform(&mut world).await;
+        }
+        let mut violations = settle(&mut world).await;
+        violations.append(&mut world.loops);
+        violations.extend(invariant_violations(&world));
+        if violations.is_empty() {
+            violations = settled_violations(&world);
+        }
+        let transcript = world.transcript.take().unwrap_or_default();
+        let (events, former_leader_resumed) = (world.events(), world.former_leader_resumed);
+        let injector = &mut *world.injector.lock();
+        let injected = std::mem::take(&mut injector.injected);
+        Verdict {
+            violations,
+            transcript,
+            writes: injector.writes,
+            reads: injector.reads,
+            events,
+            former_leader_resumed,
+            injected,
+        }
+    }
+}
+
+/// Ends all faults and lets time pass until the world has settled.
+async fn settle(world: &mut World) -> Vec<String> {
+    world.log(|| "── all faults end".to_owned());
+    world.resume();
+    world.server.release();
+    *world.webhook.lock() = WebhookState::Works;
+    let hanging = {
+        let injector = &mut *world.injector.lock();
+        // Faults that were planned for a certain request still occur, once.
+        (injector.write_faults_per_mille, injector.read_faults_per_mille) = (0, 0);
+        injector.injected.read_faults.iter().any(|(_, read_fault)| *read_fault == ReadFault::Hang)
+    };
+    let begun = world.now();
+    // The sender of a request without response waits for this long.
+    let patient = begun + if hanging { READ_TIMEOUT } else { Duration::ZERO };
+    loop {
+        world.advance(Duration::from_secs(5)).await;
+        let since = |time: Timestamp| world.now().duration_since(time);
+        if since(world.quiet_since().max(patient)) > seconds(SETTLED_AFTER) {
+            return Vec::new();
+        }
+        if since(begun) > seconds(TIMEOUT) {
+            return vec![format!("I8: still changing {TIMEOUT:?} after the last fault")];
+        }
+    }
+}
+
+fn seconds(time: Duration) -> SignedDuration {
+    SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX)
+}

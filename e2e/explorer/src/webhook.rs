@@ -1,0 +1,136 @@
+//! The real webhook, called as its ValidatingWebhookConfiguration specifies.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::Request;
+use http_body_util::BodyExt;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+use vmpool_model::{Admission, ApiError, Call, Review, Server, Verb};
+use vmpool_platforms::dvp::admission::{Cluster, Settings};
+use vmpool_runtime::Env;
+use vmpool_webhook::metrics::Metrics;
+use vmpool_webhook::{POOL_PATH, SCALE_PATH, State};
+
+use crate::instance::{APISERVER, CONTROLLER, SYSTEM, user};
+
+/// The webhook's user name.
+pub const NAME: &str = "webhook";
+/// How long the API server waits for the webhook's response.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// JSON pointer to the removal record.
+const RECORD: &str = "/metadata/annotations/vmpool.virtualization.deckhouse.io~1scale-down-targets";
+
+/// The behavior of the webhook.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WebhookState {
+    /// It responds normally.
+    #[default]
+    Works,
+    /// The connection is refused.
+    Down,
+    /// It never responds.
+    Hangs,
+    /// It denies every request.
+    Denies,
+}
+
+/// The webhook as the API server model calls it.
+pub struct Webhook {
+    env: Env,
+    router: Router,
+    service: Arc<Mutex<WebhookState>>,
+}
+
+impl Webhook {
+    /// A webhook that behaves as `service` says.
+    pub fn new(server: &Server, env: &Env, service: Arc<Mutex<WebhookState>>) -> Self {
+        let settings = Settings {
+            removal_handler: Some(user(APISERVER)),
+            controller: Some(user(CONTROLLER)),
+            cluster: Cluster::default(),
+        };
+        let client = server.client(NAME, SYSTEM);
+        let router = vmpool_webhook::router(State::new(settings, client, Metrics::new(), env.clone()));
+        Self { env: env.clone(), router, service }
+    }
+}
+
+impl Admission for Webhook {
+    fn admit(&self, review: Review) -> BoxFuture<'static, Result<(), ApiError>> {
+        let Some((hook, path, operation)) = matching_webhook(&review) else {
+            return async { Ok(()) }.boxed();
+        };
+        let (env, router, service) = (self.env.clone(), self.router.clone(), *self.service.lock());
+        let failed = move |why: &str| {
+            let text = format!("Internal error occurred: failed calling webhook \"{hook}\": {why}");
+            ApiError::new(500, "InternalError", text)
+        };
+        async move {
+            let response = match service {
+                WebhookState::Down => return Err(failed("connection refused")),
+                WebhookState::Hangs => {
+                    env.sleep(TIMEOUT).await;
+                    return Err(failed("context deadline exceeded"));
+                }
+                WebhookState::Denies => {
+                    json!({ "allowed": false, "status": { "code": 403, "reason": "Forbidden", "message": "no" } })
+                }
+                WebhookState::Works => match env.timeout(TIMEOUT, call_webhook(router, path, operation, &review)).await {
+                    Ok(response) => response.map_err(|why| failed(&why))?,
+                    Err(_) => return Err(failed("context deadline exceeded")),
+                },
+            };
+            if response["allowed"] == true {
+                return Ok(());
+            }
+            let status = &response["status"];
+            let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).unwrap_or(403);
+            let text = |field: &str| status[field].as_str().unwrap_or_default().to_owned();
+            let message = format!("admission webhook \"{hook}\" denied the request: {}", text("message"));
+            Err(ApiError::new(code, &text("reason"), message))
+        }
+        .boxed()
+    }
+}
+
+/// The webhook, path and operation for a request, according to the rules and match conditions of the chart.
+fn matching_webhook(review: &Review) -> Option<(&'static str, &'static str, &'static str)> {
+    let Review { call, old, new } = review;
+    if call.resource != "virtualmachinepools" {
+        return None;
+    }
+    match (call.verb, call.subresource.as_str()) {
+        (Verb::Create, "") => Some(("pools.webhook.vmpool.dev", POOL_PATH, "CREATE")),
+        (Verb::Update | Verb::Patch(_), "") => (old["spec"] != new["spec"]
+            || old.pointer(RECORD) != new.pointer(RECORD))
+        .then_some(("pools.webhook.vmpool.dev", POOL_PATH, "UPDATE")),
+        (Verb::Update | Verb::Patch(_), "scale") => {
+            let count = |scale: &Value| scale["spec"]["replicas"].as_i64().unwrap_or_default();
+            (count(new) < count(old)).then_some(("scale.webhook.vmpool.dev", SCALE_PATH, "UPDATE"))
+        }
+        _ => None,
+    }
+}
+
+async fn call_webhook(router: Router, path: &str, operation: &str, review: &Review) -> Result<Value, String> {
+    let Review { call, old, new } = review;
+    let Call { namespace, name, subresource, sender, .. } = call;
+    let question = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "1", "operation": operation, "namespace": namespace, "name": name, "subResource": subresource,
+        "userInfo": { "username": user(sender) }, "object": new, "oldObject": old,
+    }});
+    let request = Request::post(path).header("content-type", "application/json");
+    let request = request.body(Body::from(question.to_string())).map_err(|error| error.to_string())?;
+    let Ok(response) = router.oneshot(request).await;
+    let code = response.status();
+    let bytes = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+    let response: Value = serde_json::from_slice(&bytes).map_err(|error| format!("{code}: {error}"))?;
+    Ok(response["response"].clone())
+}

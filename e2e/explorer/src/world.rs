@@ -1,0 +1,254 @@
+//! A cluster in memory: the API server model, the platform simulator, a garbage collector, and the project's processes.
+//! All share one clock that advances from event to event.
+
+mod processes;
+mod record;
+mod users;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use vmpool_e2e::invariants::Grounds;
+use vmpool_e2e::recorder::History;
+use vmpool_model::{PatchKind, Server, Verb};
+use vmpool_runtime::Env;
+use vmpool_runtime::env::Task;
+use vmpool_runtime::testing::{Idle, ManualClock, env};
+
+use crate::aggregation::{self, AggregatedApi};
+use crate::fault_injector::{FaultInjector, InjectorState};
+use crate::instance::{Instance, Program};
+use crate::operation::WATCHED;
+use crate::platform::{Platform, image};
+use crate::removal_client::Attempt;
+use crate::webhook::{Webhook, WebhookState};
+use vmpool_e2e::random::SeededRandom;
+
+/// The namespace of the pool.
+pub const NAMESPACE: &str = "team";
+
+/// The front proxy's CA. It is generated once, because no check depends on its content.
+static FRONT_PROXY: LazyLock<Value> =
+    LazyLock::new(|| aggregation::configuration().expect("a certificate can be generated"));
+
+/// How a world is created.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Seed of all random decisions.
+    pub seed: u64,
+    /// Number of controllers that compete for the lease.
+    pub controllers: usize,
+    /// Number of replicas of the aggregated API.
+    pub apiservers: usize,
+    /// Whether the webhook is called.
+    pub webhook: bool,
+    /// Longest time that a request or a response takes, in milliseconds.
+    pub latency: u64,
+    /// Random faults: this many of 1000 writes of the project's processes.
+    pub write_faults_per_mille: u64,
+    /// Random faults: this many of 1000 reads.
+    pub read_faults_per_mille: u64,
+    /// Maximum number of objects in a page of a list; 0 means as many as the client requests.
+    pub page: usize,
+    /// By how many changes a list with `resourceVersion=0` is behind.
+    pub old: usize,
+}
+
+/// A cluster in memory.
+pub struct World {
+    /// The shared clock.
+    pub clock: ManualClock,
+    /// The API server model.
+    pub server: Server,
+    /// What users did, as the checks need it.
+    pub grounds: Grounds,
+    /// Whether a user deleted something that a machine needs. In that case not all machines need to run after settling.
+    pub disk_deleted: bool,
+    /// Whether a replaced leader has resumed.
+    pub former_leader_resumed: bool,
+    /// Names of the machines whose targeted removal was requested without UIDs.
+    pub unpinned: BTreeSet<String>,
+    /// Writes that arrive long after their sender has given up.
+    pub late: BTreeSet<String>,
+    /// Processes that ran in a loop while time stood still.
+    pub loops: Vec<String>,
+    /// One line per event; `None` if no transcript was requested.
+    pub transcript: Option<Vec<String>>,
+    /// The behavior of the webhook.
+    pub webhook: Arc<Mutex<WebhookState>>,
+    pub(crate) random: SeededRandom,
+    pub(crate) injector: Arc<Mutex<InjectorState>>,
+    env: Env,
+    options: Options,
+    platform: Platform,
+    front: AggregatedApi,
+    instances: Vec<Instance>,
+    started: u64,
+    /// When killed processes start again.
+    restarts: Vec<(Timestamp, Program)>,
+    attempts: Arc<Mutex<Vec<Attempt>>>,
+    removals: Vec<Task>,
+    history: History,
+    changes: usize,
+    /// When an object other than a lease last changed.
+    changed: Timestamp,
+    /// When the garbage collector runs next; `None` while it has processed all changes.
+    next_garbage: Option<Timestamp>,
+}
+
+impl World {
+    /// A cluster whose processes have started. `idle` belongs to the runtime of the world.
+    pub async fn new(options: Options, idle: Idle, telling: bool) -> Self {
+        let clock = ManualClock::of(idle);
+        let env = env(&clock, options.seed ^ 0x5eed);
+        let server = Server::new(&env, vmpool_model::platform_resources());
+        let injector = Arc::new(Mutex::new(InjectorState {
+            write_faults_per_mille: options.write_faults_per_mille,
+            read_faults_per_mille: options.read_faults_per_mille,
+            ..InjectorState::default()
+        }));
+        server.set_fault_injector(FaultInjector::new(injector.clone(), options.seed, options.latency));
+        if options.page > 0 {
+            server.limit_pages(options.page);
+        }
+        server.set_list_staleness(options.old);
+        let webhook = Arc::new(Mutex::new(WebhookState::Works));
+        if options.webhook {
+            server.set_admission(Webhook::new(&server, &env, webhook.clone()));
+        }
+        let random = SeededRandom::new(options.seed);
+        let platform = Platform::new(&server, options.seed, random.number(20..=400), random.number(5..=200));
+        let mut world = Self {
+            platform,
+            grounds: Grounds::default(),
+            disk_deleted: false,
+            former_leader_resumed: false,
+            unpinned: BTreeSet::new(),
+            late: BTreeSet::new(),
+            loops: Vec::new(),
+            transcript: telling.then(Vec::new),
+            webhook,
+            injector,
+            env,
+            options,
+            front: AggregatedApi::default(),
+            instances: Vec::new(),
+            started: 0,
+            restarts: Vec::new(),
+            attempts: Arc::default(),
+            removals: Vec::new(),
+            history: History::default(),
+            changes: 0,
+            changed: ManualClock::START,
+            next_garbage: Some(ManualClock::START),
+            random,
+            clock,
+            server,
+        };
+        world.create_initial_objects().await;
+        for _ in 0..options.controllers {
+            world.start(Program::Controller);
+        }
+        for _ in 0..options.apiservers {
+            world.start(Program::Apiserver);
+        }
+        world
+    }
+
+    /// Creates the objects that exist before the scenario.
+    async fn create_initial_objects(&mut self) {
+        let class = json!({
+            "apiVersion": "virtualization.deckhouse.io/v1alpha2", "kind": "VirtualMachineClass",
+            "metadata": { "name": "generic" }, "spec": { "cpu": { "type": "Host" } },
+        });
+        let mut all = vec![("clustervirtualimages", "", image()), ("virtualmachineclasses", "", class)];
+        if self.options.apiservers > 0 {
+            all.push(("configmaps", "kube-system", FRONT_PROXY.clone()));
+        }
+        for (resource, namespace, object) in all {
+            let mut call = self.call(Verb::Create, resource, "", "", object);
+            namespace.clone_into(&mut call.namespace);
+            if resource == "configmaps" {
+                (call.group, call.version) = (String::new(), "v1".to_owned());
+            }
+            _ = self.do_as_user(&call).await;
+        }
+        let ready = json!({ "phase": "Ready", "cdrom": false, "size": { "unpackedBytes": "2097152" } });
+        let patch = json!({ "status": ready });
+        let call =
+            self.call(Verb::Patch(PatchKind::Merge), "clustervirtualimages", "alpine", "status", patch);
+        _ = self.do_as_user(&call).await;
+    }
+
+    /// The current time.
+    pub fn now(&self) -> Timestamp {
+        self.server.now()
+    }
+
+    /// All changes of pools, machines and disks.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Number of changes so far of each watched resource.
+    pub fn events(&self) -> [usize; WATCHED.len()] {
+        let history = self.server.history();
+        WATCHED.map(|resource| history.iter().filter(|change| &*change.key.resource == resource).count())
+    }
+
+    /// The moments at which two machines had mounted the same disk.
+    pub fn double_mounts(&self) -> Vec<String> {
+        self.platform.violations().iter().map(|violation| format!("{violation:?}")).collect()
+    }
+
+    /// Adds a line to the transcript, if one is recorded.
+    pub fn log(&mut self, line: impl FnOnce() -> String) {
+        let since = self.now().duration_since(ManualClock::START);
+        if let Some(transcript) = &mut self.transcript {
+            transcript.push(format!("[{:>9.3}] {}", since.as_secs_f64(), line()));
+        }
+    }
+
+    /// Runs the next event and advances time up to it, but not beyond `until`.
+    pub async fn step(&mut self, until: Timestamp) {
+        let now = self.now();
+        let left = |time: Timestamp| Duration::try_from(time.duration_since(now)).unwrap_or_default();
+        let next = [
+            self.clock.until_next(),
+            self.platform.next_due().map(left),
+            self.until_next_instance_event(),
+            self.next_garbage.map(left),
+            Some(left(until)),
+        ];
+        let stride = next.into_iter().flatten().min().unwrap_or_default();
+        self.clock.advance(stride.max(Duration::from_millis(1))).await;
+        self.platform.step().await;
+        self.collect_garbage();
+        self.update_instances();
+        self.collect_reports();
+        self.record();
+    }
+
+    /// Advances time.
+    pub async fn advance(&mut self, time: Duration) {
+        let end = self.now() + time;
+        while self.now() < end {
+            self.step(end).await;
+        }
+    }
+
+    /// When the last change happened, leases apart. It is now if a client still waits for a response.
+    pub fn quiet_since(&self) -> Timestamp {
+        if self.removals.is_empty() { self.changed } else { self.now() }
+    }
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").field("options", &self.options).finish_non_exhaustive()
+    }
+}

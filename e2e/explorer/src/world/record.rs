@@ -1,0 +1,95 @@
+//! Collects what the history, the referee, the clients and the garbage collector report.
+
+use jiff::{SignedDuration, Timestamp};
+use vmpool_e2e::object::{Kind, Object};
+use vmpool_e2e::recorder;
+use vmpool_model::{Change, ChangeKind, Verb};
+
+use super::World;
+use crate::removal_client::{Attempt, Target};
+use crate::transcript::description_of;
+
+impl World {
+    /// Collects the notes of the referee and the outcomes of the clients.
+    pub(super) fn collect_reports(&mut self) {
+        let (lines, late) = {
+            let injector = &mut *self.injector.lock();
+            (std::mem::take(&mut injector.lines), std::mem::take(&mut injector.late))
+        };
+        for line in lines {
+            self.log(|| line);
+        }
+        self.late.extend(late.iter().map(ToString::to_string));
+        for call in late.iter().filter(|call| call.resource == "virtualmachines") {
+            let owner = call.body["metadata"]["ownerReferences"][0]["uid"].as_str();
+            if let (Verb::Create, Some(pool)) = (call.verb, owner) {
+                *self.grounds.in_flight.entry(pool.to_owned()).or_default() += 1;
+                self.grounds.late.insert(call.name.clone());
+            }
+            if let (Verb::Delete, Some(uid)) = (call.verb, call.body["preconditions"]["uid"].as_str()) {
+                self.grounds.named.insert(uid.to_owned());
+            }
+        }
+        let attempts = std::mem::take(&mut *self.attempts.lock());
+        for attempt in attempts {
+            self.log(|| format!("targeted removal: {attempt:?}"));
+            let uids =
+                |targets: &[Target]| targets.iter().map(|target| target.uid.clone()).collect::<Vec<_>>();
+            match attempt {
+                Attempt::Sent(targets) => self.grounds.ask(&uids(&targets)),
+                Attempt::Rejected(targets, _) => self.grounds.refused(&uids(&targets)),
+                Attempt::Succeeded(targets) => {
+                    let removed = targets.into_iter().map(|target| (target.uid, target.name));
+                    self.grounds.removed.extend(removed);
+                }
+                Attempt::Unknown(_) => {}
+            }
+        }
+        self.removals.retain(|caller| !caller.is_finished());
+    }
+
+    pub(super) fn collect_garbage(&mut self) {
+        if self.next_garbage.is_none_or(|time| self.now() < time) {
+            return;
+        }
+        let found = self.server.collect_garbage(self.random.any());
+        self.next_garbage = found.map(|_| self.now() + self.garbage_collection_delay());
+    }
+
+    fn garbage_collection_delay(&self) -> SignedDuration {
+        SignedDuration::from_millis(self.random.number(5..=400).cast_signed())
+    }
+
+    /// Adds the new changes to the history and the transcript.
+    pub(super) fn record(&mut self) {
+        let news = self.server.changes_since(self.changes);
+        self.changes += news.len();
+        for change in news {
+            let resource = change.key.resource.split('.').next().unwrap_or_default();
+            if ["leases", "events"].contains(&resource) {
+                continue;
+            }
+            let now = self.now();
+            self.changed = now;
+            if self.next_garbage.is_none() {
+                self.next_garbage = Some(now + self.garbage_collection_delay());
+            }
+            let kind =
+                [Kind::Pool, Kind::Machine, Kind::Disk].into_iter().find(|kind| kind.plural() == resource);
+            if let Some(kind) = kind {
+                self.history.push(recorded(&change, kind, now));
+            }
+            self.log(|| description_of(&change));
+        }
+    }
+}
+
+fn recorded(change: &Change, kind: Kind, at: Timestamp) -> recorder::Change {
+    recorder::Change {
+        revision: change.version,
+        at,
+        kind,
+        object: Object::from(change.object.clone()),
+        removed: change.kind == ChangeKind::Deleted,
+    }
+}

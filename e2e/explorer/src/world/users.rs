@@ -1,0 +1,93 @@
+//! Requests of users.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use vmpool_model::{ApiError, Call, Verb};
+
+use super::{NAMESPACE, World};
+use crate::removal_client::{RemovalClient, Target};
+use crate::transcript::short;
+
+/// The user name of all users.
+const USER: &str = "user";
+/// How long a user waits for a response.
+const TIMEOUT: Duration = Duration::from_mins(1);
+
+impl World {
+    /// Creates an object as a user.
+    pub async fn create(&mut self, resource: &str, object: Value) {
+        let call = self.call(Verb::Create, resource, "", "", object);
+        _ = self.do_as_user(&call).await;
+    }
+
+    /// Sends a request as a user, and advances time until there is a response.
+    ///
+    /// # Errors
+    /// The refusal of the API server model.
+    pub async fn do_as_user(&mut self, call: &Call) -> Result<Value, ApiError> {
+        let (server, request) = (self.server.clone(), call.clone());
+        let response = Arc::new(Mutex::new(None));
+        let slot = response.clone();
+        let task = self.env.spawn("user", async move {
+            let response = server.handle(&request).await;
+            *slot.lock() = Some(response);
+        });
+        self.clock.settle().await;
+        let end = self.now() + TIMEOUT;
+        while !task.is_finished() && self.now() < end {
+            self.step(end).await;
+        }
+        let response =
+            response.lock().take().unwrap_or_else(|| Err(ApiError::new(504, "Timeout", "no answer")));
+        self.log(|| {
+            let body = if call.body.is_null() { String::new() } else { short(&call.body) };
+            let outcome = response
+                .as_ref()
+                .map_or_else(|no| format!("{} {}", no.code, no.message), |_| "done".to_owned());
+            format!("{call} {body}: {outcome}")
+        });
+        self.record();
+        response.map(|(_, object)| object)
+    }
+
+    /// A user's request for an object in the namespace.
+    pub fn call(&self, verb: Verb, resource: &str, name: &str, subresource: &str, body: Value) -> Call {
+        Call {
+            sender: USER.to_owned(),
+            verb,
+            group: "virtualization.deckhouse.io".to_owned(),
+            version: "v1alpha2".to_owned(),
+            resource: resource.to_owned(),
+            namespace: NAMESPACE.to_owned(),
+            name: name.to_owned(),
+            subresource: subresource.to_owned(),
+            query: Vec::new(),
+            body,
+        }
+    }
+
+    /// Starts a client that requests a targeted removal and repeats the request until the outcome is known.
+    pub fn start_removal(
+        &mut self,
+        targets: Vec<Target>,
+        pool: &str,
+        first: usize,
+        pinned: bool,
+        dry_run: bool,
+    ) {
+        let group = ["subresources.vmpool.dev/v1alpha1", "subresources.virtualization.deckhouse.io/v1alpha2"];
+        let path = format!(
+            "/apis/{}/namespaces/{NAMESPACE}/virtualmachinepools/{pool}/scaledownwith",
+            group[first % group.len()]
+        );
+        if !pinned {
+            self.unpinned.extend(targets.iter().map(|target| target.name.clone()));
+        }
+        let (front, env, attempts) = (self.front.clone(), self.env.clone(), self.attempts.clone());
+        let client = RemovalClient { front, env, first, path, targets, pinned, dry_run, attempts };
+        self.removals.push(self.env.spawn("caller", client.run()));
+    }
+}

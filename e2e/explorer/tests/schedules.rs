@@ -1,0 +1,140 @@
+//! Some schedules of each kind. `make faults` runs as many as you want.
+
+use std::ops::Range;
+use std::process::Command;
+use std::sync::LazyLock;
+
+use rstest::rstest;
+use vmpool_explorer::exhaustive::{Scenario, scenarios};
+use vmpool_explorer::fault::{ReadFault, WriteFault};
+use vmpool_explorer::schedule::{Schedule, Verdict};
+
+/// A scenario with the fault-free verdicts of its prelude and of all of it.
+struct FaultFreeRun {
+    scenario: Scenario,
+    before: Verdict,
+    plain: Verdict,
+}
+
+static SCENARIOS: LazyLock<Vec<FaultFreeRun>> = LazyLock::new(|| {
+    let run = |scenario: Scenario| {
+        let (before, plain) = (
+            without_violation(scenario.name, scenario.before().run()),
+            without_violation(scenario.name, scenario.plain().run_with_transcript()),
+        );
+        FaultFreeRun { scenario, before, plain }
+    };
+    scenarios().into_iter().map(run).collect()
+});
+
+fn removal_by_name() -> &'static FaultFreeRun {
+    let transcript = SCENARIOS.iter().find(|transcript| transcript.scenario.name == "removal by name");
+    transcript.expect("there is a scenario with this name")
+}
+
+/// Asserts that the run has no violation.
+fn without_violation(name: &str, verdict: Verdict) -> Verdict {
+    assert!(
+        verdict.violations.is_empty(),
+        "{name}: {:?}\n{}",
+        verdict.violations,
+        verdict.transcript.join("\n")
+    );
+    verdict
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let run = || Schedule::random(7).run_with_transcript().transcript;
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_transcript_in_another_process() {
+    // The schedule must contain a targeted removal, because only those need certificates.
+    let seed = (0..1000).find(|seed| Schedule::random(*seed).options.apiservers > 0).unwrap();
+    let run = || {
+        let output = Command::new(env!("CARGO_BIN_EXE_faults")).env("SEED", seed.to_string()).output();
+        String::from_utf8(output.unwrap().stdout).unwrap()
+    };
+    let transcript = run();
+    assert!(transcript.contains("requestheader-client-ca-file"), "{transcript}");
+    assert_eq!(run(), transcript);
+}
+
+#[test]
+fn planned_faults_give_the_same_run_as_the_same_random_faults() {
+    let schedules =
+        (0..1000).map(Schedule::random).filter(|schedule| schedule.options.write_faults_per_mille > 50);
+    let mut runs = schedules.map(|schedule| (schedule.run_with_transcript(), schedule));
+    let with_fault = runs.find(|(random, _)| !random.injected.write_faults.is_empty());
+    let (random, mut planned) = with_fault.expect("one of the schedules has a random fault");
+    (planned.write_faults, planned.read_faults) =
+        (random.injected.write_faults.clone(), random.injected.read_faults.clone());
+    (planned.options.write_faults_per_mille, planned.options.read_faults_per_mille) = (0, 0);
+    assert_eq!(planned.run_with_transcript().transcript, random.transcript);
+}
+
+/// In parts that run in parallel.
+#[rstest]
+fn random_schedules_break_no_invariant(#[values(0..250, 250..500, 500..750, 750..1000)] seeds: Range<u64>) {
+    let mut former_leader_resumed = 0;
+    for seed in seeds {
+        let verdict = Schedule::random(seed).run();
+        assert!(
+            verdict.violations.is_empty(),
+            "make faults SEED={seed} prints the transcript: {:?}",
+            verdict.violations
+        );
+        former_leader_resumed += u64::from(verdict.former_leader_resumed);
+    }
+    assert!(
+        former_leader_resumed > 25,
+        "only {former_leader_resumed} schedules in which a replaced leader resumed"
+    );
+}
+
+#[rstest]
+#[case::a_crash(WriteFault::CrashAfter, "is killed")]
+#[case::a_replaced_leader(WriteFault::StallLate, "resumes")]
+fn a_scenario_survives_a_fault_in_its_middle(#[case] write_fault: WriteFault, #[case] expected: &str) {
+    for FaultFreeRun { scenario, before, plain } in &*SCENARIOS {
+        // The controller writes nothing if the garbage collector does all the work.
+        if plain.writes == before.writes {
+            assert_eq!(scenario.name, "the pool deleted");
+            continue;
+        }
+        let at = usize::midpoint(before.writes, plain.writes);
+        let mut schedule = Schedule { write_faults: vec![(at, write_fault)], ..scenario.plain() };
+        schedule.options.controllers = 2;
+        let transcript =
+            without_violation(scenario.name, schedule.run_with_transcript()).transcript.join("\n");
+        assert!(
+            transcript.contains(expected),
+            "{}: the transcript lacks {expected:?}\n{transcript}",
+            scenario.name
+        );
+    }
+}
+
+#[test]
+fn a_targeted_removal_removes_only_its_targets() {
+    let transcript = removal_by_name().plain.transcript.join("\n");
+    assert!(transcript.contains("targeted removal: Removed"), "{transcript}");
+    assert!(transcript.contains("/spec/replicas=1"), "{transcript}");
+}
+
+/// The client receives no response and repeats the request.
+#[test]
+fn a_targeted_removal_survives_a_crash_of_the_replica_that_handles_it() {
+    let FaultFreeRun { scenario, before, plain } = removal_by_name();
+    for at in before.reads..plain.reads {
+        let schedule = Schedule { read_faults: vec![(at, ReadFault::Crash)], ..scenario.plain() };
+        let transcript =
+            without_violation(&format!("read {at}"), schedule.run_with_transcript()).transcript.join("\n");
+        assert!(
+            transcript.contains("targeted removal: Removed"),
+            "read {at}: the removal never succeeded\n{transcript}"
+        );
+    }
+}

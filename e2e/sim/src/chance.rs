@@ -1,3 +1,0 @@
-//! Seeded random decisions.
-
-pub use vmpool_e2e::chance::Chance;

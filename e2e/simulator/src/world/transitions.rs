@@ -1,0 +1,185 @@
+//! The life of a machine: a table of moves (state → next state, after how long) and what each move does.
+
+use super::{
+    World,
+    devices::{Assessment, Device},
+    ends,
+    machine::{Machine, ManualState, Power},
+    pod::PodState,
+};
+use crate::objects::{Id, Key, Kind};
+use jiff::Timestamp;
+
+/// A step in a machine's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transition {
+    /// Choose a node and ask for a pod.
+    Boot,
+    /// The pod is there: the guest begins to boot, or to arrive.
+    PodReady,
+    /// The guest is up.
+    Run,
+    /// The guest crashes.
+    Crash,
+    /// The guest shuts itself down.
+    GuestShutDown,
+    /// Somebody shuts the guest down.
+    Stop,
+    /// Begin to move to another node.
+    StartMigration,
+    /// The guest is on the other node.
+    FinishMigration,
+    /// No power any more.
+    PowerOff,
+}
+
+impl World {
+    /// Makes every move that is due; says when the next one is.
+    pub(super) fn advance(&mut self, key: &Key, machine: &mut Machine, now: Timestamp) -> Option<Timestamp> {
+        loop {
+            let devices_due = self.sync_devices(key, machine, now);
+            self.sync_users(key, machine);
+            if self.knobs_of(machine).get(|k| k.shutdown).is_none() {
+                machine.shutdown_applied = None;
+            }
+            let next = self.transitions(key, machine, now).into_iter().min_by_key(|(at, _)| *at);
+            match next {
+                Some((at, step)) if at <= now => self.apply(step, key, machine, now),
+                later => return [later.map(|(at, _)| at), devices_due].into_iter().flatten().min(),
+            }
+        }
+    }
+
+    /// The table: what a machine in its state does next, and when. Of several the earliest happens; of those
+    /// that are due together the first.
+    fn transitions(&self, key: &Key, machine: &Machine, now: Timestamp) -> Vec<(Timestamp, Transition)> {
+        let knobs = self.knobs_of(machine);
+        let start_delay = knobs.get(|k| k.start_delay).unwrap_or(self.settings.start_delay);
+        let wanted = machine.wants_to_run();
+        let lost = machine.power.boots().any(|boot| self.pod_state(boot) == PodState::Lost);
+        if machine.view.meta.deleting && knobs.is(|k| k.skip_finalizers) {
+            return if machine.power.is_off() { vec![] } else { vec![(now, Transition::PowerOff)] };
+        }
+        let mut transitions = Vec::new();
+        let mut add = |at: Option<Timestamp>, step| transitions.extend(at.map(|at| (at, step)));
+        let immediately = |condition: bool| condition.then_some(now);
+        match &machine.power {
+            Power::Off => {
+                let may_start = machine.evaluated.is_some() && self.may_start(key, machine);
+                add(immediately(wanted && may_start), Transition::Boot);
+            }
+            Power::Booting { boot, live_since } => {
+                add(immediately(lost), Transition::PowerOff);
+                add(
+                    immediately(!wanted),
+                    if live_since.is_some() { Transition::Stop } else { Transition::PowerOff },
+                );
+                match live_since {
+                    None => add(immediately(self.pod_state(boot) == PodState::Live), Transition::PodReady),
+                    Some(since) => {
+                        let ready = self.assess(key, machine) == Assessment::Ready;
+                        add(ends(*since, start_delay).filter(|_| ready), Transition::Run);
+                    }
+                }
+            }
+            Power::On { since, .. } => {
+                add(immediately(lost), Transition::PowerOff);
+                add(immediately(!wanted || self.restart_is_due(machine)), Transition::Stop);
+                add(knobs.get(|k| k.crash).and_then(|delay| ends(*since, delay)), Transition::Crash);
+                let shutdown =
+                    knobs.get(|k| k.shutdown).filter(|value| Some(*value) != machine.shutdown_applied);
+                add(shutdown.and_then(|delay| ends(*since, delay)), Transition::GuestShutDown);
+                add(immediately(machine.requests.migrate), Transition::StartMigration);
+            }
+            Power::Migrating { target, live_since, .. } => {
+                add(immediately(lost), Transition::PowerOff);
+                add(immediately(!wanted), Transition::Stop);
+                match live_since {
+                    None => add(immediately(self.pod_state(target) == PodState::Live), Transition::PodReady),
+                    Some(since) => add(ends(*since, start_delay), Transition::FinishMigration),
+                }
+            }
+            Power::Crashed { .. } => {
+                add(immediately(lost), Transition::PowerOff);
+                let repaired = knobs.get(|k| k.crash).is_none() || machine.requests.restart;
+                add(immediately(!wanted || repaired), Transition::Stop);
+            }
+            Power::Stopping { since } => {
+                let grace = machine.view.spec.grace();
+                let delay = knobs.get(|k| k.stop_delay).unwrap_or(self.settings.stop_delay).at_most(grace);
+                add(
+                    if machine.requests.force { Some(now) } else { ends(*since, delay) },
+                    Transition::PowerOff,
+                );
+            }
+        }
+        transitions
+    }
+
+    /// What a move does.
+    fn apply(&mut self, step: Transition, key: &Key, machine: &mut Machine, now: Timestamp) {
+        let power = std::mem::replace(&mut machine.power, Power::Off);
+        machine.power = match (step, power) {
+            (Transition::Boot, _) => {
+                machine.boots += 1;
+                Power::Booting { boot: self.new_boot(key, machine, None), live_since: None }
+            }
+            (Transition::PodReady, Power::Booting { boot, .. }) => {
+                self.mount_all(key, machine, now);
+                Power::Booting { boot, live_since: Some(now) }
+            }
+            (Transition::PodReady, Power::Migrating { boot, target, .. }) => {
+                Power::Migrating { boot, target, live_since: Some(now) }
+            }
+            (Transition::Run, Power::Booting { boot, .. }) => {
+                machine.requests.restart = false;
+                machine.manual_state = ManualState::Started;
+                machine.devices.iter_mut().for_each(Device::attach_cold);
+                Power::On { boot, since: now }
+            }
+            (Transition::Crash, Power::On { boot, .. }) => Power::Crashed { boot },
+            (Transition::StartMigration, Power::On { boot, .. }) => {
+                machine.requests.migrate = false;
+                let target = self.new_boot(key, machine, Some(&boot));
+                Power::Migrating { boot, target, live_since: None }
+            }
+            (Transition::FinishMigration, Power::Migrating { target, .. }) => {
+                machine.migrations += 1;
+                Power::On { boot: target, since: now }
+            }
+            (Transition::Stop, _) => Power::Stopping { since: now },
+            (Transition::GuestShutDown, _) => {
+                machine.shutdown_applied = self.knobs_of(machine).get(|k| k.shutdown);
+                machine.manual_state = ManualState::Stopped;
+                self.switch_off(key, machine)
+            }
+            (Transition::PowerOff, _) => self.switch_off(key, machine),
+            (
+                Transition::PodReady
+                | Transition::Run
+                | Transition::Crash
+                | Transition::StartMigration
+                | Transition::FinishMigration,
+                power,
+            ) => power,
+        };
+        let uid = machine.view.meta.uid.clone();
+        for pod in self.pods_of.get(&uid).into_iter().flatten() {
+            self.agenda.mark(Id::new(Kind::Pod, pod.clone()));
+        }
+        self.mark_dependents_of_machine(key);
+        for disk in &machine.listed {
+            self.agenda.mark(Id::new(Kind::Disk, disk.clone()));
+        }
+    }
+
+    fn switch_off(&mut self, key: &Key, machine: &mut Machine) -> Power {
+        let mounted = std::mem::take(&mut machine.mounted);
+        self.unmount(&machine.view.meta.uid, &mounted);
+        machine.requests.force = false;
+        machine.requests.migrate = false;
+        machine.devices.clear();
+        self.mark(Kind::Machine, key);
+        Power::Off
+    }
+}

@@ -1,0 +1,156 @@
+//! The operations that both servers perform.
+
+use crate::kind::{Kind, Name, Target};
+
+/// An operation with its number, by which later operations refer to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) id: usize,
+    pub(crate) op: Operation,
+}
+
+/// One operation.
+#[derive(Clone, Debug)]
+pub(crate) enum Operation {
+    Create {
+        kind: Kind,
+        name: Option<&'static str>,
+        shape: u64,
+        with: Vec<Change>,
+        dry: bool,
+    },
+    Get {
+        target: Target,
+        subresource: &'static str,
+    },
+    List {
+        kind: Kind,
+        selector: Selector,
+        name: Option<Name>,
+        limit: u64,
+    },
+    /// The next page of the last paginated list.
+    Continue {
+        limit: u64,
+    },
+    Put {
+        target: Target,
+        subresource: &'static str,
+        change: Change,
+        uid: Precondition,
+        version: Precondition,
+        dry: bool,
+    },
+    Patch {
+        target: Target,
+        subresource: &'static str,
+        format: PatchFormat,
+        change: Change,
+        uid: Precondition,
+        version: Precondition,
+        dry: bool,
+    },
+    Scale {
+        target: Target,
+        method: ScaleMethod,
+        replicas: i64,
+        uid: Precondition,
+        version: Precondition,
+    },
+    Delete {
+        target: Target,
+        policy: Option<&'static str>,
+        uid: Precondition,
+        version: Precondition,
+        dry: bool,
+    },
+    Watch {
+        kind: Kind,
+        since: Since,
+        selector: Selector,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PatchFormat {
+    Merge,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScaleMethod {
+    Put,
+    Patch(PatchFormat),
+}
+
+/// A precondition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Precondition {
+    None,
+    /// The current value.
+    Current,
+    /// The first version of this object, or a UID of no object.
+    Outdated,
+}
+
+/// The version at which a watch starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Since {
+    /// Before the first step.
+    Start,
+    /// The version in the response to this step.
+    Step(usize),
+    /// An expired version.
+    TooOld,
+    /// The existing objects.
+    Now,
+}
+
+/// A change of an object.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    Nothing,
+    Labels(&'static [(&'static str, &'static str)]),
+    Annotation(Option<u64>),
+    Finalizers(&'static [&'static str]),
+    /// Owner references, each with its `blockOwnerDeletion`; `None` refers to an owner that does not exist.
+    Owners(Vec<(Option<Target>, bool)>),
+    /// Two controlling owners.
+    TwoControllers,
+    /// An owner of an unknown kind.
+    UnknownOwner,
+    Content(u64),
+    Status(u64),
+    Both(u64),
+    /// Metadata that only the server may set.
+    ServerSet(ServerField),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ServerField {
+    Generation,
+    Created,
+    Deleted,
+    Name,
+    Namespace,
+    SelfLink,
+    Version,
+    Uid,
+}
+
+/// A label selector, and labels that match it.
+#[derive(Clone, Copy)]
+pub(crate) struct Selector(pub(crate) &'static str, pub(crate) &'static [(&'static str, &'static str)]);
+
+impl std::fmt::Debug for Selector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+impl Change {
+    /// Whether the change may prevent the object's deletion.
+    pub(crate) fn adds_finalizers(&self) -> bool {
+        matches!(self, Self::Finalizers(all) if !all.is_empty())
+    }
+}

@@ -1,0 +1,272 @@
+//! Selects the trials and runs them: several at a time, each with its own pool.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use anyhow::Context;
+use futures::future::try_join_all;
+use futures::{StreamExt, stream};
+use vmpool_e2e::error::chain;
+use vmpool_e2e::fault_proxy::{DropPoint, WatchFault};
+use vmpool_e2e::harness;
+use vmpool_e2e::world::World;
+
+use crate::controllers::{Controllers, Successor};
+use crate::scenario::{Scenario, all_disks};
+use crate::trial::{FaultFreeRun, Outcome, Point, Trial, WATCHED, run_with_fault, run_without_faults};
+
+/// Number of pools that are prepared at the same time. Their trials run one after another.
+const BATCH: usize = 6;
+
+/// Number of concurrent worlds. They mostly wait.
+const WORLDS: usize = 10;
+
+/// Which trials run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Coverage {
+    /// One crash and one watch fault for each scenario, always the same.
+    Sample,
+    /// Every crash and every watch fault.
+    All,
+}
+
+impl Coverage {
+    /// The coverage from the environment.
+    pub(crate) fn from_environment() -> Self {
+        if std::env::var("VMPOOL_CRASHES").is_ok_and(|coverage| coverage == "all") {
+            Self::All
+        } else {
+            Self::Sample
+        }
+    }
+}
+
+/// The results of all trials.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    /// Crashes that happened.
+    pub(crate) points: usize,
+    /// Watch faults that were applied.
+    pub(crate) watch_faults: usize,
+    /// Crashes whose write never came.
+    pub(crate) late: usize,
+    /// Violations with the names of their trials.
+    pub(crate) violations: Vec<String>,
+}
+
+impl Results {
+    fn count(&mut self, trial: &Trial, outcome: Outcome) {
+        match (trial, outcome) {
+            (Trial::Crash(..), Outcome::Happened) => self.points += 1,
+            (Trial::Crash(..), Outcome::TooLate) => self.late += 1,
+            (Trial::WatchFault(..), _) => self.watch_faults += 1,
+        }
+    }
+
+    fn add(mut self, other: Self) -> Self {
+        self.points += other.points;
+        self.watch_faults += other.watch_faults;
+        self.late += other.late;
+        self.violations.extend(other.violations);
+        self
+    }
+}
+
+/// Runs all trials of the coverage. If `VMPOOL_ONLY` is set, only those whose name contains its words.
+pub(crate) async fn run(coverage: Coverage) -> Results {
+    let started = Instant::now();
+    let jobs: Vec<(Scenario, Successor)> = match coverage {
+        Coverage::Sample => Scenario::ALL.into_iter().zip(Successor::BOTH.into_iter().cycle()).collect(),
+        Coverage::All => Scenario::ALL
+            .into_iter()
+            .flat_map(|scenario| Successor::BOTH.map(|successor| (scenario, successor)))
+            .collect(),
+    };
+    let jobs =
+        jobs.into_iter().map(|(scenario, successor)| ScenarioRunner { scenario, successor, coverage }.run());
+    let results = stream::iter(jobs)
+        .buffer_unordered(WORLDS)
+        .fold(Results::default(), async |all, some| all.add(some))
+        .await;
+    let Results { points, watch_faults, late, violations } = &results;
+    for violation in violations {
+        println!("{violation}\n");
+    }
+    println!(
+        "crashes: {points} points, {watch_faults} watch faults, {} violations, in {:.0?} ({late} points were too late to happen)",
+        violations.len(),
+        started.elapsed()
+    );
+    results
+}
+
+/// The trials of one scenario with one kind of successor.
+struct ScenarioRunner {
+    scenario: Scenario,
+    successor: Successor,
+    coverage: Coverage,
+}
+
+impl ScenarioRunner {
+    async fn run(self) -> Results {
+        let mut results = Results::default();
+        let mut fault_free = None;
+        let mut remaining = VecDeque::new();
+        loop {
+            let result = self.batch(&mut fault_free, &mut remaining, &mut results).await;
+            if let Err(violation) = result {
+                let name = format!("{}, {}", self.scenario.name(), self.successor.name());
+                results.violations.push(format!("{name}: {violation}"));
+                if fault_free.is_none() {
+                    // There is no reference run to compare with.
+                    return results;
+                }
+            }
+            if remaining.is_empty() {
+                return results;
+            }
+        }
+    }
+
+    /// Runs some of the remaining trials in a new world, so that a violation does not affect other trials.
+    async fn batch(
+        &self,
+        fault_free: &mut Option<FaultFreeRun>,
+        remaining: &mut VecDeque<Trial>,
+        results: &mut Results,
+    ) -> Result<(), String> {
+        let installation = harness::with_fault_proxies().await.map_err(|error| chain(&error))?;
+        let name = format!("{} {}", self.scenario.name(), self.successor.name());
+        let world = World::start(&name, installation, 0).await.map_err(|error| chain(&error))?;
+        let mut current = "without faults".to_owned();
+        let result = self.run_some(&world, &mut current, (fault_free, remaining), results).await;
+        let ended = match result {
+            Ok(()) => {
+                "at the end".clone_into(&mut current);
+                self.end(&world).await
+            }
+            Err(error) => Err(error),
+        };
+        ended.map_err(|error| {
+            world.cluster().keep_directory();
+            format!("{current}: {}\n{}", chain(error.as_ref()), world.report())
+        })
+    }
+
+    async fn run_some(
+        &self,
+        world: &World,
+        current: &mut String,
+        (fault_free, remaining): (&mut Option<FaultFreeRun>, &mut VecDeque<Trial>),
+        results: &mut Results,
+    ) -> anyhow::Result<()> {
+        let controllers = Controllers::start(world, self.successor).await?;
+        let count = match (self.coverage, &*fault_free) {
+            (Coverage::Sample, _) => 3,
+            (Coverage::All, None) => 1,
+            (Coverage::All, Some(_)) => remaining.len().min(BATCH),
+        };
+        let names = (0..count).map(|place| format!("p{place}"));
+        let prepared = names.map(async |name| self.scenario.prepare(world, &name).await);
+        let mut prepared = try_join_all(prepared).await.context("making pools ready")?.into_iter();
+        if fault_free.is_none() {
+            let first = prepared.next().context("there is a prepared pool")?;
+            let run = run_without_faults(world, &controllers, self.scenario, &first).await?;
+            tracing::info!(scenario = self.scenario.name(), writes = run.writes.len(), costs = %run.write_counts, "plain");
+            remaining.extend(self.trials(&run));
+            *fault_free = Some(run);
+        }
+        let Some(fault_free) = fault_free else { return Ok(()) };
+        for prepared in prepared {
+            let Some(trial) = remaining.pop_front() else { break };
+            *current = trial.name();
+            let outcome =
+                run_with_fault((world, &controllers), self.scenario, &trial, &prepared, fault_free).await?;
+            results.count(&trial, outcome);
+            tracing::info!(scenario = self.scenario.name(), trial = %current, ?outcome, "tried");
+        }
+        Ok(())
+    }
+
+    /// Waits until the world has settled, and deletes the pools without leftovers.
+    async fn end(&self, world: &World) -> anyhow::Result<()> {
+        world.settles().await?;
+        world.clear().await?;
+        let disks = all_disks(world).await?;
+        anyhow::ensure!(disks == 0, "{disks} disks remain");
+        world.stop_controllers().await?;
+        world.delete_namespace().await?;
+        Ok(())
+    }
+
+    fn trials(&self, fault_free: &FaultFreeRun) -> Vec<Trial> {
+        let trials = match self.coverage {
+            Coverage::Sample => self.sample(),
+            Coverage::All => self.all(fault_free),
+        };
+        let only = std::env::var("VMPOOL_ONLY").unwrap_or_default();
+        let name =
+            |trial: &Trial| format!("{}, {}: {}", self.scenario.name(), self.successor.name(), trial.name());
+        trials.into_iter().filter(|trial| name(trial).contains(&only)).collect()
+    }
+
+    fn sample(&self) -> Vec<Trial> {
+        let (what, number) = self.scenario.key_write();
+        let key_write = Point { what: what.to_owned(), number };
+        let (drop_point, fault) = match self.scenario {
+            Scenario::ScaleUp => (DropPoint::After, WatchFault::Behind(3)),
+            Scenario::ScaleDown => (DropPoint::Before, WatchFault::Lost(2)),
+            Scenario::Removal => (DropPoint::After, WatchFault::Silent),
+            Scenario::Rollout => (DropPoint::After, WatchFault::Expired(1)),
+            Scenario::RemoveTemplate => (DropPoint::Before, WatchFault::Behind(1)),
+            Scenario::CollectDisks => (DropPoint::After, WatchFault::Closed(1)),
+            Scenario::LoseMachine => (DropPoint::After, WatchFault::Refused),
+            Scenario::DeletePool => (DropPoint::Before, WatchFault::Lost(1)),
+            Scenario::Allocate => (DropPoint::After, WatchFault::Behind(2)),
+            Scenario::Expand => (DropPoint::Before, WatchFault::Duplicated),
+        };
+        vec![Trial::Crash(key_write, drop_point), Trial::WatchFault(&WATCHED, fault)]
+    }
+
+    fn all(&self, fault_free: &FaultFreeRun) -> Vec<Trial> {
+        let points = Point::all(&fault_free.writes).into_iter();
+        let crashes = points
+            .flat_map(|point| DropPoint::BOTH.map(|drop_point| Trial::Crash(point.clone(), drop_point)));
+        // The watch faults do not depend on the successor, so one kind is enough.
+        let watch_faults = if self.successor == Successor::Restarted { watch_faults() } else { Vec::new() };
+        crashes.chain(watch_faults).collect()
+    }
+}
+
+/// Every watch fault, of each resource and of all. No scenario attaches disks by hand, so the watch of attachments can only
+/// break.
+fn watch_faults() -> Vec<Trial> {
+    const ALONE: [&[&str]; 4] = [
+        &["virtualmachinepools"],
+        &["virtualmachines"],
+        &["virtualdisks"],
+        &["virtualmachineblockdeviceattachments"],
+    ];
+    let breaking = [WatchFault::Closed(0), WatchFault::Expired(0), WatchFault::Refused];
+    let lagging = [
+        WatchFault::Behind(1),
+        WatchFault::Behind(3),
+        WatchFault::Behind(8),
+        WatchFault::Silent,
+        WatchFault::Duplicated,
+        WatchFault::Closed(2),
+        WatchFault::Expired(2),
+        WatchFault::Lost(1),
+        WatchFault::Lost(3),
+    ];
+    let all: &'static [&'static str] = &WATCHED;
+    let mut trials = Vec::new();
+    for resources in ALONE.into_iter().chain([all]) {
+        trials.extend(breaking.map(|fault| Trial::WatchFault(resources, fault)));
+        if resources != ALONE[3] {
+            trials.extend(lagging.map(|fault| Trial::WatchFault(resources, fault)));
+        }
+    }
+    trials.push(Trial::WatchFault(all, WatchFault::HalfOpen));
+    trials
+}
