@@ -65,7 +65,7 @@ const WALLS: &[Wall] = &[
     },
     Wall {
         package: "vmpool-webhook",
-        ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-runtime"],
+        ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-platforms", "vmpool-runtime"],
         barred: &[],
     },
     Wall {

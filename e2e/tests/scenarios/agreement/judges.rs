@@ -8,7 +8,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use vmpool_api::v1alpha2::API_VERSION;
 use vmpool_e2e::world::World;
-use vmpool_engine::admission::{
+use vmpool_platforms::dvp::admission::{
     self, Class, ClassName, Evaluation, Facts, Found, Image, ImageId, ImageKind, Outcome, Request, Settings,
 };
 use vmpool_installation::programs::{Accounts, Component};

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::rule::Rule;
 use super::view::Pool;
 use super::{Checked, refuse};
-use crate::limits;
+use vmpool_engine::limits;
 
 /// Checks the spec of `new` where the templates are not those of `old`.
 pub(super) fn check(old: Option<Pool<'_>>, new: Pool<'_>) -> Checked {

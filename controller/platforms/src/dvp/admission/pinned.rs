@@ -8,7 +8,7 @@ use super::facts::{Facts, Found, Needs, Revision};
 use super::rule::Rule;
 use super::view::{Pool, at};
 use super::{Checked, Outcome, refuse, rollout};
-use crate::revision::RevisionId;
+use vmpool_engine::revision::RevisionId;
 
 /// What is said about a revision that is not there.
 const WAY_OUT: &str = "take the name of one of the pool's ControllerRevisions, which kubectl get controllerrevisions shows, \

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use super::super::{Rule, Severity};
 use super::catalogue::specimens;
 
-const PAGE: &str = include_str!("../../../../../docs/admission.md");
-const BEGIN: &str = "<!-- rules: begin. Checked by vmpool-engine, admission::tests::page -->\n";
+const PAGE: &str = include_str!("../../../../../../docs/admission.md");
+const BEGIN: &str = "<!-- rules: begin. Checked by vmpool-platforms, dvp::admission::tests::page -->\n";
 const END: &str = "<!-- rules: end -->\n";
 
 /// The table, and the texts below it.

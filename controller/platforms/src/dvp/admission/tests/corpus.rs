@@ -6,8 +6,8 @@
 
 use serde_json::{Value, json};
 
+use super::super::schema;
 use super::*;
-use crate::admission::schema;
 
 /// What becomes of the machines and disks of a pool.
 #[derive(Clone, Copy, Debug, PartialEq)]
