@@ -71,7 +71,9 @@ pub(super) async fn read_machines(cluster: &Cluster, pool: &PoolName, names: BTr
 /// # Errors
 /// [`Error::Internal`] if the annotation is not a removal record.
 pub(super) fn removal_record(pool: &Pool, name: &PoolName) -> Result<RemovalRecord, Error> {
-    let Some(text) = pool.metadata.annotations.get(SCALE_DOWN_TARGETS) else { return Ok(RemovalRecord::default()) };
+    let Some(text) = pool.metadata.annotations.get(SCALE_DOWN_TARGETS) else {
+        return Ok(RemovalRecord::default());
+    };
     RemovalRecord::parse(text).map_err(|error| {
         Error::Internal(format!(
             "reading the removal record of pool \"{}\": annotation {SCALE_DOWN_TARGETS} was changed by another client: \

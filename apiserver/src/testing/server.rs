@@ -153,8 +153,8 @@ impl FaultInjector for Server {
             Fault::Refuse(code, reason) => {
                 Outcome::Refuse(ApiError::new(code, reason, format!("refused: {reason}")))
             }
-            Fault::ResponseLost => Fate::AnswerLost,
-            Fault::Unreachable => Fate::Unreachable,
+            Fault::ResponseLost => Outcome::ResponseLost,
+            Fault::Unreachable => Outcome::Unreachable,
             Fault::Late(delay) => {
                 let (model, call) = (self.model.clone(), call.clone());
                 self.then(delay, async move { drop(model.handle(&call).await) });
