@@ -21,7 +21,7 @@ async fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let error = telemetry::with_causes(&error);
-            tracing::error!(error, "vmpool-controller cannot go on");
+            tracing::error!(error, "vmpool-controller failed");
             eprintln!("vmpool-controller: {error}");
             ExitCode::FAILURE
         }

@@ -71,7 +71,7 @@ pub enum OptionsError {
     /// A write could outlast the lease.
     #[error(
         "--request-deadline {deadline:?} must be shorter than --lease-duration minus two renewals ({limit:?}), \
-         or no write would ever be allowed to start"
+         otherwise no write could start"
     )]
     DeadlineBeyondLease {
         /// The given deadline.

@@ -351,7 +351,7 @@ async fn live_members<P: Platform>(context: &Context<P>, pool: &Pool) -> Result<
     };
     match context.list_live_metadata::<P::Machine>(&pool.namespace, visit).await {
         Ok(()) => Ok(staying),
-        Err(error) => Err(after_unread(&error, "counting the machines before some of them leave")),
+        Err(error) => Err(after_unread(&error, "listing the machines before a scale-down")),
     }
 }
 

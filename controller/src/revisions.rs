@@ -155,7 +155,7 @@ pub(crate) async fn resolve<P: Platform>(
         content = revisions.content(context, &pool, id).await?;
         if content.is_none() {
             unknown = Some(shorten(format!(
-                "there is no stored revision {id}, so {HELD}; name one that is, or none"
+                "revision {id} is not stored, so {HELD}; set a stored revision, or none"
             )));
             held = true;
         }
@@ -183,7 +183,8 @@ pub(crate) async fn resolve<P: Platform>(
         let missing = devices.iter().filter(|name| !facts.disks.iter().any(|known| *known.name == ***name));
         validation_errors.extend(missing.map(|name| {
             let id = &facts.revision;
-            format!("the pool has no disk template {name} any more, for which machines of revision {id} have a device")
+            format!("disk template {name}, for which machines of revision {id} have a device, was removed from the \
+            pool")
         }));
     }
     if !validation_errors.is_empty() {

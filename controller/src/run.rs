@@ -128,7 +128,7 @@ pub async fn serve(
         match futures::future::select(leading, lost).await {
             futures::future::Either::Left(((), _)) => {
                 if let Err(error) = leadership.release().await {
-                    tracing::warn!(%error, "the lease was not given back; it ends by itself");
+                    tracing::warn!(%error, "the lease was not released; it expires");
                 }
                 metrics.leadership_changed(LeadershipChange::Released);
                 tracing::info!("stopped leading");

@@ -61,8 +61,9 @@ impl StatusConflict {
         self.active.then(|| Failure {
             reason: FailureReason::StatusDisputed,
             message: format!(
-                "somebody else keeps writing this pool's status, so nothing is created, changed or removed until it \
-                 has been quiet for {} minutes: let one controller serve the pool",
+                "another client keeps overwriting the status of this pool, so the controller creates, changes and \
+                 removes nothing until there was no overwrite for {} minutes: let only one controller reconcile \
+                 the pool",
                 QUIET.as_secs() / 60
             ),
         })

@@ -57,7 +57,7 @@ impl fmt::Display for NameBlock {
 
 /// The text is not `first-end` with `first <= end`, or the end is out of range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a block of machine numbers such as \"64-128\"")]
+#[error("{0:?} is not a name block such as \"64-128\"")]
 pub struct InvalidNameBlock(pub String);
 
 impl FromStr for NameBlock {

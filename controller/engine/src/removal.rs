@@ -90,7 +90,8 @@ pub struct RemovalRecord {
 /// The record has no space for further entries. Try again after some were removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{entries} removals of {bytes} bytes would be open at once, and a pool has room for {LIMIT} of {LIMIT_BYTES}"
+    "the removal record would have {entries} entries and {bytes} bytes, more than the limit of {LIMIT} entries and \
+     {LIMIT_BYTES} bytes"
 )]
 pub struct Full {
     /// Number of entries that the record would have.

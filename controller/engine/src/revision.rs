@@ -12,7 +12,7 @@ pub use history::{History, Resolved, StoredRevision};
 
 /// What the controller does if the requested revision cannot be used. Part of the message.
 pub const HELD: &str =
-    "the rollout is held, and new machines are created from the revision that was in force last";
+    "the rollout is held, and new machines are created from the last revision that was current";
 
 /// The identity of a revision: 16 lower-case hexadecimal digits (64 bits) if vmpool computed it, or any label value if
 /// another controller did.

@@ -153,9 +153,9 @@ fn progressing(observed: &Observed<'_>, machines: usize, live: usize) -> Wanted 
         format!("creating replicas: {machines} of {desired} exist")
     } else if pool.scale_down_policy == ScaleDownPolicy::Explicit && staying > desired {
         format!(
-            "{staying} live replicas exceed replicas: {desired}, and in a pool with explicit removal none leaves by \
-             itself: remove {} by name, which lowers replicas, and then raise replicas to {desired} again; or raise \
-             replicas to {staying} to keep all",
+            "{staying} live replicas exceed replicas: {desired}, and with explicit removal the controller deletes \
+             only the targets of targeted removals: remove {} by name, which lowers replicas, and then set \
+             replicas to {desired} again; or set replicas to {staying} to keep all",
             staying - desired
         )
     } else if live <= desired {

@@ -136,7 +136,7 @@ pub(super) async fn disk<P: Platform>(
             match context.get_live::<P::Disk>(namespace, &draft.name).await {
                 Ok(Some(disk)) => Ok(seen(&disk, P::read_disk)),
                 Ok(None) => {
-                    Err(WriteError::Unconfirmed("a disk of that name was there and is gone".to_owned()))
+                    Err(WriteError::Unconfirmed("a disk with that name existed and is gone".to_owned()))
                 }
                 Err(error) => Err(WriteError::Unconfirmed(error.to_string())),
             }

@@ -35,7 +35,7 @@ pub(super) async fn claim<P: Platform>(
         DiskAnnotations { claimed_by: Some(machine.clone()), free_since: None, collecting_since: None };
     let mut claimed = Vec::new();
     for disk in free(disks) {
-        let doing = || format!("promising disk {disk} to machine {machine}");
+        let doing = || format!("allocating disk {disk} to machine {machine}");
         let outcome = send(context, pool, basis, disk, P::disk_annotations(&annotations), doing).await;
         let stop = match outcome {
             Outcome::Disk(disk, _) => {
@@ -60,7 +60,10 @@ pub(super) fn reused(metrics: &Metrics, disks: &[DiskDraft], machine: &ObjectId)
         PoolEvent {
             reason: Reason::DiskReused,
             name: disk.name.to_string(),
-            note: format!("machine {machine} got disk {}, which was free, for {}", disk.name, disk.template),
+            note: format!(
+                "machine {machine} got free disk {} for disk template {}",
+                disk.name, disk.template
+            ),
         }
     });
     events.collect()
@@ -71,7 +74,7 @@ pub(super) fn detached(disk: &str, machine: &ObjectId, why: &str) -> PoolEvent {
     PoolEvent {
         reason: Reason::DiskDetached,
         name: disk.to_owned(),
-        note: format!("took disk {disk} away from machine {machine}: {why}"),
+        note: format!("detached disk {disk} from machine {machine}: {why}"),
     }
 }
 
@@ -98,7 +101,7 @@ pub(super) async fn annotate<P: Platform>(
                 let error = WriteError::Unconfirmed(error.to_string());
                 return failed(
                     &disk.name,
-                    &format!("freeing disk {disk}, which machine {absent} never got"),
+                    &format!("freeing disk {disk}, which was allocated to machine {absent}"),
                     error,
                 );
             }
@@ -124,11 +127,11 @@ pub(super) async fn expand<P: Platform>(
     bytes: u64,
 ) -> Outcome {
     let size = Quantity::from_bytes(bytes);
-    let doing = || format!("making disk {disk} {size} large");
+    let doing = || format!("expanding disk {disk} to {size}");
     match send(context, pool, basis, disk, P::expand_disk(bytes), doing).await {
         Outcome::Disk(grown, _) => {
             context.metrics.disks.grown.inc();
-            let note = format!("disk {disk} shall be {size} large now, as its template says");
+            let note = format!("expanded disk {disk} to {size}, the size of its disk template");
             let event = PoolEvent { reason: Reason::DiskResized, name: disk.name.to_string(), note };
             Outcome::Disk(grown, Some(event))
         }
@@ -153,7 +156,7 @@ pub(super) async fn delete<P: Platform>(
             tracing::warn!(disk = &*disk.name, user = &**user, "a disk that was to be deleted is in use");
             context.metrics.disks.spared.inc();
             let annotations = DiskAnnotations { collecting_since: None, ..planned.facts.annotations.clone() };
-            let doing = || format!("sparing disk {disk}, which {user} uses");
+            let doing = || format!("keeping disk {disk}, which {user} uses");
             return match send(context, pool, basis, disk, P::disk_annotations(&annotations), doing).await {
                 Outcome::Disk(disk, _) => Outcome::DiskChanged(disk),
                 outcome => outcome,
@@ -167,9 +170,9 @@ pub(super) async fn delete<P: Platform>(
             context.metrics.disks.collected(reason);
             tracing::info!(disk = &*disk.name, disk_uid = disk.uid.as_str(), ?reason, "deleted a disk");
             let why = match reason {
-                DiskDeleteReason::Expired => "no machine needed it for longer than its template's ttl",
-                DiskDeleteReason::Broken => "it failed or lost its volume, and no machine has it",
-                DiskDeleteReason::TemplateRemoved => "the pool has its template no more",
+                DiskDeleteReason::Expired => "it was free for longer than the ttl of its disk template",
+                DiskDeleteReason::Broken => "it failed or lost its volume, and no machine uses it",
+                DiskDeleteReason::TemplateRemoved => "its disk template was removed from the pool",
             };
             let note = format!("deleted disk {disk}: {why}");
             let event = PoolEvent { reason: Reason::DiskDeleted, name: disk.name.to_string(), note };
@@ -194,7 +197,7 @@ pub(super) async fn transfer<P: Platform>(
         return (handed, None);
     }
     for name in machine.held_disks().filter(|name| !shared.contains(name)) {
-        let doing = || format!("giving disk {name} to machine {}, which left the pool", machine.id);
+        let doing = || format!("making disk {name} a disk of released machine {}", machine.id);
         let live = match context.get_live::<P::Disk>(&pool.facts.namespace, name).await {
             Ok(None) => continue,
             Ok(Some(live)) => live,
@@ -285,7 +288,10 @@ pub(super) fn record_rejected_disks(
         refused = memory.suspect_disks(existing(), uptime);
     }
     for disk in refused {
-        tracing::warn!(disk = &*disk, "a machine was refused for a disk: another one is tried");
+        tracing::warn!(
+            disk = &*disk,
+            "a machine was rejected because of a disk: the controller uses another disk"
+        );
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) async fn open_name_block<P: Platform>(
         Ok(()) => Outcome::Opened,
         Err(error) if error.is_gone() || error.is_conflict() => Outcome::Outdated,
         Err(error) => {
-            let note = format!("recording machine numbers {block} on the pool: {error}");
+            let note = format!("recording name block {block} on the pool: {error}");
             failed(pool, Reason::FailedCreate, note, error)
         }
     }
@@ -130,7 +130,7 @@ async fn confirm<P: Platform>(
 }
 
 fn not_pruned<P: Platform>(pool: &PoolEntry<P>, error: WriteError) -> Outcome {
-    let note = format!("taking settled entries out of the record of machines to be removed: {error}");
+    let note = format!("removing finished entries from the removal record: {error}");
     failed(pool, Reason::FailedRepair, note, error)
 }
 
@@ -173,8 +173,8 @@ impl PrunedRecord {
                 reason: Reason::ReservationExpired,
                 name: names.join(", "),
                 note: format!(
-                    "removing {} was begun and neither carried out nor given up in time: nothing was removed, and \
-                     it may be asked for again",
+                    "the targeted removal of {} was neither accepted nor withdrawn in time: no machine was \
+                     removed; send the request again",
                     names.join(", ")
                 ),
             }
@@ -188,12 +188,8 @@ impl PrunedRecord {
 fn removed_by_name(entry: &Entry) -> PoolEvent {
     let Entry { target, by, .. } = entry;
     let (name, why) = match by {
-        Some(by) => (format!("{target} (named by {by:?})"), format!("{by:?} had named")),
-        None => (target.to_string(), "was named to be removed".to_owned()),
+        Some(by) => (format!("{target} (requested by {by:?})"), format!("as requested by {by:?}")),
+        None => (target.to_string(), "in a targeted removal".to_owned()),
     };
-    PoolEvent {
-        reason: Reason::SuccessfulDelete,
-        name,
-        note: format!("removed machine {target}, which {why}"),
-    }
+    PoolEvent { reason: Reason::SuccessfulDelete, name, note: format!("removed machine {target} {why}") }
 }

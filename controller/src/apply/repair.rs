@@ -69,7 +69,7 @@ pub(super) async fn repoint<P: Platform>(
             // Only the disk map changed.
             Outcome::Machine(changed, events) if from.1 == &*to.name => Outcome::Machine(changed, events),
             Outcome::Machine(changed, mut events) => {
-                let why = format!("disk {} takes its place", to.name);
+                let why = format!("disk {} replaces it", to.name);
                 events.push(disk::detached(from.1, machine, &why));
                 events.extend(disk::reused(&context.metrics, drafts, machine));
                 Outcome::Machine(changed, events)
@@ -171,7 +171,7 @@ pub(super) async fn disk<P: Platform>(
             let event = ours.then(|| PoolEvent {
                 reason: Reason::DiskCreated,
                 name: draft.name.to_string(),
-                note: format!("created disk {} that machine {machine} lacked", draft.name),
+                note: format!("created missing disk {} of machine {machine}", draft.name),
             });
             Outcome::Disk(disk, event)
         }

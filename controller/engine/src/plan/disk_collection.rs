@@ -178,8 +178,8 @@ fn collect(
     }
     if template.lifetime == Lifetime::Ephemeral {
         let message = format!(
-            "disk template {} says that its disks end with their machines, and the pool has kept {} that no machine \
-             has: they are left as they are; delete them, or set reclaim.onScaleDown to Retain again",
+            "disk template {} has reclaim.onScaleDown Delete, but the pool has {} free disks of it, which the \
+             controller does not delete: delete them, or set reclaim.onScaleDown to Retain again",
             template.name,
             free.len()
         );

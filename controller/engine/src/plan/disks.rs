@@ -169,8 +169,8 @@ fn orphaned(
 ) -> Option<Result<Action, Blocker>> {
     (machine.written.as_ref() == Some(&observed.pool.revision)).then(|| {
         Err(Blocker::UserAction(format!(
-            "machine {} refers to disk {}, which does not exist, and the pool has no disk template {template} to make \
-             it from: restore the template, or delete the machine",
+            "machine {} refers to disk {}, which does not exist, and the pool has no disk template {template} to \
+             create it from: restore the disk template, or delete the machine",
             machine.id, device.disk
         )))
     })
@@ -212,8 +212,8 @@ fn misplaced(
         // It belonged to the machine, as the pool's label shows. The client that removed the owner did not intend to
         // remove the data.
         None if disk.pool_uid_label.as_ref() == Some(&pool.uid) => Some(Err(Blocker::UserAction(format!(
-            "disk {} of machine {} has lost its owner reference and is left as it is: give it back, or delete the \
-             machine",
+            "disk {} of machine {} has lost its owner reference, and the controller does not change it: restore \
+             the owner reference, or delete the machine",
             device.disk, machine.id
         )))),
         // It belonged to the pool when the machine got it, and a running machine keeps its disks. An ephemeral disk
@@ -221,8 +221,8 @@ fn misplaced(
         // use it.
         _ if template.lifetime == Lifetime::Retained && runs(machine) => {
             Some(Err(Blocker::UserAction(format!(
-                "machine {} runs on disk {}, which belongs to somebody else: stop the machine to get it another one, or \
-             delete it",
+                "machine {} runs on disk {}, which belongs to another owner: stop the machine, so that the \
+                 controller can replace the disk, or delete the machine",
                 machine.id, device.disk
             ))))
         }

@@ -137,22 +137,28 @@ pub enum Blocker {
 impl fmt::Display for Blocker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Backoff { stage, left } => write!(f, "{stage:?} pauses for {left:?} after a failure"),
+            Self::Backoff { stage, left } => {
+                write!(f, "stage {stage:?} is in backoff for {left:?} after a failure")
+            }
             Self::TerminatingDisk { machine, disk } => {
-                write!(f, "disk {disk} of an earlier machine must be gone before {machine} gets its own")
+                write!(f, "machine {machine} waits until disk {disk} of an earlier machine is deleted")
             }
             Self::UserAction(what) => f.write_str(what),
             Self::Reservation { machine } => {
                 write!(
                     f,
-                    "somebody is about to remove {machine} by name: nobody is created or removed in its place"
+                    "machine {machine} is reserved by a targeted removal: no machine is created or deleted in its \
+                     place"
                 )
             }
             Self::PendingDisk { machine, disk } => {
-                write!(f, "machine {machine} waits for disk {disk}, which is about to become free")
+                write!(f, "machine {machine} waits for disk {disk}, which will become free soon")
             }
             Self::UnconfirmedCreate { name } => {
-                write!(f, "the create of {name} got no answer and may still happen")
+                write!(
+                    f,
+                    "the create of machine {name} is unconfirmed, and the API server may still carry it out"
+                )
             }
         }
     }
@@ -326,7 +332,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
 
 /// The validation error that prevents the controller from creating machines of this pool.
 pub(crate) fn invalid_spec(pool: &Pool) -> Option<Failure> {
-    let message = format!("the pool cannot be read: {}", pool.validation_errors.first()?);
+    let message = format!("the spec of the pool is invalid: {}", pool.validation_errors.first()?);
     Some(Failure { reason: FailureReason::FailedCreate, message })
 }
 

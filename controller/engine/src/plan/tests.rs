@@ -97,7 +97,7 @@ fn disk() -> DiskDraft {
 #[case(Blocker::UserAction("use Delete".into()), "use Delete")]
 #[case(
     Blocker::Reservation { machine: "web-a".into() },
-    "somebody is about to remove web-a by name: nobody is created or removed in its place"
+    "machine web-a is reserved by a targeted removal: no machine is created or deleted in its place"
 )]
 #[case(Blocker::UnconfirmedCreate { name: "web-a".into() }, "the create of web-a got no answer and may still happen")]
 fn a_wait_reads_as_a_sentence(#[case] blocker: Blocker, #[case] text: &str) {

@@ -17,10 +17,10 @@ use crate::model::ObjectId;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// It is not a JSON list of entries.
-    #[error("the record of machines to be removed is not a JSON list of {{\"name\", \"uid\"}}: {0}")]
+    #[error("the removal record is not a JSON list of {{\"name\", \"uid\"}}: {0}")]
     NotAList(String),
     /// An entry has an empty part.
-    #[error("entry {0} of the record of machines to be removed has an empty name, uid or reservation")]
+    #[error("entry {0} of the removal record has an empty name, uid or reservation")]
     EmptyPart(usize),
 }
 

@@ -33,7 +33,8 @@ impl Detached {
         match user {
             None => format!(
                 "disk {disk} of disk template {template} was detached from machine {machine} by hand: the controller \
-                 neither attaches it again nor frees it; to give it back, add it to spec.blockDeviceRefs of the machine; \
+                 neither attaches it again nor frees it; to attach it again, add it to spec.blockDeviceRefs of the \
+                 machine; \
                  to free it, remove {template} from annotation {map} of the machine"
             ),
             Some(user) => format!(

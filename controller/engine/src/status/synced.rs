@@ -39,9 +39,9 @@ pub(super) fn synced(observed: &Observed<'_>, counts: &MachineCounts) -> Wanted 
 /// Why the pool uses a stored revision instead of its template.
 fn because(observed: &Observed<'_>) -> &'static str {
     if observed.pool.rollout.held {
-        "the last one in force, because the revision that the pool names cannot be used"
+        "the last current one, because the requested revision cannot be used"
     } else {
-        "which the pool names instead of its template"
+        "which the pool requests instead of its template"
     }
 }
 
@@ -63,20 +63,21 @@ fn message(
     };
     if overdue > 0 {
         add(format_args!(
-            "for more than 10 minutes the platform has not looked at changes of {overdue}{}: see whether its \
-             controller runs",
+            "the platform has not evaluated changes of {overdue} replicas{} for more than 10 minutes: check \
+             whether its controller runs",
             named(observed, first)
         ));
     }
     if counts.for_approval > 0 {
         add(format_args!(
-            "{} of {live} have it and wait for a restart, which their approval mode leaves to you",
+            "{} of {live} have it and need a restart, which you must approve",
             counts.for_approval
         ));
     }
     if counts.stranded > 0 {
         add(format_args!(
-            "{} of {live} keep the disk that they booted from, whose disk template is gone, until they are stopped \
+            "{} of {live} keep the disk that they booted from, whose disk template was removed, until they are \
+             stopped \
              or recreated",
             counts.stranded
         ));
@@ -85,13 +86,11 @@ fn message(
         add(format_args!("{}", sentence(detached)));
     }
     if pool.rollout.held {
-        add(format_args!(
-            "held: the revision that the pool names cannot be used, so no further replica is updated"
-        ));
+        add(format_args!("held: the requested revision cannot be used, so no further replica is updated"));
         return message;
     }
     if pool.rollout.paused && counts.updated < live {
-        add(format_args!("paused: no further replica gets it"));
+        add(format_args!("paused: no further replica is updated"));
         return message;
     }
     let progress = RolloutProgress::of(observed);
@@ -101,14 +100,14 @@ fn message(
         let refusing = machines.filter(|machine| attempts.refuses(&machine.id.uid, &pool.revision));
         let first = refusing.map(|machine| &machine.id.name).min();
         let first = first.map_or(String::new(), |name| format!(" ({name} among them)"));
-        add(format_args!("refused by {}{first}", progress.refusing));
+        add(format_args!("rejected by {}{first}", progress.refusing));
         if progress.stopped() {
-            add(format_args!("stopped: no other replica gets it until one of these takes it"));
+            add(format_args!("stopped: no other replica is updated until one of these accepts it"));
         }
     }
     if progress.outdated > 0 && progress.remaining_budget() == 0 {
         add(format_args!(
-            "waits, because {} are unavailable and {} may be",
+            "waiting: {} replicas are unavailable, and the disruption budget is {}",
             progress.unavailable, progress.budget
         ));
     }

@@ -56,8 +56,9 @@ fn available(#[case] world: World, #[case] expected: &str) {
 )]
 #[case::an_explicit_pool_waits_for_its_owner(
     World::desiring(1).with_machines(3).pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit),
-    Some("3 live replicas exceed replicas: 1, and in a pool with explicit removal none leaves by itself: \
-          remove 2 by name, which lowers replicas, and then raise replicas to 1 again; or raise replicas to 3 to keep \
+    Some("3 live replicas exceed replicas: 1, and with explicit removal the controller deletes only the targets of \
+    targeted removals: remove 2 by name, which lowers replicas, and then set replicas to 1 again; or set replicas \
+    to 3 to keep \
           all")
 )]
 #[case::whoever_was_named_leaves_whether_it_has_begun_to_or_not(
@@ -68,8 +69,9 @@ fn available(#[case] world: World, #[case] expected: &str) {
         }),
         [1],
     ),
-    Some("2 live replicas exceed replicas: 1, and in a pool with explicit removal none leaves by itself: \
-          remove 1 by name, which lowers replicas, and then raise replicas to 1 again; or raise replicas to 2 to keep \
+    Some("2 live replicas exceed replicas: 1, and with explicit removal the controller deletes only the targets of \
+    targeted removals: remove 1 by name, which lowers replicas, and then set replicas to 1 again; or set replicas \
+    to 2 to keep \
           all")
 )]
 #[case::an_explicit_pool_whose_surplus_leaves(
@@ -114,7 +116,7 @@ fn a_flaw_shows_as_a_failure_to_create() {
     let world = World::desiring(1).pool(|pool| pool.validation_errors.push("spec.replicas is -1".into()));
     assert_eq!(
         condition(&shown(&world), condition::REPLICA_FAILURE).as_deref(),
-        Some("True FailedCreate: the pool cannot be read: spec.replicas is -1")
+        Some("True FailedCreate: the spec of the pool is invalid: spec.replicas is -1")
     );
 }
 

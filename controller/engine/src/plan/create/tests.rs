@@ -279,7 +279,7 @@ fn labels_that_cannot_be_written_do_not_stop_growth() {
 #[rstest]
 #[case::a_flaw(
     |pool: &mut crate::Pool| pool.validation_errors.push("spec.replicas is -1".into()),
-    "the pool cannot be read: spec.replicas is -1"
+    "the spec of the pool is invalid: spec.replicas is -1"
 )]
 fn what_only_the_owner_can_mend_blocks_creation_but_not_removal(
     #[case] spoil: fn(&mut crate::Pool),

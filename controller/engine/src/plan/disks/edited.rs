@@ -40,8 +40,8 @@ pub(super) fn device<'a>(
         let elsewhere = disk.mounted_by.as_ref().is_some_and(|user| *user != machine.id.name);
         if runs(machine) && !elsewhere {
             return Some(Err(Blocker::UserAction(format!(
-                "machine {} runs on disk {}, which belongs to machine {owner} and ends with it: stop machine {} to \
-                 take the disk away from it",
+                "machine {} runs on disk {}, which belongs to machine {owner} and is deleted with it: stop machine \
+                 {}, so that the controller can detach the disk",
                 machine.id, device.disk, machine.id
             ))));
         }
@@ -53,7 +53,8 @@ pub(super) fn device<'a>(
             return Some(Ok(Action::Detach { machine, position, disk }));
         }
         return Some(Err(Blocker::UserAction(format!(
-            "machine {} has no device but disk {}, which another machine keeps: give it another device, or delete it",
+            "the only device of machine {} is disk {}, which another machine keeps: add another device, or delete \
+             the machine",
             machine.id, device.disk
         ))));
     };

@@ -92,56 +92,56 @@ fn allowing(world: World, budget: usize) -> World {
 )]
 #[case::one_waits_for_a_restart(
     with(with(outdated(2), &[0], in_effect), &[1], for_approval),
-    "False RestartPendingApproval: 1 of 2 live replicas have the current template; 1 of 2 have it and wait for a \
-     restart, which their approval mode leaves to you"
+    "False RestartPendingApproval: 1 of 2 live replicas have the current template; 1 of 2 have it and need a \
+     restart, which you must approve"
 )]
 #[case::one_waits_and_one_is_older(
     with(outdated(2), &[1], for_approval),
-    "False RestartPendingApproval: 0 of 2 live replicas have the current template; 1 of 2 have it and wait for a \
-     restart, which their approval mode leaves to you"
+    "False RestartPendingApproval: 0 of 2 live replicas have the current template; 1 of 2 have it and need a \
+     restart, which you must approve"
 )]
 #[case::one_that_had_it_waits_again(
     with(outdated(1), &[0], |machine: &mut Machine| { in_effect(machine); machine.restart_pending = true; }),
-    "False RestartPendingApproval: 0 of 1 live replicas have the current template; 1 of 1 have it and wait for a \
-     restart, which their approval mode leaves to you"
+    "False RestartPendingApproval: 0 of 1 live replicas have the current template; 1 of 1 have it and need a \
+     restart, which you must approve"
 )]
 #[case::one_keeps_a_disk_that_it_booted_from(
     with(with(outdated(2), &[0], in_effect), &[1], stranded),
-    "False RecreationRequired: 1 of 2 live replicas have the current template; 1 of 2 keep the disk that they booted from, \
-     whose disk template is gone, until they are stopped or recreated"
+    "False RecreationRequired: 1 of 2 live replicas have the current template; 1 of 2 keep the disk that they \
+     booted from, whose disk template was removed, until they are stopped or recreated"
 )]
 #[case::one_keeps_a_disk_and_one_is_older(
     with(outdated(2), &[1], stranded),
-    "False RolloutInProgress: 0 of 2 live replicas have the current template; 1 of 2 keep the disk that they booted from, \
-     whose disk template is gone, until they are stopped or recreated"
+    "False RolloutInProgress: 0 of 2 live replicas have the current template; 1 of 2 keep the disk that they \
+     booted from, whose disk template was removed, until they are stopped or recreated"
 )]
 #[case::paused(
     outdated(2).pool(|pool| pool.rollout.paused = true),
-    "False RolloutInProgress: 0 of 2 live replicas have the current template; paused: no further replica gets it"
+    "False RolloutInProgress: 0 of 2 live replicas have the current template; paused: no further replica is updated"
 )]
 #[case::paused_with_nothing_to_do(
     World::desiring(2).with_machines(2).pool(|pool| pool.rollout.paused = true), "True PoolSynced: "
 )]
 #[case::pinned_and_reached(
     World::desiring(2).with_machines(2).pool(|pool| pool.rollout.pinned = Some("r1".into())),
-    "True PoolSynced: all live replicas are at revision r1, which the pool names instead of its template"
+    "True PoolSynced: all live replicas are at revision r1, which the pool requests instead of its template"
 )]
 #[case::pinned_and_on_its_way(
     with(outdated(2), &[0], in_effect).pool(|pool| pool.rollout.pinned = Some("r2".into())),
-    "False RolloutInProgress: 1 of 2 live replicas have revision r2, which the pool names instead of its template"
+    "False RolloutInProgress: 1 of 2 live replicas have revision r2, which the pool requests instead of its template"
 )]
 #[case::one_refuses(
     allowing(refusing(outdated(9), &[7]), 3),
-    "False RolloutInProgress: 0 of 9 live replicas have the current template; refused by 1 (NAME7 among them)"
+    "False RolloutInProgress: 0 of 9 live replicas have the current template; rejected by 1 (NAME7 among them)"
 )]
 #[case::half_the_budget_refuses(
     allowing(refusing(outdated(9), &[7, 2]), 3),
-    "False RolloutInProgress: 0 of 9 live replicas have the current template; refused by 2 (FIRST among them); stopped: \
-     no other replica gets it until one of these takes it"
+    "False RolloutInProgress: 0 of 9 live replicas have the current template; rejected by 2 (FIRST among them); \
+     stopped: no other replica is updated until one of these accepts it"
 )]
 #[case::too_many_are_unavailable(
     allowing(with(outdated(3), &[0, 2], |machine: &mut Machine| machine.activity = Activity::NotRunning), 2),
-    "False RolloutInProgress: 0 of 3 live replicas have the current template; waits, because 2 are unavailable and 2 may be"
+    "False RolloutInProgress: 0 of 3 live replicas have the current template; waiting: 2 replicas are unavailable, and the disruption budget is 2"
 )]
 fn synced(#[case] world: World, #[case] expected: &str) {
     let first = name(7).min(name(2));
@@ -231,7 +231,7 @@ fn a_disk_that_was_detached_by_hand_is_not_synced_and_the_message_says_what_to_d
     let machine = name(1);
     for part in [
         format!("disk web-data-1 of disk template data was detached from machine {machine} by hand"),
-        "to give it back, add it to spec.blockDeviceRefs".to_owned(),
+        "to attach it again, add it to spec.blockDeviceRefs".to_owned(),
         "to free it, remove data from annotation vmpool.virtualization.deckhouse.io/disks".to_owned(),
     ] {
         assert!(text.contains(&part), "{part} is not in {text}");

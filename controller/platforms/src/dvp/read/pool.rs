@@ -27,14 +27,14 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
         Some("Explicit") => ScaleDownPolicy::Explicit,
         Some(other) => {
             invalid_settings.push(format!(
-                "scaleDownPolicy {:?} is unknown, so no machine is removed for the count",
+                "scaleDownPolicy {:?} is unknown, so a scale-down deletes no machine",
                 limits::clip(other)
             ));
             ScaleDownPolicy::Explicit
         }
         None => {
             invalid_settings
-                .push("scaleDownPolicy is missing, so no machine is removed for the count".to_owned());
+                .push("scaleDownPolicy is missing, so a scale-down deletes no machine".to_owned());
             ScaleDownPolicy::Explicit
         }
     };
