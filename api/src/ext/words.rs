@@ -68,6 +68,8 @@ macro_rules! words {
     };
 }
 
+pub(crate) use words;
+
 words! {
     /// `spec.scaleDownPolicy` of a pool: which machines a scale-down removes.
     ScaleDownPolicy ("scale-down policy") {
