@@ -6,7 +6,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-
 /// A condition of a KubeVirt object.
 ///
 /// Kubernetes' own condition type requires a reason, a message and a transition time. KubeVirt omits these, and has the

@@ -8,11 +8,12 @@ mod scale;
 mod storage;
 
 // All that these tests use of the harness.
-use vmpool_test_cluster::control_plane::{ControlPlane, apply, documents, documents_in, workspace_root};
-use vmpool_test_cluster::deadline::Deadline;
-use vmpool_test_cluster::error::chain;
 use vmpool_e2e::harness;
 use vmpool_e2e::scenario::LIMIT;
+use vmpool_installation::workspace_root;
+use vmpool_test_cluster::control_plane::{ControlPlane, apply, documents, documents_in};
+use vmpool_test_cluster::deadline::Deadline;
+use vmpool_test_cluster::error::chain;
 
 use std::path::PathBuf;
 
