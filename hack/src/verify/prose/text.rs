@@ -33,7 +33,10 @@ pub(super) fn prose(syntax: Syntax, text: &str) -> String {
     match syntax {
         Syntax::Markdown => without_code(text),
         Syntax::Rust => without_code(&comments(text)),
-        Syntax::Plain => text.lines().map(|line| format!("{}\n", without_spans(line, &mut false))).collect(),
+        Syntax::Plain => {
+            let lines: Vec<String> = text.lines().map(|line| without_spans(line, &mut false)).collect();
+            lines.join("\n")
+        }
     }
 }
 
