@@ -119,7 +119,7 @@ fn all_failures_and_unrun_steps_are_reported() {
 fn engine_with(dependencies: &[(&str, Option<&str>)]) -> serde_json::Value {
     let dependencies: Vec<_> =
         dependencies.iter().map(|(name, kind)| serde_json::json!({ "name": name, "kind": kind })).collect();
-    let names = ["api", "feature-gates", "runtime", "simulator", "controller", "webhook", "apiserver"];
+    let names = ["api", "feature-gates", "instancetype", "runtime", "simulator", "controller", "webhook", "apiserver"];
     let mut packages: Vec<_> = names
         .iter()
         .map(|name| serde_json::json!({ "name": format!("vmpool-{name}"), "dependencies": [] }))
