@@ -13,6 +13,7 @@
 //!
 //! ```text
 //!  machine      admission of machines           expand      a machine without matchers, which starts the same instance
+//!  protection   whether an object is still needed
 //!  start        from a template to an instance: added devices, apply, defaults
 //!  requirements · validation · inference · status_ref · stash
 //!  apply        instance type and preference onto an instance      conflict    fields that both set
@@ -46,6 +47,8 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 
+#![cfg_attr(test, expect(clippy::needless_pass_by_value, reason = "the tables of tests write JSON in place"))]
+
 pub mod apply;
 pub mod conflict;
 pub mod defaults;
@@ -54,6 +57,7 @@ pub mod fields;
 pub mod inference;
 pub mod machine;
 pub mod model;
+pub mod protection;
 pub mod quantity;
 pub mod requirements;
 pub mod start;

@@ -68,10 +68,12 @@ pub fn validate(
             report.causes.push(location.in_machine(error).into());
         }
     }
-    if report.causes.is_empty() && (types.instancetype.is_some() || types.preference.is_some()) {
-        if let Err(error) = check(new, types, settings, location) {
-            report.causes = error.causes(location);
-        }
+    let found = types.instancetype.is_some() || types.preference.is_some();
+    if found
+        && report.causes.is_empty()
+        && let Err(error) = check(new, types, settings, location)
+    {
+        report.causes = error.causes(location);
     }
     report
 }

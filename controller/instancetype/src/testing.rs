@@ -31,7 +31,6 @@ pub(crate) fn instancetype(more: Value) -> InstancetypeSpec {
 }
 
 /// The spec of a preference.
-#[expect(clippy::needless_pass_by_value, reason = "tests write the JSON in place")]
 pub(crate) fn preference(spec: Value) -> PreferenceSpec {
     PreferenceSpec::read(&spec).unwrap()
 }

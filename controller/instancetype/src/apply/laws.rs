@@ -101,6 +101,10 @@ proptest! {
     #[test]
     fn a_preference_applied_twice_changes_nothing(world in world()) {
         let (preference, Ok(once)) = (world.types.preference_spec(), applied(&world)) else { return Ok(()) };
+        // The one exception, which is KubeVirt's: EFI of the preference ends the choice of firmware, but EFI that the machine
+        // has already gets the deprecated setting.
+        let firmware = preference.map(|preference| preference.firmware.clone()).unwrap_or_default();
+        prop_assume!(firmware.efi.is_none() || firmware.use_secure_boot.is_none());
         prop_assert_eq!(apply(&once, None, preference, Location::VirtualMachine), Ok(once));
     }
 }

@@ -5,9 +5,6 @@ use sha2::{Digest, Sha256};
 /// The longest name of an object.
 const LONGEST: usize = 253;
 
-/// Hexadecimal digits of the hash in a shortened name.
-const DIGITS: usize = 10;
-
 /// The length of a UID as Kubernetes makes them.
 const UID: usize = 36;
 
@@ -36,15 +33,17 @@ pub(super) fn join(front: &str, tail: &str) -> String {
         return whole;
     }
     let digest = Sha256::digest(whole.as_bytes());
-    let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let room = LONGEST.saturating_sub(DIGITS + tail.len() + 2);
+    let first = u64::from_be_bytes(std::array::from_fn(|at| digest[at]));
+    // 8 bytes are 16 digits, of which 10 remain.
+    let hash = format!("{:010x}", first >> 24);
+    let room = LONGEST.saturating_sub(hash.len() + tail.len() + 2);
     let mut end = room.min(front.len());
     while !front.is_char_boundary(end) {
         end -= 1;
     }
     // A part of a name between dots must not begin with a hyphen.
     let front = front[..end].trim_end_matches(['-', '.']);
-    format!("{front}-{}-{tail}", &hash[..DIGITS])
+    format!("{front}-{hash}-{tail}")
 }
 
 /// The state of the object that a stash's name ends with. `None` if the name has another form.
