@@ -5,6 +5,7 @@
 pub mod cli;
 pub mod duration;
 pub mod knobs;
+pub mod kubevirt;
 pub mod objects;
 pub mod quantity;
 pub mod shell;

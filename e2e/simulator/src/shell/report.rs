@@ -53,7 +53,8 @@ impl Reporter {
             namespace = violation.namespace,
             disk = violation.disk,
             machines = ?violation.machines,
-            "VIOLATION: one disk is mounted by several machines"
+            problem = ?violation.problem,
+            "VIOLATION: a disk is mounted by several machines, or was deleted while it is mounted"
         );
         self.violations.add(violation.clone());
         let mut wait = Duration::from_millis(200);

@@ -13,7 +13,7 @@
 //!                                publish: model ≠ object → one write at a time per object
 //! ```
 
-mod agenda;
+pub(crate) mod agenda;
 mod attachment;
 mod devices;
 mod disk;
@@ -25,7 +25,7 @@ mod machine_status;
 mod mounts;
 mod moves;
 mod operation;
-mod outbox;
+pub(crate) mod outbox;
 mod pod;
 mod provisioning;
 mod restart;
@@ -151,11 +151,22 @@ pub enum Write {
     Delete(Arc<str>),
 }
 
-/// A moment in which two machines mount one disk.
+/// What must never happen to a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Problem {
+    /// Several machines have it open at the same time.
+    DoubleMount,
+    /// It was deleted while a machine that is to keep running has it open.
+    DeletedWhileMounted,
+}
+
+/// A moment in which data of a disk is destroyed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation {
     /// When.
     pub time: Timestamp,
+    /// What happened.
+    pub problem: Problem,
     /// Namespace of the disk.
     pub namespace: String,
     /// Name of the disk.
@@ -168,7 +179,7 @@ pub struct Violation {
 #[derive(Debug)]
 pub struct World {
     settings: Settings,
-    agenda: Agenda,
+    agenda: Agenda<Id>,
     synced: bool,
     machines: HashMap<Key, machine::Machine>,
     disks: HashMap<Key, disk::Disk>,
@@ -288,7 +299,7 @@ fn collect<K: Clone, V>(map: &HashMap<K, V>, wanted: impl Fn(&K, &V) -> bool) ->
 }
 
 /// When a delay that began at `since` ends; never for [`Delay::Never`].
-fn ends(since: Timestamp, delay: Delay) -> Option<Timestamp> {
+pub(crate) fn ends(since: Timestamp, delay: Delay) -> Option<Timestamp> {
     match delay {
         Delay::After(delay) => since.checked_add(delay).ok(),
         Delay::Never => None,
