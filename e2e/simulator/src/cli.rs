@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::{duration::Delay, shell, world::Settings};
+use crate::{duration::Delay, shared::Settings, shell};
 use clap::{Parser, ValueEnum};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 

@@ -8,5 +8,6 @@ pub mod knobs;
 pub mod kubevirt;
 pub mod objects;
 pub mod quantity;
+pub mod shared;
 pub mod shell;
 pub mod world;

@@ -34,7 +34,7 @@ mod writes;
 use crate::{
     knobs::{Effective, Knobs},
     objects::{ClassView, Key},
-    world::{Settings, Violation, agenda::Agenda},
+    shared::{Settings, Violation, agenda::Agenda},
 };
 use jiff::Timestamp;
 use objects::{ClaimView, DataVolumeView, Id, InstanceView, Kind, LauncherView, MachineView, Object};

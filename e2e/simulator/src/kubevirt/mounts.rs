@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     objects::Key,
-    world::{Problem, Violation},
+    shared::{Problem, Violation},
 };
 use jiff::Timestamp;
 use std::{

@@ -1,7 +1,7 @@
 //! The objects of one kind: as last seen, with what is under way about each and what the model remembers of it.
 
 use super::objects::{ClaimView, DataVolumeView, InstanceView, LauncherView, MachineView, Meta};
-use crate::{objects::Key, world::outbox::Outbox};
+use crate::{objects::Key, shared::outbox::Outbox};
 use jiff::Timestamp;
 use std::{
     collections::{HashMap, HashSet},

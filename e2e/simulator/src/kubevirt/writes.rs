@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     objects::Key,
-    world::outbox::{Outbox, Permit},
+    shared::outbox::{Outbox, Permit},
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -5,6 +5,7 @@
 
 mod bootstrap;
 mod clock;
+mod defaults;
 mod health;
 mod kubevirt;
 mod model;
@@ -15,7 +16,7 @@ mod write;
 pub use report::Violations;
 
 use crate::duration::Delay;
-use crate::world::{Settings, World};
+use crate::{shared::Settings, world::World};
 use clock::Clock;
 use futures::{FutureExt, StreamExt, future::BoxFuture, future::try_join_all, stream::FuturesUnordered};
 use health::Health;

@@ -1,7 +1,7 @@
 //! Violations, told three ways: in the log, in a ConfigMap of the namespace, and over HTTP.
 
 use super::write::FIELD_MANAGER;
-use crate::world::Violation;
+use crate::shared::Violation;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,

@@ -13,7 +13,6 @@
 //!                                publish: model ≠ object → one write at a time per object
 //! ```
 
-pub(crate) mod agenda;
 mod attachment;
 mod devices;
 mod disk;
@@ -25,23 +24,22 @@ mod machine_status;
 mod mounts;
 mod moves;
 mod operation;
-pub(crate) mod outbox;
 mod pod;
 mod provisioning;
 mod restart;
 #[cfg(test)]
 mod tests;
 
+pub use crate::shared::{Settings, Violation};
+
 use crate::{
-    duration::Delay,
     knobs::{Effective, Knobs},
     objects::{
         AttachmentView, ClassView, DiskView, Id, ImageView, Key, Kind, MachineView, OperationView, PodView,
     },
+    shared::{Problem, agenda::Agenda, ends, outbox},
 };
-use agenda::Agenda;
 use jiff::Timestamp;
-use serde::Serialize;
 use serde_json::Value;
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -51,27 +49,6 @@ use std::{
 
 /// A state that would last less than this is not published: the next one follows in the same write.
 const BRIEF: Duration = Duration::from_millis(50);
-
-/// How the simulator behaves where no knob says otherwise.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Between a machine's pod and `Running`; also how long a migration takes.
-    pub start_delay: Delay,
-    /// Between the wish to stop a machine and its stop.
-    pub stop_delay: Delay,
-    /// Between the start of a disk's provisioning, binding or growth and its end.
-    pub provisioning_delay: Delay,
-    /// Between a new generation of a machine and its evaluation.
-    pub evaluation_delay: Delay,
-    /// Between a change of a running machine's devices and its effect.
-    pub hot_plug_delay: Delay,
-    /// Nodes that machines run on, at least one.
-    pub nodes: Vec<String>,
-    /// Whether running machines have pods.
-    pub pods: bool,
-    /// Makes pod names differ from one run of the simulator to the next.
-    pub seed: u64,
-}
 
 /// An object as last seen.
 #[derive(Clone, Debug)]
@@ -149,30 +126,6 @@ pub enum Write {
     Create(Value),
     /// Delete the object with this UID at once; that it is gone already is a success.
     Delete(Arc<str>),
-}
-
-/// What must never happen to a disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Problem {
-    /// Several machines have it open at the same time.
-    DoubleMount,
-    /// It was deleted while a machine that is to keep running has it open.
-    DeletedWhileMounted,
-}
-
-/// A moment in which data of a disk is destroyed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Violation {
-    /// When.
-    pub time: Timestamp,
-    /// What happened.
-    pub problem: Problem,
-    /// Namespace of the disk.
-    pub namespace: String,
-    /// Name of the disk.
-    pub disk: String,
-    /// UIDs of the machines, the one that was there first in front.
-    pub machines: Vec<String>,
 }
 
 /// The model of everything that the simulator plays with.
@@ -296,12 +249,4 @@ enum Novelty {
 
 fn collect<K: Clone, V>(map: &HashMap<K, V>, wanted: impl Fn(&K, &V) -> bool) -> Vec<K> {
     map.iter().filter(|(key, value)| wanted(key, value)).map(|(key, _)| key.clone()).collect()
-}
-
-/// When a delay that began at `since` ends; never for [`Delay::Never`].
-pub(crate) fn ends(since: Timestamp, delay: Delay) -> Option<Timestamp> {
-    match delay {
-        Delay::After(delay) => since.checked_add(delay).ok(),
-        Delay::Never => None,
-    }
 }

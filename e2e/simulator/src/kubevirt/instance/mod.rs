@@ -9,7 +9,7 @@ use super::{
     World,
     objects::{CONTROLLER_FINALIZER, FOREGROUND_FINALIZER, Id, InstanceView, Kind, Phase},
 };
-use crate::{duration::Delay, knobs::Effective, objects::Key, world::outbox::difference};
+use crate::{duration::Delay, knobs::Effective, objects::Key, shared::outbox::difference};
 use jiff::Timestamp;
 use serde_json::json;
 

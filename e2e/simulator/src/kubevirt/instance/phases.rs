@@ -10,7 +10,7 @@ use crate::{
         objects::{Id, InstanceView, Kind, Phase, RunStrategy, volumes_of},
     },
     objects::Key,
-    world::ends,
+    shared::ends,
 };
 use jiff::Timestamp;
 

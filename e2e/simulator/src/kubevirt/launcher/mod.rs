@@ -149,11 +149,12 @@ fn pod_body(key: &Key, name: &Key, instance: &InstanceView, guest: &Guest) -> Va
     let mut labels = instance.meta.labels.clone();
     // A label value has at most 63 characters.
     let short: String = name.name.chars().take(63).collect();
+    let short = short.trim_end_matches(['-', '.']);
     for (label, value) in [
         LAUNCHER,
         (CREATED_BY, &instance.meta.uid),
-        ("vm.kubevirt.io/name", &short),
-        ("vmi.kubevirt.io/id", &short),
+        ("vm.kubevirt.io/name", short),
+        ("vmi.kubevirt.io/id", short),
     ] {
         labels.insert(label.to_owned(), value.to_owned());
     }

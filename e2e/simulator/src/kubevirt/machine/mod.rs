@@ -16,7 +16,7 @@ use super::{
     },
     writes::{Request, controller_reference},
 };
-use crate::{knobs::Effective, objects::Key, world::ends};
+use crate::{knobs::Effective, objects::Key, shared::ends};
 use jiff::Timestamp;
 use run::Decision;
 use serde_json::{Value, json};

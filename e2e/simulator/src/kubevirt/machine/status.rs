@@ -11,7 +11,7 @@ use crate::{
         objects::{Condition, Id, InstanceView, Kind, MachineStatus, MachineView, Phase, condition},
     },
     objects::{Key, seconds},
-    world::outbox::difference,
+    shared::outbox::difference,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};

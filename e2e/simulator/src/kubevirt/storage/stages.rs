@@ -8,7 +8,7 @@ use crate::{
         writes::controller_reference,
     },
     objects::{BindingMode, Key},
-    world::ends,
+    shared::ends,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@ use crate::{
         objects::{Condition, DataVolumeStatus, DataVolumeView, Id, Kind, condition},
     },
     objects::{Key, seconds},
-    world::outbox::difference,
+    shared::outbox::difference,
 };
 use jiff::Timestamp;
 

@@ -1,7 +1,7 @@
 //! Open claims, and violations.
 
 use super::{Kind, Stage, machine_spec, ms, running};
-use crate::world::Problem;
+use crate::shared::Problem;
 use rstest::rstest;
 use serde_json::json;
 

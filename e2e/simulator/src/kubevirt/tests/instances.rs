@@ -1,7 +1,7 @@
 //! The phases of instances, their conditions and their Pods.
 
 use super::{Kind, Stage, machine_spec, ms, running, settings};
-use crate::world::Settings;
+use crate::shared::Settings;
 use serde_json::{Value, json};
 
 fn pod_name(stage: &Stage) -> String {

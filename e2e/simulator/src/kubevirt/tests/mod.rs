@@ -10,7 +10,7 @@ mod statuses;
 mod volumes;
 
 use super::objects::{CONTROLLER_FINALIZER, Kind};
-use crate::{duration::Delay, world::Settings};
+use crate::{duration::Delay, shared::Settings};
 use serde_json::{Value, json};
 use server::Stage;
 use std::time::Duration;

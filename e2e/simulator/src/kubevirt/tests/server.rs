@@ -1,5 +1,8 @@
 //! An API server in memory, with a garbage collector and the protection of claims that Pods use.
 
+mod garbage;
+mod views;
+
 use super::{machine_spec, ms, settings};
 use crate::{
     kubevirt::{
@@ -7,14 +10,11 @@ use crate::{
         objects::{ClaimView, DataVolumeView, Id, InstanceView, Kind, LauncherView, MachineView, Object},
     },
     objects::{BindingMode, ClassView, Key},
-    world::{Settings, Violation},
+    shared::{Settings, Violation},
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -274,65 +274,6 @@ impl Stage {
         self.collect_garbage();
     }
 
-    /// Removes the finalizer from deleted claims that no Pod uses.
-    fn protect(&mut self) {
-        let used: BTreeSet<String> = self
-            .list(Kind::Pod)
-            .flat_map(|pod| pod["spec"]["volumes"].as_array().cloned().unwrap_or_default())
-            .filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str().map(str::to_owned))
-            .collect();
-        let free = |(id, object): &(&Id, &Value)| {
-            id.kind == Kind::Claim
-                && !object["metadata"]["deletionTimestamp"].is_null()
-                && !used.contains(&*id.key.name)
-                && strings(&object["metadata"]["finalizers"]).contains(&PROTECTION.to_owned())
-        };
-        for id in self.objects.iter().filter(free).map(|(id, _)| id.clone()).collect::<Vec<_>>() {
-            self.store(&id, |claim| claim["metadata"]["finalizers"] = json!([]));
-        }
-    }
-
-    /// Deletes objects whose owners are gone, or are deleted in the foreground.
-    fn collect_garbage(&mut self) {
-        let uids: BTreeMap<String, bool> = self
-            .objects
-            .values()
-            .map(|object| {
-                let metadata = &object["metadata"];
-                let waits = strings(&metadata["finalizers"]).contains(&FOREGROUND.to_owned())
-                    && !metadata["deletionTimestamp"].is_null();
-                (metadata["uid"].as_str().unwrap().to_owned(), waits)
-            })
-            .collect();
-        let owners = |object: &Value| -> Vec<String> {
-            let list = object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-            list.iter().filter_map(|owner| owner["uid"].as_str().map(str::to_owned)).collect()
-        };
-        let orphans = |(_, object): &(&Id, &Value)| {
-            let owners = owners(object);
-            object["metadata"]["deletionTimestamp"].is_null()
-                && !owners.is_empty()
-                && owners.iter().all(|owner| uids.get(owner).is_none_or(|waits| *waits))
-        };
-        for id in self.objects.iter().filter(orphans).map(|(id, _)| id.clone()).collect::<Vec<_>>() {
-            if self.objects.contains_key(&id) {
-                self.delete(id.kind, &id.key.name);
-            }
-        }
-        let waiting: Vec<String> = uids.into_iter().filter(|(_, waits)| *waits).map(|(uid, _)| uid).collect();
-        for uid in waiting {
-            let has_dependents = self.objects.values().any(|object| owners(object).contains(&uid));
-            let owner = self.objects.iter().find(|(_, object)| object["metadata"]["uid"] == *uid);
-            if let (false, Some(id)) = (has_dependents, owner.map(|(id, _)| id.clone())) {
-                self.store(&id, |object| {
-                    let kept = strings(&object["metadata"]["finalizers"]);
-                    let kept: Vec<_> = kept.into_iter().filter(|name| name != FOREGROUND).collect();
-                    object["metadata"]["finalizers"] = json!(kept);
-                });
-            }
-        }
-    }
-
     /// A watch reports the object.
     fn show(&mut self, id: &Id) {
         let Some(stored) = self.objects.get(id) else { return };
@@ -340,61 +281,6 @@ impl Stage {
         let object = read(id.kind, stored).unwrap_or_else(|| panic!("{id:?} cannot be read"));
         let lag = self.lag.get(&id.kind).copied().unwrap_or_default();
         self.events.push((self.now + lag, Event::Seen(id.key.clone(), object)));
-    }
-
-    fn list(&self, kind: Kind) -> impl Iterator<Item = &Value> {
-        self.objects.iter().filter(move |(id, _)| id.kind == kind).map(|(_, object)| object)
-    }
-
-    pub(super) fn find(&self, kind: Kind, name: &str) -> Option<&Value> {
-        self.objects.get(&id(kind, name))
-    }
-
-    pub(super) fn get(&self, kind: Kind, name: &str) -> &Value {
-        self.find(kind, name).unwrap_or_else(|| panic!("no {kind:?} {name}"))
-    }
-
-    pub(super) fn uid(&self, kind: Kind, name: &str) -> String {
-        self.get(kind, name)["metadata"]["uid"].as_str().unwrap().to_owned()
-    }
-
-    pub(super) fn pods(&self) -> Vec<&Value> {
-        self.list(Kind::Pod).collect()
-    }
-
-    pub(super) fn printable(&self, name: &str) -> String {
-        text(&self.get(Kind::Machine, name)["status"]["printableStatus"])
-    }
-
-    pub(super) fn phase(&self, kind: Kind, name: &str) -> String {
-        text(&self.get(kind, name)["status"]["phase"])
-    }
-
-    /// Status and reason of a condition, such as `True/Running`.
-    pub(super) fn condition(&self, kind: Kind, name: &str, type_: &str) -> String {
-        let conditions = self.get(kind, name)["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let found = conditions.iter().find(|condition| condition["type"] == type_);
-        found.map_or("absent".to_owned(), |found| {
-            format!("{}/{}", text(&found["status"]), text(&found["reason"]))
-        })
-    }
-
-    /// The values that a field had, one after another. The pointer is that of RFC 6901.
-    pub(super) fn values(&self, kind: Kind, name: &str, pointer: &str) -> Vec<String> {
-        let id = id(kind, name);
-        let mut values: Vec<String> = self
-            .forms
-            .iter()
-            .filter(|(other, _)| *other == id)
-            .map(|(_, form)| form.pointer(pointer).map_or_else(String::new, text))
-            .collect();
-        values.dedup();
-        values.retain(|value| !value.is_empty());
-        values
-    }
-
-    pub(super) fn finalizers(&self, kind: Kind, name: &str) -> Vec<String> {
-        strings(&self.get(kind, name)["metadata"]["finalizers"])
     }
 }
 

@@ -8,7 +8,8 @@ use crate::{
     objects::{Key, Stored},
     shell::{
         clock::Clock,
-        watch::{Sender, Source, config, defaults, follow, key_of},
+        defaults,
+        watch::{Sender, Source, config, follow, key_of},
     },
 };
 use jiff::Timestamp;
@@ -32,7 +33,7 @@ pub(super) fn start(
     starter.objects(tasks, Kind::DataVolume, |stored| Some(super::data_volume(stored)));
     starter.objects(tasks, Kind::Claim, |stored| Some(super::claim(stored)));
     starter.objects(tasks, Kind::Pod, super::pod);
-    defaults(client, namespace, clock, sender, tasks, (Event::Knobs, Event::Class));
+    defaults::start(client, namespace, clock, sender, tasks, (Event::Knobs, Event::Class));
     tasks.len() - before
 }
 
