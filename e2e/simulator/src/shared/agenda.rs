@@ -1,15 +1,15 @@
 //! Which objects to look at, now and later.
 
-use crate::objects::Id;
 use jiff::Timestamp;
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap, HashSet, VecDeque},
+    hash::Hash,
 };
 
 /// A queue of objects to look at, each once, and one timer per object at most.
-#[derive(Debug, Default)]
-pub(super) struct Agenda {
+#[derive(Debug)]
+pub(crate) struct Agenda<Id> {
     dirty: VecDeque<Id>,
     queued: HashSet<Id>,
     timers: BinaryHeap<Reverse<(Timestamp, Id)>>,
@@ -17,16 +17,27 @@ pub(super) struct Agenda {
     earliest: HashMap<Id, Timestamp>,
 }
 
-impl Agenda {
+impl<Id: Ord> Default for Agenda<Id> {
+    fn default() -> Self {
+        Self {
+            dirty: VecDeque::new(),
+            queued: HashSet::new(),
+            timers: BinaryHeap::new(),
+            earliest: HashMap::new(),
+        }
+    }
+}
+
+impl<Id: Clone + Ord + Hash> Agenda<Id> {
     /// The object is to be looked at in this step.
-    pub(super) fn mark(&mut self, id: Id) {
+    pub(crate) fn mark(&mut self, id: Id) {
         if self.queued.insert(id.clone()) {
             self.dirty.push_back(id);
         }
     }
 
     /// The object is to be looked at then, or before.
-    pub(super) fn wake(&mut self, id: Id, at: Timestamp) {
+    pub(crate) fn wake(&mut self, id: Id, at: Timestamp) {
         if self.earliest.get(&id).is_some_and(|earlier| *earlier <= at) {
             return;
         }
@@ -35,7 +46,7 @@ impl Agenda {
     }
 
     /// The next object to look at.
-    pub(super) fn next(&mut self, now: Timestamp) -> Option<Id> {
+    pub(crate) fn next(&mut self, now: Timestamp) -> Option<Id> {
         while self.timers.peek().is_some_and(|Reverse((at, _))| *at <= now) {
             let Reverse((at, id)) = self.timers.pop()?;
             if self.earliest.get(&id) == Some(&at) {
@@ -49,7 +60,7 @@ impl Agenda {
     }
 
     /// When [`Self::next`] has something again.
-    pub(super) fn next_due(&self) -> Option<Timestamp> {
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
         if self.dirty.is_empty() {
             self.timers.peek().map(|Reverse((at, _))| *at)
         } else {

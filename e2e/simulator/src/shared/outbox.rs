@@ -16,13 +16,13 @@ const LAST_RETRY: Duration = Duration::from_secs(5);
 
 /// One write at a time per object; failures are repeated with growing waits.
 #[derive(Debug)]
-pub(super) struct Outbox {
+pub(crate) struct Outbox {
     busy: bool,
     failures: u32,
     retry_at: Timestamp,
     failure: Option<Box<str>>,
     /// When the object was last heard of.
-    pub(super) touched: Timestamp,
+    pub(crate) touched: Timestamp,
     /// Fingerprint of the write under way.
     sent: u64,
     /// Fingerprint of the last successful write and the version that it led to.
@@ -31,7 +31,7 @@ pub(super) struct Outbox {
 
 /// What may be written now.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Permit {
+pub(crate) enum Permit {
     /// A write.
     Open,
     /// Nothing until the write under way has ended.
@@ -41,7 +41,7 @@ pub(super) enum Permit {
 }
 
 impl Outbox {
-    pub(super) fn new(now: Timestamp) -> Self {
+    pub(crate) fn new(now: Timestamp) -> Self {
         Self {
             busy: false,
             failures: 0,
@@ -54,7 +54,7 @@ impl Outbox {
     }
 
     /// Whether something may be written now.
-    pub(super) fn permit(&self, now: Timestamp) -> Permit {
+    pub(crate) fn permit(&self, now: Timestamp) -> Permit {
         if self.busy {
             Permit::Busy
         } else if self.retry_at > now {
@@ -64,14 +64,19 @@ impl Outbox {
         }
     }
 
+    /// Whether a write is under way.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy
+    }
+
     /// Why the last write failed, until one succeeds.
-    pub(super) fn failure(&self) -> Option<&str> {
+    pub(crate) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
     /// Takes a write with this content on its way, unless exactly it succeeded already and left the object at
     /// this version: a server that drops what it does not know would otherwise be told the same for ever.
-    pub(super) fn admit(&mut self, content: &Value, version: u64) -> bool {
+    pub(crate) fn admit(&mut self, content: &Value, version: u64) -> bool {
         let mut hasher = DefaultHasher::new();
         content.to_string().hash(&mut hasher);
         let fingerprint = hasher.finish();
@@ -84,7 +89,7 @@ impl Outbox {
     }
 
     /// Takes note of the end of a write; says when to try again, if it failed.
-    pub(super) fn ended(
+    pub(crate) fn ended(
         &mut self,
         failed: Option<String>,
         version: u64,
@@ -108,19 +113,19 @@ impl Outbox {
 
 /// A merge patch of a status that fails if anybody wrote since: the UID alone would not do, because the status
 /// subresource of a custom resource ignores it, and a twin of the same name would inherit the status.
-pub(super) fn locked_status(meta: &Meta, status: &Value) -> Value {
+pub(crate) fn locked_status(meta: &Meta, status: &Value) -> Value {
     json!({"metadata": {"uid": *meta.uid, "resourceVersion": meta.version.to_string()}, "status": status})
 }
 
 /// The same lock around a patch of metadata.
-pub(super) fn locked_metadata(meta: &Meta, mut content: Map<String, Value>) -> Value {
+pub(crate) fn locked_metadata(meta: &Meta, mut content: Map<String, Value>) -> Value {
     content.insert("uid".to_owned(), json!(*meta.uid));
     content.insert("resourceVersion".to_owned(), json!(meta.version.to_string()));
     json!({ "metadata": content })
 }
 
 /// The merge patch from one status to another, or nothing if they are equal.
-pub(super) fn difference<T: Serialize + PartialEq>(observed: &T, desired: &T) -> Option<Value> {
+pub(crate) fn difference<T: Serialize + PartialEq>(observed: &T, desired: &T) -> Option<Value> {
     if observed == desired {
         return None;
     }
