@@ -89,18 +89,24 @@ fn disk() -> DiskDraft {
 }
 
 #[rstest]
-#[case(Blocker::Backoff { stage: Stage::Create, left: Duration::from_secs(2) }, "Create pauses for 2s after a failure")]
+#[case(
+    Blocker::Backoff { stage: Stage::Create, left: Duration::from_secs(2) },
+    "stage Create is in backoff for 2s after a failure"
+)]
 #[case(
     Blocker::TerminatingDisk { machine: id(), disk: "d".into() },
-    "disk d of an earlier machine must be gone before web-a gets its own"
+    "machine web-a waits until disk d of an earlier machine is deleted"
 )]
 #[case(Blocker::UserAction("use Delete".into()), "use Delete")]
 #[case(
     Blocker::Reservation { machine: "web-a".into() },
     "machine web-a is reserved by a targeted removal: no machine is created or deleted in its place"
 )]
-#[case(Blocker::UnconfirmedCreate { name: "web-a".into() }, "the create of web-a got no answer and may still happen")]
-fn a_wait_reads_as_a_sentence(#[case] blocker: Blocker, #[case] text: &str) {
+#[case(
+    Blocker::UnconfirmedCreate { name: "web-a".into() },
+    "the create of machine web-a is unconfirmed, and the API server may still carry it out"
+)]
+fn a_blocker_reads_as_a_sentence(#[case] blocker: Blocker, #[case] text: &str) {
     assert_eq!(blocker.to_string(), text);
 }
 

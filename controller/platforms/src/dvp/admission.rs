@@ -1,24 +1,24 @@
-//! What a pool may be like, and who may change what: the rules of admission.
+//! The rules of admission: which pools are valid, and which users may change which fields.
 //!
 //! ```text
-//!  request ──> begin() ──> Done: the verdict, without reading anything
+//!  request ──> begin() ──> Decided: the verdict, without reads
 //!                 │
-//!                 └──────> Look ── needs() ──> somebody reads ── facts ──> finish() ──> the verdict
+//!                 └──────> NeedsFacts ── needs() ──> the webhook reads ── facts ──> finish() ──> the verdict
 //! ```
 //!
-//! A request is judged in this order, and the first broken rule that refuses wins, so that the same request always gets
-//! the same answer:
+//! The rules are evaluated in this order. The first broken rule that rejects the request determines the response, so
+//! the same request always gets the same response:
 //!
-//! 1. the record of named machines ([`Rule::TargetsRecord`]), whatever else is true of the request;
-//! 2. an object that is being deleted is let go;
-//! 3. how changes are rolled out, which annotations say too; otherwise a spec that stays as it is was accepted before;
+//! 1. the removal record ([`Rule::TargetsRecord`]), independent of the rest of the request;
+//! 2. a pool that is being deleted is allowed;
+//! 3. the settings of the rollout, including annotations; otherwise, an unchanged spec is allowed;
 //! 4. the name, then the count;
-//! 5. what can be judged by the object alone: the machine template, the devices, each disk template, and of these only
-//!    what the request changes. A pool whose template became invalid can still be scaled, labelled and deleted;
-//! 6. what depends on objects of the cluster.
+//! 5. what depends only on the pool: the machine template, the devices and each disk template, but only those that the
+//!    request changes. A pool whose template became invalid can still be scaled, labeled and deleted;
+//! 6. what depends on other objects of the cluster.
 //!
-//! Objects are read leniently: the cluster's definition of a pool may be somebody else's, with other checks than ours.
-//! That is also why every rule of our definition is here once more.
+//! Objects are read leniently, because the cluster may have another definition of pools with other checks. For the same
+//! reason, every rule of the definition of vmpool is repeated here.
 
 mod affinity;
 mod class;
@@ -58,44 +58,44 @@ use view::Pool;
 /// A create or an update of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The full name of the user who sent it.
+    /// The full name of the requesting user.
     pub user: &'a str,
-    /// The pool as it is stored, `None` for a create.
+    /// The stored pool; `None` for a create.
     pub old: Option<&'a Value>,
-    /// The pool as it would be stored.
+    /// The requested pool.
     pub new: &'a Value,
 }
 
-/// Why, or that not.
+/// The decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing is wrong with it.
+    /// It is allowed.
     Allowed,
-    /// A rule is broken.
+    /// It is rejected, because it breaks a rule.
     Refused(Refusal),
-    /// It cannot be judged: an object that a refusing rule depends on could not be read, for this reason.
+    /// It cannot be decided, because an object that a rule depends on could not be read. Contains the error.
     Undecided(String),
 }
 
-/// The answer to a request.
+/// The verdict about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Whether it may go on.
+    /// The decision.
     pub outcome: Outcome,
-    /// What the user should know, in the order in which it was found; of a refused request what was found until then.
+    /// Warnings in the order of the rules. For a rejected request, only those before the rejection.
     pub warnings: Vec<Warning>,
 }
 
-/// How far a request could be judged by itself.
+/// The result of evaluating a request without other objects.
 #[derive(Clone, Debug)]
 pub enum Evaluation<'a> {
-    /// Completely.
+    /// The verdict is complete.
     Decided(Verdict),
-    /// Some objects have to be read.
+    /// The verdict depends on other objects.
     NeedsFacts(Box<PendingRequest<'a>>),
 }
 
-/// A request that nothing in itself speaks against.
+/// A request that is valid by itself, and whose verdict depends on other objects.
 #[derive(Clone, Debug)]
 pub struct PendingRequest<'a> {
     pool: Pool<'a>,
@@ -106,7 +106,7 @@ pub struct PendingRequest<'a> {
     warnings: Vec<Warning>,
 }
 
-/// Judges a request as far as it goes without reading anything.
+/// Evaluates a request as far as possible without reading other objects.
 pub fn begin<'a>(settings: &Settings, request: Request<'a>) -> Evaluation<'a> {
     let mut warnings = Vec::new();
     match by_itself(settings, request, &mut warnings) {
@@ -122,10 +122,10 @@ pub fn begin<'a>(settings: &Settings, request: Request<'a>) -> Evaluation<'a> {
     }
 }
 
-/// What a rule says. Boxed, because it is large and rare.
+/// The result of a rule. The error is boxed, because it is large and rare.
 type Checked<T = ()> = Result<T, Box<Refusal>>;
 
-/// `None` if there is nothing to look at.
+/// `None` if the request is allowed without further rules.
 fn by_itself<'a>(
     settings: &Settings,
     request: Request<'a>,
@@ -199,12 +199,12 @@ fn needs(pool: Pool<'_>, template: Option<&Template<'_>>, changed: &[view::DiskT
 }
 
 impl PendingRequest<'_> {
-    /// What has to be read for [`PendingRequest::finish`].
+    /// The objects to read for [`PendingRequest::finish`].
     pub fn needs(&self) -> &Needs {
         &self.needs
     }
 
-    /// The verdict, with what was read.
+    /// The verdict, given the objects that were read.
     pub fn finish(self, facts: &Facts) -> Verdict {
         let Self { pool, template, changed, cluster, needs, mut warnings } = self;
         let judged = with_facts(pool, template.as_ref(), &changed, cluster, facts, &mut warnings);
@@ -241,7 +241,7 @@ impl From<Box<Refusal>> for Box<Outcome> {
     }
 }
 
-/// A refusal, as the error of a check.
+/// A refusal as the error of a check.
 fn refuse<T>(
     rule: Rule,
     field: impl Into<String>,

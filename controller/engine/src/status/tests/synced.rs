@@ -159,7 +159,7 @@ fn a_platform_that_does_not_look(#[case] age: Duration, #[case] reason: &str) {
     world.uptime = UPTIME + age;
     let condition = condition(&shown(&world), SYNCED).unwrap();
     assert!(condition.starts_with(&format!("False {reason}: ")), "{condition}");
-    let tells = format!("has not looked at changes of 1 ({}): see whether its controller runs", name(1));
+    let tells = format!("has not evaluated changes of 1 replicas ({}) for more than 10 minutes", name(1));
     assert_eq!(condition.contains(&tells), reason == "ChangesNotEvaluated", "{condition}");
 }
 

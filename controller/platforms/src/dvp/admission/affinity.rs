@@ -1,4 +1,4 @@
-//! Where machines may run: what would be invalid for a pod is invalid here, since each machine becomes one.
+//! Placement rules. Each machine becomes a pod, so what is invalid for a pod is invalid here.
 
 use std::collections::BTreeSet;
 
@@ -94,7 +94,7 @@ fn term(path: &str, term: &Value) -> Checked {
     label_keys(path, term)
 }
 
-/// Keys whose values are taken from the machine are added to its selector, so they need one and must not repeat it.
+/// `matchLabelKeys` are added to the label selector, so they need a selector and must not repeat its keys.
 fn label_keys(path: &str, term: &Value) -> Checked {
     let selected: BTreeSet<&str> = list(at(term, &["labelSelector", "matchExpressions"]))
         .iter()

@@ -15,19 +15,19 @@ use super::{Checked, refuse};
 /// The annotation that makes a class the default of the cluster.
 const DEFAULT_CLASS: &str = "virtualmachineclass.virtualization.deckhouse.io/is-default-class";
 
-/// Fractions below 100% that a class must leave for an autoscaler to choose from.
+/// Number of fractions below 100% that a class must allow, so that an autoscaler can choose.
 const CHOICES: usize = 2;
 
-/// A VirtualMachineClass, as far as it limits machines.
+/// The sizing policies of a VirtualMachineClass.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Class {
     name: String,
-    /// What is wrong with them where they could not be understood.
+    /// The error, if the policies could not be parsed.
     policies: Result<Vec<Policy>, String>,
 }
 
 impl Class {
-    /// Reads a stored class. One whose policies cannot be understood limits nothing.
+    /// Reads a stored class. If its policies cannot be parsed, it does not limit sizes.
     pub fn read(object: &Value) -> Self {
         let name = at(object, &["metadata", "name"]).as_str().unwrap_or_default().to_owned();
         let policies = Option::<Vec<Policy>>::deserialize(at(object, &["spec", "sizingPolicies"]));
@@ -35,7 +35,7 @@ impl Class {
     }
 }
 
-/// The class that machines without a class get, of all classes of the cluster.
+/// The default class among all classes of the cluster.
 pub fn default_class(classes: &[Value]) -> Option<&Value> {
     classes.iter().find(|class| at(class, &["metadata", "annotations", DEFAULT_CLASS]) == "true")
 }
@@ -45,10 +45,10 @@ pub fn default_class(classes: &[Value]) -> Option<&Value> {
 struct Policy {
     cores: Cores,
     memory: Option<Memory>,
-    /// Percentages; all are allowed without a list.
+    /// Allowed percentages. Without a list, all are allowed.
     #[serde(default)]
     core_fractions: Option<Vec<Fraction>>,
-    /// What machines get that name no fraction; 100% if absent.
+    /// The default for machines without a fraction; 100% if absent.
     #[serde(default)]
     default_core_fraction: Option<Fraction>,
 }
@@ -75,7 +75,7 @@ struct PerCore {
     max: Option<Quantity>,
 }
 
-/// Versions of the platform differ in how they write a fraction: `25`, or `25%`.
+/// Depending on the version of the platform, a fraction is `25` or `25%`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Fraction(u32);
 
@@ -125,7 +125,7 @@ pub(super) fn check(
         Some(Found::Absent) | None => {
             let detail = match wanted {
                 ClassName::Named(name) => {
-                    format!("there is no class {:?}; machines wait until there is", shortened(&name, 63))
+                    format!("there is no class {:?}; machines wait until it exists", shortened(&name, 63))
                 }
                 ClassName::Default => {
                     "no class is named and the cluster has no default class; name one".to_owned()
@@ -181,7 +181,7 @@ fn fraction(template: &Template<'_>, class: &str, policy: &Policy) -> Checked {
     let list: Vec<_> = allowed.iter().map(|fraction| format!("{}%", fraction.0)).collect();
     let list = shortened(&list.join(", "), 200);
     let Some(wanted) = template.spec.cpu.core_fraction.as_deref() else {
-        // The class fills it in when the machine is created.
+        // The platform fills it in from the class when the machine is created.
         let default = policy.default_core_fraction.unwrap_or(Fraction(100));
         if allowed.contains(&default) {
             return Ok(());
@@ -200,7 +200,7 @@ fn fraction(template: &Template<'_>, class: &str, policy: &Policy) -> Checked {
     if wanted == "Auto" {
         let choices = allowed.iter().filter(|fraction| fraction.0 < 100).count();
         if choices < CHOICES {
-            let reason = format_args!("class {class:?} allows {list}, which leaves nothing to choose from");
+            let reason = format_args!("class {class:?} allows {list}, which leaves no choice for Auto");
             return refuse_auto(
                 reason,
                 "use one of these, or a class with at least two fractions below 100%",
@@ -222,7 +222,7 @@ fn fraction(template: &Template<'_>, class: &str, policy: &Policy) -> Checked {
 
 impl Memory {
     fn check(&self, template: &Template<'_>, class: &str) -> Checked {
-        // Checked before, as C10; a class whose own amounts cannot be read does not limit.
+        // Rule C10 checks the amount. A class with unreadable amounts does not limit sizes.
         let Ok(size) = template.spec.memory.size.bytes().map(u128::from) else { return Ok(()) };
         let bytes = |quantity: &Option<Quantity>| quantity.as_ref()?.bytes().ok().map(u128::from);
         let text =

@@ -1,4 +1,4 @@
-//! How many machines, and who may lower the number.
+//! Rules about the number of machines and about lowering it.
 
 use super::facts::Settings;
 use super::finding::Warning;
@@ -22,10 +22,10 @@ pub(super) fn check(
             "spec.replicas",
             replicas,
             format_args!(
-                "it was {before}{lost}; under scaleDownPolicy Explicit no machine leaves unless it is named"
+                "it was {before}{lost}; under scaleDownPolicy Explicit only targeted removals delete machines"
             ),
             format_args!(
-                "keep {before}, or name the machines with a POST to virtualmachinepools/{}/scaledownwith, \
+                "keep {before}, or remove machines by name with a POST to virtualmachinepools/{}/scaledownwith, \
                  which lowers it",
                 new.name()
             ),
@@ -34,7 +34,7 @@ pub(super) fn check(
     if before > 0 && after <= 0 {
         let detail = format!(
             "goes from {before} to 0, so every machine of the pool is removed. An apply that leaves replicas out does that; \
-             to hand the count to an autoscaler see the documentation"
+             to let an autoscaler set the count, see the documentation"
         );
         warnings.push(Warning::new(Rule::EmptiedPool, "spec.replicas", detail));
     }
@@ -42,7 +42,8 @@ pub(super) fn check(
         old.current_replicas().filter(|current| old.explicit() && !new.explicit() && *current > after)
     {
         let detail = format!(
-            "the pool has {current} machines and wants {after}: without Explicit the surplus is removed now. \
+            "the pool has {current} machines and replicas is {after}: without Explicit the controller deletes the \
+             surplus now. \
              Raise replicas to {current} first to keep them"
         );
         warnings.push(Warning::new(Rule::LeavingExplicit, "spec.scaleDownPolicy", detail));

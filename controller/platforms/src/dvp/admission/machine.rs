@@ -1,4 +1,4 @@
-//! The machine template, as far as it can be judged by itself.
+//! Rules about the machine template that need no other objects.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::rule::Rule;
 use super::view::{at, field};
 use super::{Checked, affinity, devices, networks, provisioning, refuse, schema, syntax};
 
-/// Path of the machine's spec in a pool.
+/// Path of the spec of machines in a pool.
 pub(super) const MACHINE: &str = "spec.virtualMachineTemplate.spec";
 
 const MOST_CORES: i32 = 248;
@@ -21,9 +21,9 @@ const MOST_CORES: i32 = 248;
 /// A template that the rules of this module accept.
 #[derive(Clone, Debug)]
 pub(super) struct Template<'a> {
-    /// The machine's spec as it was sent.
+    /// The spec of the machines in the request.
     pub(super) value: &'a Value,
-    /// The same, read.
+    /// The parsed spec.
     pub(super) spec: VirtualMachineSpec,
 }
 
@@ -67,9 +67,9 @@ pub(super) fn check<'a>(
     Ok(Template { value, spec })
 }
 
-/// The refusal of a part whose shape is not that of the API. The error of the decoder says what it wanted.
+/// The refusal of a part that does not have the types of the API. The message contains the error of the decoder.
 pub(super) fn unreadable<T>(path: &str, value: &Value, error: &serde_json::Error) -> Checked<T> {
-    // Of something large only what it is: it may hold what is none of a log's business.
+    // For a large value only its type, because it can contain data that must not be logged.
     let value = match value {
         Value::Object(map) => Value::from(format!("an object of {} fields", map.len())),
         Value::Array(list) => Value::from(format!("a list of {} entries", list.len())),
@@ -132,7 +132,7 @@ const KEYS: &str =
     "use at most 63 letters, digits, '-', '_' and '.', with a DNS name and a slash in front if you like";
 const VALUES: &str = "use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends";
 
-/// Over how many sockets the platform spreads so many cores.
+/// Number of sockets that the platform uses for this number of cores.
 pub(super) const fn sockets(cores: i32) -> i32 {
     match cores {
         ..=16 => 1,
@@ -142,7 +142,7 @@ pub(super) const fn sockets(cores: i32) -> i32 {
     }
 }
 
-/// Whether a machine can have so many cores.
+/// Whether a machine can have this number of cores.
 const fn fills_sockets(cores: i32) -> bool {
     cores >= 1 && cores <= MOST_CORES && cores % sockets(cores) == 0
 }
@@ -173,7 +173,7 @@ fn cores(cores: i32, spec: &Value) -> Checked {
     )
 }
 
-/// The percentage of a core fraction, `None` if it is none from 1% to 100%, or not written the only way.
+/// The percentage of a core fraction; `None` if it is not in the canonical form of 1% to 100%.
 pub(super) fn percent(text: &str) -> Option<u32> {
     let digits = text.strip_suffix('%')?;
     let plain = digits.bytes().all(|digit| digit.is_ascii_digit()) && !digits.starts_with('0');
@@ -209,10 +209,10 @@ fn memory(size: &Quantity, spec: &Value) -> Checked {
     )
 }
 
-/// What only one machine can have: with it, one replica would run and the others wait for ever.
+/// Fields that only one machine can use. With them, one machine would run and the others would wait forever.
 fn identities(spec: &VirtualMachineSpec, value: &Value) -> Checked {
     const REASON: &str = "it fits one machine only";
-    // An empty name is left out of the machines.
+    // Machines are created without empty names.
     let names = |name: &Option<String>| name.as_ref().is_some_and(|name| !name.is_empty());
     if names(&spec.virtual_machine_ip_address_name) {
         return refuse(
@@ -245,7 +245,7 @@ fn identities(spec: &VirtualMachineSpec, value: &Value) -> Checked {
             format!("{MACHINE}.usbDevices"),
             field(value, "usbDevices"),
             "a USB device fits one machine only",
-            "remove usbDevices; a machine with one is made outside of the pool",
+            "remove usbDevices; create a machine with one outside of the pool",
         );
     }
     Ok(())

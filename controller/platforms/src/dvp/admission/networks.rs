@@ -1,4 +1,4 @@
-//! The networks of the machines.
+//! Rules about the networks of the machines.
 
 use std::collections::BTreeSet;
 

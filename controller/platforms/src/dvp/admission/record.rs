@@ -1,4 +1,4 @@
-//! Who may write the record of machines that were asked to leave.
+//! The rule about clients that may write the removal record.
 
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 
@@ -7,8 +7,8 @@ use super::rule::Rule;
 use super::view::Pool;
 use super::{Checked, refuse};
 
-/// The record decides which machines are deleted. Whoever may edit a pool, but not remove machines by name, must not be
-/// able to write it; so this is asked before anything else lets a request through.
+/// The record determines which machines are deleted. A user who may edit a pool but has no permission for targeted
+/// removals must not write it. This rule is therefore evaluated before any rule that allows a request.
 pub(super) fn check(settings: &Settings, user: &str, old: Option<Pool<'_>>, new: Pool<'_>) -> Checked {
     let record = new.annotation(SCALE_DOWN_TARGETS);
     let before = old.map(|old| old.annotation(SCALE_DOWN_TARGETS)).filter(|before| !before.is_null());
@@ -23,7 +23,7 @@ pub(super) fn check(settings: &Settings, user: &str, old: Option<Pool<'_>>, new:
             Rule::TargetsRecord,
             field,
             record,
-            "machines of this pool are leaving by name, and what was sent has lost the record of them",
+            "a targeted removal of this pool is in progress, and the request drops its removal record",
             "send your change as a patch or an apply instead of a replacement, or read the pool again \
              and keep its annotations",
         );
@@ -32,7 +32,7 @@ pub(super) fn check(settings: &Settings, user: &str, old: Option<Pool<'_>>, new:
         Rule::TargetsRecord,
         field,
         record,
-        "only the removal of named machines writes this annotation",
-        "leave it as it is, and name machines through the subresource scaledownwith",
+        "only the API server for removals and the controller may write this annotation",
+        "do not change it, and remove machines by name with the subresource scaledownwith",
     )
 }

@@ -237,8 +237,8 @@ fn moving_from_the_annotation_to_the_field_changes_nothing() {
 }
 
 #[rstest]
-#[case::held_by_the_field(held()[0].clone(), "spec.rollout.revision holds all at revision 0123456789abcdef")]
-#[case::held_by_the_annotation(held()[1].clone(), "holds all at revision 0123456789abcdef")]
+#[case::held_by_the_field(held()[0].clone(), "spec.rollout.revision pins all machines to revision 0123456789abcdef")]
+#[case::held_by_the_annotation(held()[1].clone(), "pins all machines to revision 0123456789abcdef")]
 #[case::paused(rollout(json!({ "paused": true })), "while the rollout is paused")]
 #[case::paused_by_the_annotation(annotated(pool(), PAUSED, "true"), "while the rollout is paused")]
 fn a_template_that_goes_nowhere_is_spoken_of(#[case] old: Value, #[case] words: &str) {
