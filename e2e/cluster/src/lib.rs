@@ -61,6 +61,7 @@ pub mod namespaces;
 pub mod node;
 pub mod poll;
 pub mod process;
+pub mod test_runner;
 pub mod usage;
 
 pub use error::{Error, Result};

@@ -51,7 +51,6 @@ async fn explicit(stage: &Stage) -> anyhow::Result<()> {
         .await
 }
 
-#[test]
-fn an_autoscaler_scales_newest_first_pools_down_and_explicit_pools_only_up() {
+pub(crate) fn an_autoscaler_scales_newest_first_pools_down_and_explicit_pools_only_up() {
     among_users(async |stage| futures::try_join!(newest_first(stage), explicit(stage)).map(drop));
 }

@@ -56,8 +56,7 @@ async fn drain_all(stage: &Stage) -> anyhow::Result<()> {
     futures::future::try_join_all(all).await.map(drop)
 }
 
-#[test]
-fn a_drain_evicts_one_replica_after_the_other() {
+pub(crate) fn a_drain_evicts_one_replica_after_the_other() {
     among_pods(async |stage| {
         pods::until_all_ready(stage.access()).await?;
         let mark = stage.load().mark();

@@ -29,8 +29,7 @@ async fn kill_one_of_each(stage: &Stage) -> anyhow::Result<()> {
     futures::future::try_join_all(kills).await.map(drop)
 }
 
-#[test]
-fn a_pool_converges_after_one_replica_of_each_program_was_killed() {
+pub(crate) fn a_pool_converges_after_one_replica_of_each_program_was_killed() {
     alone(async |stage| {
         pods::until_all_ready(stage.access()).await?;
         let mark = stage.load().mark();

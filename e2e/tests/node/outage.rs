@@ -61,8 +61,7 @@ async fn freshness(access: &Access, group: &str) -> Result<String> {
     Ok(found.map(|item| item["versions"][0]["freshness"].to_string()).unwrap_or_default().replace('"', ""))
 }
 
-#[test]
-fn without_the_aggregated_api_namespace_deletion_waits_until_it_is_back() {
+pub(crate) fn without_the_aggregated_api_namespace_deletion_waits_until_it_is_back() {
     const NAMESPACE: &str = "waits-for-an-api-server";
     alone(async |stage| {
         let access = stage.access();

@@ -62,8 +62,7 @@ fn ensure_restricted(process: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-#[test]
-fn the_processes_of_pods_are_restricted() {
+pub(crate) fn the_processes_of_pods_are_restricted() {
     among_pods(async |stage| {
         for component in pods::COMPONENTS {
             for pod in pods::until_ready(stage.access(), component).await? {
@@ -76,8 +75,7 @@ fn the_processes_of_pods_are_restricted() {
     });
 }
 
-#[test]
-fn the_namespace_refuses_unrestricted_pods() {
+pub(crate) fn the_namespace_refuses_unrestricted_pods() {
     among_pods(async |stage| {
         // The label is enforced: a Pod without restrictions is refused.
         let pod: Pod = serde_json::from_value(json!({
@@ -92,8 +90,7 @@ fn the_namespace_refuses_unrestricted_pods() {
     });
 }
 
-#[test]
-fn probes_pass_and_no_container_was_restarted() {
+pub(crate) fn probes_pass_and_no_container_was_restarted() {
     among_pods(async |stage| {
         for component in pods::COMPONENTS {
             for pod in pods::until_ready(stage.access(), component).await? {
@@ -114,8 +111,7 @@ fn probes_pass_and_no_container_was_restarted() {
     });
 }
 
-#[test]
-fn disruption_budgets_and_network_policies_exist() {
+pub(crate) fn disruption_budgets_and_network_policies_exist() {
     among_pods(async |stage| {
         budgets(stage.access()).await?;
         // The API server accepts the policies. The node's network plugin does not enforce them.

@@ -32,8 +32,7 @@ pub(crate) async fn parts(access: &Access) -> Result<Vec<Vec<u8>>> {
     Ok(parts)
 }
 
-#[test]
-fn certificates_and_authorities_are_replaced_without_failed_requests() {
+pub(crate) fn certificates_and_authorities_are_replaced_without_failed_requests() {
     at_any_time(async |stage| {
         // Other tests run meanwhile.
         let replaced = async || {

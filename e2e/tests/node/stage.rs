@@ -1,7 +1,6 @@
 //! Shared state of all tests in this binary.
 
-use std::io::Write as _;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::{Mutex, OnceCell, RwLock};
@@ -13,7 +12,7 @@ use vmpool_installation::node_install as install;
 use vmpool_installation::release::Release;
 use vmpool_test_cluster::access::Access;
 use vmpool_test_cluster::error::chain;
-use vmpool_test_cluster::node::{self, NodeCluster};
+use vmpool_test_cluster::node::NodeCluster;
 
 use crate::load::Load;
 use crate::{pods, rotation};
@@ -67,9 +66,6 @@ pub(crate) fn alone(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
 
 #[expect(clippy::panic, reason = "this is how a test fails")]
 fn play(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
-    if let Some(reason) = node::missing() {
-        return skip(&reason);
-    }
     let outcome = harness::block_on(async {
         let stage = STAGE.get_or_init(async || start().await.map_err(|error| chain(error.as_ref()))).await;
         let stage =
@@ -86,22 +82,6 @@ fn play(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
     if let Err(report) = outcome {
         panic!("{report}");
     }
-}
-
-/// Prints once why the tests are skipped. Output of passing tests is captured, so it bypasses the capture.
-///
-/// # Panics
-/// If `VMPOOL_NODE_TESTS=required` is set, so that no test is skipped by mistake.
-fn skip(reason: &str) {
-    static ONCE: Once = Once::new();
-    assert_ne!(
-        std::env::var("VMPOOL_NODE_TESTS").as_deref(),
-        Ok("required"),
-        "the node tests are required: {reason}"
-    );
-    ONCE.call_once(|| {
-        let _ = writeln!(std::io::stderr(), "skipped: {reason}");
-    });
 }
 
 async fn start() -> anyhow::Result<Arc<Stage>> {

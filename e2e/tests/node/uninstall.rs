@@ -56,8 +56,7 @@ async fn furnish(stage: &Stage, namespace: &str, pool: &Value) -> anyhow::Result
     Ok(())
 }
 
-#[test]
-fn uninstalling_the_chart_keeps_pools_and_machines_and_blocks_nothing() {
+pub(crate) fn uninstalling_the_chart_keeps_pools_and_machines_and_blocks_nothing() {
     const NAMESPACE: &str = "goes-with-its-pool";
     alone(async |stage| {
         let access = stage.access();

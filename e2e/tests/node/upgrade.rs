@@ -44,8 +44,7 @@ async fn scaled_meanwhile(
     Ok(())
 }
 
-#[test]
-fn upgrade_and_rollback_replace_pods_and_no_machines() {
+pub(crate) fn upgrade_and_rollback_replace_pods_and_no_machines() {
     among_pods(async |stage| {
         let (access, release) = (stage.access(), stage.release());
         let mark = stage.load().mark();

@@ -91,9 +91,6 @@ fn archives_of_other_programs_are_not_removed() {
 #[test]
 #[cfg(target_os = "linux")]
 fn an_image_contains_the_program_and_its_libraries() {
-    if super::super::missing::missing().is_some_and(|line| line.contains("binutils")) {
-        return;
-    }
     let own = std::env::current_exe().unwrap();
     let name = format!("image-test-{}", std::process::id());
     let Image { reference, archive } = of_file(&name, &own).unwrap();
