@@ -1,17 +1,17 @@
-//! What the answers of the API server take in memory, all of them together.
+//! The memory limit for response bodies of the API server.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Bytes of an answer that are read at once. Hundreds of requests are under way at a time, and an object of a user may
-/// have a megabyte and a half: only [`LARGE`] answers at a time may be longer than this.
+/// Size up to which a body is read without a limit on their number, in bytes. Hundreds of requests can be in flight,
+/// and an object can have 1.5 MiB. Only [`LARGE`] bodies at a time may be larger than this.
 const SMALL: usize = 128 * 1024;
 
-/// Longer answers that are in memory at a time.
+/// Maximum number of larger bodies in memory.
 const LARGE: usize = 4;
 
-/// The places that long answers wait for. Clones are the same places.
+/// The limit on large bodies. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct ResponseBodies {
     large: Arc<Semaphore>,
@@ -24,13 +24,13 @@ impl Default for ResponseBodies {
 }
 
 impl ResponseBodies {
-    /// An answer of which nothing has been read.
+    /// Starts an empty body.
     pub(crate) fn begin(&self) -> ResponseBody {
         ResponseBody { bytes: Vec::new(), large: self.large.clone(), permit: None }
     }
 }
 
-/// An answer as far as it has been read. A long one keeps its place until it is dropped.
+/// A response body. A large one holds a permit until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ResponseBody {
     bytes: Vec<u8>,
@@ -39,16 +39,16 @@ pub(crate) struct ResponseBody {
 }
 
 impl ResponseBody {
-    /// Adds what was read; before that it waits for a place, if the answer becomes a long one.
+    /// Appends `data`. If this makes the body a large one, first waits for a permit.
     pub(crate) async fn push(&mut self, data: &[u8]) {
         if self.permit.is_none() && self.bytes.len() + data.len() > SMALL {
-            // Nothing closes the semaphore. If something did, the bound would be gone and the answer still right.
+            // The semaphore is never closed. If it were, only the limit would be lost.
             self.permit = self.large.clone().acquire_owned().await.ok();
         }
         self.bytes.extend_from_slice(data);
     }
 
-    /// What was read.
+    /// The bytes that were read.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

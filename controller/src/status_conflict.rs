@@ -1,5 +1,5 @@
-//! Whether somebody else keeps writing the status of a pool: two controllers that serve one pool would undo each
-//! other's work, so ours stops acting on it.
+//! Detects another client that keeps overwriting the status of a pool. Two controllers of one pool would undo each
+//! other's writes, so vmpool stops writing to such a pool.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,68 +8,69 @@ use vmpool_engine::backoff::{Failure, FailureReason};
 use vmpool_engine::condition::OWN;
 use vmpool_engine::model::Published;
 
-/// How many times within [`WINDOW`] are more than an accident.
+/// Number of overwrites within [`WINDOW`] that count as a conflict.
 const TIMES: usize = 3;
-/// How long one time counts.
+/// How long an overwrite counts.
 const WINDOW: Duration = Duration::from_mins(5);
-/// How long it must be quiet before ours acts again.
+/// Time without an overwrite after which the conflict ends.
 const QUIET: Duration = Duration::from_mins(3);
-/// Shortest time between two writes of a disputed status: often enough to be read.
+/// Minimum time between two writes of the status during a conflict.
 pub(crate) const INTERVAL: Duration = Duration::from_mins(1);
 
-/// What is remembered of the fate of the status of one pool.
+/// The recent overwrites of the status of one pool.
 #[derive(Debug, Default)]
 pub(crate) struct StatusConflict {
-    /// What the server made of our last write, and the version of the pool since then.
+    /// The last written status as the API server stored it, and the version of the pool after the write.
     written: Option<(Published, u64)>,
-    /// When others have overwritten ours; uptimes.
+    /// Uptimes of the overwrites.
     overwritten: VecDeque<Duration>,
-    on: bool,
+    active: bool,
 }
 
 impl StatusConflict {
-    /// Takes note of our own write.
+    /// Records a write of the controller.
     pub(crate) fn wrote(&mut self, became: &Published, version: u64) {
         self.written = Some((became.clone(), version));
     }
 
-    /// Takes note of the pool as it is: whether somebody has overwritten our last status since.
-    pub(crate) fn meet(&mut self, published: &Published, version: u64, uptime: Duration) {
+    /// Checks whether another client has overwritten the last written status.
+    pub(crate) fn observe(&mut self, published: &Published, version: u64, uptime: Duration) {
         while self.overwritten.front().is_some_and(|then| uptime.saturating_sub(*then) >= WINDOW) {
             self.overwritten.pop_front();
         }
         if self.written.take_if(|(became, since)| version > *since && !is_same(became, published)).is_some() {
             self.overwritten.push_back(uptime);
         }
-        let is_quiet = self.left(uptime).is_none();
-        self.on = !is_quiet && (self.on || self.overwritten.len() >= TIMES);
+        let is_quiet = self.remaining(uptime).is_none();
+        self.active = !is_quiet && (self.active || self.overwritten.len() >= TIMES);
     }
 
-    /// Whether nothing must be done.
-    pub(crate) fn is_on(&self) -> bool {
-        self.on
+    /// Whether there is a conflict, so that the controller must not write to the pool.
+    pub(crate) fn is_active(&self) -> bool {
+        self.active
     }
 
-    /// How much longer it has to be quiet; `None` if nobody has interfered for long enough.
-    pub(crate) fn left(&self, uptime: Duration) -> Option<Duration> {
+    /// Remaining time until the conflict ends; `None` if there was no recent overwrite.
+    pub(crate) fn remaining(&self, uptime: Duration) -> Option<Duration> {
         let last = self.overwritten.back()?;
         QUIET.checked_sub(uptime.saturating_sub(*last)).filter(|left| !left.is_zero())
     }
 
-    /// What the owner of the pool is told.
-    pub(crate) fn complaint(&self) -> Option<Failure> {
-        self.on.then(|| Failure {
+    /// The failure to report during a conflict.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        self.active.then(|| Failure {
             reason: FailureReason::StatusDisputed,
             message: format!(
-                "somebody else keeps writing this pool's status, so nothing is created, changed or removed until it \
-                 has been quiet for {} minutes: let one controller serve the pool",
+                "another client keeps overwriting the status of this pool, so the controller creates, changes and \
+                 removes nothing until there was no overwrite for {} minutes: let only one controller reconcile \
+                 the pool",
                 QUIET.as_secs() / 60
             ),
         })
     }
 }
 
-/// Whether what is ours in two statuses is the same.
+/// Whether two statuses are equal in the parts that vmpool publishes.
 fn is_same(one: &Published, other: &Published) -> bool {
     let own = |published: &Published| {
         let mut own: Vec<_> =

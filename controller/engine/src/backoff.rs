@@ -1,57 +1,58 @@
-//! How much may be tried now: full width until something fails, then 1, 2, 4, ... with growing pauses.
+//! Backoff of one kind of write: after a failure, a delay that doubles up to one minute, and batches of 1, 2, 4, ...
+//! writes.
 
 use std::time::Duration;
 
-/// Most writes of one kind that one pass plans, so that a pass stays short and sees the world again.
+/// Maximum number of writes of one kind in one pass. It keeps passes short, so that each pass plans with recent state.
 pub const MAX_BATCH: usize = 500;
 
-/// The pause after the first failure; it doubles with every further one.
+/// The delay after the first failure. It doubles with every further failure.
 const INITIAL_DELAY: Duration = Duration::from_millis(250);
 
-/// The longest pause.
+/// The maximum delay.
 pub const MAX_DELAY: Duration = Duration::from_mins(1);
 
-/// The pace of one kind of write in one pool.
+/// The backoff of one kind of write in one pool.
 #[derive(Clone, Debug, Default)]
 pub struct Backoff {
-    /// Failures in a row.
+    /// Number of consecutive failures.
     failures: u32,
-    /// Writes that the next batch may have; `None` is [`MAX_BATCH`].
+    /// Size of the next batch; `None` means [`MAX_BATCH`].
     batch_size: Option<usize>,
-    /// Uptime before which nothing is tried.
+    /// Uptime until which no write starts.
     until: Duration,
     /// Why the last attempt failed.
     cause: Option<Failure>,
 }
 
-/// Why something that the plan wanted did not happen.
+/// Why a planned write failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The word in the condition, the event and the metric.
+    /// The reason in the condition, the event and the metric.
     pub reason: FailureReason,
-    /// A sentence with the cause, as the API server gave it.
+    /// A sentence with the cause, as the API server reported it.
     pub message: String,
 }
 
-/// What could not be done.
+/// Which kind of write failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureReason {
     /// Creating a machine.
     FailedCreate,
     /// Deleting a machine.
     FailedDelete,
-    /// Creating a disk, or pointing a machine to it.
+    /// Creating a disk, or changing the disk that a machine refers to.
     DiskFailure,
-    /// Writing back our markers.
+    /// Restoring labels and annotations of the controller.
     FailedRepair,
     /// Writing a template to a machine.
     FailedTemplateUpdate,
-    /// Nothing: somebody else keeps writing the pool's status, so that nothing is tried.
+    /// None. Another client keeps overwriting the status of the pool, so the controller writes nothing.
     StatusDisputed,
 }
 
 impl FailureReason {
-    /// The reason as it stands in the `ReplicaFailure` condition.
+    /// The reason in the `ReplicaFailure` condition.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::FailedCreate => "FailedCreate",
@@ -65,10 +66,10 @@ impl FailureReason {
 }
 
 impl Backoff {
-    /// How many writes may start now, or how long nothing may.
+    /// The number of writes that may start now.
     ///
     /// # Errors
-    /// The remaining pause.
+    /// The remaining delay, if no write may start yet.
     pub fn batch_size(&self, uptime: Duration) -> Result<usize, Duration> {
         match self.until.checked_sub(uptime) {
             Some(rest) if !rest.is_zero() => Err(rest),
@@ -76,7 +77,7 @@ impl Backoff {
         }
     }
 
-    /// A batch went through.
+    /// Records a batch without failures.
     pub fn succeeded(&mut self) {
         self.failures = 0;
         self.cause = None;
@@ -85,8 +86,8 @@ impl Backoff {
             self.batch_size.map(|batch_size| batch_size * 2).filter(|batch_size| *batch_size < MAX_BATCH);
     }
 
-    /// Something in a batch failed. `jitter` is between 0 and 1 and spreads the pauses of many pools by a tenth;
-    /// `retry_after` is what the server asked for.
+    /// Records a failure in a batch. `jitter` is between 0 and 1 and shortens the delay by up to a tenth, so that pools
+    /// do not retry at the same time. `retry_after` is the delay that the API server requested.
     pub fn failed(&mut self, cause: Failure, uptime: Duration, retry_after: Option<Duration>, jitter: f64) {
         let delay = INITIAL_DELAY.saturating_mul(1 << self.failures.min(16)).min(MAX_DELAY);
         let delay = delay.mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 10.0).max(retry_after.unwrap_or_default());
@@ -96,7 +97,7 @@ impl Backoff {
         self.cause = Some(cause);
     }
 
-    /// Nothing of this kind is wanted any more, or the owner changed the pool: start afresh.
+    /// Clears all failures: the plan no longer contains this kind of write, or a user changed the pool.
     pub fn reset(&mut self) {
         *self = Self::default();
     }

@@ -1,15 +1,16 @@
-//! Machine numbers and the names made from them.
+//! Machine numbers, and the names that are computed from them.
 //!
-//! Every machine of a pool has a number; its name ends in five characters that a permutation, keyed by the pool's UID,
-//! makes of the number. A permutation rather than a hash: two numbers of one pool never share a name, so a name cannot
-//! come back before 14 million machines were made, and [`Namer::number_of`] can tell whether a name was issued by a pool.
+//! Every machine of a pool has a number. A permutation keyed by the pool's UID converts the number into the five
+//! characters at the end of the name. It is a permutation and not a hash, because two numbers of one pool then never
+//! have the same name: a name cannot recur before the pool has created 14 million machines. The permutation can also be
+//! inverted, so [`Namer::number_of`] shows whether a pool has issued a name.
 //!
-//! Numbers come from *blocks*. The end of a block is recorded on the pool before any of its numbers is used, so a
-//! successor of a dead leader uses the same names, and a late request of the predecessor meets `AlreadyExists` instead
-//! of making a twin. Numbers below the open block never return.
+//! Numbers are taken from *name blocks*. The controller records a block on the pool before it uses any of its numbers.
+//! A new leader therefore uses the same names as a failed leader, and a late request of the former leader gets
+//! `AlreadyExists` instead of creating a second machine. Numbers below the current block are never used again.
 //!
-//! A disk of the pool that is made for a machine is named in the same way, by six characters that are made of the
-//! machine's number and keyed by the template besides: whoever creates it again asks for the same name.
+//! The names of retained disks are computed in the same way: six characters from the number of the machine, with the
+//! disk template as part of the key. A repeated create therefore requests the same name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +20,7 @@ use sha2::{Digest, Sha256};
 
 use crate::model::Uid;
 
-/// The alphabet of the API server's own generated names: no vowels and no look-alikes.
+/// The alphabet of names that the API server generates: no vowels and no characters that look alike.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 /// Characters of a suffix.
 const LENGTH: usize = 5;
@@ -33,19 +34,18 @@ const HALF_BITS: u32 = 12;
 const DISK_HALF_BITS: u32 = 15;
 const ROUNDS: usize = 6;
 
-/// Numbers that one write on the pool opens at least. Larger means fewer writes; a number that was opened and not used
-/// costs nothing.
+/// Minimum size of a name block. A larger block needs fewer writes, and an unused number costs nothing.
 pub const MIN_BLOCK: u64 = 64;
 
-/// The largest end of a block. No pool creates so many machines, and sums of numbers stay in range.
+/// The largest end of a block. It keeps sums of numbers in range, and no pool creates that many machines.
 const LARGEST_END: u64 = u64::MAX / 2;
 
-/// A half-open range of machine numbers, recorded on the pool as `first-end`.
+/// A half-open range of machine numbers, stored on the pool as `first-end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NameBlock {
-    /// The first number that a successor may use again.
+    /// The first number that a new leader may use again.
     pub first: u64,
-    /// One past the last number that may be used.
+    /// The number after the last one that may be used.
     pub end: u64,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for NameBlock {
 
 /// The text is not `first-end` with `first <= end`, or the end is out of range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a block of machine numbers such as \"64-128\"")]
+#[error("{0:?} is not a name block such as \"64-128\"")]
 pub struct InvalidNameBlock(pub String);
 
 impl FromStr for NameBlock {
@@ -73,7 +73,7 @@ impl FromStr for NameBlock {
     }
 }
 
-/// Makes the names of one pool's machines.
+/// Computes the names of a pool's machines.
 #[derive(Clone, Debug)]
 pub struct Namer {
     pool: Arc<str>,
@@ -91,8 +91,8 @@ impl Namer {
         format!("{}-{}", self.pool, spell(self.permutation.apply(number % SUFFIXES), LENGTH))
     }
 
-    /// The number that `name` was made from, if it has the form of a name of this pool. Every suffix of five
-    /// characters of the alphabet has one: whether it was *issued* shows in its size.
+    /// The number of `name`, if it has the form of a name of this pool. Every suffix of five characters of the alphabet
+    /// has a number. The pool has *issued* the name if the number is below the end of its name block.
     pub fn number_of(&self, name: &str) -> Option<u64> {
         let suffix = name.strip_prefix(&*self.pool)?.strip_prefix('-')?;
         if suffix.len() != LENGTH {
@@ -107,7 +107,7 @@ impl Namer {
     }
 }
 
-/// Makes the names of the disks that a pool keeps for one of its templates.
+/// Computes the names of a pool's retained disks of one disk template.
 #[derive(Clone, Debug)]
 pub struct DiskNamer {
     /// `<pool>-<template>`.
@@ -123,8 +123,8 @@ impl DiskNamer {
         Self { stem: format!("{pool}-{template}"), permutation }
     }
 
-    /// A name for a disk that is made for the machine with this number; `attempt` counts those that were found to be
-    /// taken. Two machines whose numbers differ by less than [`SUFFIXES`] share no name in the first 27 attempts.
+    /// A name for a disk of the machine with this number. `attempt` is the number of names that were already in use. In
+    /// the first 27 attempts, two machines whose numbers differ by less than [`SUFFIXES`] have no name in common.
     pub fn name(&self, number: u64, attempt: u64) -> String {
         let name = |attempt: u64| {
             let value = self.permutation.apply(number % SUFFIXES + attempt * SUFFIXES);
@@ -134,7 +134,7 @@ impl DiskNamer {
     }
 }
 
-/// The last `length` digits of `value`, in our alphabet.
+/// The last `length` digits of `value` in the alphabet.
 fn spell(value: u64, length: usize) -> String {
     let mut rest = value;
     let mut suffix = vec![0u8; length];
@@ -145,8 +145,8 @@ fn spell(value: u64, length: usize) -> String {
     suffix.into_iter().map(char::from).collect()
 }
 
-/// A keyed permutation of the numbers below some size: a Feistel network over twice `half_bits` bits, walked until it
-/// lands among them again.
+/// A keyed permutation of the numbers below `size`: a Feistel network over twice `half_bits` bits, iterated until the
+/// result is below `size`.
 #[derive(Clone, Debug)]
 struct Permutation {
     half_bits: u32,
@@ -198,8 +198,8 @@ impl Permutation {
         (1 << self.half_bits) - 1
     }
 
-    /// The round function; the finisher of SplitMix64. Names must scatter, not withstand an adversary: who can see a
-    /// pool's UID can see its machines.
+    /// The round function: the finalizer of SplitMix64. Names need to be spread evenly but not to be secret, because
+    /// every client that can read a pool's UID can also read its machines.
     fn mix(&self, key: u64, half: u64) -> u64 {
         let mut x = key ^ half.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn names_are_stable_and_differ_between_pools() {
-        // Fixed on purpose: an upgrade that names numbers otherwise would let names return.
+        // Fixed on purpose: after an upgrade that changed the names of numbers, names could recur.
         assert_eq!(namer("3c1f").name(0), "web-xqh2w");
         assert_ne!(namer("3c1f").name(0), namer("3c20").name(0));
     }
@@ -260,7 +260,8 @@ mod tests {
     #[test]
     fn names_of_disks_are_stable_and_keyed_by_pool_and_template() {
         let name = |uid: &str, template: &str| DiskNamer::new("web", &uid.into(), template).name(0, 0);
-        // Fixed on purpose: a create that is repeated after an upgrade must meet its own disk.
+        // Fixed on purpose: a create that is repeated after an upgrade must request the name of the disk that it
+        // created.
         assert_eq!(name("3c1f", "data"), "web-data-g2fgck");
         let suffix = |name: String| name.rsplit_once('-').map(|(_, suffix)| suffix.to_owned());
         assert_ne!(suffix(name("3c1f", "data")), suffix(name("3c20", "data")));

@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::names::{NameBlock, Namer};
 use crate::plan::Action;
-use crate::plan::{Observed, Taken};
+use crate::plan::{NamesInUse, Observed};
 use crate::removal::RemovalRecord;
 use crate::revision::RevisionId;
 use crate::{Memory, Plan};
@@ -24,7 +24,7 @@ pub(crate) const POOL_UID: &str = "pool-uid";
 const UPTIME: Duration = Duration::from_secs(100);
 
 /// The template whose disks outlive their machines, in worlds that have one.
-pub(crate) const KEPT: &str = "data";
+pub(crate) const RETAINED: &str = "data";
 
 /// For laws about stories: more of them than there are cases of other laws, since most are dull. `PROPTEST_CASES` sets the
 /// number of both.
@@ -74,11 +74,11 @@ impl World {
             name_block: None,
             record: RemovalRecord::default(),
             published: Published::default(),
-            flaws: Vec::new(),
-            unreadable: Vec::new(),
+            validation_errors: Vec::new(),
+            invalid_settings: Vec::new(),
         };
         let mut memory = Memory::default();
-        memory.meet(&pool, UPTIME);
+        memory.observe(&pool, UPTIME);
         Self {
             pool,
             machines: Vec::new(),
@@ -92,12 +92,12 @@ impl World {
     }
 
     /// Adds a running member with its disk; `age` is its creation time in seconds.
-    pub(crate) fn member(mut self, name: &str, age: i64) -> Self {
-        let replica = member(name, age);
-        for disk in &replica.disks {
-            self.disks.insert(disk.disk.clone(), Arc::new(own_disk(&disk.disk, &replica)));
+    pub(crate) fn with_machine(mut self, name: &str, age: i64) -> Self {
+        let machine = machine(name, age);
+        for disk in &machine.disks {
+            self.disks.insert(disk.disk.clone(), Arc::new(own_disk(&disk.disk, &machine)));
         }
-        self.machines.push(Arc::new(replica));
+        self.machines.push(Arc::new(machine));
         self
     }
 
@@ -109,9 +109,9 @@ impl World {
     }
 
     /// Adds `count` running members that were created one second after the other, with names of the pool's own.
-    pub(crate) fn members(mut self, count: u64) -> Self {
+    pub(crate) fn with_machines(mut self, count: u64) -> Self {
         for number in 0..count {
-            self = self.member(&name(number), i64::try_from(number).expect("small"));
+            self = self.with_machine(&name(number), i64::try_from(number).expect("small"));
         }
         self.memory.next_number = self.memory.next_number.max(count);
         self.block(0, count.max(64))
@@ -120,7 +120,7 @@ impl World {
     /// Opens a block of numbers.
     pub(crate) fn block(mut self, first: u64, end: u64) -> Self {
         self.pool.name_block = Some(NameBlock { first, end });
-        self.memory.meet(&self.pool, self.uptime);
+        self.memory.observe(&self.pool, self.uptime);
         self
     }
 
@@ -147,7 +147,7 @@ impl World {
     pub(crate) fn reserved(mut self, request: &str, names: &[&str]) -> Self {
         let targets: Vec<ObjectId> = names.iter().map(|name| target(name)).collect();
         self.pool.record.reserve(request, &targets).expect("there is room");
-        self.memory.meet(&self.pool, self.uptime);
+        self.memory.observe(&self.pool, self.uptime);
         self
     }
 
@@ -155,7 +155,7 @@ impl World {
     pub(crate) fn named(self, request: &str, names: &[&str]) -> Self {
         let mut world = self.reserved(request, names);
         world.pool.desired -= world.pool.record.accept(request);
-        world.memory.meet(&world.pool, world.uptime);
+        world.memory.observe(&world.pool, world.uptime);
         world
     }
 
@@ -176,7 +176,7 @@ impl World {
 
     /// Adds a template whose disks outlive their machines, as `edit` leaves it.
     pub(crate) fn keeping(mut self, edit: impl FnOnce(&mut DiskTemplate)) -> Self {
-        let mut template = DiskTemplate::new(KEPT, Lifetime::Retained);
+        let mut template = DiskTemplate::new(RETAINED, Lifetime::Retained);
         edit(&mut template);
         self.pool.disks.push(template);
         self
@@ -185,10 +185,10 @@ impl World {
     /// Lets a machine have this disk of the kept template; it is made unless it exists.
     pub(crate) fn holding(self, machine: &str, disk: &str) -> Self {
         let mounted_by = Some(machine.into());
-        let made = |disk: &str| Some(Disk { mounted_by, ..kept_disk(disk) });
+        let made = |disk: &str| Some(Disk { mounted_by, ..retained_disk(disk) });
         self.disk(disk, |existing| existing.or_else(|| made(disk))).edit(machine, |machine| {
             let position = machine.disks.len();
-            machine.disks.push(DiskRef { template: Some(KEPT.into()), disk: disk.into(), position });
+            machine.disks.push(DiskRef { template: Some(RETAINED.into()), disk: disk.into(), position });
         })
     }
 
@@ -197,7 +197,7 @@ impl World {
         let free_since = Some(ago(seconds));
         let made = Disk {
             annotations: DiskAnnotations { free_since, ..DiskAnnotations::default() },
-            ..kept_disk(disk)
+            ..retained_disk(disk)
         };
         self.disk(disk, |_| Some(made))
     }
@@ -220,13 +220,13 @@ impl World {
             pool: &self.pool,
             machines,
             disks: self.disks.clone().into_iter().collect(),
-            kept: self.disks.values().cloned().collect(),
-            others: self.others.clone().into_iter().collect(),
+            pool_disks: self.disks.values().cloned().collect(),
+            other_users: self.others.clone().into_iter().collect(),
             collection_grace: crate::plan::COLLECTION_GRACE,
             stored: self.stored.clone(),
             unconfirmed_creates: self.memory.machines.unconfirmed_creates(),
             memory: &self.memory,
-            taken: self,
+            names_in_use: self,
         }
     }
 
@@ -235,11 +235,11 @@ impl World {
     }
 }
 
-impl Taken for World {
-    fn machine(&self, name: &str) -> bool {
+impl NamesInUse for World {
+    fn has_machine(&self, name: &str) -> bool {
         self.foreign_names.contains(name) || self.machines.iter().any(|machine| &*machine.id.name == name)
     }
-    fn disk(&self, name: &str) -> bool {
+    fn has_disk(&self, name: &str) -> bool {
         self.foreign_names.contains(name) || self.disks.contains_key(name)
     }
 }
@@ -265,7 +265,7 @@ pub(crate) fn deleted(plan: &Plan) -> Vec<&str> {
     plan.actions
         .iter()
         .filter_map(|action| match action {
-            Action::Delete { member, .. } => Some(&*member.name),
+            Action::Delete { machine, .. } => Some(&*machine.name),
             _ => None,
         })
         .collect()
@@ -276,7 +276,7 @@ pub(crate) fn target(name: &str) -> ObjectId {
     ObjectId::new(name, &format!("uid-of-{name}"))
 }
 
-pub(crate) fn member(name: &str, age: i64) -> Machine {
+pub(crate) fn machine(name: &str, age: i64) -> Machine {
     Machine {
         created: Timestamp::from_second(age).expect("in range"),
         owner: Some(Uid::from(POOL_UID)),
@@ -297,22 +297,22 @@ pub(crate) fn member(name: &str, age: i64) -> Machine {
     }
 }
 
-pub(crate) fn own_disk(name: &str, member: &Machine) -> Disk {
+pub(crate) fn own_disk(name: &str, machine: &Machine) -> Disk {
     Disk {
-        owner: Some(member.id.clone()),
+        owner: Some(machine.id.clone()),
         pool_uid_label: Some(Uid::from(POOL_UID)),
         template: Some("root".into()),
-        mounted_by: Some(member.id.name.clone()),
+        mounted_by: Some(machine.id.name.clone()),
         ..Disk::blank(target(name))
     }
 }
 
 /// A disk of the kept template that nobody has, without any mark.
-pub(crate) fn kept_disk(name: &str) -> Disk {
+pub(crate) fn retained_disk(name: &str) -> Disk {
     Disk {
         owner: Some(ObjectId::new("web", POOL_UID)),
         pool_uid_label: Some(Uid::from(POOL_UID)),
-        template: Some(KEPT.into()),
+        template: Some(RETAINED.into()),
         ..Disk::blank(target(name))
     }
 }

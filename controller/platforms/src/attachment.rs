@@ -1,10 +1,10 @@
-//! What somebody attached to a machine by hand.
+//! Attachments of disks to machines.
 
 use std::sync::Arc;
 
 use vmpool_engine::ObjectId;
 
-/// An object that attaches a disk to a machine, outside of the machine's own list of devices.
+/// An object that attaches a disk to a machine in addition to the device list of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
     /// Name and UID of the attachment.

@@ -1,7 +1,7 @@
-//! What every platform owes to the engine and the shell, as tests that run for any [`Platform`].
+//! The contract of platforms: tests that every [`Platform`] must pass.
 //!
-//! A new platform begins by passing [`all`], with a pool of its own as the sample. The functions are ordinary ones, so
-//! that a platform which lives in another crate can call them from its tests:
+//! Start a new platform by passing [`all`] with a sample pool. The functions are not test functions, so that platforms
+//! in other crates can call them from their tests:
 //!
 //! ```text
 //! #[test]
@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use vmpool_engine::backoff::{Failure, FailureReason};
 use vmpool_engine::model::{Activity, DiskDraft, Draft, Lifetime, Naming};
 use vmpool_engine::names::NameBlock;
-use vmpool_engine::plan::{Observed, Taken};
+use vmpool_engine::plan::{NamesInUse, Observed};
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::{Machine, Memory, ObjectId, Pool, Status};
 
@@ -40,10 +40,10 @@ pub use updates::{
     a_template_is_the_pools, what_a_template_adds_goes_with_it,
 };
 
-/// UID of the sample's machines.
+/// UID of the machines of the sample.
 const MACHINE_UID: &str = "0b1f2a60-5f2f-4f1e-9c39-7d1c3f8e2b55";
 
-/// The whole suite.
+/// The complete contract.
 ///
 /// # Panics
 /// If the platform breaks a rule.
@@ -68,25 +68,25 @@ pub fn all<P: Platform>(pool: &Value) {
     a_machine_is_taken_over_as_it_is::<P>(pool);
 }
 
-/// A drafted machine reads back as a live member of the pool, at the drafted revision, with the drafted disks.
+/// A drafted machine reads back as a live machine of the pool, at the drafted revision, with the drafted disks.
 ///
 /// # Panics
 /// If it does not.
 pub fn what_is_written_reads_back<P: Platform>(pool: &Value) {
     let sample = Sample::<P>::new(pool);
     let draft = sample.draft("7", 7);
-    let replica = P::read_machine(&sample.machine(&draft));
-    assert_eq!(replica.id, ObjectId::new(&draft.name, MACHINE_UID), "name and UID");
-    assert_eq!(replica.owner.as_ref(), Some(&sample.facts.id.uid), "the pool owns it");
-    assert_eq!(replica.revision.as_ref(), Some(&draft.revision), "the revision is marked as in effect");
-    assert_eq!(replica.written.as_ref(), Some(&draft.revision), "and as written");
-    assert!(!replica.terminating, "nobody has deleted it");
-    assert_eq!(replica.activity, Activity::NotRunning, "nobody has started it");
-    assert!(!replica.restart_pending, "nothing has changed since");
-    assert_eq!(replica.created, created(), "its age is known");
-    assert_marked(&sample.facts, &replica);
+    let machine = P::read_machine(&sample.machine(&draft));
+    assert_eq!(machine.id, ObjectId::new(&draft.name, MACHINE_UID), "name and UID");
+    assert_eq!(machine.owner.as_ref(), Some(&sample.facts.id.uid), "the pool owns it");
+    assert_eq!(machine.revision.as_ref(), Some(&draft.revision), "the revision is marked as in effect");
+    assert_eq!(machine.written.as_ref(), Some(&draft.revision), "and as written");
+    assert!(!machine.terminating, "nobody has deleted it");
+    assert_eq!(machine.activity, Activity::NotRunning, "nobody has started it");
+    assert!(!machine.restart_pending, "nothing has changed since");
+    assert_eq!(machine.created, created(), "its age is known");
+    assert_marked(&sample.facts, &machine);
     let mut filled: Vec<(Arc<str>, Arc<str>)> =
-        replica.disks.iter().filter_map(|disk| Some((disk.template.clone()?, disk.disk.clone()))).collect();
+        machine.disks.iter().filter_map(|disk| Some((disk.template.clone()?, disk.disk.clone()))).collect();
     let mut drafted: Vec<_> =
         draft.disks.iter().map(|disk| (disk.template.clone(), disk.name.clone())).collect();
     filled.sort();
@@ -116,7 +116,7 @@ pub fn a_written_machine_is_one_of_the_platforms_own<P: Platform>(pool: &Value) 
     assert_eq!(owner["blockOwnerDeletion"], true, "foreground deletion waits for machines");
 }
 
-/// Two drafts of one pool differ in nothing that they could share by mistake.
+/// Two drafted machines of one pool share no disk, and the platform keeps no state between them.
 ///
 /// # Panics
 /// If both refer to one disk, or the second differs when it is written after the first.
@@ -132,7 +132,7 @@ pub fn drafts_do_not_depend_on_each_other<P: Platform>(pool: &Value) {
     }
 }
 
-/// A member without any label is a marked one again once the patch of [`Platform::mark`] was applied.
+/// The patch of [`Platform::managed_labels`] restores all managed labels of a machine.
 ///
 /// # Panics
 /// If it is not.
@@ -147,7 +147,7 @@ pub fn lost_markers_are_complete_again_after_mark<P: Platform>(pool: &Value) {
     assert_eq!(body["metadata"]["labels"]["role"], "kept", "labels of others stay");
 }
 
-/// A machine keeps nothing of ours after the patch of [`Platform::unmark`], and all that is others'.
+/// The patch of [`Platform::remove_markers`] removes all labels and annotations of the controller and no others.
 ///
 /// # Panics
 /// If it does not.
@@ -168,7 +168,7 @@ pub fn nothing_of_ours_stays_after_unmark<P: Platform>(pool: &Value) {
     assert_eq!(body["spec"], before["spec"], "the machine itself goes on as it is");
 }
 
-/// A drafted disk is owned by its member, so that it leaves with it; a template that is gone drafts none.
+/// A drafted disk has its machine as its owner, so that it is deleted with it. A removed template yields no disk.
 ///
 /// # Panics
 /// If it does not.
@@ -176,9 +176,9 @@ pub fn disks_belong_to_their_member<P: Platform>(pool: &Value) {
     let sample = Sample::<P>::new(pool);
     let draft = sample.draft("7", 7);
     assert!(P::HAS_DISKS || draft.disks.is_empty(), "a platform without disk objects has no disk templates");
-    let member = ObjectId::new(&draft.name, MACHINE_UID);
+    let machine = ObjectId::new(&draft.name, MACHINE_UID);
     for drafted in &draft.disks {
-        let mut body = P::disk(&sample.pool, &member, drafted).expect("the pool has the template");
+        let mut body = P::disk(&sample.pool, &machine, drafted).expect("the pool has the template");
         assert_eq!(body["apiVersion"], *P::Disk::api_version(&()));
         assert_eq!(body["kind"], *P::Disk::kind(&()));
         assert_eq!(body["metadata"]["namespace"], *sample.facts.namespace);
@@ -186,15 +186,15 @@ pub fn disks_belong_to_their_member<P: Platform>(pool: &Value) {
         body["metadata"]["uid"] = json!("uid of the disk");
         let disk = P::read_disk(&decode(&body));
         assert_eq!(disk.id, ObjectId::new(&drafted.name, "uid of the disk"));
-        assert_eq!(disk.owner.as_ref(), Some(&member));
+        assert_eq!(disk.owner.as_ref(), Some(&machine));
         assert_eq!(disk.pool_uid_label.as_ref(), Some(&sample.facts.id.uid));
         assert!(!disk.terminating);
     }
     let gone = DiskDraft::new("any".into(), "a-template-that-no-pool-has".into());
-    assert_eq!(P::disk(&sample.pool, &member, &gone), None);
+    assert_eq!(P::disk(&sample.pool, &machine, &gone), None);
 }
 
-/// A block of machine numbers that was recorded on the pool is the pool's open block. Ordinal names need none.
+/// A name block that was recorded on the pool reads back. Pools with ordinal names need none.
 ///
 /// # Panics
 /// If it is not.
@@ -212,8 +212,7 @@ pub fn a_recorded_block_reads_back<P: Platform>(pool: &Value) {
     }
 }
 
-/// A record of named machines that was written on the pool is the pool's record, and one without entries leaves
-/// nothing behind.
+/// A removal record that was written on the pool reads back, and an empty record removes the annotation.
 ///
 /// # Panics
 /// If it is not.
@@ -230,14 +229,14 @@ pub fn a_written_record_reads_back<P: Platform>(pool: &Value) {
     json_patch::merge(&mut body, &P::removal_record(&record));
     let read = P::read_pool(&decode(&body));
     assert_eq!(read.record, record);
-    assert_eq!(read.flaws, sample.facts.flaws);
+    assert_eq!(read.validation_errors, sample.facts.validation_errors);
     assert_eq!(body["spec"], pool["spec"]);
     json_patch::merge(&mut body, &P::removal_record(&RemovalRecord::default()));
     let left = body["metadata"]["annotations"].as_object().is_none_or(serde_json::Map::is_empty);
     assert!(left || body["metadata"] == pool["metadata"], "in {}", body["metadata"]);
 }
 
-/// A published status reads back as it was published, so that it is written only when it differs.
+/// A published status reads back unchanged, so that the controller writes it only if it differs.
 ///
 /// # Panics
 /// If it does not.
@@ -255,7 +254,7 @@ pub fn a_published_status_reads_back<P: Platform>(pool: &Value) {
     assert_eq!(sample.facts.published.summary, None, "a pool without a status has published nothing");
 }
 
-/// The revision says which template a machine was made from; whatever else happens to the pool does not change it.
+/// The revision depends only on the template and not on other fields of the pool.
 ///
 /// # Panics
 /// If it does.
@@ -272,7 +271,7 @@ pub fn the_revision_follows_nothing_but_the_template<P: Platform>(pool: &Value) 
     assert_eq!((facts.desired, facts.generation), (17, 99));
 }
 
-/// The sample pool, read.
+/// The sample pool and its facts.
 struct Sample<P: Platform> {
     pool: P::Pool,
     facts: Pool,
@@ -282,7 +281,11 @@ impl<P: Platform> Sample<P> {
     fn new(pool: &Value) -> Self {
         let pool: P::Pool = decode(pool);
         let facts = P::read_pool(&pool);
-        assert!(facts.flaws.is_empty(), "the sample must be a good pool: {:?}", facts.flaws);
+        assert!(
+            facts.validation_errors.is_empty(),
+            "the sample must be a good pool: {:?}",
+            facts.validation_errors
+        );
         assert!(
             !facts.id.uid.as_str().is_empty() && !facts.namespace.is_empty(),
             "the sample must be a stored one"
@@ -316,7 +319,7 @@ impl<P: Platform> Sample<P> {
         decode(&self.body(draft))
     }
 
-    /// What the engine would publish while the pool has no machine yet.
+    /// The status of the pool without machines.
     fn status(&self, failure: Option<&Failure>) -> Status {
         let memory = Memory::default();
         let observed = Observed {
@@ -325,13 +328,13 @@ impl<P: Platform> Sample<P> {
             pool: &self.facts,
             machines: Vec::new(),
             disks: [].into(),
-            kept: Vec::new(),
-            others: [].into(),
+            pool_disks: Vec::new(),
+            other_users: [].into(),
             collection_grace: vmpool_engine::plan::COLLECTION_GRACE,
             stored: Vec::new(),
             unconfirmed_creates: Vec::new(),
             memory: &memory,
-            taken: &Nothing,
+            names_in_use: &Nothing,
         };
         vmpool_engine::status(&observed, failure)
     }
@@ -340,11 +343,11 @@ impl<P: Platform> Sample<P> {
 /// No name is in use.
 struct Nothing;
 
-impl Taken for Nothing {
-    fn machine(&self, _: &str) -> bool {
+impl NamesInUse for Nothing {
+    fn has_machine(&self, _: &str) -> bool {
         false
     }
-    fn disk(&self, _: &str) -> bool {
+    fn has_disk(&self, _: &str) -> bool {
         false
     }
 }
@@ -358,7 +361,7 @@ fn decode<K: serde::de::DeserializeOwned>(body: &Value) -> K {
     serde_json::from_value(body.clone()).expect("the platform reads what it writes")
 }
 
-/// Whole seconds, as the API server keeps it.
+/// In whole seconds, as the API server stores it.
 fn created() -> Timestamp {
     Timestamp::constant(1_893_456_000, 0)
 }

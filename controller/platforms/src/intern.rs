@@ -1,18 +1,18 @@
-//! One allocation for a text that many objects carry, such as the UID of their pool.
+//! Interned texts: one allocation for a text that many objects contain, such as the UID of their pool.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
 
-/// How many texts are remembered; a power of two. Pools have some five that repeat.
+/// Number of slots; a power of two. A pool has about five texts that occur in many objects.
 const PLACES: usize = 4096;
 
-/// The last text of every hash. It only saves memory: whoever finds another text in its place gets an allocation of its
-/// own, so nothing has to be cleaned up and nothing can be wrong.
+/// The last text of every hash. A text with the same hash replaces it, so the table needs no cleanup. A replaced text
+/// only costs another allocation.
 static RECENT: LazyLock<Mutex<Vec<Option<Arc<str>>>>> = LazyLock::new(|| Mutex::new(vec![None; PLACES]));
 
-/// `text`, shared with others who lately asked for the same.
+/// `text`, shared with recent calls with the same text.
 pub fn intern(text: &str) -> Arc<str> {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);

@@ -1,7 +1,8 @@
-//! The seam between the engine's words and the objects of one virtualization stack.
+//! The platform interface: translation between the data model of the engine and the objects of one virtualization
+//! platform.
 //!
-//! A platform only translates. It never waits, decides, or knows what a pass is; all IO is written once, generically,
-//! over its types. Whoever is about to write `match platform` outside this module is missing a verb in [`Platform`].
+//! A platform only translates. It never waits or decides, and does not know passes. All IO is generic over its types.
+//! If code outside this crate needs a `match platform`, the trait [`Platform`] lacks a method.
 
 mod attachment;
 pub mod contract;
@@ -29,8 +30,8 @@ pub use intern::intern;
 pub use meta::{controller_of, controller_reference, slim_metadata};
 pub use text::Text;
 
-/// What the cache and the client need of an object's type.
-pub trait Stored:
+/// The trait bounds of API objects for the client and the caches.
+pub trait ApiObject:
     Resource<DynamicType = (), Scope = NamespaceResourceScope>
     + Clone
     + Debug
@@ -41,7 +42,7 @@ pub trait Stored:
 {
 }
 
-impl<K> Stored for K where
+impl<K> ApiObject for K where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
         + Debug
@@ -52,63 +53,63 @@ impl<K> Stored for K where
 {
 }
 
-/// A pool API together with its machines and disks.
+/// A platform: a pool API with its machines and disks.
 ///
-/// The stored types decode only what is read; what is written is plain JSON, so that no field that this version does
-/// not know gets lost.
+/// The types of objects decode only the fields that vmpool reads. Writing uses JSON, so that fields unknown to this
+/// version are preserved.
 pub trait Platform: Send + Sync + 'static {
-    /// The word for this platform in logs, events and field managers.
+    /// The name of this platform in logs, events and field managers.
     const NAME: &'static str;
 
-    /// Whether a machine's disks are objects of [`Platform::Disk`]. Without them that type is never asked for.
+    /// Whether disks are objects of type [`Platform::Disk`]. If not, the controller does not request that type.
     const HAS_DISKS: bool;
 
-    /// Whether a disk can be attached to a machine by an object of [`Platform::Attachment`], past the machine's own
-    /// list of devices. Without them that type is never asked for.
+    /// Whether objects of type [`Platform::Attachment`] can attach disks to machines in addition to the device list of
+    /// the machine. If not, the controller does not request that type.
     const HAS_ATTACHMENTS: bool;
 
-    /// The label of a machine that holds the revision which is in effect. Stored revisions bear it as well.
+    /// The label of a machine that contains the revision in effect. Stored revisions have it as well.
     const REVISION_LABEL: &'static str;
 
     /// The pool.
-    type Pool: Stored;
+    type Pool: ApiObject;
     /// The machine.
-    type Machine: Stored;
+    type Machine: ApiObject;
     /// The disk.
-    type Disk: Stored;
-    /// What attaches a disk to a machine by hand.
-    type Attachment: Stored;
+    type Disk: ApiObject;
+    /// An object that attaches a disk to a machine.
+    type Attachment: ApiObject;
 
-    /// Puts a stored pool into the engine's words. What cannot be read becomes a flaw of the pool.
+    /// Translates a stored pool. Unreadable fields become validation errors or invalid settings of the pool.
     fn read_pool(pool: &Self::Pool) -> Pool;
 
-    /// Puts a stored machine into the engine's words.
+    /// Translates a stored machine.
     fn read_machine(machine: &Self::Machine) -> Machine;
 
-    /// Puts a stored disk into the engine's words.
+    /// Translates a stored disk.
     fn read_disk(disk: &Self::Disk) -> Disk;
 
-    /// Puts a stored attachment into words of ours.
+    /// Translates a stored attachment.
     fn read_attachment(attachment: &Self::Attachment) -> Attachment;
 
-    /// The machine template of a pool, as it is stored in a revision: all that a machine is made from, and nothing
-    /// that the pool decides elsewhere.
+    /// The machine template of a pool as stored in a revision: all fields that machines are created from, and no other
+    /// fields of the pool.
     fn template(pool: &Self::Pool) -> Value;
 
-    /// A template in the form in which two are compared: what equals the schema's defaults left out. Equal forms are
-    /// the same template.
+    /// The canonical form of a template, without values that equal defaults of the schema. Two templates with equal
+    /// forms are the same template.
     fn canonical(template: &Value) -> Value;
 
     /// Names of the disk templates that machines of `template` have a device for.
     fn disk_templates(template: &Value) -> Vec<String>;
 
-    /// Puts a drafted machine into this stack's words, made from `template`: every marker set, every disk resolved,
-    /// owned by the pool.
+    /// The object of a drafted machine that is created from `template`: with all labels and annotations, with resolved
+    /// disks, and with the pool as its owner.
     fn machine(pool: &Self::Pool, template: &Value, draft: &Draft) -> Value;
 
-    /// The merge patch that makes `live`, the machine as the API server has it with every field, one of template `to`:
-    /// what template `from` set and `to` does not is taken away, what others set stays. `None` if nothing differs.
-    /// `disks` fills the templates, in any order; devices of the machine that no template ever gave it stay at the end.
+    /// The merge patch that updates `live`, the complete live machine, to template `to`; `None` if nothing differs. It
+    /// removes what template `from` set and `to` does not, and keeps the fields of other clients. `disks` contains the
+    /// disks of the templates in any order. Devices that did not come from templates stay at the end.
     fn update(
         live: &Value,
         from: Option<&Value>,
@@ -116,46 +117,46 @@ pub trait Platform: Send + Sync + 'static {
         disks: &[DiskDraft],
     ) -> Option<Value>;
 
-    /// The merge patch that takes over `live`, a machine in which template `to` is in effect as another controller says
-    /// in words of its own: markers, and disks for devices that were never given any. All else of its spec stays as it
-    /// is. `None` if nothing differs.
+    /// The merge patch that takes over `live`, a machine in which template `to` is in effect according to the labels of
+    /// another controller; `None` if nothing differs. It sets labels and annotations, and disks for devices without
+    /// one. The rest of the spec stays unchanged.
     fn adopt(live: &Value, to: (&RevisionId, &Value), disks: &[DiskDraft]) -> Option<Value>;
 
-    /// The merge patch that says that `revision` is in effect in a machine.
+    /// The merge patch that records on a machine that `revision` is in effect.
     fn record_revision(revision: &RevisionId) -> Value;
 
-    /// The merge patch that writes all marks of a disk.
+    /// The merge patch that writes all annotations of a disk.
     fn disk_annotations(annotations: &DiskAnnotations) -> Value;
 
-    /// The merge patch that makes a disk larger.
+    /// The merge patch that expands a disk to this size in bytes.
     fn expand_disk(bytes: u64) -> Value;
 
-    /// The merge patch that gives a disk of the pool to `machine`, which is no member any more: it owns the disk from
-    /// now on, and nothing of ours is left on it.
+    /// The merge patch that makes `machine`, a released machine, the owner of a disk of the pool. It removes the labels
+    /// and annotations of the controller.
     fn transfer_disk(disk: &Self::Disk, machine: &ObjectId) -> Value;
 
-    /// Puts a drafted disk of `member` into this stack's words, owned by the member or by the pool as its template
-    /// says; `None` if the pool has no such template any more.
-    fn disk(pool: &Self::Pool, member: &ObjectId, draft: &DiskDraft) -> Option<Value>;
+    /// The object of a drafted disk of `machine`, with the machine or the pool as its owner, depending on its template;
+    /// `None` if the template was removed from the pool.
+    fn disk(pool: &Self::Pool, machine: &ObjectId, draft: &DiskDraft) -> Option<Value>;
 
-    /// The merge patch that gives a member its managed labels back.
+    /// The merge patch that restores the managed labels of a machine.
     fn managed_labels(pool: &Self::Pool) -> Value;
 
-    /// The merge patch that takes our markers off a machine.
+    /// The merge patch that removes the labels and annotations of the controller from a machine.
     fn remove_markers() -> Value;
 
-    /// The JSON patch that makes a machine refer to disk `to` where it refers to `from`, at this position of its
-    /// devices; it fails if the machine changed there meanwhile.
+    /// The JSON patch that replaces disk `from` with disk `to` at this position of the machine's devices. It fails if
+    /// the device has changed.
     fn repoint(machine: &Self::Machine, position: usize, from: &str, to: &DiskDraft) -> Value;
 
-    /// The JSON patch that takes the device for disk `disk` away from a machine, at this position of its devices; it fails if
-    /// the machine changed there meanwhile. The disk map stays as it is.
+    /// The JSON patch that removes the device for `disk` at this position of the machine's devices. It fails if the
+    /// device has changed. The disk map stays unchanged.
     fn detach(machine: &Self::Machine, position: usize, disk: &str) -> Value;
 
-    /// The merge patch that records a block of machine numbers on the pool.
+    /// The merge patch that records a name block on the pool.
     fn name_block(block: NameBlock) -> Value;
 
-    /// The merge patch that writes the record of named machines on the pool; one without entries is taken away.
+    /// The merge patch that writes the removal record of the pool. An empty record removes the annotation.
     fn removal_record(record: &RemovalRecord) -> Value;
 
     /// The status object to publish.

@@ -1,30 +1,28 @@
-//! Three-way merge of a template into an object that others write too.
+//! Three-way merge of a template into an object that other clients change, too.
 //!
-//! What the wanted template sets is set. What the template before it set, and the wanted one does not, is taken away.
-//! All the rest is somebody else's and stays: defaults, what a mutating webhook filled in, a change by hand. The result
-//! is a JSON merge patch (RFC 7386), which replaces lists as a whole; so a list in it contains what others have put
-//! there.
+//! The patch sets what the new template sets, and removes what the earlier template set and the new one does not. All
+//! other fields stay: defaults, fields from mutating webhooks, and changes by users. The result is a JSON merge patch
+//! (RFC 7386), which replaces whole lists. A list in the patch therefore contains the items of other clients, too.
 
 use serde_json::{Map, Value};
 
 type Object = Map<String, Value>;
 
-/// What a merge must know of a schema. Paths are JSON pointers that go through objects only.
+/// The parts of a schema that a merge needs. Paths are JSON pointers that contain only object fields.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Schema {
-    /// What stands in a field that nobody sets, as JSON.
+    /// Default values of fields, as JSON.
     pub defaults: &'static [(&'static str, &'static str)],
-    /// Lists of objects that are told apart by these fields: each item is merged with its counterpart, and the items of
-    /// others stay behind those of the template. Any other list is one value.
+    /// Lists of objects with these fields as their key. Each item is merged with its counterpart, and items of other
+    /// clients follow those of the template. Any other list is a single value.
     pub keyed: &'static [(&'static str, &'static [&'static str])],
-    /// Objects of which the field `type` says which of the other fields may be there: with another type nothing of the
-    /// former content stays.
+    /// Objects whose field `type` determines their other fields. If the type changes, no former field stays.
     pub unions: &'static [&'static str],
 }
 
 impl Schema {
-    /// The merge patch that makes `live` one of template `to`, which is `from` until now; `None` if nothing differs.
-    /// Without `from` nothing is taken away. Null in a template is the same as nothing.
+    /// The merge patch that updates `live` from template `from` to template `to`; `None` if nothing differs. Without
+    /// `from` no field is removed. Null in a template counts as absent.
     pub fn patch(&self, live: &Value, from: Option<&Value>, to: &Value) -> Option<Value> {
         let nothing = Object::new();
         let live = live.as_object().unwrap_or(&nothing);
@@ -33,7 +31,7 @@ impl Schema {
         (!patch.is_empty()).then_some(Value::Object(patch))
     }
 
-    /// `value` without what equals a default, which takes the place of whatever is not there.
+    /// `value` without values that equal defaults.
     pub fn strip_defaults(&self, value: &mut Value) {
         for (path, _) in self.defaults {
             if let Some(value) = value.pointer_mut(path)
@@ -65,7 +63,7 @@ impl Schema {
         patch
     }
 
-    /// What to write where `to` shall stand; `None` if it does.
+    /// The patch that sets `to`; `None` if nothing differs.
     fn set(&self, path: &str, live: Option<&Value>, from: Option<&Value>, to: &Value) -> Option<Value> {
         match (live, to) {
             (None, to) => (!self.is_implied(path, to)).then(|| pruned(to)),
@@ -87,7 +85,7 @@ impl Schema {
         }
     }
 
-    /// What to write where `from` was set and nothing is wanted; `None` if that is not there.
+    /// The patch that removes what `from` set; `None` if nothing of it is present.
     fn take(&self, path: &str, live: &Value, from: &Value) -> Option<Value> {
         match (live, from) {
             (Value::Object(live), Value::Object(from)) => {
@@ -109,7 +107,7 @@ impl Schema {
                     _ => Some(Value::Array(rest)),
                 }
             }
-            // It would only come back.
+            // The API server would set the default again.
             (live, _) => (!self.is_default(path, live)).then_some(Value::Null),
         }
     }
@@ -118,7 +116,7 @@ impl Schema {
         self.keyed.iter().find(|(known, _)| *known == path).map(|(_, keys)| *keys)
     }
 
-    /// Items of the template in its order, each merged with its counterpart, then those of others.
+    /// The items of the template in its order, each merged with its counterpart, followed by items of other clients.
     fn keyed_list(
         &self,
         path: &str,
@@ -149,8 +147,8 @@ impl Schema {
         merged
     }
 
-    /// Whether a list that is one value has all that is wanted, and nothing of what was wanted before: what an item has
-    /// beyond that was filled in by the server.
+    /// Whether a single-value list already contains all wanted fields and no fields of the earlier template. Other
+    /// fields of its items were filled in by the server.
     fn covers(&self, path: &str, live: &[Value], from: &[Value], to: &[Value]) -> bool {
         let counterpart = |place| from.get(place).filter(|_| from.len() == to.len());
         live.len() == to.len()
@@ -159,7 +157,7 @@ impl Schema {
             })
     }
 
-    /// Whether leaving `value` out means the same.
+    /// Whether `value` is equivalent to an absent value.
     fn is_implied(&self, path: &str, value: &Value) -> bool {
         match value {
             Value::Object(object) => {
@@ -188,7 +186,7 @@ fn present(object: &Object) -> impl Iterator<Item = (&String, &Value)> {
     object.iter().filter(|(_, value)| !value.is_null())
 }
 
-/// Without fields that are null: a merge patch keeps those inside lists, and the server would have to.
+/// `value` without null fields, because a merge patch would store nulls inside lists.
 fn pruned(value: &Value) -> Value {
     match value {
         Value::Object(object) => {

@@ -1,4 +1,4 @@
-//! Metadata, decoded lean.
+//! Decoding of metadata.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ pub fn controller_of(metadata: &ObjectMeta) -> Option<ObjectId> {
     controller_reference(metadata).map(|owner| ObjectId::new(&owner.name, &owner.uid))
 }
 
-/// Decodes the metadata that vmpool reads, and skips the rest: managedFields alone are larger than all of it.
+/// Decodes the metadata that vmpool reads and skips the rest, because managedFields alone are larger than all other
+/// fields.
 ///
 /// For `#[serde(deserialize_with = "...")]`.
 ///
@@ -55,9 +56,9 @@ pub fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Objec
 
 /// Implements `kube::Resource` for a type with a `metadata` field.
 ///
-/// By hand rather than by kube's derive, which also wants to own the schema: ours is the CRD.
+/// This replaces kube's derive macro, which would also generate the schema. The schema of vmpool is the CRD.
 #[macro_export]
-macro_rules! stored {
+macro_rules! api_object {
     ($type:ty, $group:literal, $version:literal, $kind:literal, $plural:literal) => {
         impl ::kube::Resource for $type {
             type DynamicType = ();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// JSON text that is read when it is needed. A tree of the same text may take fifty times as much memory.
+/// JSON text that is parsed when it is needed. The parsed tree can need fifty times as much memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text(Arc<str>);
 
@@ -22,7 +22,7 @@ impl Text {
         Self(value.to_string().into())
     }
 
-    /// The tree of it.
+    /// The parsed value.
     pub fn value(&self) -> Value {
         serde_json::from_str(&self.0).unwrap_or_default()
     }

@@ -1,5 +1,5 @@
-//! Writes on disks that outlive their machines. Each is guarded by UID and version of the disk that was planned on, so
-//! that whoever got hold of the disk meanwhile keeps it.
+//! Writes of retained disks. Each requires the UID and the version of the disk that the plan used, so that a concurrent
+//! use of the disk is not overwritten.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use vmpool_engine::{Disk, Machine, Memory, ObjectId};
 use super::basis::{Basis, free};
 use super::{Outcome, seen};
 use crate::context::{Context, PoolEntry, collection};
-use crate::events::{Happening, Reason};
+use crate::events::{PoolEvent, Reason};
 use crate::metrics::{ClaimOutcome, Metrics, WriteKind};
 use crate::platform::Platform;
 use crate::write::WriteError;
 
-/// Promises the free disks among `disks` to `machine`, one after the other. Returns those that it has now, and what
-/// went wrong with the first that it has not: then the machine must not refer to any of them.
+/// Allocates the free disks among `disks` to `machine`, in sequence. Returns the allocated disks, and the outcome of
+/// the first failed write. After a failure the machine must not refer to any of the disks.
 ///
-/// A promise is one write: who it is for, and that the disk is not free any more.
+/// An allocation is one write: it records the machine and removes the time since when the disk is free.
 pub(super) async fn claim<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -35,7 +35,7 @@ pub(super) async fn claim<P: Platform>(
         DiskAnnotations { claimed_by: Some(machine.clone()), free_since: None, collecting_since: None };
     let mut claimed = Vec::new();
     for disk in free(disks) {
-        let doing = || format!("promising disk {disk} to machine {machine}");
+        let doing = || format!("allocating disk {disk} to machine {machine}");
         let outcome = send(context, pool, basis, disk, P::disk_annotations(&annotations), doing).await;
         let stop = match outcome {
             Outcome::Disk(disk, _) => {
@@ -52,31 +52,34 @@ pub(super) async fn claim<P: Platform>(
     (claimed, None)
 }
 
-/// Tells that disks which were free are with a machine now.
-pub(super) fn reused(metrics: &Metrics, disks: &[DiskDraft], machine: &ObjectId) -> Vec<Happening> {
+/// The events about free disks that a machine uses now.
+pub(super) fn reused(metrics: &Metrics, disks: &[DiskDraft], machine: &ObjectId) -> Vec<PoolEvent> {
     let reused = disks.iter().filter(|disk| matches!(disk.source, DiskSource::Free(_)));
-    let happenings = reused.map(|disk| {
+    let events = reused.map(|disk| {
         metrics.disks.reused.inc();
-        Happening {
+        PoolEvent {
             reason: Reason::DiskReused,
             name: disk.name.to_string(),
-            note: format!("machine {machine} got disk {}, which was free, for {}", disk.name, disk.template),
+            note: format!(
+                "machine {machine} got free disk {} for disk template {}",
+                disk.name, disk.template
+            ),
         }
     });
-    happenings.collect()
+    events.collect()
 }
 
-/// Tells that a machine does not have a disk any more.
-pub(super) fn detached(disk: &str, machine: &ObjectId, why: &str) -> Happening {
-    Happening {
+/// The event about a disk that was detached from a machine.
+pub(super) fn detached(disk: &str, machine: &ObjectId, why: &str) -> PoolEvent {
+    PoolEvent {
         reason: Reason::DiskDetached,
         name: disk.to_owned(),
-        note: format!("took disk {disk} away from machine {machine}: {why}"),
+        note: format!("detached disk {disk} from machine {machine}: {why}"),
     }
 }
 
-/// Writes the marks of a disk. A claim of a machine that nobody has seen is given up only if there is no such machine
-/// now.
+/// Writes the annotations of a disk. If the write removes the allocation to a machine, a live read must not find that
+/// machine.
 pub(super) async fn annotate<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -95,10 +98,10 @@ pub(super) async fn annotate<P: Platform>(
                 }
             }
             Err(error) => {
-                let error = WriteError::Lost(error.to_string());
+                let error = WriteError::Unconfirmed(error.to_string());
                 return failed(
                     &disk.name,
-                    &format!("freeing disk {disk}, which machine {absent} never got"),
+                    &format!("freeing disk {disk}, which was allocated to machine {absent}"),
                     error,
                 );
             }
@@ -108,14 +111,15 @@ pub(super) async fn annotate<P: Platform>(
         .await
 }
 
-/// Whether a machine of the name that a disk was promised to may have the disk: it is a member, or refers to it.
+/// Whether the machine that a disk is allocated to may use it: the pool owns the machine, or the machine refers to the
+/// disk.
 fn is_claimant<P: Platform>(machine: &Machine, pool: &PoolEntry<P>, disk: &ObjectId) -> bool {
     machine.owner.as_ref() == Some(&pool.facts.id.uid)
         || machine.held_disks().any(|known| *known == disk.name)
 }
 
-/// Makes a disk larger.
-pub(super) async fn grow<P: Platform>(
+/// Expands a disk.
+pub(super) async fn expand<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     basis: &Basis,
@@ -123,20 +127,20 @@ pub(super) async fn grow<P: Platform>(
     bytes: u64,
 ) -> Outcome {
     let size = Quantity::from_bytes(bytes);
-    let doing = || format!("making disk {disk} {size} large");
+    let doing = || format!("expanding disk {disk} to {size}");
     match send(context, pool, basis, disk, P::expand_disk(bytes), doing).await {
         Outcome::Disk(grown, _) => {
             context.metrics.disks.grown.inc();
-            let note = format!("disk {disk} shall be {size} large now, as its template says");
-            let happening = Happening { reason: Reason::DiskResized, name: disk.name.to_string(), note };
-            Outcome::Disk(grown, Some(happening))
+            let note = format!("expanded disk {disk} to {size}, the size of its disk template");
+            let event = PoolEvent { reason: Reason::DiskResized, name: disk.name.to_string(), note };
+            Outcome::Disk(grown, Some(event))
         }
         outcome => outcome,
     }
 }
 
-/// Deletes a disk that nobody uses. If a machine or an attachment turns out to, it loses the mark that it had for this
-/// and stays.
+/// Deletes an unused disk. If the live read finds a machine or an attachment that uses it, removes the mark for
+/// deletion instead.
 pub(super) async fn delete<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -147,12 +151,12 @@ pub(super) async fn delete<P: Platform>(
     let Some(planned) = basis.disk(disk) else { return Outcome::Outdated };
     let doing = format!("deleting disk {disk}");
     match basis.user_of(&disk.name) {
-        Err(error) => return failed(&disk.name, &doing, WriteError::Lost(error)),
+        Err(error) => return failed(&disk.name, &doing, WriteError::Unconfirmed(error)),
         Ok(Some(user)) => {
             tracing::warn!(disk = &*disk.name, user = &**user, "a disk that was to be deleted is in use");
             context.metrics.disks.spared.inc();
             let annotations = DiskAnnotations { collecting_since: None, ..planned.facts.annotations.clone() };
-            let doing = || format!("sparing disk {disk}, which {user} uses");
+            let doing = || format!("keeping disk {disk}, which {user} uses");
             return match send(context, pool, basis, disk, P::disk_annotations(&annotations), doing).await {
                 Outcome::Disk(disk, _) => Outcome::DiskChanged(disk),
                 outcome => outcome,
@@ -166,13 +170,13 @@ pub(super) async fn delete<P: Platform>(
             context.metrics.disks.collected(reason);
             tracing::info!(disk = &*disk.name, disk_uid = disk.uid.as_str(), ?reason, "deleted a disk");
             let why = match reason {
-                DiskDeleteReason::Expired => "no machine needed it for longer than its template's ttl",
-                DiskDeleteReason::Broken => "it failed or lost its volume, and no machine has it",
-                DiskDeleteReason::TemplateRemoved => "the pool has its template no more",
+                DiskDeleteReason::Expired => "it was free for longer than the ttl of its disk template",
+                DiskDeleteReason::Broken => "it failed or lost its volume, and no machine uses it",
+                DiskDeleteReason::TemplateRemoved => "its disk template was removed from the pool",
             };
             let note = format!("deleted disk {disk}: {why}");
-            let happening = Happening { reason: Reason::DiskDeleted, name: disk.name.to_string(), note };
-            Outcome::DiskDeleted(planned.facts.clone(), Some(happening))
+            let event = PoolEvent { reason: Reason::DiskDeleted, name: disk.name.to_string(), note };
+            Outcome::DiskDeleted(planned.facts.clone(), Some(event))
         }
         Err(error) if error.is_gone() => Outcome::DiskDeleted(planned.facts.clone(), None),
         Err(error) if error.is_conflict() => changed(context, pool, disk).await,
@@ -180,9 +184,9 @@ pub(super) async fn delete<P: Platform>(
     }
 }
 
-/// Gives a machine that is no member any more the disks that it has of the pool, but for `shared`: they would go with the
-/// pool.
-pub(super) async fn hand_over<P: Platform>(
+/// Makes a released machine the owner of its disks that the pool owns, except `shared`. Otherwise they would be deleted
+/// with the pool.
+pub(super) async fn transfer<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     machine: &Machine,
@@ -193,12 +197,12 @@ pub(super) async fn hand_over<P: Platform>(
         return (handed, None);
     }
     for name in machine.held_disks().filter(|name| !shared.contains(name)) {
-        let doing = || format!("giving disk {name} to machine {}, which left the pool", machine.id);
+        let doing = || format!("making disk {name} a disk of released machine {}", machine.id);
         let live = match context.get_live::<P::Disk>(&pool.facts.namespace, name).await {
             Ok(None) => continue,
             Ok(Some(live)) => live,
             Err(error) => {
-                return (handed, Some(failed(name, &doing(), WriteError::Lost(error.to_string()))));
+                return (handed, Some(failed(name, &doing(), WriteError::Unconfirmed(error.to_string()))));
             }
         };
         let facts = P::read_disk(&live);
@@ -216,7 +220,7 @@ pub(super) async fn hand_over<P: Platform>(
     (handed, None)
 }
 
-/// Sends a merge patch to a disk as it was planned on.
+/// Sends a merge patch for a disk at the version that the plan used.
 async fn send<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -250,25 +254,25 @@ async fn patch_at<P: Platform>(
     Ok(seen(&written, P::read_disk))
 }
 
-/// What a disk is that was not what it should be. The watch may be stalled, so it is read.
+/// Reads a disk that differs from the one that the plan used, because the watch may be stalled.
 async fn changed<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, disk: &ObjectId) -> Outcome {
     match context.get_live::<P::Disk>(&pool.facts.namespace, &disk.name).await {
         Ok(Some(live)) => Outcome::DiskChanged(seen(&live, P::read_disk)),
         Ok(None) => Outcome::Outdated,
         Err(error) => {
-            failed(&disk.name, &format!("reading disk {disk}"), WriteError::Lost(error.to_string()))
+            failed(&disk.name, &format!("reading disk {disk}"), WriteError::Unconfirmed(error.to_string()))
         }
     }
 }
 
 fn failed(disk: &str, doing: &str, error: WriteError) -> Outcome {
     let note = format!("{doing}: {error}");
-    Outcome::Failed(Happening { reason: Reason::FailedDisk, name: disk.to_owned(), note }, error)
+    Outcome::Failed(PoolEvent { reason: Reason::FailedDisk, name: disk.to_owned(), note }, error)
 }
 
-/// Remembers which of `disks` a machine was refused for. If the API server's words name a disk, another one is tried at once.
-/// If they only say that it is about a disk, another one is tried after a few refusals.
-pub(super) fn note_refusal(
+/// Records which of `disks` were the reason for a rejected machine. If the message of the API server names a disk, the
+/// next plan uses another one. If it only mentions disks in general, plans use other disks after a few rejections.
+pub(super) fn record_rejected_disks(
     memory: &mut Memory,
     disks: &[DiskDraft],
     error: &WriteError,
@@ -284,21 +288,24 @@ pub(super) fn note_refusal(
         refused = memory.suspect_disks(existing(), uptime);
     }
     for disk in refused {
-        tracing::warn!(disk = &*disk, "a machine was refused for a disk: another one is tried");
+        tracing::warn!(
+            disk = &*disk,
+            "a machine was rejected because of a disk: the controller uses another disk"
+        );
     }
 }
 
-/// Whether a refusal is about a disk of the machine, without saying which one. Neither a server that is busy nor a quota is
-/// about any of them: with another disk the answer would be the same.
+/// Whether a rejection is about a disk of the machine without naming it. A busy server and an exceeded quota are not
+/// about a disk, because they would also reject the machine with another disk.
 fn blames_a_disk(code: u16, message: &str) -> bool {
-    /// What the platform and its storage call a disk.
+    /// Words that the platform and its storage use for disks.
     const WORDS: [&str; 6] = ["disk", "disks", "volume", "volumes", "device", "devices"];
     let message = message.to_ascii_lowercase();
     let is_verdict = !matches!(code, 401 | 404 | 409 | 429) && !message.contains("exceeded quota");
     is_verdict && WORDS.iter().any(|word| names(&message, word))
 }
 
-/// Whether `text` has `name` as a word of its own: names of disks are made of letters, digits, dashes and dots.
+/// Whether `text` contains `name` as a whole word. Names of disks consist of letters, digits, dashes and dots.
 fn names(text: &str, name: &str) -> bool {
     let in_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
     text.match_indices(name).any(|(at, _)| {

@@ -1,4 +1,4 @@
-//! The words that label values are made of. Their sets are closed, but for the HTTP status.
+//! The label values of metrics. Every label has a fixed set of values, except the HTTP status.
 
 use std::fmt::{self, Write as _};
 
@@ -8,15 +8,15 @@ use vmpool_runtime::metrics::{Values, Word};
 use vmpool_runtime::words;
 
 words!(
-    /// What is asked of the API server.
+    /// The verb of a request to the API server.
     pub(crate) Verb {
         /// Read one object.
         Get => "get",
-        /// Read all.
+        /// List objects.
         List => "list",
-        /// Follow changes.
+        /// Watch objects.
         Watch => "watch",
-        /// Make an object.
+        /// Create an object.
         Create => "create",
         /// Replace an object.
         Update => "update",
@@ -28,17 +28,17 @@ words!(
 );
 
 words!(
-    /// What a request is about, in words that do not depend on the platform.
+    /// The resource of a request, with names that do not depend on the platform.
     pub(crate) Resource {
-        /// The pools.
+        /// Pools.
         Pools => "pools",
-        /// Their status.
+        /// The status of pools.
         PoolStatus => "pools/status",
-        /// The machines.
+        /// Machines.
         Machines => "machines",
-        /// The disks.
+        /// Disks.
         Disks => "disks",
-        /// What attaches disks to machines by hand.
+        /// Attachments of disks to machines.
         Attachments => "attachments",
         /// Revisions of machine templates.
         Revisions => "revisions",
@@ -46,106 +46,106 @@ words!(
         Events => "events",
         /// The lease of the leader.
         Leases => "leases",
-        /// Anything else.
+        /// Any other resource.
         Other => "other",
     }
 );
 
-/// What a request was answered.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Code {
     /// An HTTP status.
     Status(u16),
-    /// Nothing: it failed on the way, or was given up.
-    Lost,
+    /// There was no response: the connection failed, or the request was canceled.
+    NoResponse,
 }
 
 impl EncodeLabelValue for Code {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
         match self {
             Self::Status(status) => write!(encoder, "{status}"),
-            Self::Lost => encoder.write_str("lost"),
+            Self::NoResponse => encoder.write_str("lost"),
         }
     }
 }
 
 impl Word for Code {
     fn values() -> Values {
-        Values::Open("the HTTP status, or `lost` when there was no answer in time")
+        Values::Open("the HTTP status, or `lost` if there was no response in time")
     }
 }
 
 words!(
-    /// What a write is for.
+    /// The kind of a write.
     pub WriteKind {
-        /// A new machine.
+        /// Create a machine.
         CreateMachine => "create_machine",
-        /// A new disk.
+        /// Create a disk.
         CreateDisk => "create_disk",
-        /// A disk that outlived its machine is deleted.
+        /// Delete a retained disk.
         DeleteDisk => "delete_disk",
-        /// A disk is claimed or freed, marked to be deleted, made larger, or handed over to a machine.
+        /// Allocate, free, mark or expand a disk, or change its owner to a released machine.
         PatchDisk => "patch_disk",
-        /// A machine leaves.
+        /// Delete a machine.
         DeleteMachine => "delete_machine",
-        /// A member is repaired, or released.
+        /// Repair or release a machine.
         PatchMachine => "patch_machine",
-        /// A changed template is written to a member, or the member says that it is in effect.
+        /// Write a revision to a machine, or record that it is in effect.
         UpdateMachine => "update_machine",
-        /// A revision of a machine template is stored.
+        /// Store a revision.
         CreateRevision => "create_revision",
-        /// A stored revision is deleted, since nobody needs it.
+        /// Delete a revision that is no longer needed.
         DeleteRevision => "delete_revision",
-        /// A block of machine numbers is recorded, or settled entries leave the record of named machines.
+        /// Record a name block, or remove entries from the removal record.
         PatchPool => "patch_pool",
-        /// The status is published.
+        /// Publish the status.
         PatchStatus => "patch_status",
-        /// An event is told.
+        /// Create or repeat an event.
         Event => "event",
     }
 );
 
 words!(
-    /// What came of a write.
+    /// The outcome of a write.
     pub(crate) WriteOutcome {
-        /// The server did it.
+        /// The API server carried it out.
         Done => "done",
-        /// The server refused it, without an effect.
+        /// The API server rejected it, without an effect.
         Refused => "refused",
-        /// No certain answer: it may have been done.
-        Lost => "lost",
-        /// Not sent, because the lease ends too soon.
+        /// It is unconfirmed: there was no response, or the response does not show the effect.
+        Unconfirmed => "lost",
+        /// It was not sent, because the lease ends too soon.
         Fenced => "fenced",
-        /// Not sent, because it could not be built.
+        /// It was not sent, because the request is invalid.
         Invalid => "invalid",
     }
 );
 
 words!(
-    /// What came of a pass.
+    /// The result of a pass.
     pub(crate) PassResult {
-        /// Nothing was to be written to machines or disks.
+        /// The plan contained no action.
         Idle => "idle",
-        /// Something was written, and all of it went through.
+        /// All actions succeeded.
         Acted => "acted",
         /// A write failed.
         Failed => "failed",
-        /// The world was not as planned for.
+        /// The state differed from the one that the plan used.
         Outdated => "outdated",
-        /// The lease ends too soon for a write.
+        /// The lease ended too soon for a write.
         Fenced => "fenced",
-        /// A read that must be live failed.
+        /// A live read failed.
         Unread => "unread",
-        /// The pool is gone or on its way out.
+        /// The pool is gone or is being deleted.
         Gone => "gone",
-        /// The program is wrong.
+        /// The pass panicked because of a defect.
         Panicked => "panicked",
     }
 );
 
 words!(
-    /// A part of a pass.
-    pub(crate) Stage {
+    /// A step of a pass.
+    pub(crate) PassStep {
         /// Reads: the snapshot of the caches, and live reads.
         Observe => "observe",
         /// Decisions.
@@ -158,11 +158,11 @@ words!(
 );
 
 words!(
-    /// What became of a wake-up.
+    /// The outcome of a wakeup.
     pub(crate) WakeOutcome {
         /// It made a pool due, or due sooner.
         Queued => "queued",
-        /// The pool was due soon enough already.
+        /// The pool was already due at that time.
         Merged => "merged",
     }
 );
@@ -170,71 +170,71 @@ words!(
 words!(
     /// The state of a pool.
     pub(crate) PoolState {
-        /// All members that should be there are there and ready.
+        /// The desired number of machines exists, and all are ready.
         Ready => "ready",
-        /// All members that should be there are there, some not ready.
+        /// The desired number of machines exists, and some are not ready.
         Unready => "unready",
-        /// Members are missing or too many.
+        /// The number of machines differs from the desired number.
         Progressing => "progressing",
         /// Its condition ReplicaFailure is True.
         Failing => "failing",
-        /// Somebody else keeps writing its status, so that nothing is done about it.
+        /// Another client keeps overwriting its status, so the controller writes nothing to it.
         Disputed => "disputed",
-        /// It is on its way out.
+        /// It is being deleted.
         Deleting => "deleting",
     }
 );
 
 words!(
-    /// What is counted about members.
-    pub(crate) MemberState {
-        /// Replicas that pools should have.
+    /// Which machines are counted.
+    pub(crate) MachineState {
+        /// The desired number of machines.
         Desired => "desired",
-        /// Members that exist.
+        /// Machines that exist.
         Replicas => "replicas",
-        /// Members that run.
+        /// Machines that run and are not being deleted.
         Ready => "ready",
-        /// Members in which the current template is in effect.
+        /// Machines in which the current revision is in effect.
         Updated => "updated",
-        /// Members that take the current template up with their next restart.
+        /// Machines with the current revision that need a restart for it.
         RestartPending => "restart_pending",
-        /// Members that have a deletion timestamp.
+        /// Machines that have a deletion timestamp.
         Terminating => "terminating",
     }
 );
 
 words!(
-    /// Why a machine leaves.
+    /// Why the controller deletes a machine.
     pub(crate) Deletion {
-        /// There were more members than desired.
+        /// The pool had more machines than desired.
         Surplus => "surplus",
-        /// Somebody named it.
-        Named => "named",
+        /// It is the target of a targeted removal.
+        Targeted => "named",
     }
 );
 
 words!(
-    /// How far the removal of a named machine has come.
+    /// The state of a target of a targeted removal.
     pub(crate) RemovalState {
-        /// A request has reserved it: it is not replaced, and not removed yet.
+        /// A request has reserved it. It is neither replaced nor deleted yet.
         Reserved => "reserved",
-        /// It was accepted, and its machine is not known to be gone yet.
+        /// Its removal is accepted, and the machine is not known to be gone.
         Accepted => "accepted",
     }
 );
 
 words!(
-    /// Why a target left the record.
+    /// Why a target was removed from the removal record.
     pub(crate) SettledOutcome {
-        /// It was accepted, and its machine is gone.
+        /// Its removal was accepted, and the machine is gone.
         Removed => "removed",
-        /// It was only reserved, and nobody accepted it in time.
+        /// Its reservation expired because it was not accepted in time.
         Expired => "expired",
     }
 );
 
 words!(
-    /// What a ledger is about.
+    /// The resource of a ledger.
     pub(crate) LedgerResource {
         /// Machines.
         Machines => "machines",
@@ -244,7 +244,7 @@ words!(
 );
 
 words!(
-    /// What is watched and cached.
+    /// A resource with a watch and a cache.
     pub(crate) WatchResource {
         /// Pools.
         Pools => "pools",
@@ -252,24 +252,24 @@ words!(
         Machines => "machines",
         /// Disks.
         Disks => "disks",
-        /// What attaches disks to machines by hand.
+        /// Attachments of disks to machines.
         Attachments => "attachments",
     }
 );
 
 words!(
-    /// A change of leadership, as this process saw it.
-    pub(crate) Tenure {
-        /// It began to lead.
+    /// A change of the leadership of this process.
+    pub(crate) LeadershipChange {
+        /// It became the leader.
         Acquired => "acquired",
-        /// It stopped leading of its own will.
+        /// It released the lease, for example on shutdown.
         Released => "released",
-        /// It stopped leading because the lease was not its own any more.
+        /// It lost the lease.
         Lost => "lost",
     }
 );
 
-/// Why writes failed; the words of the condition `ReplicaFailure`.
+/// Why writes failed: the reasons of the condition `ReplicaFailure`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Failed(pub(super) FailureReason);
 
@@ -299,17 +299,17 @@ impl Word for Failed {
                     reason @ FailureReason::FailedCreate => (reason.as_str(), "Creating a machine."),
                     reason @ FailureReason::FailedDelete => (reason.as_str(), "Deleting a machine."),
                     reason @ FailureReason::DiskFailure => {
-                        (reason.as_str(), "Creating a disk, or pointing a machine to it.")
+                        (reason.as_str(), "Creating a disk, or changing the disk that a machine refers to.")
                     }
                     reason @ FailureReason::FailedRepair => {
-                        (reason.as_str(), "Writing back our markers, or the record of named machines.")
+                        (reason.as_str(), "Restoring labels, or writing the removal record.")
                     }
                     reason @ FailureReason::StatusDisputed => (
                         reason.as_str(),
-                        "A pool is left alone, because somebody else keeps writing its status.",
+                        "Another client keeps overwriting the status of a pool, so the controller writes nothing to it.",
                     ),
                     reason @ FailureReason::FailedTemplateUpdate => {
-                        (reason.as_str(), "Writing a changed template to a machine.")
+                        (reason.as_str(), "Writing a revision to a machine.")
                     }
                 })
                 .collect(),

@@ -13,14 +13,14 @@ use vmpool_runtime::Env;
 use vmpool_runtime::metrics::{FloatGauge, Registry};
 
 use super::disks::{DiskCounts, DiskGauges};
-use super::label_values::{LedgerResource, MemberState, PoolState, RemovalState};
-use super::labels::{LedgerLabels, MemberLabels, PoolLabels, RemovalLabels, each};
+use super::label_values::{LedgerResource, MachineState, PoolState, RemovalState};
+use super::labels::{LedgerLabels, MachineLabels, PoolLabels, RemovalLabels, each};
 
-/// What one pass leaves behind.
+/// The counts of one pool after a pass.
 #[derive(Clone, Debug)]
-pub(crate) struct PoolFacts {
+pub(crate) struct PoolReport {
     state: PoolState,
-    members: [usize; MemberState::ALL.len()],
+    machines: [usize; MachineState::ALL.len()],
     removals: [usize; RemovalState::ALL.len()],
     disks: DiskCounts,
     ledger: [usize; LedgerResource::ALL.len()],
@@ -28,8 +28,8 @@ pub(crate) struct PoolFacts {
     oldest: Option<Duration>,
 }
 
-impl PoolFacts {
-    /// A pool that is served. `terminating` counts members.
+impl PoolReport {
+    /// The counts of a pool. `terminating` is the number of terminating machines.
     pub(crate) fn served(
         pool: &Pool,
         status: &Status,
@@ -54,18 +54,18 @@ impl PoolFacts {
         } else {
             PoolState::Ready
         };
-        let members = MemberState::ALL.iter().map(|state| match state {
-            MemberState::Desired => pool.desired,
-            MemberState::Replicas => summary.replicas,
-            MemberState::Ready => summary.ready,
-            MemberState::Updated => summary.updated,
-            MemberState::RestartPending => summary.restart_pending,
-            MemberState::Terminating => terminating,
+        let machines = MachineState::ALL.iter().map(|state| match state {
+            MachineState::Desired => pool.desired,
+            MachineState::Replicas => summary.replicas,
+            MachineState::Ready => summary.ready,
+            MachineState::Updated => summary.updated,
+            MachineState::RestartPending => summary.restart_pending,
+            MachineState::Terminating => terminating,
         });
-        Self { disks, ..Self::new(state, members, pool, memory) }
+        Self { disks, ..Self::new(state, machines, pool, memory) }
     }
 
-    /// A pool on its way out: nobody wants or serves its members any more.
+    /// The counts of a pool that is being deleted. Its machines are not reconciled any more.
     pub(crate) fn deleting(
         pool: &Pool,
         replicas: usize,
@@ -73,21 +73,28 @@ impl PoolFacts {
         disks: DiskCounts,
         memory: &Memory,
     ) -> Self {
-        let members = MemberState::ALL.iter().map(|state| match state {
-            MemberState::Replicas => replicas,
-            MemberState::Terminating => terminating,
+        let machines = MachineState::ALL.iter().map(|state| match state {
+            MachineState::Replicas => replicas,
+            MachineState::Terminating => terminating,
             _ => 0,
         });
-        Self { disks, ..Self::new(PoolState::Deleting, members, pool, memory) }
+        Self { disks, ..Self::new(PoolState::Deleting, machines, pool, memory) }
     }
 
     fn new(state: PoolState, counted: impl Iterator<Item = usize>, pool: &Pool, memory: &Memory) -> Self {
-        let mut members = [0; MemberState::ALL.len()];
-        members.iter_mut().zip(counted).for_each(|(place, count)| *place = count);
-        let (machines, disks) = (extent(&memory.machines), extent(&memory.disks));
-        let oldest = [machines.1, disks.1].into_iter().flatten().min();
+        let mut machines = [0; MachineState::ALL.len()];
+        machines.iter_mut().zip(counted).for_each(|(place, count)| *place = count);
+        let (of_machines, of_disks) = (extent(&memory.machines), extent(&memory.disks));
+        let oldest = [of_machines.1, of_disks.1].into_iter().flatten().min();
         let removals = [pool.record.reserved().count(), pool.record.accepted().count()];
-        Self { state, members, removals, disks: DiskCounts::default(), ledger: [machines.0, disks.0], oldest }
+        Self {
+            state,
+            machines,
+            removals,
+            disks: DiskCounts::default(),
+            ledger: [of_machines.0, of_disks.0],
+            oldest,
+        }
     }
 }
 
@@ -95,24 +102,24 @@ fn extent<T: Fact>(ledger: &Ledger<T>) -> (usize, Option<Duration>) {
     (ledger.len(), ledger.oldest())
 }
 
-/// All pools of one leader.
+/// The counts of all pools of a leader.
 #[derive(Debug, Default)]
-pub(crate) struct Census(Mutex<HashMap<Uid, PoolFacts>>);
+pub(crate) struct PoolCounts(Mutex<HashMap<Uid, PoolReport>>);
 
-/// The sums over all pools.
+/// The sums of all pools.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pools: [usize; PoolState::ALL.len()],
-    members: [usize; MemberState::ALL.len()],
+    machines: [usize; MachineState::ALL.len()],
     removals: [usize; RemovalState::ALL.len()],
     disks: DiskCounts,
     ledger: [usize; LedgerResource::ALL.len()],
     oldest: Option<Duration>,
 }
 
-impl Census {
-    /// A pass over a pool left this behind.
-    pub(crate) fn record(&self, uid: &Uid, facts: PoolFacts) {
+impl PoolCounts {
+    /// Records the counts of a pool after a pass.
+    pub(crate) fn record(&self, uid: &Uid, facts: PoolReport) {
         let mut all = self.0.lock();
         match all.get_mut(uid) {
             Some(place) => *place = facts,
@@ -120,17 +127,17 @@ impl Census {
         }
     }
 
-    /// A pool is gone.
+    /// Removes a pool.
     pub(crate) fn forget(&self, uid: &Uid) {
         self.0.lock().remove(uid);
     }
 
-    /// The sums as they are now.
+    /// The current sums.
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for facts in self.0.lock().values() {
             totals.pools[facts.state as usize] += 1;
-            totals.members.iter_mut().zip(facts.members).for_each(|(sum, count)| *sum += count);
+            totals.machines.iter_mut().zip(facts.machines).for_each(|(sum, count)| *sum += count);
             totals.removals.iter_mut().zip(facts.removals).for_each(|(sum, count)| *sum += count);
             totals.disks.add(&facts.disks);
             totals.ledger.iter_mut().zip(facts.ledger).for_each(|(sum, count)| *sum += count);
@@ -142,49 +149,49 @@ impl Census {
 
 /// The gauges that show the sums.
 #[derive(Debug)]
-pub(super) struct CensusGauges {
+pub(super) struct PoolGauges {
     env: Env,
     pools: Family<PoolLabels, Gauge>,
-    members: Family<MemberLabels, Gauge>,
+    machines: Family<MachineLabels, Gauge>,
     removals: Family<RemovalLabels, Gauge>,
     disks: DiskGauges,
     ledger: Family<LedgerLabels, Gauge>,
     oldest: FloatGauge,
 }
 
-impl CensusGauges {
+impl PoolGauges {
     pub(super) fn new(registry: &mut Registry, env: &Env) -> Self {
         Self {
             env: env.clone(),
             pools: registry.register(
                 "vmpool_pools",
                 "pools",
-                "Pools by state; each counts once, in the last of these states that applies. Pools that had no pass yet are left out",
+                "Pools by state. Each pool counts once, in the last of these states that applies. Pools without a pass are omitted",
                 each(PoolState::ALL.iter().map(|&state| PoolLabels { state })),
             ),
-            members: registry.register(
+            machines: registry.register(
                 "vmpool_members",
                 "machines",
-                "Members of all pools together. The states overlap: ready members are replicas, too",
-                each(MemberState::ALL.iter().map(|&state| MemberLabels { state })),
+                "Machines of all pools. The states overlap: ready machines are also replicas",
+                each(MachineState::ALL.iter().map(|&state| MachineLabels { state })),
             ),
             removals: registry.register(
                 "vmpool_removal_targets",
                 "targets",
-                "Machines that were named to be removed, of all pools together, as the last pass of each pool saw them",
+                "Targets of targeted removals of all pools, as of the last pass of each pool",
                 each(RemovalState::ALL.iter().map(|&state| RemovalLabels { state })),
             ),
             disks: DiskGauges::new(registry),
             ledger: registry.register(
                 "vmpool_ledger_entries",
                 "entries",
-                "Own writes that the cache did not show yet when the last pass of their pool ended",
+                "Pending writes that the cache did not show at the end of the last pass of their pool",
                 each(LedgerResource::ALL.iter().map(|&resource| LedgerLabels { resource })),
             ),
             oldest: registry.register(
                 "vmpool_ledger_oldest_entry_age_seconds",
                 "seconds",
-                "Age of the oldest of these writes; 0 if there is none. From 30 on it is settled by a live read",
+                "Age of the oldest pending write; 0 if there is none. The controller resolves writes that are 30 s old with a live read",
                 FloatGauge::default(),
             ),
         }
@@ -194,8 +201,8 @@ impl CensusGauges {
         for (&state, count) in PoolState::ALL.iter().zip(totals.pools) {
             self.pools.get_or_create(&PoolLabels { state }).set(gauge(count));
         }
-        for (&state, count) in MemberState::ALL.iter().zip(totals.members) {
-            self.members.get_or_create(&MemberLabels { state }).set(gauge(count));
+        for (&state, count) in MachineState::ALL.iter().zip(totals.machines) {
+            self.machines.get_or_create(&MachineLabels { state }).set(gauge(count));
         }
         for (&state, count) in RemovalState::ALL.iter().zip(totals.removals) {
             self.removals.get_or_create(&RemovalLabels { state }).set(gauge(count));
@@ -209,7 +216,7 @@ impl CensusGauges {
     }
 }
 
-/// A count as a gauge takes it.
+/// A count as the value of a gauge.
 pub(super) fn gauge(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -6,7 +6,7 @@ use vmpool_runtime::metrics::Kind;
 use vmpool_runtime::testing::{ManualClock, env};
 
 use super::label_values::Failed;
-use super::{Metrics, Tenure, reference};
+use super::{LeadershipChange, Metrics, reference};
 use crate::testing::{Fate, Refusal, Verb, World, pool};
 
 /// The value of one series of a page; its name with its labels as they stand there.
@@ -106,9 +106,9 @@ fn the_failures_are_the_words_of_the_condition() {
 #[test]
 fn changes_of_leadership_are_counted() {
     let metrics = Metrics::new(&env(&ManualClock::new(), 0));
-    metrics.tenure(Tenure::Acquired);
-    metrics.tenure(Tenure::Lost);
-    metrics.tenure(Tenure::Acquired);
+    metrics.leadership_changed(LeadershipChange::Acquired);
+    metrics.leadership_changed(LeadershipChange::Lost);
+    metrics.leadership_changed(LeadershipChange::Acquired);
     let page = metrics.page();
     let counted = |event| value(&page, &format!("vmpool_lease_transitions_total{{event=\"{event}\"}}"));
     assert_eq!([counted("acquired"), counted("released"), counted("lost")], [2, 0, 1]);

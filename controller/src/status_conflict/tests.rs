@@ -22,7 +22,7 @@ fn published(message: &str) -> Published {
 fn fight(status_conflict: &mut StatusConflict, times: u64, from: Duration) {
     for time in 0..times {
         status_conflict.wrote(&published("ours"), 10 * time + 1);
-        status_conflict.meet(
+        status_conflict.observe(
             &published("theirs"),
             10 * time + 2,
             from + SECOND * u32::try_from(time).unwrap(),
@@ -34,10 +34,10 @@ fn fight(status_conflict: &mut StatusConflict, times: u64, from: Duration) {
 fn three_times_in_a_row_are_a_dispute_and_two_are_not() {
     let mut status_conflict = StatusConflict::default();
     fight(&mut status_conflict, 2, Duration::ZERO);
-    assert!(!status_conflict.is_on() && status_conflict.complaint().is_none());
+    assert!(!status_conflict.is_active() && status_conflict.failure().is_none());
     fight(&mut status_conflict, 1, SECOND * 3);
-    assert!(status_conflict.is_on());
-    assert_eq!(status_conflict.complaint().unwrap().reason, FailureReason::StatusDisputed);
+    assert!(status_conflict.is_active());
+    assert_eq!(status_conflict.failure().unwrap().reason, FailureReason::StatusDisputed);
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn now_and_then_is_none() {
     let mut status_conflict = StatusConflict::default();
     for time in 0..10 {
         fight(&mut status_conflict, 1, Duration::from_mins(3) * time);
-        assert!(!status_conflict.is_on());
+        assert!(!status_conflict.is_active());
     }
 }
 
@@ -56,11 +56,11 @@ fn it_ends_after_it_was_quiet() {
     let last = SECOND * 2;
     status_conflict.wrote(&published("ours"), 100);
     let almost = (last + QUIET).checked_sub(SECOND).unwrap();
-    status_conflict.meet(&published("ours"), 100, almost);
-    assert!(status_conflict.is_on());
-    assert_eq!(status_conflict.left(almost), Some(SECOND));
-    status_conflict.meet(&published("ours"), 100, last + QUIET);
-    assert!(!status_conflict.is_on());
+    status_conflict.observe(&published("ours"), 100, almost);
+    assert!(status_conflict.is_active());
+    assert_eq!(status_conflict.remaining(almost), Some(SECOND));
+    status_conflict.observe(&published("ours"), 100, last + QUIET);
+    assert!(!status_conflict.is_active());
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn it_goes_on_while_ours_is_overwritten_though_we_hardly_write() {
     fight(&mut status_conflict, 3, Duration::ZERO);
     for minute in 1..20 {
         fight(&mut status_conflict, 1, INTERVAL * minute);
-        assert!(status_conflict.is_on(), "after {minute} minutes");
+        assert!(status_conflict.is_active(), "after {minute} minutes");
     }
 }
 
@@ -78,10 +78,10 @@ fn a_cache_that_lags_behind_is_nobodys_interference() {
     let mut status_conflict = StatusConflict::default();
     for time in 0..10 {
         status_conflict.wrote(&published("new"), 10);
-        status_conflict.meet(&published("old"), 9, SECOND * time);
-        status_conflict.meet(&published("new"), 11, SECOND * time);
+        status_conflict.observe(&published("old"), 9, SECOND * time);
+        status_conflict.observe(&published("new"), 11, SECOND * time);
     }
-    assert!(!status_conflict.is_on());
+    assert!(!status_conflict.is_active());
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn conditions_of_others_are_theirs_to_write() {
         status_conflict.wrote(&published("ours"), 10);
         let mut more = published("ours");
         more.conditions.insert(0, Condition { kind: "Theirs".to_owned(), ..more.conditions[0].clone() });
-        status_conflict.meet(&more, 11 + u64::from(time), SECOND * time);
+        status_conflict.observe(&more, 11 + u64::from(time), SECOND * time);
     }
-    assert!(!status_conflict.is_on());
+    assert!(!status_conflict.is_active());
 }

@@ -115,8 +115,8 @@ struct MachineCondition {
     status: String,
 }
 
-vmpool_platforms::stored!(ToyPool, "toy.vmpool.dev", "v1", "ToyPool", "toypools");
-vmpool_platforms::stored!(ToyMachine, "toy.vmpool.dev", "v1", "ToyMachine", "toymachines");
+vmpool_platforms::api_object!(ToyPool, "toy.vmpool.dev", "v1", "ToyPool", "toypools");
+vmpool_platforms::api_object!(ToyMachine, "toy.vmpool.dev", "v1", "ToyMachine", "toymachines");
 
 impl Platform for Toy {
     const NAME: &'static str = "toy";
@@ -132,7 +132,7 @@ impl Platform for Toy {
     type Attachment = ToyMachine;
 
     fn read_pool(pool: &ToyPool) -> Pool {
-        let mut flaws = Vec::new();
+        let mut validation_errors = Vec::new();
         let strategy = &pool.spec.scale_in_strategy;
         let policy = match strategy.proactive.sort_policy.as_deref() {
             _ if strategy.unmanaged.is_some() => ScaleDownPolicy::Explicit,
@@ -141,14 +141,14 @@ impl Platform for Toy {
             Some("Newest") => ScaleDownPolicy::NewestFirst,
             Some("Oldest") => ScaleDownPolicy::OldestFirst,
             Some(other) => {
-                flaws.push(format!("sortPolicy {other:?} is unknown, so nothing is removed"));
+                validation_errors.push(format!("sortPolicy {other:?} is unknown, so nothing is removed"));
                 ScaleDownPolicy::Explicit
             }
         };
         let id = id(&pool.metadata);
         let record = pool.annotations().get(TARGETS).map(String::as_str).unwrap_or_default();
         let record = RemovalRecord::parse(record).unwrap_or_else(|error| {
-            flaws.push(error.to_string());
+            validation_errors.push(error.to_string());
             RemovalRecord::default()
         });
         Pool {
@@ -166,8 +166,8 @@ impl Platform for Toy {
             name_block: None,
             record,
             published: published(&pool.status, &id),
-            flaws,
-            unreadable: Vec::new(),
+            validation_errors,
+            invalid_settings: Vec::new(),
             id,
         }
     }
@@ -203,12 +203,12 @@ impl Platform for Toy {
     }
 
     fn read_disk(disk: &ToyMachine) -> Disk {
-        let replica = Self::read_machine(disk);
+        let machine = Self::read_machine(disk);
         Disk {
-            terminating: replica.terminating,
+            terminating: machine.terminating,
             owner: controller_of(&disk.metadata),
-            pool_uid_label: replica.pool_uid_label,
-            ..Disk::blank(replica.id)
+            pool_uid_label: machine.pool_uid_label,
+            ..Disk::blank(machine.id)
         }
     }
 

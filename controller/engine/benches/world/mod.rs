@@ -11,7 +11,7 @@ use vmpool_engine::model::{
     StoredTime,
 };
 use vmpool_engine::names::{MIN_BLOCK, NameBlock, Namer};
-use vmpool_engine::plan::Taken;
+use vmpool_engine::plan::NamesInUse;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Disk, Machine, Memory, ObjectId, Observed, Plan, Pool, Status, Uid, plan, status};
@@ -35,12 +35,12 @@ pub(crate) enum Case {
     Shrink,
     /// One disk of [`ONE_IN`] is missing.
     LostDisks,
-    /// Nothing, and every machine has [`KEPT`] disks more, which outlive it; one of [`ONE_IN`] more is free.
+    /// Nothing, and every machine has [`RETAINED`] disks more, which outlive it; one of [`ONE_IN`] more is free.
     KeptDisks,
 }
 
 /// Disks of a machine that outlive it, where it has any.
-const KEPT: [&str; 2] = ["cache", "layers"];
+const RETAINED: [&str; 2] = ["cache", "layers"];
 
 impl Case {
     /// All of them.
@@ -73,7 +73,7 @@ pub(crate) struct World {
     pool: Pool,
     machines: Vec<Arc<Machine>>,
     disks: BTreeMap<Arc<str>, Arc<Disk>>,
-    kept: Vec<Arc<Disk>>,
+    pool_disks: Vec<Arc<Disk>>,
     memory: Memory,
     names: BTreeSet<Arc<str>>,
 }
@@ -86,7 +86,7 @@ impl World {
     pub(crate) fn new(count: usize, case: Case) -> Self {
         let namer = Namer::new(&"web".into(), &Uid::from(POOL_UID));
         let numbers = u64::try_from(count).expect("a pool of a benchmark");
-        let templates: &[&str] = if case == Case::KeptDisks { &KEPT } else { &[] };
+        let templates: &[&str] = if case == Case::KeptDisks { &RETAINED } else { &[] };
         let machines: Vec<_> =
             (0..numbers).map(|number| Arc::new(machine(&namer.name(number), number, templates))).collect();
         let owned = |machine: &Arc<Machine>| {
@@ -98,14 +98,14 @@ impl World {
             machines.iter().enumerate().filter(|(index, _)| !lost(*index)).map(|(_, machine)| owned(machine));
         let used = machines.iter().flat_map(|machine| {
             let devices = machine.disks.iter().skip(1);
-            devices.map(|device| kept_disk(&device.disk, device.template.as_deref(), Some(machine)))
+            devices.map(|device| retained_disk(&device.disk, device.template.as_deref(), Some(machine)))
         });
         let free = templates.iter().flat_map(|template| {
             (0..count / ONE_IN)
-                .map(move |at| kept_disk(&format!("web-{template}-free{at}"), Some(template), None))
+                .map(move |at| retained_disk(&format!("web-{template}-free{at}"), Some(template), None))
         });
-        let kept: Vec<Arc<Disk>> = used.chain(free).map(Arc::new).collect();
-        let disks = disks.chain(kept.iter().map(|disk| (disk.id.name.clone(), disk.clone())));
+        let pool_disks: Vec<Arc<Disk>> = used.chain(free).map(Arc::new).collect();
+        let disks = disks.chain(pool_disks.iter().map(|disk| (disk.id.name.clone(), disk.clone())));
         let desired = match case {
             Case::Grow => count + STEP,
             Case::Shrink => count - STEP,
@@ -115,15 +115,15 @@ impl World {
         let names = machines.iter().map(|machine| machine.id.name.clone()).collect();
         let mut pool = pool(desired, NameBlock { first: 0, end: numbers + MIN_BLOCK });
         pool.disks.extend(templates.iter().map(|name| DiskTemplate {
-            keep: 1,
+            keep_free: 1,
             ttl: Some(Duration::from_hours(1)),
             size: Some(1 << 30),
             ..DiskTemplate::new(name, Lifetime::Retained)
         }));
         let mut memory = Memory::default();
         memory.next_number = numbers;
-        memory.meet(&pool, Duration::from_secs(1000));
-        let mut world = Self { pool, machines, disks, kept, memory, names };
+        memory.observe(&pool, Duration::from_secs(1000));
+        let mut world = Self { pool, machines, disks, pool_disks, memory, names };
         // A pool that lives has a status; comparing with it is part of the cost.
         let published = status(&world.observed(), None);
         world.pool.published =
@@ -141,22 +141,22 @@ impl World {
             pool: &self.pool,
             machines: self.machines.clone(),
             disks: self.disks.clone().into_iter().collect(),
-            kept: self.kept.clone(),
-            others: [].into(),
+            pool_disks: self.pool_disks.clone(),
+            other_users: [].into(),
             collection_grace: vmpool_engine::plan::COLLECTION_GRACE,
             stored: Vec::new(),
             unconfirmed_creates: Vec::new(),
             memory: &self.memory,
-            taken: self,
+            names_in_use: self,
         }
     }
 }
 
-impl Taken for World {
-    fn machine(&self, name: &str) -> bool {
+impl NamesInUse for World {
+    fn has_machine(&self, name: &str) -> bool {
         self.names.contains(name)
     }
-    fn disk(&self, name: &str) -> bool {
+    fn has_disk(&self, name: &str) -> bool {
         self.disks.contains_key(name)
     }
 }
@@ -182,21 +182,19 @@ fn pool(desired: usize, block: NameBlock) -> Pool {
         name_block: Some(block),
         record: RemovalRecord::default(),
         published: Published::default(),
-        flaws: Vec::new(),
-        unreadable: Vec::new(),
+        validation_errors: Vec::new(),
+        invalid_settings: Vec::new(),
     }
 }
 
-fn machine(name: &str, number: u64, kept: &[&str]) -> Machine {
+fn machine(name: &str, number: u64, pool_disks: &[&str]) -> Machine {
     /// A batch of creates gets the same second.
     const PER_SECOND: u64 = 100;
     let second = 1_800_000_000 + i64::try_from(number / PER_SECOND).expect("small");
     let root = ("root", format!("{name}-root"));
-    let kept = kept.iter().map(|template| (*template, format!("web-{template}-{number:06}")));
-    let devices = std::iter::once(root).chain(kept).enumerate().map(|(position, (template, disk))| DiskRef {
-        template: Some(template.into()),
-        disk: disk.into(),
-        position,
+    let pool_disks = pool_disks.iter().map(|template| (*template, format!("web-{template}-{number:06}")));
+    let devices = std::iter::once(root).chain(pool_disks).enumerate().map(|(position, (template, disk))| {
+        DiskRef { template: Some(template.into()), disk: disk.into(), position }
     });
     Machine {
         created: Timestamp::from_second(second).expect("in range"),
@@ -225,7 +223,7 @@ fn disk_of(machine: &Machine, name: &str) -> Disk {
 }
 
 /// A disk that the pool owns: a machine's, or one that nobody has.
-fn kept_disk(name: &str, template: Option<&str>, machine: Option<&Arc<Machine>>) -> Disk {
+fn retained_disk(name: &str, template: Option<&str>, machine: Option<&Arc<Machine>>) -> Disk {
     /// When it became free: so late that it may stay.
     const FREE_SINCE: i64 = 1_899_999_000;
     let at = Timestamp::from_second(FREE_SINCE).expect("in range");

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rstest::rstest;
 
 use super::*;
-use crate::testing::{member, own_disk};
+use crate::testing::{machine, own_disk};
 
 /// What a test lets the cache show.
 #[derive(Default)]
@@ -29,16 +29,16 @@ impl Cache<Machine> for Shown {
 const AT: Duration = Duration::from_secs(10);
 const VERSION: u64 = 50;
 
-fn replica(uid: &str, terminating: bool) -> Machine {
-    Machine { id: ObjectId::new("web-a", uid), terminating, ..member("web-a", 1) }
+fn web_a(uid: &str, terminating: bool) -> Machine {
+    Machine { id: ObjectId::new("web-a", uid), terminating, ..machine("web-a", 1) }
 }
 
 fn seen(uid: &str, version: u64) -> Seen<Machine> {
-    Seen { facts: Arc::new(replica(uid, false)), version }
+    Seen { facts: Arc::new(web_a(uid, false)), version }
 }
 
 fn dying(uid: &str, version: u64) -> Seen<Machine> {
-    Seen { facts: Arc::new(replica(uid, true)), version }
+    Seen { facts: Arc::new(web_a(uid, true)), version }
 }
 
 fn nothing() -> Shown {
@@ -71,21 +71,21 @@ fn written() -> Ledger<Machine> {
 
 fn deleted() -> Ledger<Machine> {
     let mut ledger = Ledger::default();
-    ledger.deleted(&replica("u1", false), AT);
+    ledger.deleted(&web_a("u1", false), AT);
     ledger
 }
 
 /// A create and a deletion, neither of which the cache has shown.
 fn written_and_deleted() -> Ledger<Machine> {
     let mut ledger = written();
-    ledger.deleted(&replica("u1", false), AT);
+    ledger.deleted(&web_a("u1", false), AT);
     ledger
 }
 
 /// The deletion of an object whose name another one had, which was written.
 fn another_deleted() -> Ledger<Machine> {
     let mut ledger = written();
-    ledger.deleted(&replica("u2", false), AT);
+    ledger.deleted(&web_a("u2", false), AT);
     ledger
 }
 
@@ -254,7 +254,7 @@ fn a_live_read_of_a_settled_name_changes_nothing() {
 
 #[test]
 fn disks_are_remembered_like_machines() {
-    let disk = own_disk("web-a-root", &member("web-a", 1));
+    let disk = own_disk("web-a-root", &machine("web-a", 1));
     let mut ledger = Ledger::default();
     ledger.written(Seen { facts: Arc::new(disk.clone()), version: VERSION }, AT);
     assert_eq!(ledger.get("web-a-root").map(|disk| disk.terminating), Some(false));
@@ -270,8 +270,8 @@ fn disks_are_remembered_like_machines() {
 fn tells_when_its_first_entry_is_due() {
     let mut ledger = Ledger::default();
     assert_eq!(ledger.due_in(Duration::ZERO), None);
-    let replica = crate::testing::member("web-a", 1);
-    ledger.written(Seen { facts: Arc::new(replica), version: 5 }, Duration::from_secs(10));
+    let machine = crate::testing::machine("web-a", 1);
+    ledger.written(Seen { facts: Arc::new(machine), version: 5 }, Duration::from_secs(10));
     ledger.create_unconfirmed(&"web-b".into(), 7, Duration::from_secs(1));
     assert_eq!(ledger.due_in(Duration::from_secs(20)), Some(Duration::from_secs(20)));
     assert_eq!(ledger.due_in(Duration::from_secs(40)), Some(Duration::ZERO));
@@ -286,6 +286,6 @@ fn only_what_the_server_answered_with_has_a_version() {
     assert!(ledger.written_as("web-a").is_none());
     ledger.written(seen("a", VERSION), AT);
     assert_eq!(ledger.written_as("web-a").map(|seen| seen.version), Some(VERSION));
-    ledger.deleted(&replica("a", false), AT);
+    ledger.deleted(&web_a("a", false), AT);
     assert!(ledger.written_as("web-a").is_none(), "what is on its way out is nobody's to delete");
 }

@@ -1,11 +1,11 @@
-//! Machines and disks of which nothing is known but who they are: what a platform, a model or a test starts from.
+//! Machines and disks with only an identity. Platforms, models and tests fill in the other fields.
 
 use jiff::Timestamp;
 
 use super::{Activity, Disk, DiskAnnotations, DiskState, Machine, ObjectId};
 
 impl Machine {
-    /// A machine as old as time that belongs to nobody, has no disks, and does not run.
+    /// A machine without owner, labels, revision and disks that does not run. Its creation time is the Unix epoch.
     pub fn blank(id: ObjectId) -> Self {
         Self {
             id,
@@ -30,7 +30,7 @@ impl Machine {
 }
 
 impl Disk {
-    /// A disk that belongs to nobody, is of no template, and is ready.
+    /// A ready disk without owner, labels and template. Its creation time is the Unix epoch.
     pub fn blank(id: ObjectId) -> Self {
         Self {
             id,

@@ -1,18 +1,18 @@
-//! The disks of the pool that outlive their machines: who has which, and which may be handed out.
+//! Disk allocation: which retained disks of the pool are in use, and which free disks the plan gives to machines.
 //!
-//! A [`FreeDisks`] is made once per pass and shared by all planners, so that no disk is handed out twice.
+//! There is one [`FreeDisks`] per pass, which all planners share, so that no disk is allocated twice.
 //!
 //! ```text
-//!             claim written            machine refers to it
-//!     Free ───────────────────> Open / Promised ───────────────────> InUse
-//!      ▲                              │                                │ the machine lets go, or is gone
-//!      │    released (never created)  │                                ▼
-//!      ├──────────────────────────────┘                             Leaving  still mounted
+//!             allocation written       machine refers to it
+//!     Free ──────────> AwaitingMachine / Allocated ────────────────> InUse
+//!      ▲                              │                                │ detached, or the machine is gone
+//!      │ released (never created)     │                                ▼
+//!      ├──────────────────────────────┘                            Unmounting  still mounted
 //!      └───────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! While a disk is about to become free, a machine that needs one waits for it: otherwise the pool would end with more
-//! disks than it needs.
+//! If a disk will become free soon, a machine that needs one waits for it. Otherwise the pool would get more disks than
+//! it needs.
 
 mod candidates;
 mod shared;
@@ -32,33 +32,33 @@ pub(super) use candidates::is_usable;
 use usage::DiskUses;
 pub(super) use usage::{DiskUsage, PoolDisk};
 
-/// How long a machine waits for a disk that is about to become free before it gets a new one.
+/// How long a machine waits for a disk that will become free soon before the plan creates a new one.
 pub(super) const PATIENCE: Duration = REQUEST_TIMEOUT;
 
-/// See the module.
+/// The free disks of one pass. See the module documentation.
 pub(super) struct FreeDisks<'a> {
     observed: &'a Observed<'a>,
     disks: DiskUses<'a>,
     namer: Namer,
-    /// What may be handed out and what is waited for, by template; made when it is asked for first.
+    /// The candidates of each disk template, computed at the first request.
     candidates: BTreeMap<Arc<str>, Candidates>,
-    /// Names of disks that this pass makes.
+    /// Names of disks that this pass creates.
     made: BTreeSet<Arc<str>>,
-    /// Members whose devices this pass changes.
+    /// Machines whose devices this pass changes.
     repaired: BTreeSet<Arc<str>>,
 }
 
-/// Whom a disk is for.
+/// The machine that gets a disk.
 #[derive(Clone, Copy)]
 pub(super) struct Recipient<'n> {
-    /// The machine.
+    /// Its name.
     pub(super) name: &'n str,
     /// Its number.
     pub(super) number: u64,
 }
 
 impl<'a> FreeDisks<'a> {
-    /// Looks at every disk of the pool once.
+    /// Determines the usage of every disk of the pool.
     pub(super) fn new(observed: &'a Observed<'a>) -> Self {
         Self {
             observed,
@@ -70,58 +70,57 @@ impl<'a> FreeDisks<'a> {
         }
     }
 
-    /// The disk that shall fill `template` in a member that exists: the one that it has, or was promised, or a free
-    /// one, or one that is to be made. What it returns for a member that lacks one is handed out to nobody else.
+    /// The disk for `template` in an existing machine: the one that it has, one that is allocated to it, a free one, or
+    /// a new one. A returned disk is not allocated to any other machine.
     ///
     /// # Errors
-    /// A disk is about to become free: the member waits for it rather than getting a new one.
+    /// A disk will become free soon, and the machine must wait for it.
     pub(super) fn disk_for(
         &mut self,
-        member: &Machine,
+        machine: &Machine,
         template: &DiskTemplate,
     ) -> Result<DiskDraft, Blocker> {
-        let device = member.disks.iter().find(|device| device.template.as_ref() == Some(&template.name));
+        let device = machine.disks.iter().find(|device| device.template.as_ref() == Some(&template.name));
         if let Some(device) = device {
             let existing = self.observed.disks.get(&device.disk);
-            let source = existing.map_or(DiskSource::New, |disk| DiskSource::Held(disk.id.clone()));
+            let source = existing.map_or(DiskSource::New, |disk| DiskSource::Existing(disk.id.clone()));
             return Ok(DiskDraft { name: device.disk.clone(), template: template.name.clone(), source });
         }
-        self.replacement(template, member)
+        self.replacement(template, machine)
     }
 
-    /// Another disk for a member that cannot keep the one that it refers to.
+    /// Another disk for a machine that cannot use the one that it refers to.
     ///
     /// # Errors
-    /// As for [`FreeDisks::fill`].
+    /// As for [`FreeDisks::disk_for`].
     pub(super) fn replacement(
         &mut self,
         template: &DiskTemplate,
-        member: &Machine,
+        machine: &Machine,
     ) -> Result<DiskDraft, Blocker> {
         match template.lifetime {
             Lifetime::Ephemeral => {
-                let name = free_name(self.observed, &member.id.name, &template.name);
+                let name = free_name(self.observed, &machine.id.name, &template.name);
                 Ok(DiskDraft::new(name, template.name.clone()))
             }
-            Lifetime::Retained => self.allocate(&template.name, self.recipient(&member.id.name)),
+            Lifetime::Retained => self.allocate(&template.name, self.recipient(&machine.id.name)),
         }
     }
 
-    /// Whether this pass repairs the disks of this member already, so that nothing else may be planned on them.
-    pub(super) fn is_repaired(&self, member: &Arc<str>) -> bool {
-        self.repaired.contains(member)
+    /// Whether this pass already repairs the disks of this machine, so that no other change may be planned for them.
+    pub(super) fn is_repaired(&self, machine: &Arc<str>) -> bool {
+        self.repaired.contains(machine)
     }
 
-    /// Notes that this pass changes the devices of this member.
-    pub(super) fn mark_repaired(&mut self, member: &Arc<str>) {
-        self.repaired.insert(member.clone());
+    /// Records that this pass changes the devices of this machine.
+    pub(super) fn mark_repaired(&mut self, machine: &Arc<str>) {
+        self.repaired.insert(machine.clone());
     }
 
-    /// The disk of a kept template for a machine that has none: one that was promised to it, or the best free one, or
-    /// one that is to be made.
+    /// The retained disk for a machine that has none: one that is allocated to it, or the best free one, or a new one.
     ///
     /// # Errors
-    /// As for [`FreeDisks::fill`].
+    /// As for [`FreeDisks::disk_for`].
     pub(super) fn allocate(
         &mut self,
         template: &Arc<str>,
@@ -134,27 +133,27 @@ impl<'a> FreeDisks<'a> {
         if let Some(at) = candidates.free.pop() {
             return Ok(self.assign(at, template, DiskSource::Free));
         }
-        if let Some(disk) = candidates.coming.pop() {
+        if let Some(disk) = candidates.pending.pop() {
             return Err(Blocker::PendingDisk { machine: recipient.name.into(), disk });
         }
         Ok(self.new_disk(template, recipient))
     }
 
-    /// The disk for a machine whose create is repeated: the same as the first time, as far as that can be known.
+    /// The disk for a machine whose create is repeated: the same as in the first attempt, as far as that is known.
     pub(super) fn repeat(&mut self, template: &Arc<str>, recipient: Recipient<'_>) -> DiskDraft {
         self.allocated(template, recipient).unwrap_or_else(|| self.new_disk(template, recipient))
     }
 
-    /// The disk that a machine was promised and does not refer to.
-    pub(super) fn allocated_to(&mut self, template: &Arc<str>, member: &Arc<str>) -> Option<DiskDraft> {
-        let recipient = self.recipient(member);
+    /// The disk that is allocated to a machine and that the machine does not refer to.
+    pub(super) fn allocated_to(&mut self, template: &Arc<str>, machine: &Arc<str>) -> Option<DiskDraft> {
+        let recipient = self.recipient(machine);
         self.allocated(template, recipient)
     }
 
-    /// A disk instead of one that cannot be used. `None` while an earlier replacement cannot be used either: whatever
-    /// breaks them would break the next one.
-    pub(super) fn replace_broken(&mut self, template: &Arc<str>, member: &Arc<str>) -> Option<DiskDraft> {
-        let recipient = self.recipient(member);
+    /// A replacement for a disk that cannot be used. `None` while an earlier replacement cannot be used either, because
+    /// a third disk would probably fail for the same reason.
+    pub(super) fn replace_broken(&mut self, template: &Arc<str>, machine: &Arc<str>) -> Option<DiskDraft> {
+        let recipient = self.recipient(machine);
         let owed = self.allocated(template, recipient);
         if owed.is_some() {
             return owed;
@@ -164,7 +163,7 @@ impl<'a> FreeDisks<'a> {
         if in_vain { None } else { self.allocate(template, recipient).ok() }
     }
 
-    /// Takes back what was handed out to a machine that is not made in this pass.
+    /// Frees the disks that were allocated to a machine which this pass does not create.
     pub(super) fn return_disks(&mut self, drafts: Vec<DiskDraft>) {
         for draft in drafts {
             if let DiskSource::Free(_) = draft.source
@@ -176,15 +175,16 @@ impl<'a> FreeDisks<'a> {
         }
     }
 
-    /// The machines of the open block that hold a claim and that nobody has seen: whoever creates one completes it.
+    /// The machines of the current name block that disks are allocated to and that do not exist yet. Creating such a
+    /// machine completes the allocation.
     pub(super) fn awaited_machines(&self) -> BTreeSet<&'a str> {
         let open = |at: &usize| self.disks.all[*at].usage == DiskUsage::AwaitingMachine;
         self.disks.claims.iter().filter(|(_, disks)| disks.iter().any(open)).map(|(name, _)| *name).collect()
     }
 
-    /// Whether another member keeps this disk, which `member` refers to as well.
-    pub(super) fn must_detach(&self, member: &str, disk: &str) -> bool {
-        self.disks.losers.contains(&(member, disk))
+    /// Whether `machine` must detach this disk, because another machine keeps it.
+    pub(super) fn must_detach(&self, machine: &str, disk: &str) -> bool {
+        self.disks.losers.contains(&(machine, disk))
     }
 
     /// All disks of the pool.
@@ -197,12 +197,12 @@ impl<'a> FreeDisks<'a> {
         let fits = |at: &usize| {
             let PoolDisk { disk, usage } = &self.disks.all[*at];
             let promised = matches!(usage, DiskUsage::Allocated | DiskUsage::AwaitingMachine);
-            // One that the machine was refused for is free again once the machine exists without it.
+            // A disk that was the reason for a rejection becomes free when the machine exists without it.
             let refused = self.observed.memory.disk_refusal(&disk.id.name, self.observed.uptime).is_some();
             promised && !refused && disk.template.as_ref() == Some(template) && is_usable(disk)
         };
         let at = claimed.filter(fits).min_by_key(|at| &self.disks.all[*at].disk.id.name)?;
-        Some(self.assign(at, template, DiskSource::Held))
+        Some(self.assign(at, template, DiskSource::Existing))
     }
 
     fn assign(
@@ -221,7 +221,9 @@ impl<'a> FreeDisks<'a> {
         let namer = self.candidates(template).namer.clone();
         let Self { observed, made, .. } = self;
         let is_free = |name: &Arc<str>| {
-            !(observed.taken.disk(name) || observed.disks.contains_key(name) || made.contains(name))
+            !(observed.names_in_use.has_disk(name)
+                || observed.disks.contains_key(name)
+                || made.contains(name))
         };
         let mut names = (0..).map(|attempt| Arc::from(namer.name(recipient.number, attempt)));
         let name: Arc<str> = names.find(is_free).expect("the attempts do not end");
@@ -235,7 +237,8 @@ impl<'a> FreeDisks<'a> {
             .or_insert_with(|| Candidates::of(self.observed, &self.disks.all, template))
     }
 
-    /// A machine by its name alone. One that this pool did not name gets a number that its name decides.
+    /// The recipient of this name. A machine whose name was not issued by the pool gets a number that is a hash of its
+    /// name.
     fn recipient<'n>(&self, name: &'n str) -> Recipient<'n> {
         let issued = match self.observed.pool.naming {
             Naming::Random => self.namer.number_of(name),

@@ -1,14 +1,14 @@
-//! Disks of the pool between two machines: since when nobody has them, and which of them end.
+//! Disk garbage collection: since when the pool's disks are free, and which of them the controller deletes.
 //!
 //! ```text
-//!            nobody has it            too old, or its template left       the grace is over
+//!            not used any more        too old, or template removed        grace period over
 //!   in use ─────────────────> free ─────────────────────────────> marked ───────────────────> deleted
 //!      ▲      free_since       │             collecting_since        │      confirmed by reads
 //!      └───────────────────────┴─────────────────────────────────────┘
-//!              somebody takes it: the marks are cleared
+//!              allocated to a machine: the annotations are cleared
 //! ```
 //!
-//! All of it stands on the disk, so that a pool that nothing happens to, and a leader that came later, go on counting.
+//! All state is stored in annotations of the disk, so the times continue for a new leader.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -22,17 +22,17 @@ use crate::backoff::FailureReason;
 use crate::ledger::REQUEST_TIMEOUT;
 use crate::model::{Disk, DiskAnnotations, DiskTemplate, Lifetime, StoredTime};
 
-/// A stamp that is later than now by less counts as now; clocks of two leaders may differ so much. The controller writes
-/// a later one anew, or the disk would not age for as long.
+/// A stored time that is at most this far in the future counts as now, because the clocks of two leaders can differ.
+/// The controller rewrites a time that is further in the future, because the disk would otherwise not age until then.
 const SKEW: Duration = Duration::from_mins(1);
 
-/// Age at which a free disk without data is deleted, where its template does not say.
+/// Age at which a free disk without data is deleted, if its template has no `ttl`.
 pub(super) const BROKEN_AGE: Duration = Duration::from_mins(10);
 
-/// The shortest time after which a pass looks for a disk that has become too old.
+/// Minimum time until a pass that only checks the age of disks.
 const SHORTEST_LOOK: Duration = Duration::from_secs(1);
 
-/// Plans the marks of all disks of the pool, and the end of those that are not needed.
+/// Plans the annotations of all disks of the pool, and the deletion of those that are not needed.
 pub(super) fn plan(observed: &Observed<'_>, free_disks: &FreeDisks<'_>, plan: &mut Plan) {
     let mut actions = Vec::new();
     let mut free: BTreeMap<&str, Vec<Free<'_>>> = BTreeMap::new();
@@ -54,7 +54,7 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &FreeDisks<'_>, plan: &m
             }
         }
     }
-    if observed.pool.flaws.is_empty() {
+    if observed.pool.validation_errors.is_empty() {
         for (template, free) in free {
             let known = observed.pool.disks.iter().find(|known| *known.name == *template);
             collect(observed, known, free, plan, &mut actions);
@@ -67,13 +67,13 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &FreeDisks<'_>, plan: &m
     }
 }
 
-/// A disk that nobody has, and since when.
+/// A free disk, and since when it is free.
 struct Free<'a> {
     disk: &'a Disk,
     since: Timestamp,
 }
 
-/// Somebody has it: since when it was free means nothing any more, and it must not be deleted.
+/// A used disk has neither the time since when it is free nor the mark for deletion.
 fn used(disk: &Disk) -> Option<Action> {
     let annotations = &disk.annotations;
     (annotations.free_since.is_some() || annotations.collecting_since.is_some()).then(|| {
@@ -84,22 +84,23 @@ fn used(disk: &Disk) -> Option<Action> {
     })
 }
 
-/// It is mounted by a machine that is gone. Who waits for it does so for a while.
+/// A deleted machine still mounts it. Machines wait for it for a limited time.
 fn leaving(observed: &Observed<'_>, disk: &Disk, plan: &mut Plan) {
     plan.awaited.push(disk.id.name.clone());
     let age = observed.memory.awaited(&disk.id.name, observed.uptime);
     if let Some(left) = PATIENCE.checked_sub(age).filter(|left| !left.is_zero()) {
-        plan.look_again(left);
+        plan.requeue_in(left);
     }
 }
 
-/// Its machine was never seen. As long as its create may still be committed, the disk is nobody else's.
+/// Its machine does not exist. While the API server may still commit the create of that machine, the disk stays
+/// allocated to it.
 fn open(observed: &Observed<'_>, disk: &Disk, plan: &mut Plan) -> Option<Action> {
     plan.awaited.push(disk.id.name.clone());
     let age = observed.memory.awaited(&disk.id.name, observed.uptime);
     match REQUEST_TIMEOUT.checked_sub(age) {
         Some(left) if !left.is_zero() => {
-            plan.look_again(left);
+            plan.requeue_in(left);
             None
         }
         _ => Some(Action::AnnotateDisk {
@@ -113,7 +114,7 @@ fn open(observed: &Observed<'_>, disk: &Disk, plan: &mut Plan) -> Option<Action>
     }
 }
 
-/// Since when no machine has the disk; `None` if the disk does not say so, or if the stamp cannot be true.
+/// Since when the disk is free; `None` if the disk has no such annotation, or if its time is not plausible.
 pub(super) fn since(now: Timestamp, disk: &Disk) -> Option<Timestamp> {
     if disk.annotations.claimed_by.is_some() {
         return None;
@@ -121,8 +122,8 @@ pub(super) fn since(now: Timestamp, disk: &Disk) -> Option<Timestamp> {
     valid_time(now, disk, disk.annotations.free_since?)
 }
 
-/// The moment of a mark. A moment before the creation of the disk, or in the future, counts as unreadable: a person has
-/// edited the mark, and the controller must not delete a disk for it.
+/// The time in an annotation, if it is plausible. A time before the creation of the disk or in the future counts as
+/// unreadable: a user has edited the annotation, and the controller must not delete a disk because of it.
 fn valid_time(now: Timestamp, disk: &Disk, stored: StoredTime) -> Option<Timestamp> {
     match stored {
         StoredTime::At(at) if at >= disk.created && elapsed(at, latest(now, disk)) <= SKEW => Some(at),
@@ -130,18 +131,18 @@ fn valid_time(now: Timestamp, disk: &Disk, stored: StoredTime) -> Option<Timesta
     }
 }
 
-/// Now. The creation time comes from the clock of the API server: if that clock is ahead, the creation time, so that a
-/// new mark is never older than its disk.
+/// Now, or the creation time of the disk if it is later. The creation time comes from the clock of the API server,
+/// which can be ahead, and a stored time must not be before the creation of the disk.
 fn latest(now: Timestamp, disk: &Disk) -> Timestamp {
     now.max(disk.created)
 }
 
-/// From `earlier` to `later`; nothing if they are the other way round.
+/// The time from `earlier` to `later`; zero if `later` is before `earlier`.
 fn elapsed(later: Timestamp, earlier: Timestamp) -> Duration {
     Duration::try_from(later.duration_since(earlier)).unwrap_or_default()
 }
 
-/// The mark of this moment.
+/// The current time, to store in an annotation.
 fn current_time(observed: &Observed<'_>, disk: &Disk) -> StoredTime {
     StoredTime::At(latest(observed.now, disk))
 }
@@ -150,8 +151,8 @@ fn annotate(disk: &Disk, annotations: DiskAnnotations) -> Action {
     Action::AnnotateDisk { disk: disk.id.clone(), annotations, absent: None }
 }
 
-/// Takes the next step towards the end of every free disk of a template that is not needed any more; `template` is
-/// `None` once it has left the pool.
+/// Plans the next step of garbage collection for every free disk of a template. `template` is `None` if it was removed
+/// from the pool.
 fn collect(
     observed: &Observed<'_>,
     template: Option<&DiskTemplate>,
@@ -165,7 +166,7 @@ fn collect(
             .filter_map(|free| step(observed, free, Some(DiskDeleteReason::TemplateRemoved), plan));
         return actions.extend(ends);
     };
-    // What a machine owns and does not refer to any more was replaced, because it could not be made.
+    // A disk that a machine owns and does not refer to was replaced, because it could not be provisioned.
     let is_kept =
         |free: &Free<'_>| free.disk.owner.as_ref().is_some_and(|owner| owner.uid == observed.pool.id.uid);
     let (free, replaced): (Vec<_>, Vec<_>) = free.into_iter().partition(is_kept);
@@ -177,12 +178,12 @@ fn collect(
     }
     if template.lifetime == Lifetime::Ephemeral {
         let message = format!(
-            "disk template {} says that its disks end with their machines, and the pool has kept {} that no machine \
-             has: they are left as they are; delete them, or set reclaim.onScaleDown to Retain again",
+            "disk template {} has reclaim.onScaleDown Delete, but the pool has {} free disks of it, which the \
+             controller does not delete: delete them, or set reclaim.onScaleDown to Retain again",
             template.name,
             free.len()
         );
-        plan.complain(FailureReason::DiskFailure, &message);
+        plan.report_failure(FailureReason::DiskFailure, &message);
         plan.blockers.push(Blocker::UserAction(message));
         return actions.extend(free.iter().filter_map(|free| step(observed, free, None, plan)));
     }
@@ -192,8 +193,8 @@ fn collect(
         let end = due(observed, &free, patience, plan).then_some(DiskDeleteReason::Broken);
         actions.extend(step(observed, &free, end, plan));
     }
-    // The newest are kept. Only the others are looked at one by one, so that the pass stays linear.
-    let keep = template.keep.min(usable.len());
+    // The newest disks are kept. The rest is not sorted, so that the pass stays linear.
+    let keep = template.keep_free.min(usable.len());
     if keep < usable.len() {
         let newest_first = |free: &Free<'_>| (Reverse(free.since), free.disk.id.name.clone());
         usable.select_nth_unstable_by_key(keep, newest_first);
@@ -207,16 +208,17 @@ fn collect(
     }
 }
 
-/// Whether a disk has been free for longer than `limit`; if not, the plan looks again when it will have been.
+/// Whether a disk has been free for longer than `limit`. If not, the plan requests a pass for the time when it will be.
 fn due(observed: &Observed<'_>, free: &Free<'_>, limit: Duration, plan: &mut Plan) -> bool {
     let left = limit.checked_sub(elapsed(observed.now, free.since));
     if let Some(left) = left {
-        plan.look_again(left.max(SHORTEST_LOOK));
+        plan.requeue_in(left.max(SHORTEST_LOOK));
     }
     left.is_none()
 }
 
-/// One step: a disk that ends is marked, and deleted after the grace; one that does not end loses its mark.
+/// One step for one disk: a disk to delete is marked, and deleted after the grace period. A disk to keep loses its
+/// mark.
 fn step(
     observed: &Observed<'_>,
     free: &Free<'_>,
@@ -236,11 +238,11 @@ fn step(
             if left.is_zero() {
                 return Some(Action::DeleteDisk { disk: disk.id.clone(), reason });
             }
-            plan.look_again(left);
+            plan.requeue_in(left);
             None
         }
         (Some(_), None | Some(None)) => {
-            plan.look_again(observed.collection_grace);
+            plan.requeue_in(observed.collection_grace);
             annotated(Some(current_time(observed, disk)))
         }
     }

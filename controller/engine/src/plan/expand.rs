@@ -1,18 +1,18 @@
-//! Disks that are smaller than their template asks for.
+//! Disk expansion: disks that are smaller than their template requires.
 
 use super::allocation::{FreeDisks, is_usable};
 use super::{Action, Observed, Plan, Stage};
 use crate::model::{Disk, DiskState, DiskTemplate};
 
-/// Plans the growth of members' own disks, which were found already, and of all disks of the pool.
+/// Plans the expansion of ephemeral disks, which `of_machines` contains, and of all disks of the pool.
 pub(super) fn plan(
     observed: &Observed<'_>,
     free_disks: &FreeDisks<'_>,
     of_members: Vec<Action>,
     plan: &mut Plan,
 ) {
-    // What cannot be read of a pool may be a size.
-    if !observed.pool.flaws.is_empty() {
+    // A field that cannot be read may be a size.
+    if !observed.pool.validation_errors.is_empty() {
         return;
     }
     let mut growth = of_members;
@@ -29,12 +29,13 @@ pub(super) fn plan(
     plan.extend_by(observed, Stage::ExpandDisks, pace, growth);
 }
 
-/// The growth of a disk of this template, if it is smaller and can be told so now. It never shrinks, and one that is
-/// being made, changed or deleted is left alone: the platform would refuse.
+/// The expansion of a disk of this template, if it is smaller and can be expanded now. The controller never shrinks a
+/// disk. It does not change a disk that is being provisioned, changed or deleted, because the platform would reject the
+/// change.
 pub(super) fn needed(template: &DiskTemplate, disk: &Disk) -> Option<Action> {
     let to = template.size?;
     let settled = !disk.terminating && is_usable(disk) && disk.state == DiskState::Ready;
-    // Without a size of its own it is as large as what it was made from.
+    // Without a size in its spec, a disk is as large as its source.
     let has = disk.size.or(disk.capacity)?;
     (settled && has < to).then(|| Action::ExpandDisk { disk: disk.id.clone(), to })
 }

@@ -10,10 +10,10 @@ use crate::names::NameBlock;
 use crate::testing::{World, created, deleted, name};
 
 #[rstest]
-#[case::with_members_missing(World::desiring(3).members(1))]
-#[case::with_a_surplus(World::desiring(0).members(2))]
+#[case::with_members_missing(World::desiring(3).with_machines(1))]
+#[case::with_a_surplus(World::desiring(0).with_machines(2))]
 #[case::with_members_to_repair(
-    World::desiring(1).members(1).edit(&name(0), |member| member.pool_label = None)
+    World::desiring(1).with_machines(1).edit(&name(0), |machine| machine.pool_label = None)
 )]
 #[case::with_a_lost_answer(World::desiring(0).block(0, 64).with_unconfirmed([0]))]
 fn a_pool_on_its_way_out_is_left_to_the_garbage_collector(#[case] world: World) {
@@ -24,8 +24,8 @@ fn a_pool_on_its_way_out_is_left_to_the_garbage_collector(#[case] world: World) 
 #[test]
 fn the_stages_come_in_their_order() {
     let world = World::desiring(4)
-        .members(3)
-        .edit(&name(0), |member| member.pool_label = None)
+        .with_machines(3)
+        .edit(&name(0), |machine| machine.pool_label = None)
         .disk(&format!("{}-root", name(1)), |_| None)
         .pool(|pool| pool.name_block = None);
     let stages: Vec<Stage> = world.plan().actions.iter().map(Action::stage).collect();
@@ -40,9 +40,9 @@ fn the_stages_come_in_their_order() {
 
 #[rstest]
 #[case::creating(World::desiring(1), true)]
-#[case::deleting(World::desiring(0).members(1), true)]
+#[case::deleting(World::desiring(0).with_machines(1), true)]
 #[case::settling(World::desiring(1).named("r", &["web-gone"]), true)]
-#[case::repairing(World::desiring(1).members(1).edit(&name(0), |member| member.pool_label = None), false)]
+#[case::repairing(World::desiring(1).with_machines(1).edit(&name(0), |machine| machine.pool_label = None), false)]
 #[case::deleting_a_disk(
     World::desiring(0).keeping(|template| template.ttl = Some(Duration::from_secs(1))).free("web-data-1", 60)
         .edit_disk("web-data-1", |disk| disk.annotations.collecting_since = Some(crate::testing::ago(50))),
@@ -51,18 +51,18 @@ fn the_stages_come_in_their_order() {
 #[case::marking_a_disk(
     World::desiring(0).keeping(|template| template.ttl = Some(Duration::from_secs(1))).free("web-data-1", 60), false
 )]
-#[case::settled(World::desiring(1).members(1), false)]
+#[case::settled(World::desiring(1).with_machines(1), false)]
 fn a_plan_knows_whether_it_rests_on_the_count(#[case] world: World, #[case] expected: bool) {
-    assert_eq!(world.plan().rests_on_the_count(), expected);
+    assert_eq!(world.plan().needs_live_pool(), expected);
 }
 
 #[rstest]
-#[case(Action::Relabel { member: id() }, Stage::Repair, "FailedRepair")]
+#[case(Action::Relabel { machine: id() }, Stage::Repair, "FailedRepair")]
 #[case(Action::Release { machine: id(), shared: Vec::new() }, Stage::Repair, "FailedRepair")]
-#[case(Action::CreateDisk { member: id(), disk: disk() }, Stage::Repair, "DiskFailure")]
-#[case(Action::Repoint { member: id(), position: 0, from: "a".into(), to: disk() }, Stage::Repair, "DiskFailure")]
-#[case(Action::Detach { member: id(), position: 0, disk: "a".into() }, Stage::Repair, "DiskFailure")]
-#[case(Action::Delete { member: id(), reason: DeleteReason::Surplus }, Stage::Remove, "FailedDelete")]
+#[case(Action::CreateDisk { machine: id(), disk: disk() }, Stage::Repair, "DiskFailure")]
+#[case(Action::Repoint { machine: id(), position: 0, from: "a".into(), to: disk() }, Stage::Repair, "DiskFailure")]
+#[case(Action::Detach { machine: id(), position: 0, disk: "a".into() }, Stage::Repair, "DiskFailure")]
+#[case(Action::Delete { machine: id(), reason: DeleteReason::Surplus }, Stage::Remove, "FailedDelete")]
 #[case(Action::OpenNameBlock { block: NameBlock { first: 0, end: 1 } }, Stage::Prepare, "FailedCreate")]
 #[case(Action::AnnotateDisk { disk: id(), annotations: DiskAnnotations::default(), absent: None }, Stage::CollectDisks, "DiskFailure")]
 #[case(Action::DeleteDisk { disk: id(), reason: DiskDeleteReason::Expired }, Stage::CollectDisks, "DiskFailure")]
@@ -91,13 +91,13 @@ fn disk() -> DiskDraft {
 #[rstest]
 #[case(Blocker::Backoff { stage: Stage::Create, left: Duration::from_secs(2) }, "Create pauses for 2s after a failure")]
 #[case(
-    Blocker::TerminatingDisk { member: id(), disk: "d".into() },
+    Blocker::TerminatingDisk { machine: id(), disk: "d".into() },
     "disk d of an earlier machine must be gone before web-a gets its own"
 )]
 #[case(Blocker::UserAction("use Delete".into()), "use Delete")]
 #[case(
     Blocker::Reservation { machine: "web-a".into() },
-    "somebody is about to remove web-a by name: nobody is created or removed in its place"
+    "machine web-a is reserved by a targeted removal: no machine is created or deleted in its place"
 )]
 #[case(Blocker::UnconfirmedCreate { name: "web-a".into() }, "the create of web-a got no answer and may still happen")]
 fn a_wait_reads_as_a_sentence(#[case] blocker: Blocker, #[case] text: &str) {
@@ -153,7 +153,7 @@ fn world(sketches: &[Sketch], desired: usize, policy: ScaleDownPolicy, naming: N
         Naming::Ordinal => (format!("web-{number}"), sketch),
     });
     let world = numbered.fold(World::desiring(desired), |world, (name, sketch)| {
-        let world = world.member(&name, sketch.created).edit(&name, |machine| {
+        let world = world.with_machine(&name, sketch.created).edit(&name, |machine| {
             machine.activity = if sketch.running { Activity::Running } else { Activity::NotRunning };
             machine.terminating = sketch.terminating;
             if sketch.foreign {
@@ -213,8 +213,8 @@ fn with_names(mut world: World, names: &[(usize, u8, bool)]) -> World {
 
 /// The targets that are reserved only, and no members.
 fn held(observed: &Observed<'_>) -> usize {
-    let is_member = |uid: &Uid| observed.members().any(|member| member.id.uid == *uid);
-    observed.pool.record.reserved().filter(|target| !is_member(&target.uid)).count()
+    let is_pool_machine = |uid: &Uid| observed.pool_machines().any(|machine| machine.id.uid == *uid);
+    observed.pool.record.reserved().filter(|target| !is_pool_machine(&target.uid)).count()
 }
 
 /// A world that a failing test can print.
@@ -250,8 +250,8 @@ proptest! {
             sketch.disk = true;
             sketch.labelled = true;
         }
-        let members = sketches.iter().filter(|sketch| !sketch.foreign).count();
-        prop_assert_eq!(world(&sketches, members, policy, naming, 0).plan(), Plan::default());
+        let machines = sketches.iter().filter(|sketch| !sketch.foreign).count();
+        prop_assert_eq!(world(&sketches, machines, policy, naming, 0).plan(), Plan::default());
     }
 
     #[test]
@@ -270,16 +270,16 @@ proptest! {
     #[test]
     fn a_pass_creates_no_more_than_is_missing(Shown(world) in any_world()) {
         let observed = world.observed();
-        let members = observed.members().count() + held(&observed);
+        let machines = observed.pool_machines().count() + held(&observed);
         let plan = crate::plan(&observed);
-        prop_assert!(created(&plan).len() <= world.pool.desired.saturating_sub(members));
+        prop_assert!(created(&plan).len() <= world.pool.desired.saturating_sub(machines));
         // With those that may still happen, there are never more than desired, unless there were before.
         let repeated = created(&plan)
             .iter()
             .filter(|name| observed.unconfirmed_creates.iter().any(|lost| *lost.name == ***name))
             .count();
-        let possible = members + observed.unconfirmed_creates.len() + created(&plan).len() - repeated;
-        prop_assert!(possible <= world.pool.desired.max(members + observed.unconfirmed_creates.len()));
+        let possible = machines + observed.unconfirmed_creates.len() + created(&plan).len() - repeated;
+        prop_assert!(possible <= world.pool.desired.max(machines + observed.unconfirmed_creates.len()));
         prop_assert!(created(&plan).len() <= MAX_BATCH);
     }
 
@@ -289,25 +289,25 @@ proptest! {
     ) {
         let observed = world.observed();
         let record = &world.pool.record;
-        let live = observed.members().filter(|member| !member.terminating);
-        let (named, others): (Vec<_>, Vec<_>) = live.partition(|member| record.is_accepted(&member.id.uid));
+        let live = observed.pool_machines().filter(|machine| !machine.terminating);
+        let (named, others): (Vec<_>, Vec<_>) = live.partition(|machine| record.is_accepted(&machine.id.uid));
         let plan = crate::plan(&observed);
         let chosen = |wanted| {
             let of = plan.actions.iter().filter_map(move |action| match action {
-                Action::Delete { member, reason } if *reason == wanted => Some(member.clone()),
+                Action::Delete { machine, reason } if *reason == wanted => Some(machine.clone()),
                 _ => None,
             });
             of.collect::<std::collections::BTreeSet<_>>()
         };
-        prop_assert_eq!(chosen(DeleteReason::Named), named.iter().map(|member| member.id.clone()).collect());
+        prop_assert_eq!(chosen(DeleteReason::Targeted), named.iter().map(|machine| machine.id.clone()).collect());
 
         let surplus = others.len().saturating_sub(world.pool.desired);
         let surplus = if world.pool.scale_down_policy == ScaleDownPolicy::Explicit { 0 } else { surplus };
         let leaving = chosen(DeleteReason::Surplus);
-        prop_assert!(leaving.iter().all(|member| !record.reserved().any(|target| target.uid == member.uid)));
+        prop_assert!(leaving.iter().all(|machine| !record.reserved().any(|target| target.uid == machine.uid)));
         // Whoever is only reserved keeps a place among them, and nobody takes it.
         let waiting = plan.blockers.iter().filter(|blocker| {
-            let live = |name: &str| others.iter().any(|member| *member.id.name == *name);
+            let live = |name: &str| others.iter().any(|machine| *machine.id.name == *name);
             matches!(blocker, Blocker::Reservation { machine } if live(machine))
         });
         prop_assert_eq!(leaving.len() + waiting.count(), surplus);
@@ -319,7 +319,7 @@ proptest! {
         let plan = crate::plan(&observed);
         let victims = deleted(&plan);
         for victim in &victims {
-            prop_assert!(observed.members().any(|member| *member.id.name == **victim && !member.terminating));
+            prop_assert!(observed.pool_machines().any(|machine| *machine.id.name == **victim && !machine.terminating));
         }
         let distinct: std::collections::BTreeSet<_> = victims.iter().collect();
         prop_assert_eq!(distinct.len(), victims.len());

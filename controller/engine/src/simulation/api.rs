@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::kept::Kept;
-use super::named::Named;
+use super::retained_disks::RetainedDisks;
 use super::revisions::Revisions;
+use super::targeted_removals::TargetedRemovals;
 use crate::ledger::{Fact, Seen};
 use crate::model::{
     Disk, DiskDraft, DiskRef, DiskTemplate, Draft, Machine, Naming, ObjectId, Pool, ScaleDownPolicy, Uid,
@@ -113,14 +113,14 @@ pub(super) struct Api {
     /// Every state of what a plan takes from the pool; the last one is now, and the position is the pool's version.
     pub(super) history: Vec<Wanted>,
     /// What became of the machines that somebody named.
-    pub(super) named: Named,
+    pub(super) named: TargetedRemovals,
     pub(super) machines: Table<Machine>,
     pub(super) disks: Table<Disk>,
     pub(super) quota: Option<usize>,
     /// The revisions that are stored.
     pub(super) revisions: Revisions,
     /// Disks that outlive their machines.
-    pub(super) kept: Kept,
+    pub(super) kept: RetainedDisks,
     /// All lists of disk templates that the pool ever had.
     pub(super) templates_ever: Vec<Vec<DiskTemplate>>,
     version: u64,
@@ -140,12 +140,12 @@ impl Api {
             now: Duration::from_secs(1000),
             history: vec![Wanted::of(&pool)],
             templates_ever: vec![pool.disks.clone()],
-            named: Named::default(),
+            named: TargetedRemovals::default(),
             machines: Table::new(),
             disks: Table::new(),
             quota: None,
             revisions: Revisions::new(&pool.revision),
-            kept: Kept::default(),
+            kept: RetainedDisks::default(),
             version: 0,
             members_ever: BTreeSet::new(),
             strays: Vec::new(),
@@ -159,7 +159,7 @@ impl Api {
         Timestamp::UNIX_EPOCH + self.now
     }
 
-    pub(super) fn members(&self) -> impl Iterator<Item = &Arc<Machine>> {
+    pub(super) fn pool_machines(&self) -> impl Iterator<Item = &Arc<Machine>> {
         let machines = self.machines.objects.values().map(|seen| &seen.facts);
         machines.filter(|machine| machine.owner.as_ref() == Some(&self.pool.id.uid))
     }
@@ -215,7 +215,7 @@ impl Api {
             disk: disk.name.clone(),
             position,
         });
-        let member = Machine {
+        let machine = Machine {
             created: Timestamp::from_second(self.now.as_secs().cast_signed()).expect("in range"),
             owner: Some(self.pool.id.uid.clone()),
             pool_uid_label: Some(self.pool.id.uid.clone()),
@@ -228,16 +228,16 @@ impl Api {
             devices_ready: true,
             ..Machine::blank(ObjectId::new(&draft.name, &uid))
         };
-        self.members_ever.insert(member.id.uid.clone());
-        let seen = self.machines.put(member, version);
-        self.note_member();
+        self.members_ever.insert(machine.id.uid.clone());
+        let seen = self.machines.put(machine, version);
+        self.record_machine_count();
         if basis.current {
             let largest = self.history[basis.pool..].iter().map(|pool| pool.desired).max();
             let strays = self.strays.iter().filter(|position| **position >= basis.seen).count();
-            let (members, bound) = (self.members().count(), largest.unwrap_or_default() + strays);
-            check(members <= bound, || format!("I2: {members} members where at most {bound} were wanted"))?;
+            let (machines, bound) = (self.pool_machines().count(), largest.unwrap_or_default() + strays);
+            check(machines <= bound, || format!("I2: {machines} members where at most {bound} were wanted"))?;
             let held = self.held();
-            check(members + held <= bound, || {
+            check(machines + held <= bound, || {
                 format!("I6: {} takes the place of one of {held} machines that are being removed", draft.name)
             })?;
         } else {
@@ -269,8 +269,8 @@ impl Api {
             }
             Ok(_) => {}
         }
-        let live = self.members().filter(|member| !member.terminating);
-        let live = live.filter(|member| !self.named.was_accepted_at(&member.id.uid, basis.pool)).count();
+        let live = self.pool_machines().filter(|machine| !machine.terminating);
+        let live = live.filter(|machine| !self.named.was_accepted_at(&machine.id.uid, basis.pool)).count();
         let unseen = self.others_removals.iter().filter(|position| **position >= basis.seen).count();
         if late || !basis.current {
             self.others_removals.push(self.machines.log.len());
@@ -285,20 +285,20 @@ impl Api {
     /// Creates a disk. It is always for a member, never for somebody else's machine.
     pub(super) fn create_disk(
         &mut self,
-        member: &ObjectId,
+        machine: &ObjectId,
         draft: &DiskDraft,
         late: bool,
     ) -> Result<Result<Seen<Disk>, Refusal>, Broken> {
-        check(self.members_ever.contains(&member.uid), || {
-            format!("disk {} was created for {member}", draft.name)
+        check(self.members_ever.contains(&machine.uid), || {
+            format!("disk {} was created for {machine}", draft.name)
         })?;
         if self.disks.objects.contains_key(&draft.name) {
             return Ok(Err(Refusal::AlreadyExists));
         }
-        if self.kept_template(&draft.template).is_some() {
-            return self.create_kept(draft, late).map(Ok);
+        if self.retained_template(&draft.template).is_some() {
+            return self.create_retained(draft, late).map(Ok);
         }
-        Ok(Ok(self.put_disk(&draft.name, Some(member.clone()))))
+        Ok(Ok(self.put_disk(&draft.name, Some(machine.clone()))))
     }
 
     pub(super) fn put_disk(&mut self, name: &str, owner: Option<ObjectId>) -> Seen<Disk> {
@@ -322,7 +322,7 @@ impl Api {
     }
 
     /// Whether this machine is or was a member.
-    pub(super) fn is_member(&self, uid: &Uid) -> bool {
+    pub(super) fn is_pool_machine(&self, uid: &Uid) -> bool {
         self.members_ever.contains(uid)
     }
 

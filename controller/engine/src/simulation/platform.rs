@@ -35,7 +35,7 @@ impl Api {
     /// The disks of a machine that may outlive it.
     fn kept_devices<'a>(&'a self, machine: &'a Machine) -> impl Iterator<Item = &'a Arc<str>> {
         let kept = |device: &&DiskRef| {
-            device.template.as_ref().is_none_or(|name| self.kept_template(name).is_some())
+            device.template.as_ref().is_none_or(|name| self.retained_template(name).is_some())
         };
         machine.disks.iter().filter(kept).map(|device| &device.disk)
     }
@@ -58,7 +58,7 @@ impl Api {
 
     /// The disks whose status is not the truth.
     pub(super) fn stale_disks(&self) -> Vec<ObjectId> {
-        let kept = self.kept_disks().filter(|disk| self.true_status(disk) != ***disk);
+        let kept = self.retained_disks().filter(|disk| self.true_status(disk) != ***disk);
         kept.map(|disk| disk.id.clone()).collect()
     }
 
@@ -72,7 +72,7 @@ impl Api {
 
     fn true_status(&self, disk: &Disk) -> Disk {
         let state = match disk.state {
-            DiskState::Coming | DiskState::Changing => DiskState::Ready,
+            DiskState::Pending | DiskState::Changing => DiskState::Ready,
             other => other,
         };
         let mounted_by = self.told_holder(disk);

@@ -56,15 +56,15 @@ impl Api {
     /// Deletes a stored revision; says whether it was there. None that a member names is ever deleted, unless this request or
     /// that which made the member name it comes late, or there is one member too many.
     pub(super) fn prune(&mut self, revision: &RevisionId, late: bool) -> Result<bool, Broken> {
-        let names = |member: &Machine| {
-            member.revision.as_ref() == Some(revision) || member.written.as_ref() == Some(revision)
+        let names = |machine: &Machine| {
+            machine.revision.as_ref() == Some(revision) || machine.written.as_ref() == Some(revision)
         };
-        let member = self.members().find(|member| {
-            !member.terminating && names(member) && !self.revisions.late.contains(&member.id.uid)
+        let machine = self.pool_machines().find(|machine| {
+            !machine.terminating && names(machine) && !self.revisions.late.contains(&machine.id.uid)
         });
-        let surplus = self.members().count() > self.pool.desired;
-        check(member.is_none() || surplus || late, || {
-            format!("revision {revision} is deleted, and {} names it", member.expect("found").id)
+        let surplus = self.pool_machines().count() > self.pool.desired;
+        check(machine.is_none() || surplus || late, || {
+            format!("revision {revision} is deleted, and {} names it", machine.expect("found").id)
         })?;
         let before = self.revisions.stored.len();
         self.revisions.stored.retain(|stored| stored != revision);
@@ -128,8 +128,9 @@ impl Api {
     fn check_held(&self, id: &ObjectId, disks: &[DiskDraft]) -> Result<(), Broken> {
         for disk in disks.iter().filter(|disk| disk.source != DiskSource::New) {
             let holder = self.kept.mounts.get(&disk.name);
-            let other = holder
-                .is_some_and(|holder| *holder != id.uid && self.is_member(holder) && !self.is_stray(holder));
+            let other = holder.is_some_and(|holder| {
+                *holder != id.uid && self.is_pool_machine(holder) && !self.is_stray(holder)
+            });
             check(!other, || format!("I3: {id} gets {}, which is mounted by another machine", disk.name))?;
         }
         Ok(())

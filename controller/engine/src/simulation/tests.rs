@@ -1,13 +1,13 @@
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use super::shell::Fate;
+use super::controller::Fate;
 use super::step::Step;
 use super::world::World;
 use crate::model::Naming;
 use crate::testing::stories;
 
-mod kept;
+mod retained_disks;
 
 /// The owner wants nobody to leave who was not named.
 const EXPLICIT: Step = Step::Policy(2);
@@ -92,9 +92,9 @@ fn a_removal_of_two_machines_survives_every_death_between_two_of_its_steps() {
                         steps.push(Step::Crash(1));
                     }
                     if position == dies {
-                        steps.push(Step::CallerDies(0));
+                        steps.push(Step::RemovalClientExits(0));
                     }
-                    steps.push(Step::Caller(0));
+                    steps.push(Step::RemovalClient(0));
                     if rounds {
                         steps.extend(ROUND);
                     }
@@ -102,7 +102,12 @@ fn a_removal_of_two_machines_survives_every_death_between_two_of_its_steps() {
                 let world = run(Naming::Random, 4, 0, steps).unwrap();
                 // Whether it was accepted decides, and nothing else. The first machine has to be there when it is looked for.
                 let accepted = dies > 2 && vanishes > 1;
-                assert_eq!(world.api.members().count(), if accepted { 2 } else { 4 }, "{}", world.transcript);
+                assert_eq!(
+                    world.api.pool_machines().count(),
+                    if accepted { 2 } else { 4 },
+                    "{}",
+                    world.transcript
+                );
             }
         }
     }
@@ -114,11 +119,16 @@ fn two_removals_of_the_same_machines_count_once_in_whatever_order_they_go() {
         let mut steps = four(policy);
         steps.extend([Step::Call(1), Step::Call(4)]);
         for position in 0..10 {
-            steps.push(Step::Caller(order >> position & 1));
+            steps.push(Step::RemovalClient(order >> position & 1));
             steps.extend(ROUND);
         }
         let world = run(Naming::Random, 4, 0, steps).unwrap();
-        assert_eq!((world.api.pool.desired, world.api.members().count()), (2, 2), "{}", world.transcript);
+        assert_eq!(
+            (world.api.pool.desired, world.api.pool_machines().count()),
+            (2, 2),
+            "{}",
+            world.transcript
+        );
     }
 }
 

@@ -1,4 +1,4 @@
-//! Disks: what is written on them between two machines, and how a machine gets another one.
+//! The contract for disks: their annotations, their size and owner, and the disks that machines refer to.
 
 use serde_json::{Value, json};
 use vmpool_engine::ObjectId;
@@ -10,17 +10,16 @@ use crate::Platform;
 /// A disk as the API server stores it, for every template of the sample.
 fn stored<P: Platform>(sample: &Sample<P>) -> Vec<Value> {
     let draft = sample.draft("7", 7);
-    let member = ObjectId::new(&draft.name, MACHINE_UID);
+    let machine = ObjectId::new(&draft.name, MACHINE_UID);
     let bodies = draft.disks.iter().map(|disk| {
-        let mut body = P::disk(&sample.pool, &member, disk).expect("the pool has the template");
+        let mut body = P::disk(&sample.pool, &machine, disk).expect("the pool has the template");
         body["metadata"]["uid"] = json!("uid of the disk");
         body
     });
     bodies.collect()
 }
 
-/// Marks that were written on a disk read back, and none of them stays that was taken away. What is no moment stays
-/// what it is.
+/// Annotations that were written on a disk read back, and removed ones are gone. An unreadable time stays unchanged.
 ///
 /// # Panics
 /// If it does not.
@@ -55,19 +54,19 @@ pub fn marks_read_back<P: Platform>(pool: &Value) {
         assert_eq!(
             P::read_disk(&decode(&marked)).annotations.free_since,
             at,
-            "nobody writes what no one can read"
+            "an unreadable time is not written"
         );
     }
 }
 
-/// A disk that was made larger asks for that size, and for nothing else anew.
+/// An expanded disk has the new size and no other change.
 ///
 /// # Panics
 /// If it does not.
 pub fn a_grown_disk_reads_back<P: Platform>(pool: &Value) {
     for body in stored(&Sample::<P>::new(pool)) {
         let before = P::read_disk(&decode(&body));
-        // Whole units, and a number that none divides.
+        // Whole units, and a number without a unit that divides it.
         for bytes in [20 << 30, 1 << 40, 5_000_000_001] {
             let mut grown = body.clone();
             json_patch::merge(&mut grown, &P::expand_disk(bytes));
@@ -78,8 +77,7 @@ pub fn a_grown_disk_reads_back<P: Platform>(pool: &Value) {
     }
 }
 
-/// A disk that was handed over belongs to the machine, and nothing of ours is left on it but what was made from the
-/// template.
+/// A transferred disk has the machine as its owner and no labels and annotations of the controller.
 ///
 /// # Panics
 /// If it does not.
@@ -110,8 +108,8 @@ pub fn a_disk_that_was_handed_over_is_the_machines<P: Platform>(pool: &Value) {
     }
 }
 
-/// After the patch of [`Platform::repoint`] a machine refers to the other disk in the same place, and to nothing else
-/// anew; the patch fails on a machine that changed meanwhile.
+/// After the patch of [`Platform::repoint`] a machine refers to the other disk in the same position, without any other
+/// change. The patch fails on a machine that has changed.
 ///
 /// # Panics
 /// If it does not.
@@ -134,7 +132,7 @@ pub fn a_repointed_machine_reads_back<P: Platform>(pool: &Value) {
         expected.disks[index].disk = to.name.clone();
         assert_eq!(P::read_machine(&decode(&patched)), expected);
         assert!(json_patch::patch(&mut patched, &patch).is_err(), "it must not fit a machine that changed");
-        // One that another controller made has no map of ours, and may have no annotation at all.
+        // A machine that another controller created has no disk map and may have no annotations.
         for annotations in [json!({ "somebody": "else's" }), Value::Null] {
             let mut bare = body.clone();
             bare["metadata"]["annotations"] = annotations;

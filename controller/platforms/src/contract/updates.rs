@@ -1,4 +1,4 @@
-//! What a platform owes to rollouts.
+//! The contract for rollouts.
 
 use serde_json::{Value, json};
 use vmpool_engine::model::DiskDraft;
@@ -7,10 +7,10 @@ use vmpool_engine::revision::{Fingerprint, RevisionId};
 use super::{Sample, decode};
 use crate::Platform;
 
-/// The key of a label and of an annotation that a template may well set.
+/// The key of a label and an annotation that a template can set.
 const KEY: &str = "edited";
 
-/// A template is what the pool says, whatever form it is compared in, and names the pool's disk templates.
+/// A template has a stable canonical form and names the disk templates of the pool.
 ///
 /// # Panics
 /// If it does not.
@@ -33,7 +33,7 @@ pub fn a_template_is_the_pools<P: Platform>(pool: &Value) {
     assert_eq!(named, used);
 }
 
-/// A machine that was made from a template is one of it: only the identity of the revision can differ.
+/// An update of a machine to the template that it was created from changes only the identity of the revision.
 ///
 /// # Panics
 /// If the patch does more.
@@ -57,7 +57,7 @@ pub fn a_machine_of_the_same_template_changes_its_marker_only<P: Platform>(pool:
     assert_eq!(advanced.disks, before.disks);
 }
 
-/// A machine that is taken over is marked as one of the revision, and its spec stays as somebody made it.
+/// A machine that is taken over gets the identity of the revision, and its spec stays unchanged.
 ///
 /// # Panics
 /// If it does not.
@@ -72,7 +72,8 @@ pub fn a_machine_is_taken_over_as_it_is<P: Platform>(pool: &Value) {
     assert_eq!(P::adopt(&live, (&revision, &template), &disks), None);
 }
 
-/// What a template adds comes, and goes with it again; what others wrote stays, and so do our markers.
+/// An update adds what the new template sets and removes what only the old one set. The fields of other clients and the
+/// managed labels stay.
 ///
 /// # Panics
 /// If it does not.
@@ -101,7 +102,7 @@ pub fn what_a_template_adds_goes_with_it<P: Platform>(pool: &Value) {
     assert_eq!(machine["spec"], live["spec"]);
 }
 
-/// The template with a label and an annotation more.
+/// The template with one more label and annotation.
 fn edited(template: &Value, value: &str) -> Value {
     let mut edited = template.clone();
     for field in ["labels", "annotations"] {
@@ -110,7 +111,7 @@ fn edited(template: &Value, value: &str) -> Value {
     edited
 }
 
-/// A machine that was just made.
+/// A newly created machine.
 struct Made<P: Platform> {
     sample: Sample<P>,
     live: Value,

@@ -88,16 +88,16 @@ pub struct Verdict {
 
 /// How far a request could be judged by itself.
 #[derive(Clone, Debug)]
-pub enum Stage<'a> {
+pub enum Evaluation<'a> {
     /// Completely.
-    Done(Verdict),
+    Decided(Verdict),
     /// Some objects have to be read.
-    Look(Box<Look<'a>>),
+    NeedsFacts(Box<PendingRequest<'a>>),
 }
 
 /// A request that nothing in itself speaks against.
 #[derive(Clone, Debug)]
-pub struct Look<'a> {
+pub struct PendingRequest<'a> {
     pool: Pool<'a>,
     template: Option<Template<'a>>,
     changed: Vec<view::DiskTemplate<'a>>,
@@ -107,18 +107,18 @@ pub struct Look<'a> {
 }
 
 /// Judges a request as far as it goes without reading anything.
-pub fn begin<'a>(settings: &Settings, request: Request<'a>) -> Stage<'a> {
+pub fn begin<'a>(settings: &Settings, request: Request<'a>) -> Evaluation<'a> {
     let mut warnings = Vec::new();
     match by_itself(settings, request, &mut warnings) {
-        Ok(Some(mut look)) => {
-            look.warnings = warnings;
-            if look.needs.is_empty() {
-                return Stage::Done(look.finish(&Facts::default()));
+        Ok(Some(mut pending)) => {
+            pending.warnings = warnings;
+            if pending.needs.is_empty() {
+                return Evaluation::Decided(pending.finish(&Facts::default()));
             }
-            Stage::Look(Box::new(look))
+            Evaluation::NeedsFacts(Box::new(pending))
         }
-        Ok(None) => Stage::Done(Verdict { outcome: Outcome::Allowed, warnings }),
-        Err(refusal) => Stage::Done(Verdict { outcome: Outcome::Refused(*refusal), warnings }),
+        Ok(None) => Evaluation::Decided(Verdict { outcome: Outcome::Allowed, warnings }),
+        Err(refusal) => Evaluation::Decided(Verdict { outcome: Outcome::Refused(*refusal), warnings }),
     }
 }
 
@@ -130,7 +130,7 @@ fn by_itself<'a>(
     settings: &Settings,
     request: Request<'a>,
     warnings: &mut Vec<Warning>,
-) -> Checked<Option<Look<'a>>> {
+) -> Checked<Option<PendingRequest<'a>>> {
     let (old, new) = (request.old.map(Pool), Pool(request.new));
     record::check(settings, request.user, old, new)?;
     if new.deleting() {
@@ -176,7 +176,14 @@ fn by_itself<'a>(
     }
     let mut needs = needs(new, template.as_ref(), &changed);
     pinned::needs(old, new, &mut needs)?;
-    Ok(Some(Look { pool: new, template, changed, cluster: settings.cluster, needs, warnings: Vec::new() }))
+    Ok(Some(PendingRequest {
+        pool: new,
+        template,
+        changed,
+        cluster: settings.cluster,
+        needs,
+        warnings: Vec::new(),
+    }))
 }
 
 fn needs(pool: Pool<'_>, template: Option<&Template<'_>>, changed: &[view::DiskTemplate<'_>]) -> Needs {
@@ -191,8 +198,8 @@ fn needs(pool: Pool<'_>, template: Option<&Template<'_>>, changed: &[view::DiskT
     needs
 }
 
-impl Look<'_> {
-    /// What has to be read for [`Look::finish`].
+impl PendingRequest<'_> {
+    /// What has to be read for [`PendingRequest::finish`].
     pub fn needs(&self) -> &Needs {
         &self.needs
     }

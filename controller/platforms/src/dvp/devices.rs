@@ -1,4 +1,4 @@
-//! The device list of a machine: what fills the templates, and what others have put there.
+//! The device list of a machine: devices for disk templates, and devices that other clients added.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use crate::merge::Schema;
 /// The field of the spec.
 pub(super) const FIELD: &str = "blockDeviceRefs";
 
-/// Which disk fills which template, before and after.
+/// The disks for the disk templates before and after a write.
 pub(super) struct Filling<'a> {
-    /// What the machine's own disk map says.
+    /// The disk map of the machine.
     before: BTreeMap<String, String>,
-    /// The templates of the wanted revision and what fills them, in its order.
+    /// The disk templates of the new revision with their disks, in its order.
     wanted: Vec<(&'a str, String)>,
-    /// Disks of templates that the revision does not have, and that the machine keeps all the same.
+    /// Disks of templates that the revision does not have and that the machine keeps.
     kept: Vec<(&'a str, &'a str)>,
-    /// Templates whose disk a person detached from the machine, and that disk: it stays detached, and stays in the map.
+    /// Templates whose disk a user detached, with that disk. It stays detached and stays in the disk map.
     detached: Vec<(&'a str, String)>,
-    /// Templates of which the machine refers to no disk yet: a device that is called like one of them stands for it.
+    /// Templates without a disk in the machine yet. A device with the name of such a template is its placeholder.
     unfilled: Vec<&'a str>,
 }
 
 impl<'a> Filling<'a> {
-    /// What `disks` does not fill stays as the machine has it; a device that a person removed stays removed.
+    /// Templates that `disks` does not contain keep their disks. A device that a user removed stays removed.
     pub(super) fn new(live: &Value, to: &'a Value, disks: &'a [DiskDraft]) -> Self {
         let before: BTreeMap<String, String> = live["metadata"]["annotations"][annotations::DISKS]
             .as_str()
@@ -59,7 +59,7 @@ impl<'a> Filling<'a> {
         Self { before, wanted, kept, detached, unfilled }
     }
 
-    /// The disk map of the machine from now on.
+    /// The new disk map of the machine.
     pub(super) fn map(&self) -> BTreeMap<&str, &str> {
         let wanted = self.wanted.iter().map(|(template, disk)| (*template, &**disk));
         let detached = self.detached.iter().map(|(template, disk)| (*template, &**disk));
@@ -74,8 +74,8 @@ impl<'a> Filling<'a> {
         self.kept.iter().any(|(_, disk)| is_disk(device, disk))
     }
 
-    /// Whether the device is what fills a template so far: the machine's disk map says so, or it is the template's name
-    /// itself, which nobody has put a disk in place of yet.
+    /// Whether the device fills a template: the disk map of the machine contains it, or it is a placeholder with the
+    /// name of the template.
     fn is_former(&self, device: &Value, template: &str) -> bool {
         match self.before.get(template) {
             Some(disk) => is_disk(device, disk),
@@ -83,7 +83,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// Whether a template ever put this disk there.
+    /// Whether the disk was attached because of a template.
     fn gave(&self, device: &Value) -> bool {
         self.before.values().any(|disk| is_disk(device, disk))
             || self.wanted.iter().any(|(template, _)| self.is_former(device, template))
@@ -95,14 +95,14 @@ pub(super) fn of(machine: &Value) -> Vec<Value> {
     machine["spec"][FIELD].as_array().cloned().unwrap_or_default()
 }
 
-/// The devices of a machine that is new.
+/// The devices of a new machine.
 pub(super) fn drafted(template: &Value, disks: &[DiskDraft]) -> Vec<Value> {
     let filling = Filling::new(&Value::Null, template, disks);
     resolved(&[], &[], template, &filling)
 }
 
-/// The devices that a machine shall have: those of template `to`, in its order; before and between them the disks that
-/// it keeps though the template has them no more, each where it is; at the end what no template ever gave it.
+/// The new device list of a machine: the devices of template `to` in its order, between them the disks that it keeps
+/// from earlier templates in their positions, and at the end the devices that do not come from templates.
 pub(super) fn merge(live: &Value, from: Option<&Value>, to: &Value, filling: &Filling<'_>) -> Vec<Value> {
     let present = of(live);
     let given = from.map(of).unwrap_or_default();
@@ -119,8 +119,8 @@ pub(super) fn merge(live: &Value, from: Option<&Value>, to: &Value, filling: &Fi
             list.push(device.clone());
         }
     }
-    // A machine without any device could not start, and its schema forbids it. And where nobody knows yet what came from
-    // templates, the order alone is no reason to touch a machine that has the right devices.
+    // A machine without devices could not start, and its schema forbids it. If it is unknown which devices came from
+    // templates, the order alone is no reason to change a machine with the right devices.
     if list.is_empty() || filling.before.is_empty() && is_permutation(&list, &present) {
         present
     } else {
@@ -128,7 +128,7 @@ pub(super) fn merge(live: &Value, from: Option<&Value>, to: &Value, filling: &Fi
     }
 }
 
-/// The devices as they are, with a disk in place of every template that stands there by its name.
+/// The current devices, with a disk instead of every placeholder.
 pub(super) fn filled(live: &Value, filling: &Filling<'_>) -> Vec<Value> {
     let mut list = of(live);
     for device in &mut list {
@@ -140,7 +140,7 @@ pub(super) fn filled(live: &Value, filling: &Filling<'_>) -> Vec<Value> {
     list
 }
 
-/// The devices of the template with disks in place of templates. One that the machine has is merged with it.
+/// The devices of the template, with disks instead of template names. A device that the machine already has is merged.
 fn resolved(present: &[Value], given: &[Value], to: &Value, filling: &Filling<'_>) -> Vec<Value> {
     let mut list = Vec::new();
     for wanted in &of(to) {
@@ -149,7 +149,7 @@ fn resolved(present: &[Value], given: &[Value], to: &Value, filling: &Filling<'_
         let mut device = None;
         if is_any_disk(&wanted) {
             let template = wanted["name"].as_str().unwrap_or_default();
-            // A template's name must never be written: it may be the name of anybody's disk.
+            // The name of a template must never be written, because a foreign disk can have that name.
             let Some(disk) = filling.of(template) else { continue };
             device = present.iter().find(|device| filling.is_former(device, template));
             let disk = Value::from(disk);
@@ -175,7 +175,7 @@ fn is_permutation(one: &[Value], other: &[Value]) -> bool {
     one.len() == other.len() && one.iter().all(|device| other.contains(device))
 }
 
-/// A disk that stays keeps its place in the boot order: the devices of the template come after it.
+/// A disk that stays keeps its boot order. The devices of the template follow it.
 fn make_room(list: &mut [Value], kept: &Value) {
     let Some(place) = kept["bootOrder"].as_u64() else { return };
     if !list.iter().any(|device| device["bootOrder"].as_u64() == Some(place)) {

@@ -85,8 +85,8 @@ impl Platform for Dvp {
     fn transfer_disk(disk: &DiskObject, machine: &ObjectId) -> Value {
         write::transfer_disk(disk, machine)
     }
-    fn disk(pool: &PoolObject, member: &ObjectId, draft: &DiskDraft) -> Option<Value> {
-        write::disk(pool, member, draft)
+    fn disk(pool: &PoolObject, machine: &ObjectId, draft: &DiskDraft) -> Option<Value> {
+        write::disk(pool, machine, draft)
     }
     fn managed_labels(pool: &PoolObject) -> Value {
         write::label_patch(pool)
@@ -111,8 +111,8 @@ impl Platform for Dvp {
     }
 }
 
-/// The label selector that a pool publishes: it matches the machines, and their pods, since the platform copies every
-/// label of a machine to its pod.
+/// The label selector in the status of a pool. It matches the machines and their pods, because the platform copies the
+/// labels of a machine to its pod.
 fn selector(pool_uid: &str) -> String {
     format!("{}={pool_uid}", vmpool_api::labels::POOL_UID)
 }

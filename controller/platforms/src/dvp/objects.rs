@@ -1,7 +1,7 @@
-//! The parts of DVP's objects that are read.
+//! The fields of DVP objects that vmpool reads.
 //!
-//! Whatever a foreign schema lets through is decoded: one object that a list cannot be decoded with would hide all the
-//! others. What is missing or of another type takes its default here; [`super::read`] says what that means.
+//! Decoding accepts everything that another schema may accept, because one object that cannot be decoded would make the
+//! whole list fail. Missing fields and fields of another type get defaults here. [`super::read`] interprets them.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use vmpool_engine::model::Lifetime;
 
 use crate::slim_metadata;
 
-/// A VirtualMachinePool. Its spec stays text, which is what the cache keeps of a pool.
+/// A VirtualMachinePool. Its spec is stored as text in the cache.
 #[derive(Clone, Debug, Deserialize)]
 pub struct PoolObject {
     /// Object metadata.
@@ -30,25 +30,25 @@ pub struct PoolObject {
 }
 
 impl PoolObject {
-    /// The spec, as far as it is read. Of one that is too long, nothing but the count and the policy.
+    /// The fields of the spec that vmpool reads. Of a spec that is too long, only the count and the policy.
     pub(super) fn spec(&self) -> PoolSpec {
         serde_json::from_str(&self.spec.text).unwrap_or_default()
     }
 
-    /// Why the spec is not read.
+    /// Why the spec is not read completely.
     pub(super) fn spec_error(&self) -> Option<String> {
         limits::spec_error(self.spec.size, self.spec.depth)
     }
 }
 
-/// The spec of a pool as JSON text. A tree of the same text may take fifty times as much memory, so there is one only
-/// while it is needed.
+/// The spec of a pool as JSON text. The parsed tree can need fifty times as much memory, so it exists only while it is
+/// needed.
 #[derive(Clone, Debug)]
 struct SpecText {
     text: Arc<str>,
-    /// Length of the text as it is stored, in bytes.
+    /// Length of the stored text, in bytes.
     size: usize,
-    /// Nesting of the text as it is stored.
+    /// Nesting depth of the stored text.
     depth: usize,
 }
 
@@ -60,7 +60,7 @@ impl Default for SpecText {
 
 impl<'de> Deserialize<'de> for SpecText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// What the status tells of a pool even if it is invalid.
+        /// The fields that the status needs even if the pool is invalid.
         #[derive(Default, Deserialize, Serialize)]
         #[serde(rename_all = "camelCase", default)]
         struct Brief {
@@ -84,7 +84,7 @@ impl<'de> Deserialize<'de> for SpecText {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct PoolSpec {
-    /// Raw, since a count that cannot be read is another thing than none.
+    /// Raw, to distinguish an unreadable count from a missing one.
     pub(super) replicas: Value,
     #[serde(deserialize_with = "lenient")]
     pub(super) scale_down_policy: Option<String>,
@@ -92,7 +92,7 @@ pub(super) struct PoolSpec {
     pub(super) virtual_machine_template: MachineTemplate,
     #[serde(deserialize_with = "lenient_list")]
     pub(super) virtual_disk_templates: Vec<DiskTemplate>,
-    /// Raw, since what cannot be read must not be taken for what is not there.
+    /// Raw, to distinguish an unreadable value from a missing one.
     pub(super) rollout: Value,
     pub(super) revision_history_limit: Value,
 }
@@ -109,13 +109,13 @@ pub(super) struct MachineTemplate {
 pub(super) struct DiskTemplate {
     #[serde(deserialize_with = "lenient")]
     pub(super) name: String,
-    /// Raw, since a policy that cannot be read is another thing than none.
+    /// Raw, to distinguish an unreadable policy from a missing one.
     pub(super) reclaim: Value,
     pub(super) spec: Value,
 }
 
 impl DiskTemplate {
-    /// How long its disks live. A policy that we do not know must not cost anybody a disk.
+    /// The lifetime of its disks. With an unknown policy, disks are retained.
     pub(super) fn lifetime(&self) -> Lifetime {
         let policy = match &self.reclaim {
             Value::Object(reclaim) => reclaim.get("onScaleDown").unwrap_or(&Value::Null),
@@ -146,7 +146,7 @@ pub(super) struct PoolStatus {
     pub(super) conditions: Vec<PoolCondition>,
 }
 
-/// A condition of a pool, which may be somebody else's and lack what the standard type requires.
+/// A condition of a pool. A condition of another controller may lack fields that the standard type requires.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct PoolCondition {
@@ -164,7 +164,7 @@ pub(super) struct PoolCondition {
     pub(super) observed_generation: Option<i64>,
 }
 
-/// A VirtualMachine, as far as a pool reads it.
+/// The fields of a VirtualMachine that vmpool reads.
 #[derive(Clone, Debug, Deserialize)]
 pub struct MachineObject {
     /// Object metadata.
@@ -179,7 +179,7 @@ pub struct MachineObject {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct MachineSpec {
-    /// One that cannot be read keeps its place: positions count.
+    /// A device that cannot be read keeps its position.
     #[serde(deserialize_with = "lenient_list")]
     pub(super) block_device_refs: Vec<DeviceRef>,
     #[serde(deserialize_with = "lenient")]
@@ -205,7 +205,7 @@ pub(super) struct DeviceRef {
 }
 
 impl DeviceRef {
-    /// The name of the disk, if it is one.
+    /// The name of the disk, if the device is a disk.
     pub(super) fn disk(&self) -> Option<&str> {
         let is_name = !self.name.is_empty() && self.name.len() <= limits::NAME;
         (self.kind == "VirtualDisk" && is_name).then_some(&self.name)
@@ -225,7 +225,7 @@ pub(super) struct MachineStatus {
     pub(super) conditions: Vec<PlatformCondition>,
 }
 
-/// Only what is read: DVP's conditions may lack fields that the standard type requires.
+/// Only the fields that vmpool reads. DVP conditions may lack fields that the standard type requires.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct PlatformCondition {
@@ -240,13 +240,13 @@ pub(super) struct PlatformCondition {
 }
 
 impl PlatformCondition {
-    /// Whether it is the one of this type and says True.
+    /// Whether it has this type and is True.
     pub(super) fn holds(&self, kind: &str) -> bool {
         self.kind == kind && self.status == "True"
     }
 }
 
-/// A VirtualDisk, as far as a pool reads it.
+/// The fields of a VirtualDisk that vmpool reads.
 #[derive(Clone, Debug, Deserialize)]
 pub struct DiskObject {
     /// Object metadata.
@@ -294,7 +294,7 @@ pub(super) struct Attached {
     pub(super) mounted: bool,
 }
 
-/// A VirtualMachineBlockDeviceAttachment, as far as a pool reads it.
+/// The fields of a VirtualMachineBlockDeviceAttachment that vmpool reads.
 #[derive(Clone, Debug, Deserialize)]
 pub struct AttachmentObject {
     /// Object metadata.
@@ -311,16 +311,16 @@ pub(super) struct AttachmentSpec {
     pub(super) block_device_ref: DeviceRef,
 }
 
-/// The metadata that is read: of labels and annotations our own, and of owners no more than any object has.
+/// The metadata that vmpool reads: its own labels and annotations, and a limited number of owners.
 ///
-/// A user can put a megabyte of other labels on an object, which the cache must not keep.
+/// Other labels of an object can have up to a megabyte, which the cache must not keep.
 fn own_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let mut metadata = slim_metadata(deserializer)?;
     for map in [&mut metadata.labels, &mut metadata.annotations] {
         *map = map.take().map(|map| map.into_iter().filter(|(key, _)| is_reserved(key)).collect());
     }
     if let Some(owners) = &mut metadata.owner_references {
-        // The controller is the one that counts, wherever it stands.
+        // The controller owner is significant in any position.
         owners.sort_by_key(|owner| owner.controller != Some(true));
         owners.truncate(limits::ENTRIES);
         owners.shrink_to_fit();
@@ -335,12 +335,12 @@ fn own_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta
     Ok(metadata)
 }
 
-/// What is of another type is as good as missing. No tree is built of what is skipped.
+/// A value of another type counts as missing. No tree is built of skipped values.
 fn lenient<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     Box::<RawValue>::deserialize(deserializer).map(|raw| or_default(&raw))
 }
 
-/// The same for every element on its own, of the first [`limits::ENTRIES`] of them.
+/// The same for each of the first [`limits::ENTRIES`] elements.
 fn lenient_list<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
@@ -349,13 +349,13 @@ fn lenient_list<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(
     Ok(list.into_iter().take(limits::ENTRIES).map(or_default).collect())
 }
 
-/// A text that is no longer than a name; a longer one is cut, so that it equals none.
+/// A text of at most the length of a name. A longer text is truncated so that it equals no name.
 fn short<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let text: Option<String> = lenient(deserializer)?;
     Ok(text.map(|text| limits::clip(&text).to_owned()))
 }
 
-/// A status that is too long is as good as missing.
+/// A status that is too long counts as missing.
 fn short_status<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
@@ -367,16 +367,22 @@ fn or_default<T: DeserializeOwned + Default>(raw: &RawValue) -> T {
     serde_json::from_str(raw.get()).unwrap_or_default()
 }
 
-crate::stored!(
+crate::api_object!(
     PoolObject,
     "virtualization.deckhouse.io",
     "v1alpha2",
     "VirtualMachinePool",
     "virtualmachinepools"
 );
-crate::stored!(MachineObject, "virtualization.deckhouse.io", "v1alpha2", "VirtualMachine", "virtualmachines");
-crate::stored!(DiskObject, "virtualization.deckhouse.io", "v1alpha2", "VirtualDisk", "virtualdisks");
-crate::stored!(
+crate::api_object!(
+    MachineObject,
+    "virtualization.deckhouse.io",
+    "v1alpha2",
+    "VirtualMachine",
+    "virtualmachines"
+);
+crate::api_object!(DiskObject, "virtualization.deckhouse.io", "v1alpha2", "VirtualDisk", "virtualdisks");
+crate::api_object!(
     AttachmentObject,
     "virtualization.deckhouse.io",
     "v1alpha2",

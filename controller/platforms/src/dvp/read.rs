@@ -1,4 +1,4 @@
-//! From DVP's objects to the engine's words.
+//! Translation of DVP objects to the data model of the engine.
 
 mod disk;
 mod machine;
@@ -19,7 +19,7 @@ fn id(metadata: &ObjectMeta) -> ObjectId {
     ObjectId::new(metadata.name.as_deref().unwrap_or_default(), metadata.uid.as_deref().unwrap_or_default())
 }
 
-/// When the API server created an object; long ago if the object does not say so.
+/// The creation time of an object; the Unix epoch if it is missing.
 fn created(metadata: &ObjectMeta) -> Timestamp {
     metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
 }
@@ -32,12 +32,12 @@ fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
-/// The UID of a pool, which many objects name.
+/// The UID of a pool, interned because many objects refer to it.
 fn pool_uid(uid: &str) -> Uid {
     intern(uid).into()
 }
 
-/// A moment as annotations have it.
+/// A time in the format of annotations.
 fn moment(text: &str) -> Option<Timestamp> {
     text.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! The machine template: what it consists of, and when two of them are the same.
+//! The machine template: its content, and when two templates are equal.
 
 use serde_json::{Value, json};
 
@@ -7,8 +7,8 @@ use crate::merge::Schema;
 
 /// The spec of a machine.
 ///
-/// A template that spells a default out is the same as one that does not, whether or not the cluster's CRD fills it in.
-/// Networks get a number when a machine is admitted, which must not be lost.
+/// A template that contains a default value equals one that omits it, whether or not the cluster's CRD fills it in. The
+/// platform numbers the networks of a machine at its admission, and these numbers must be preserved.
 pub(super) const SPEC: Schema = Schema {
     defaults: &[
         ("/liveMigrationPolicy", r#""PreferSafe""#),
@@ -25,12 +25,12 @@ pub(super) const SPEC: Schema = Schema {
     unions: &["/provisioning"],
 };
 
-/// Optional names that the schema of machines refuses if they are empty. Empty means the same as absent.
+/// Optional names that the schema of machines rejects if they are empty. An empty name counts as absent.
 const NAMES: [&str; 3] = ["virtualMachineClassName", "priorityClassName", "virtualMachineIPAddressName"];
-/// The same of a network.
+/// The same for networks.
 const NETWORK_NAMES: [&str; 3] = ["name", "virtualMachineMACAddressName", "ipAddressName"];
 
-/// Metadata and spec of a template, as they stand in the pool, without empty names.
+/// Metadata and spec of the template in a pool, without empty names.
 pub(super) fn of(template: &MachineTemplate) -> Value {
     let mut template = json!({ "metadata": template.metadata, "spec": template.spec });
     strip_empty(&mut template["spec"]);
@@ -48,7 +48,7 @@ fn strip_empty(spec: &mut Value) {
     networks.into_iter().flatten().for_each(|network| strip(network, &NETWORK_NAMES));
 }
 
-/// The template without empty names and what equals the schema's defaults.
+/// The template without empty names and without values that equal defaults of the schema.
 pub(super) fn canonical(template: &Value) -> Value {
     let mut template = template.clone();
     if let Some(spec) = template.get_mut("spec") {

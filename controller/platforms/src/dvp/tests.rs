@@ -97,7 +97,7 @@ fn a_pool_reads_as_its_owner_wrote_it() {
     let own = |name: &str| DiskTemplate::new(name, Lifetime::Ephemeral);
     let layers = DiskTemplate { size: Some(20 << 30), ..own("layers") };
     assert_eq!(pool.disks, [own("boot"), layers]);
-    assert!(pool.flaws.is_empty());
+    assert!(pool.validation_errors.is_empty());
 }
 
 #[test]
@@ -175,8 +175,8 @@ fn a_template_without_metadata_makes_a_machine_with_ours() {
 
 #[test]
 fn a_disk_is_a_copy_of_its_template_and_owned_by_its_machine() {
-    let member = ObjectId::new("builders-7xk2d", "m");
-    let disk = Dvp::disk(&pool_with(|_| {}), &member, &draft().disks[1]).unwrap();
+    let machine = ObjectId::new("builders-7xk2d", "m");
+    let disk = Dvp::disk(&pool_with(|_| {}), &machine, &draft().disks[1]).unwrap();
     assert_eq!(
         disk,
         json!({
@@ -339,7 +339,7 @@ fn a_disk_map_that_cannot_be_read_fills_no_template(#[case] text: &str) {
 fn a_block_that_cannot_be_read_is_none(#[case] text: &str, #[case] expected: Option<(u64, u64)>) {
     let pool = facts(|pool| pool["metadata"]["annotations"][format!("{PREFIX}/names")] = json!(text));
     assert_eq!(pool.name_block.map(|block| (block.first, block.end)), expected);
-    assert!(pool.flaws.is_empty());
+    assert!(pool.validation_errors.is_empty());
 }
 
 #[rstest]
@@ -360,7 +360,7 @@ fn a_disk_lives_as_its_policy_says(#[case] policy: Option<&str>, #[case] lifetim
 #[case("Explicit", ScaleDownPolicy::Explicit)]
 fn the_policy_decides_who_leaves(#[case] word: &str, #[case] policy: ScaleDownPolicy) {
     let pool = facts(|pool| pool["spec"]["scaleDownPolicy"] = json!(word));
-    assert_eq!((pool.scale_down_policy, pool.flaws.len()), (policy, 0));
+    assert_eq!((pool.scale_down_policy, pool.validation_errors.len()), (policy, 0));
 }
 
 #[rstest]
@@ -369,14 +369,14 @@ fn the_policy_decides_who_leaves(#[case] word: &str, #[case] policy: ScaleDownPo
 fn what_cannot_be_read_costs_no_machine(#[case] field: &str, #[case] value: Value, #[case] word: &str) {
     let pool = facts(|pool| pool["spec"][field] = value);
     assert_eq!(pool.scale_down_policy, ScaleDownPolicy::Explicit);
-    let found = [pool.flaws, pool.unreadable].concat();
+    let found = [pool.validation_errors, pool.invalid_settings].concat();
     assert!(found.len() == 1 && found[0].contains(word), "{found:?}");
 }
 
 #[test]
 fn an_absent_count_is_zero() {
     let pool = facts(|pool| pool["spec"]["replicas"] = Value::Null);
-    assert_eq!((pool.desired, pool.flaws.len()), (0, 0));
+    assert_eq!((pool.desired, pool.validation_errors.len()), (0, 0));
 }
 
 #[rstest]
@@ -451,14 +451,14 @@ fn a_pool_that_no_schema_of_ours_would_let_through_has_a_flaw(
         None => set(pool, path, value),
     });
     assert_eq!(pool.scale_down_policy, ScaleDownPolicy::Explicit);
-    let found = [pool.flaws, pool.unreadable].concat();
+    let found = [pool.validation_errors, pool.invalid_settings].concat();
     assert!(found.iter().any(|found| found.contains(word)), "{found:?}");
 }
 
 #[test]
 fn a_flaw_is_short_enough_for_a_status() {
     let pool = facts(|pool| pool["spec"]["scaleDownPolicy"] = json!("x".repeat(100_000)));
-    assert!(pool.unreadable[0].len() <= 1000, "{}", pool.unreadable[0].len());
+    assert!(pool.invalid_settings[0].len() <= 1000, "{}", pool.invalid_settings[0].len());
 }
 
 #[rstest]
@@ -533,7 +533,11 @@ fn a_record_of_named_machines_that_cannot_be_read_is_a_flaw_and_removes_nobody(
     let pool = facts(|pool| pool["metadata"]["annotations"] = json!({ key: text }));
     assert!(pool.record.is_empty());
     assert_eq!(pool.scale_down_policy, ScaleDownPolicy::Explicit);
-    assert!(pool.flaws[0].contains(key) && pool.flaws[0].contains(word), "{:?}", pool.flaws);
+    assert!(
+        pool.validation_errors[0].contains(key) && pool.validation_errors[0].contains(word),
+        "{:?}",
+        pool.validation_errors
+    );
 }
 
 #[test]
@@ -541,7 +545,7 @@ fn a_record_of_named_machines_is_no_flaw() {
     let key = vmpool_api::annotations::SCALE_DOWN_TARGETS;
     let text = r#"[{"name":"web-a","uid":"1"},{"name":"web-b","uid":"2","reserved":"r"}]"#;
     let pool = facts(|pool| pool["metadata"]["annotations"] = json!({ key: text }));
-    assert_eq!((pool.record.to_string().as_str(), pool.flaws.len()), (text, 0));
+    assert_eq!((pool.record.to_string().as_str(), pool.validation_errors.len()), (text, 0));
     assert_eq!(pool.scale_down_policy, ScaleDownPolicy::OldestFirst);
 }
 

@@ -1,4 +1,4 @@
-//! A machine that exists gets another template.
+//! Updates of existing machines to another template.
 
 mod filled;
 
@@ -15,8 +15,8 @@ use crate::merge::Schema;
 
 /// The merge patch; see [`crate::Platform::update`].
 ///
-/// The device list is written as a whole: in the order of the template, each device as it stands in the machine where
-/// it is one already.
+/// The patch contains the whole device list in the order of the template. Devices that the machine already has are
+/// preserved.
 pub(super) fn update(
     live: &Value,
     from: Option<&Value>,
@@ -98,14 +98,14 @@ fn metadata(
     patch
 }
 
-/// What a template may set of a map: our own keys are ours.
+/// The labels or annotations that a template can set: all except the keys of vmpool.
 pub(super) fn settable(map: &Value) -> Map<String, Value> {
     let entries = map.as_object().into_iter().flatten();
     let entries = entries.filter(|(key, value)| !is_reserved(key) && !value.is_null());
     entries.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// The markers that are not as they shall be.
+/// The labels and annotations of the controller that differ.
 fn markers(live: &Value, revision: &RevisionId, filling: &Filling<'_>) -> Map<String, Value> {
     let mut markers = Map::new();
     if live[annotations::PATCHED_TEMPLATE_HASH] != *revision.as_str() {

@@ -1,4 +1,4 @@
-//! From the engine's words to DVP's objects.
+//! Translation of the data model of the engine to DVP objects.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ use vmpool_engine::revision::RevisionId;
 use super::objects::{DiskObject, MachineObject, PoolObject};
 use super::{API_VERSION, devices, selector, update};
 
-/// Every marker is set and every disk resolved in this one write: a machine that still named a template would refer to
-/// whatever disk of the namespace happens to be called like it.
+/// The object of a new machine, with all labels and annotations and with resolved disks. A machine with the name of a
+/// template as a disk name would refer to any disk of the namespace with that name.
 pub(super) fn machine(pool: &PoolObject, template: &Value, draft: &Draft) -> Value {
     let mut labels = update::settable(&template["metadata"]["labels"]);
     labels.extend(managed_labels(pool));
@@ -42,14 +42,14 @@ pub(super) fn machine(pool: &PoolObject, template: &Value, draft: &Draft) -> Val
     })
 }
 
-/// A disk that the pool hands from machine to machine is the pool's; any other leaves with its machine.
-pub(super) fn disk(pool: &PoolObject, member: &ObjectId, draft: &DiskDraft) -> Option<Value> {
+/// The pool owns retained disks, and the machine owns ephemeral ones.
+pub(super) fn disk(pool: &PoolObject, machine: &ObjectId, draft: &DiskDraft) -> Option<Value> {
     let templates = pool.spec().virtual_disk_templates;
     let template = templates.into_iter().find(|known| known.name == *draft.template)?;
     let mut labels = managed_labels(pool);
     labels.insert(labels::DISK_TEMPLATE.into(), (*draft.template).into());
     let owner = match template.lifetime() {
-        Lifetime::Ephemeral => owner("VirtualMachine", &member.name, member.uid.as_str()),
+        Lifetime::Ephemeral => owner("VirtualMachine", &machine.name, machine.uid.as_str()),
         Lifetime::Retained => owner("VirtualMachinePool", &pool.name_any(), &pool.uid().unwrap_or_default()),
     };
     Some(json!({
@@ -69,7 +69,7 @@ pub(super) fn record_revision(revision: &RevisionId) -> Value {
     json!({ "metadata": { "labels": { labels::TEMPLATE_HASH: revision.as_str() } } })
 }
 
-/// One that cannot be read is not ours to repeat: it stays as it stands.
+/// An unreadable time stays unchanged.
 pub(super) fn disk_annotations(stored: &DiskAnnotations) -> Value {
     let mut annotations = Map::new();
     annotations.insert(annotations::CLAIMED_BY.to_owned(), stored.claimed_by.as_deref().into());
@@ -91,7 +91,7 @@ pub(super) fn expand_disk(bytes: u64) -> Value {
     json!({ "spec": { "persistentVolumeClaim": { "size": quantity(bytes) } } })
 }
 
-/// Owners that are no controllers stay: a merge patch replaces the list as a whole.
+/// Owners that are not controllers stay. A merge patch replaces the whole list.
 pub(super) fn transfer_disk(disk: &DiskObject, machine: &ObjectId) -> Value {
     let others = disk.owner_references().iter().filter(|owner| owner.controller != Some(true));
     let mut owners: Vec<Value> = others.map(|owner| json!(owner)).collect();
@@ -107,7 +107,7 @@ pub(super) fn transfer_disk(disk: &DiskObject, machine: &ObjectId) -> Value {
     }})
 }
 
-/// So many bytes, in the largest unit that leaves no fraction.
+/// A size in bytes as a quantity in the largest unit without a fraction.
 fn quantity(bytes: u64) -> String {
     let mut rest = bytes;
     let mut units = ["", "Ki", "Mi", "Gi", "Ti", "Pi"].into_iter();
@@ -122,7 +122,7 @@ fn quantity(bytes: u64) -> String {
     format!("{rest}{unit}")
 }
 
-/// Whole seconds: that is all that the API keeps.
+/// In whole seconds, as the API server stores times.
 fn timestamp(moment: Timestamp) -> String {
     moment.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
@@ -147,7 +147,7 @@ pub(super) fn repoint(machine: &MachineObject, position: usize, from: &str, to: 
     let annotation =
         format!("/metadata/annotations/{}", annotations::DISKS.replace('~', "~0").replace('/', "~1"));
     let map = json!(map).to_string();
-    // That nothing stands there yet cannot be tested for, so the whole machine must be as it was.
+    // A JSON patch cannot test that a value is absent, so this tests the version of the machine instead.
     let unchanged = match old {
         Some(old) => json!({ "op": "test", "path": annotation, "value": old }),
         None => {
@@ -187,7 +187,8 @@ pub(super) fn removal_record(record: &RemovalRecord) -> Value {
     json!({ "metadata": { "annotations": { annotations::SCALE_DOWN_TARGETS: text } } })
 }
 
-/// Zero counters are written too, so that `kubectl wait --for=jsonpath='{.status.replicas}'=0` works.
+/// Counters with the value zero are written as well, so that `kubectl wait --for=jsonpath='{.status.replicas}'=0`
+/// works.
 pub(super) fn status(pool: &PoolObject, status: &Status) -> Value {
     let summary = &status.summary;
     let conditions: Vec<Value> = status

@@ -12,7 +12,7 @@ use vmpool_e2e::object::{API_VERSION, Kind};
 use vmpool_e2e::programs::{Accounts, Component};
 use vmpool_e2e::world::World;
 use vmpool_platforms::dvp::admission::{
-    self, Class, ClassName, Facts, Found, Image, ImageId, ImageKind, Outcome, Request, Settings, Stage,
+    self, Class, ClassName, Evaluation, Facts, Found, Image, ImageId, ImageKind, Outcome, Request, Settings,
 };
 
 /// The name that the administrator of the cluster has.
@@ -92,8 +92,8 @@ impl Cluster {
             ..Settings::default()
         };
         let verdict = match admission::begin(&settings, request) {
-            Stage::Done(verdict) => verdict,
-            Stage::Look(look) => {
+            Evaluation::Decided(verdict) => verdict,
+            Evaluation::NeedsFacts(look) => {
                 let needs = look.needs().clone();
                 let mut facts = Facts::default();
                 if let Some(ClassName::Named(name)) = &needs.class {

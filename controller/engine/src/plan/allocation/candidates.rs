@@ -1,4 +1,5 @@
-//! The disks of one template: which of them are free, in the order in which they are handed out, and which may be soon.
+//! The allocation candidates of one disk template: its free disks in the order of allocation, and the disks that may
+//! become free soon.
 
 use std::sync::Arc;
 
@@ -9,14 +10,14 @@ use super::{DiskUsage, PATIENCE, PoolDisk};
 use crate::model::{Disk, DiskState};
 use crate::names::DiskNamer;
 
-/// The disks of one template.
+/// The allocation candidates of one disk template.
 pub(super) struct Candidates {
     pub(super) namer: DiskNamer,
-    /// Free ones, the best last.
+    /// Indices of free disks, the best one last.
     pub(super) free: Vec<usize>,
-    /// Those that are about to become free, or that may exist and then are free.
-    pub(super) coming: Vec<Arc<str>>,
-    /// Whether there are free ones that cannot be used.
+    /// Disks that will become free soon, or that may exist and would then be free.
+    pub(super) pending: Vec<Arc<str>>,
+    /// Whether there are free disks that cannot be used.
     pub(super) broken: bool,
 }
 
@@ -26,7 +27,7 @@ impl Candidates {
         let mut candidates = Self {
             namer: DiskNamer::new(&pool.name, &pool.uid, template),
             free: Vec::new(),
-            coming: Vec::new(),
+            pending: Vec::new(),
             broken: false,
         };
         for (at, PoolDisk { disk, usage }) in disks.iter().enumerate() {
@@ -39,20 +40,20 @@ impl Candidates {
                 DiskUsage::Free if observed.memory.disk_refusal(name, observed.uptime).is_none() => {
                     candidates.free.push(at);
                 }
-                // It is released when its time has come.
+                // Disk collection releases it after the request timeout.
                 DiskUsage::AwaitingMachine
                     if observed.memory.disk_refusal(name, observed.uptime).is_none() =>
                 {
-                    candidates.coming.push(name.clone());
+                    candidates.pending.push(name.clone());
                 }
-                // Whoever should say that it is not mounted any more may be out of order.
+                // The platform may never report that it is unmounted, so the wait is limited.
                 DiskUsage::Unmounting if observed.memory.awaited(name, observed.uptime) < PATIENCE => {
-                    candidates.coming.push(name.clone());
+                    candidates.pending.push(name.clone());
                 }
                 _ => {}
             }
         }
-        candidates.coming.extend(without_answer(observed, template));
+        candidates.pending.extend(unconfirmed(observed, template));
         candidates.free.sort_by(|a, b| {
             let order = |at: &usize| preference(disks[*at].disk, observed.now);
             order(b).cmp(&order(a))
@@ -61,8 +62,9 @@ impl Candidates {
     }
 }
 
-/// Disks of a template whose create got no answer, and whose machine is gone: they may exist, or still come to be.
-fn without_answer(observed: &Observed<'_>, template: &str) -> Vec<Arc<str>> {
+/// Disks of a template with an unconfirmed create whose machine is gone. They may exist, or the API server may still
+/// create them.
+fn unconfirmed(observed: &Observed<'_>, template: &str) -> Vec<Arc<str>> {
     let stem = format!("{}-{template}-", observed.pool.id.name);
     let lost = observed.memory.disks.unconfirmed_creates().into_iter().map(|lost| lost.name);
     lost.filter(|name| {
@@ -73,18 +75,18 @@ fn without_answer(observed: &Observed<'_>, template: &str) -> Vec<Arc<str>> {
     .collect()
 }
 
-/// Whether a disk holds data, or will.
+/// Whether a disk contains data, or will when it is provisioned.
 pub(in crate::plan) fn is_usable(disk: &Disk) -> bool {
     match disk.state {
-        DiskState::Ready | DiskState::Changing | DiskState::Coming => true,
+        DiskState::Ready | DiskState::Changing | DiskState::Pending => true,
         DiskState::Failed | DiskState::Lost => false,
     }
 }
 
-/// The least is handed out first: not one that is about to be deleted; one that is ready; the one that became free
-/// last, whose data is the warmest.
+/// The smallest key is allocated first: disks that are not marked for deletion, then ready disks, then the disk that
+/// became free last, because its data is the most recent.
 fn preference(disk: &Disk, now: Timestamp) -> impl Ord + use<'_> {
     let since = disk_collection::since(now, disk).map_or(now, |since| since.min(now));
     let collecting = disk.annotations.collecting_since.is_some();
-    (collecting, disk.state == DiskState::Coming, std::cmp::Reverse(since), &disk.id.name)
+    (collecting, disk.state == DiskState::Pending, std::cmp::Reverse(since), &disk.id.name)
 }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use crate::Plan;
 use crate::model::{Activity, Disk, DiskAnnotations, DiskSource, DiskState, StoredTime};
 use crate::plan::Action;
-use crate::testing::{KEPT, World, ago, kept_disk, name, now};
+use crate::testing::{RETAINED, World, ago, name, now, retained_disk};
 
 /// A world that a failing test can print.
 struct Shown(World);
@@ -30,14 +30,14 @@ fn stamp() -> impl Strategy<Value = Option<StoredTime>> {
 }
 
 const STATES: [DiskState; 5] =
-    [DiskState::Ready, DiskState::Coming, DiskState::Changing, DiskState::Failed, DiskState::Lost];
+    [DiskState::Ready, DiskState::Pending, DiskState::Changing, DiskState::Failed, DiskState::Lost];
 
 fn any_disk() -> impl Strategy<Value = Disk> {
     (
         prop::sample::select(&STATES[..]),
         (stamp(), stamp(), prop::option::weighted(0.3, 0u64..9)),
         (prop::option::weighted(0.2, 0u64..9), prop::bool::weighted(0.1), prop::bool::weighted(0.1)),
-        (prop::option::of(1u64..4), prop::sample::select(&[KEPT, KEPT, KEPT, "gone"][..])),
+        (prop::option::of(1u64..4), prop::sample::select(&[RETAINED, RETAINED, RETAINED, "gone"][..])),
     )
         .prop_map(
             |(
@@ -55,7 +55,7 @@ fn any_disk() -> impl Strategy<Value = Disk> {
                     terminating,
                     size,
                     template: Some(template.into()),
-                    ..kept_disk("")
+                    ..retained_disk("")
                 }
             },
         )
@@ -73,25 +73,25 @@ fn world(
     lent: usize,
 ) -> World {
     let mut world = World::desiring(desired).keeping(|template| {
-        (template.keep, template.ttl, template.size) = (keep, ttl.map(Duration::from_secs), Some(2));
+        (template.keep_free, template.ttl, template.size) = (keep, ttl.map(Duration::from_secs), Some(2));
     });
     let count = disks.len();
     let called = |at: usize| format!("web-data-{at}");
     for (at, disk) in disks.into_iter().enumerate() {
-        let id = kept_disk(&called(at)).id;
+        let id = retained_disk(&called(at)).id;
         world = world.disk(&called(at), |_| Some(Disk { id, ..disk }));
     }
     for (number, (disk, runs, terminating, lingers)) in (0..).zip(machines) {
         let machine = name(number);
-        world = world.member(&machine, i64::try_from(number / 2).expect("small"));
+        world = world.with_machine(&machine, i64::try_from(number / 2).expect("small"));
         if *disk < count {
             world = world.holding(&machine, &called(*disk));
         }
-        world = world.edit(&machine, |member| {
-            member.activity = if *runs { Activity::Running } else { Activity::NotRunning };
-            member.terminating = *terminating;
+        world = world.edit(&machine, |machine| {
+            machine.activity = if *runs { Activity::Running } else { Activity::NotRunning };
+            machine.terminating = *terminating;
             if *lingers {
-                member.lingering.push(called(disk + 1).into());
+                machine.lingering.push(called(disk + 1).into());
             }
         });
     }
@@ -159,10 +159,10 @@ proptest! {
         };
         world.machines.sort_by_key(|machine| key(&machine.id.name));
         let mut observed = world.observed();
-        observed.kept.sort_by_key(|disk| key(&disk.id.name));
+        observed.pool_disks.sort_by_key(|disk| key(&disk.id.name));
         let shuffled = crate::plan(&observed);
         prop_assert_eq!(set(&shuffled), set(&plan));
-        prop_assert_eq!(shuffled.again, plan.again);
+        prop_assert_eq!(shuffled.requeue_after, plan.requeue_after);
     }
 
     #[test]
@@ -200,10 +200,10 @@ proptest! {
     #[test]
     fn a_machine_that_runs_on_a_disk_keeps_it(Shown(world) in any_world()) {
         for action in world.plan().actions {
-            if let Action::Repoint { member, from, .. } = &action {
-                let machine = world.machines.iter().find(|machine| machine.id == *member).expect("it is there");
-                let mounts = world.disks[from].mounted_by.as_ref() == Some(&member.name);
-                prop_assert!(!(mounts && machine.activity == Activity::Running), "{action:?}");
+            if let Action::Repoint { machine, from, .. } = &action {
+                let found = world.machines.iter().find(|known| known.id == *machine).expect("it is there");
+                let mounts = world.disks[from].mounted_by.as_ref() == Some(&machine.name);
+                prop_assert!(!(mounts && found.activity == Activity::Running), "{action:?}");
             }
         }
     }
@@ -225,11 +225,11 @@ proptest! {
                 panic!("{disk} was not marked");
             };
             prop_assert!(now().duration_since(marked).as_secs() >= 30);
-            let (ttl, keep) = (world.pool.disks[1].ttl.expect("it ends"), world.pool.disks[1].keep);
+            let (ttl, keep) = (world.pool.disks[1].ttl.expect("it ends"), world.pool.disks[1].keep_free);
             prop_assert!(now().duration_since(since(ending)) > jiff::SignedDuration::try_from(ttl).unwrap());
             let newer = world.disks.values().filter(|other| {
                 let holds_data = !matches!(other.state, DiskState::Failed | DiskState::Lost);
-                other.template.as_deref() == Some(KEPT)
+                other.template.as_deref() == Some(RETAINED)
                     && holds_data
                     && !other.terminating
                     && other.annotations.claimed_by.is_none()

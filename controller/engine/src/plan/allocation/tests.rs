@@ -6,11 +6,11 @@ use crate::backoff::{Failure, FailureReason};
 use crate::model::{Activity, Disk, DiskAnnotations, DiskRef, DiskState, Lifetime, StoredTime, Uid};
 use crate::names::DiskNamer;
 use crate::plan::{Action, Stage};
-use crate::testing::{KEPT, World, ago, created, kept_disk, name};
+use crate::testing::{RETAINED, World, ago, created, name, retained_disk};
 
 /// A pool of two machines, one of which exists, and a disk that nobody has had for a minute.
 fn world() -> World {
-    World::desiring(2).members(1).keeping(|_| {}).holding(&name(0), "web-data-1").free("web-data-2", 60)
+    World::desiring(2).with_machines(1).keeping(|_| {}).holding(&name(0), "web-data-1").free("web-data-2", 60)
 }
 
 fn disk(edit: impl FnOnce(&mut Disk)) -> World {
@@ -20,29 +20,33 @@ fn disk(edit: impl FnOnce(&mut Disk)) -> World {
 /// The kept disk of every machine that a plan creates.
 fn given(world: &World) -> Vec<DiskDraft> {
     let disks = world.plan().actions.into_iter().filter_map(|action| match action {
-        Action::Create { draft } => draft.disks.into_iter().find(|disk| *disk.template == *KEPT),
+        Action::Create { draft } => draft.disks.into_iter().find(|disk| *disk.template == *RETAINED),
         _ => None,
     });
     disks.collect()
 }
 
 fn free(name: &str) -> DiskDraft {
-    DiskDraft { name: name.into(), template: KEPT.into(), source: DiskSource::Free(kept_disk(name).id) }
+    DiskDraft {
+        name: name.into(),
+        template: RETAINED.into(),
+        source: DiskSource::Free(retained_disk(name).id),
+    }
 }
 
 fn held(name: &str) -> DiskDraft {
-    DiskDraft { source: DiskSource::Held(kept_disk(name).id), ..free(name) }
+    DiskDraft { source: DiskSource::Existing(retained_disk(name).id), ..free(name) }
 }
 
 /// The disk that is made for the machine with this number.
 fn made(number: u64, attempt: u64) -> DiskDraft {
-    let name = DiskNamer::new("web", &Uid::from(crate::testing::POOL_UID), KEPT).name(number, attempt);
-    DiskDraft::new(name.into(), KEPT.into())
+    let name = DiskNamer::new("web", &Uid::from(crate::testing::POOL_UID), RETAINED).name(number, attempt);
+    DiskDraft::new(name.into(), RETAINED.into())
 }
 
 #[rstest]
 #[case::it_is_ready(disk(|_| {}))]
-#[case::it_waits_for_its_first_consumer(disk(|disk| disk.state = DiskState::Coming))]
+#[case::it_waits_for_its_first_consumer(disk(|disk| disk.state = DiskState::Pending))]
 #[case::it_grows_or_moves(disk(|disk| disk.state = DiskState::Changing))]
 #[case::it_has_just_become_free(disk(|disk| disk.annotations = DiskAnnotations::default()))]
 #[case::its_last_machine_is_gone(
@@ -85,13 +89,13 @@ fn a_disk_that_somebody_outside_the_pool_uses_is_not_handed_out() {
 #[test]
 fn a_terminating_members_disk_is_its_own_until_it_is_gone() {
     let world = disk(|disk| disk.terminating = true)
-        .edit(&name(0), |member| member.terminating = true)
+        .edit(&name(0), |machine| machine.terminating = true)
         .pool(|pool| pool.desired = 2);
     assert_eq!(given(&world), [made(1, 0)]);
 }
 
 #[rstest]
-#[case::what_is_ready_comes_before_what_is_not(|disk: &mut Disk| disk.state = DiskState::Coming)]
+#[case::what_is_ready_comes_before_what_is_not(|disk: &mut Disk| disk.state = DiskState::Pending)]
 #[case::what_is_not_about_to_be_deleted_comes_first(|disk: &mut Disk| disk.annotations.collecting_since = Some(ago(1)))]
 #[case::what_became_free_last_comes_first(|disk: &mut Disk| disk.annotations.free_since = Some(ago(61)))]
 fn the_better_disk_is_handed_out_first(#[case] worse: fn(&mut Disk)) {
@@ -177,7 +181,7 @@ fn a_machine_waits_for_a_disk_that_is_about_to_become_free_but_not_for_ever() {
     assert_eq!(given(&world), [made(2, 0)], "one machine waits, the other does not");
     let blocker = Blocker::PendingDisk { machine: name(1).into(), disk: "web-data-2".into() };
     assert_eq!(plan.blockers, [blocker]);
-    assert_eq!(plan.again, Some(PATIENCE));
+    assert_eq!(plan.requeue_after, Some(PATIENCE));
     world.memory.await_disks(&plan.awaited, world.uptime);
     world.uptime += PATIENCE;
     assert_eq!(given(&world), [made(1, 0), made(2, 0)]);
@@ -194,7 +198,7 @@ fn a_machine_that_waits_after_a_failure_is_not_tried_again_at_once() {
     world.uptime += Duration::from_secs(1);
     let plan = world.plan();
     assert_eq!(created(&plan), [""; 0]);
-    assert_eq!(plan.again, Some(PATIENCE));
+    assert_eq!(plan.requeue_after, Some(PATIENCE));
 }
 
 #[test]
@@ -220,7 +224,7 @@ fn what_a_waiting_machine_would_have_got_besides_goes_to_the_next() {
         Disk {
             template: Some("logs".into()),
             annotations: DiskAnnotations { free_since, ..DiskAnnotations::default() },
-            ..kept_disk(name)
+            ..retained_disk(name)
         }
     };
     let leaving = Disk { mounted_by: Some("web-gone".into()), ..logs("web-logs-1") };
@@ -243,15 +247,15 @@ fn templates_of_the_current_revision_alone_get_disks() {
 /// A second member that refers to the first one's disk.
 fn shared(edit: impl FnOnce(World) -> World) -> World {
     let second = name(1);
-    let world = world().member(&second, 1).holding(&second, "web-data-1");
-    edit(world.edit_disk("web-data-1", |disk| disk.mounted_by = None).edit(&second, |member| {
-        member.activity = Activity::NotRunning;
+    let world = world().with_machine(&second, 1).holding(&second, "web-data-1");
+    edit(world.edit_disk("web-data-1", |disk| disk.mounted_by = None).edit(&second, |machine| {
+        machine.activity = Activity::NotRunning;
     }))
 }
 
 fn repointed(world: &World) -> Vec<(String, DiskDraft)> {
     let repointed = world.plan().actions.into_iter().filter_map(|action| match action {
-        Action::Repoint { member, to, .. } => Some((member.name.to_string(), to)),
+        Action::Repoint { machine, to, .. } => Some((machine.name.to_string(), to)),
         _ => None,
     });
     repointed.collect()
@@ -261,20 +265,20 @@ fn repointed(world: &World) -> Vec<(String, DiskDraft)> {
 #[case::who_mounts_it(
     |world: World| world
         .edit_disk("web-data-1", |disk| disk.mounted_by = Some(name(1).into()))
-        .edit(&name(1), |member| member.devices_ready = false),
+        .edit(&name(1), |machine| machine.devices_ready = false),
     0
 )]
 #[case::else_who_has_all_its_devices(
-    |world: World| world.edit(&name(0), |member| {
-        (member.devices_ready, member.activity) = (false, Activity::NotRunning);
+    |world: World| world.edit(&name(0), |machine| {
+        (machine.devices_ready, machine.activity) = (false, Activity::NotRunning);
     }),
     0
 )]
 #[case::else_the_oldest(|world: World| world, 1)]
 #[case::else_the_first_by_name(
     |world: World| world
-        .edit(&name(0), |member| (member.created, member.activity) = (Timestamp::UNIX_EPOCH, Activity::NotRunning))
-        .edit(&name(1), |member| member.created = Timestamp::UNIX_EPOCH),
+        .edit(&name(0), |machine| (machine.created, machine.activity) = (Timestamp::UNIX_EPOCH, Activity::NotRunning))
+        .edit(&name(1), |machine| machine.created = Timestamp::UNIX_EPOCH),
     u64::from(name(0) < name(1))
 )]
 fn of_two_members_with_one_disk_one_keeps_it(#[case] edit: fn(World) -> World, #[case] loser: u64) {
@@ -287,7 +291,7 @@ fn of_two_members_with_one_disk_one_keeps_it(#[case] edit: fn(World) -> World, #
 
 #[test]
 fn nobody_takes_a_disk_from_a_machine_that_may_run_on_it() {
-    let running = |world: World| world.edit(&name(1), |member| member.activity = Activity::Running);
+    let running = |world: World| world.edit(&name(1), |machine| machine.activity = Activity::Running);
     assert_eq!(repointed(&shared(running)), []);
     let told =
         |world: World| running(world).edit_disk("web-data-1", |disk| disk.mounted_by = Some(name(0).into()));
@@ -296,7 +300,7 @@ fn nobody_takes_a_disk_from_a_machine_that_may_run_on_it() {
 
 #[test]
 fn a_terminating_member_neither_keeps_a_disk_nor_loses_it() {
-    let world = shared(|world| world.edit(&name(0), |member| member.terminating = true));
+    let world = shared(|world| world.edit(&name(0), |machine| machine.terminating = true));
     assert_eq!(repointed(&world), []);
 }
 
@@ -305,7 +309,7 @@ fn a_terminating_member_neither_keeps_a_disk_nor_loses_it() {
 #[case::lost(DiskState::Lost)]
 fn a_broken_disk_is_replaced_where_nobody_runs_on_it(#[case] state: DiskState) {
     let broken = || world().edit_disk("web-data-1", |disk| (disk.state, disk.mounted_by) = (state, None));
-    let idle = |world: World| world.edit(&name(0), |member| member.activity = Activity::NotRunning);
+    let idle = |world: World| world.edit(&name(0), |machine| machine.activity = Activity::NotRunning);
     assert_eq!(repointed(&broken()), [], "it runs");
     assert_eq!(repointed(&idle(broken())), [(name(0), free("web-data-2"))]);
     let mounted = idle(broken()).edit_disk("web-data-1", |disk| disk.mounted_by = Some(name(0).into()));
@@ -322,7 +326,7 @@ fn a_broken_disk_is_replaced_where_nobody_runs_on_it(#[case] state: DiskState) {
 fn a_disk_that_repairs_take_is_not_created_with() {
     let world = world()
         .edit_disk("web-data-1", |disk| (disk.state, disk.mounted_by) = (DiskState::Lost, None))
-        .edit(&name(0), |member| member.activity = Activity::Stopped);
+        .edit(&name(0), |machine| machine.activity = Activity::Stopped);
     assert_eq!(repointed(&world), [(name(0), free("web-data-2"))]);
     assert_eq!(given(&world), [made(1, 0)]);
     let marked = world.plan().actions.iter().filter(|action| action.stage() == Stage::CollectDisks).count();
@@ -337,9 +341,9 @@ fn a_foreign_disk_is_not_used_but_nobody_loses_one_that_it_runs_on(#[case] owner
         (disk.owner, disk.pool_uid_label, disk.mounted_by) = (owner, None, None);
     });
     assert_eq!(repointed(&world), []);
-    let complaint = world.plan().complaint.expect("the owner must hear of it");
+    let complaint = world.plan().failure.expect("the owner must hear of it");
     assert!(complaint.message.contains("web-data-1"), "{}", complaint.message);
-    let idle = world.edit(&name(0), |member| member.activity = Activity::NotRunning);
+    let idle = world.edit(&name(0), |machine| machine.activity = Activity::NotRunning);
     assert_eq!(repointed(&idle), [(name(0), free("web-data-2"))]);
 }
 
@@ -356,8 +360,11 @@ fn a_disk_of_an_earlier_pool_of_the_name_is_waited_for() {
 #[test]
 fn a_kept_disk_that_was_never_made_is_made() {
     let world = world().disk("web-data-1", |_| None).pool(|pool| pool.desired = 1);
-    let disk = DiskDraft::new("web-data-1".into(), KEPT.into());
-    assert_eq!(world.plan().actions, [Action::CreateDisk { member: crate::testing::target(&name(0)), disk }]);
+    let disk = DiskDraft::new("web-data-1".into(), RETAINED.into());
+    assert_eq!(
+        world.plan().actions,
+        [Action::CreateDisk { machine: crate::testing::target(&name(0)), disk }]
+    );
 }
 
 #[rstest]
@@ -365,7 +372,7 @@ fn a_kept_disk_that_was_never_made_is_made() {
 #[case::it_was_its_own_once(Lifetime::Retained, Some(crate::testing::target(&name(0))))]
 fn a_member_keeps_its_disk_when_the_policy_changes(#[case] now: Lifetime, #[case] owner: Option<ObjectId>) {
     let world = World::desiring(1)
-        .members(1)
+        .with_machines(1)
         .keeping(|template| template.lifetime = now)
         .holding(&name(0), "web-data-1")
         .edit_disk("web-data-1", |disk| disk.owner = owner);
@@ -387,19 +394,19 @@ fn who_was_promised_a_disk_instead_of_a_broken_one_gets_that_one() {
     let world = disk(|disk| disk.annotations = DiskAnnotations { claimed_by, ..DiskAnnotations::default() })
         .free("web-data-3", 1)
         .edit_disk("web-data-1", |disk| (disk.state, disk.mounted_by) = (DiskState::Lost, None))
-        .edit(&name(0), |member| member.activity = Activity::NotRunning);
+        .edit(&name(0), |machine| machine.activity = Activity::NotRunning);
     assert_eq!(repointed(&world), [(name(0), held("web-data-2"))]);
 }
 
 /// What a member gets for the kept template.
-fn filled(world: &World, member: &str) -> Result<DiskDraft, Blocker> {
+fn filled(world: &World, machine: &str) -> Result<DiskDraft, Blocker> {
     let observed = world.observed();
-    let member = observed.machines.iter().find(|machine| *machine.id.name == *member).unwrap();
-    FreeDisks::new(&observed).disk_for(member, observed.pool.disks.last().unwrap())
+    let machine = observed.machines.iter().find(|found| *found.id.name == *machine).unwrap();
+    FreeDisks::new(&observed).disk_for(machine, observed.pool.disks.last().unwrap())
 }
 
 fn lacking(world: World) -> World {
-    world.edit(&name(0), |member| drop(member.disks.pop()))
+    world.edit(&name(0), |machine| drop(machine.disks.pop()))
 }
 
 #[test]
@@ -407,7 +414,7 @@ fn a_member_that_lacks_a_disk_gets_the_one_that_it_was_promised_or_a_free_one_or
     let first = name(0);
     assert_eq!(filled(&world(), &first), Ok(held("web-data-1")), "the one that it has");
     let missing = world().disk("web-data-1", |_| None);
-    assert_eq!(filled(&missing, &first), Ok(DiskDraft::new("web-data-1".into(), KEPT.into())));
+    assert_eq!(filled(&missing, &first), Ok(DiskDraft::new("web-data-1".into(), RETAINED.into())));
     let world = lacking(world().disk("web-data-1", |_| None));
     assert_eq!(filled(&world, &first), Ok(free("web-data-2")));
     let promised = lacking(disk(|disk| {
@@ -433,19 +440,20 @@ fn a_member_that_lacks_a_disk_gets_the_one_that_it_was_promised_or_a_free_one_or
     let none = world.disk("web-data-2", |_| None);
     assert_eq!(filled(&none, &first), Ok(made(0, 0)));
     let own = none.pool(|pool| pool.disks[1].lifetime = Lifetime::Ephemeral);
-    let draft = |name: String| Ok(DiskDraft::new(name.into(), KEPT.into()));
+    let draft = |name: String| Ok(DiskDraft::new(name.into(), RETAINED.into()));
     assert_eq!(filled(&own, &first), draft(format!("{first}-data")));
     assert_eq!(filled(&own.taken(&format!("{first}-data")), &first), draft(format!("{first}-data-2")));
 }
 
 #[test]
 fn a_machine_that_this_pool_did_not_name_gets_a_disk_with_a_name_of_its_own() {
-    let mut world = World::desiring(2).member("by-hand-1", 1).member("by-hand-2", 1).keeping(|_| {});
+    let mut world =
+        World::desiring(2).with_machine("by-hand-1", 1).with_machine("by-hand-2", 1).keeping(|_| {});
     let first = filled(&world, "by-hand-1").unwrap();
     assert_eq!(filled(&world, "by-hand-1").unwrap(), first, "the same every time");
     assert_ne!(filled(&world, "by-hand-2").unwrap(), first);
     world.pool.naming = Naming::Ordinal;
-    world = world.member("web-3", 1);
+    world = world.with_machine("web-3", 1);
     assert_eq!(filled(&world, "web-3").unwrap(), made(3, 0));
 }
 
@@ -454,12 +462,12 @@ fn a_disk_is_handed_out_once_in_a_pass() {
     let world = lacking(world().disk("web-data-1", |_| None));
     let observed = world.observed();
     let mut free_disks = FreeDisks::new(&observed);
-    let (member, template) = (&observed.machines[0], &observed.pool.disks[1]);
-    let first = free_disks.disk_for(member, template).unwrap();
+    let (machine, template) = (&observed.machines[0], &observed.pool.disks[1]);
+    let first = free_disks.disk_for(machine, template).unwrap();
     assert_eq!(first, free("web-data-2"));
-    assert_eq!(free_disks.disk_for(member, template).unwrap(), made(0, 0));
+    assert_eq!(free_disks.disk_for(machine, template).unwrap(), made(0, 0));
     free_disks.return_disks(vec![first.clone()]);
-    assert_eq!(free_disks.disk_for(member, template).unwrap(), first);
+    assert_eq!(free_disks.disk_for(machine, template).unwrap(), first);
     let position = 1;
-    assert!(member.disks.iter().all(|DiskRef { position: at, .. }| *at != position));
+    assert!(machine.disks.iter().all(|DiskRef { position: at, .. }| *at != position));
 }

@@ -1,4 +1,5 @@
-//! Who has a disk of the pool: what follows from the machines, from those outside the pool, and from the marks.
+//! Which disks of the pool are in use: derived from the machines, from users outside the pool, and from the annotations
+//! of the disks.
 
 use std::cell::OnceCell;
 #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
@@ -11,46 +12,46 @@ use super::{is_usable, shared};
 use crate::model::{Disk, DiskState, Machine, Naming};
 use crate::names::Namer;
 
-/// A disk of the pool that is not on its way out.
+/// A disk of the pool that is not terminating.
 pub(in crate::plan) struct PoolDisk<'a> {
     pub(in crate::plan) disk: &'a Arc<Disk>,
     pub(in crate::plan) usage: DiskUsage,
 }
 
-/// Who has a disk.
+/// How a disk is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::plan) enum DiskUsage {
-    /// A machine that exists refers to it or names it in its disk map, or it is used outside the pool.
+    /// An existing machine refers to it or names it in its disk map, or it is used outside the pool.
     InUse,
-    /// It is claimed by a machine that exists and is about to refer to it, or that may exist.
+    /// It is allocated to a machine that exists and will refer to it, or that may exist.
     Allocated,
-    /// It is claimed by a machine of the open block that nobody has seen: whoever claimed it died before, or the create
-    /// was refused. Creating that machine completes the claim.
+    /// It is allocated to a machine of the current name block that does not exist yet: the controller exited before the
+    /// create, or the create was rejected. Creating that machine completes the allocation.
     AwaitingMachine,
-    /// It is still mounted by a machine that is gone.
+    /// A deleted machine still mounts it.
     Unmounting,
-    /// Nobody has it.
+    /// It is not used.
     Free,
-    /// This pass gives it to somebody.
+    /// This pass allocates it to a machine.
     AllocatedInPass,
 }
 
-/// What one look at all machines tells.
+/// The usage of all disks of the pool.
 pub(super) struct DiskUses<'a> {
     pub(super) all: Vec<PoolDisk<'a>>,
     #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
     pub(super) index: HashMap<&'a str, usize>,
-    /// Members that must let go of a disk, because another one keeps it.
+    /// Machines that must detach a disk, because another machine keeps it.
     pub(super) losers: BTreeSet<(&'a str, &'a str)>,
-    /// Disks that a machine was promised and does not refer to yet, by its name.
+    /// Disks that are allocated to a machine and that it does not refer to yet, by the name of the machine.
     pub(super) claims: BTreeMap<&'a str, Vec<usize>>,
 }
 
 impl<'a> DiskUses<'a> {
-    /// Linear in the disks of the pool and, if there are any, in the devices of its machines.
+    /// Cost: linear in the number of the pool's disks and, if there are any, in the number of devices of its machines.
     pub(super) fn read(observed: &'a Observed<'a>) -> Self {
-        let members = Members::of(observed);
-        let disks = observed.kept.iter().filter(|disk| !disk.terminating && members.own(disk));
+        let machines = MachineIndex::of(observed);
+        let disks = observed.pool_disks.iter().filter(|disk| !disk.terminating && machines.own(disk));
         let disks: Vec<PoolDisk<'a>> = disks.map(|disk| PoolDisk { disk, usage: DiskUsage::Free }).collect();
         let index = disks.iter().enumerate().map(|(at, pool_disk)| (&*pool_disk.disk.id.name, at)).collect();
         let mut disks = Self { all: disks, index, losers: BTreeSet::new(), claims: BTreeMap::new() };
@@ -61,11 +62,11 @@ impl<'a> DiskUses<'a> {
         if !held_twice.is_empty() {
             disks.losers = shared::losers(observed, &held_twice);
         }
-        disks.judge(observed, &members);
+        disks.judge(observed, &machines);
         disks
     }
 
-    /// Marks what is in use by whoever refers to it; returns the disks that several machines refer to.
+    /// Marks the disks that machines refer to as in use. Returns the disks that several machines refer to.
     fn note_references(&mut self, observed: &'a Observed<'a>) -> BTreeMap<&'a str, &'a Arc<Disk>> {
         let mut held = vec![false; self.all.len()];
         let mut held_twice = BTreeMap::new();
@@ -88,20 +89,20 @@ impl<'a> DiskUses<'a> {
         held_twice
     }
 
-    /// Decides about the disks that no machine refers to.
-    fn judge(&mut self, observed: &'a Observed<'a>, members: &Members<'a>) {
+    /// Determines the usage of the disks that no machine refers to.
+    fn judge(&mut self, observed: &'a Observed<'a>, machines: &MachineIndex<'a>) {
         for at in 0..self.all.len() {
             let disk = self.all[at].disk;
             if self.all[at].usage == DiskUsage::InUse {
                 continue;
             }
-            let others = observed.others.get(&disk.id.name).is_some_and(|others| !others.is_empty());
+            let others = observed.other_users.get(&disk.id.name).is_some_and(|others| !others.is_empty());
             let usage = if others || disk.used_otherwise {
                 DiskUsage::InUse
             } else if let Some(machine) = &disk.mounted_by {
-                if members.machine(machine).is_some() { DiskUsage::InUse } else { DiskUsage::Unmounting }
+                if machines.find(machine).is_some() { DiskUsage::InUse } else { DiskUsage::Unmounting }
             } else if let Some(claimer) = &disk.annotations.claimed_by {
-                members.promise(disk, claimer, &self.losers)
+                machines.promise(disk, claimer, &self.losers)
             } else {
                 DiskUsage::Free
             };
@@ -115,46 +116,45 @@ impl<'a> DiskUses<'a> {
     }
 }
 
-/// What is asked about machines by name. The index is made when it is needed first: most disks are in use, and need
-/// none.
-struct Members<'a> {
+/// Machines by name. The index is built at its first use, because most disks are in use and do not need it.
+struct MachineIndex<'a> {
     observed: &'a Observed<'a>,
     #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
     by_name: OnceCell<HashMap<&'a str, &'a Machine>>,
     namer: OnceCell<Namer>,
 }
 
-impl<'a> Members<'a> {
+impl<'a> MachineIndex<'a> {
     fn of(observed: &'a Observed<'a>) -> Self {
         Self { observed, by_name: OnceCell::new(), namer: OnceCell::new() }
     }
 
-    fn machine(&self, name: &str) -> Option<&'a Machine> {
+    fn find(&self, name: &str) -> Option<&'a Machine> {
         let machines = self.observed.machines.iter();
         let index = || machines.map(|machine| (&*machine.id.name, &**machine)).collect();
         self.by_name.get_or_init(index).get(name).copied()
     }
 
-    /// Whether a disk is the pool's to write on: it owns it, or a live member of it does and either its template has left or
-    /// the disk was never made.
+    /// Whether the pool may write to a disk: the pool owns it, or one of its live machines owns it and either the disk
+    /// template was removed or the disk was never provisioned.
     fn own(&self, disk: &Disk) -> bool {
         let Some(owner) = &disk.owner else { return false };
         let pool = &self.observed.pool.id.uid;
         let never_made = disk.state == DiskState::Failed && disk.capacity.is_none();
         owner.uid == *pool
             || disk.template.as_ref().is_some_and(|template| never_made || !is_known(self.observed, template))
-                && self.machine(&owner.name).is_some_and(|machine| {
+                && self.find(&owner.name).is_some_and(|machine| {
                     machine.id.uid == owner.uid
                         && machine.owner.as_ref() == Some(pool)
                         && !machine.terminating
                 })
     }
 
-    /// What a claim is worth that its machine does not (yet) back with a reference.
+    /// The usage of a disk that is allocated to a machine which does not refer to it.
     fn promise(&self, disk: &Disk, claimer: &str, losers: &BTreeSet<(&str, &str)>) -> DiskUsage {
         let observed = self.observed;
-        if let Some(machine) = self.machine(claimer) {
-            // It is to get the disk, or to have it instead of one that it cannot keep.
+        if let Some(machine) = self.find(claimer) {
+            // The machine needs the disk: it has none for the template, or cannot use the one that it has.
             let lacks = |template: &Arc<str>| {
                 let detached = machine.detached.iter().any(|detached| detached.template == *template);
                 let mut filled =
@@ -169,17 +169,18 @@ impl<'a> Members<'a> {
                                 .is_none_or(|held| self.is_unfit(machine, held))
                     })
             };
-            let member = machine.owner.as_ref() == Some(&observed.pool.id.uid);
+            let is_owned = machine.owner.as_ref() == Some(&observed.pool.id.uid);
             let refused = observed.memory.disk_refusal(&disk.id.name, observed.uptime).is_some();
-            // Of one on its way out the cache may lag behind: it is waited for.
+            // The cache of a terminating machine may be outdated, so the disk stays allocated until the machine is
+            // gone.
             let blockers =
-                machine.terminating || member && !refused && disk.template.as_ref().is_some_and(lacks);
+                machine.terminating || is_owned && !refused && disk.template.as_ref().is_some_and(lacks);
             return if blockers { DiskUsage::Allocated } else { DiskUsage::Free };
         }
         if observed.unconfirmed_creates.iter().any(|lost| *lost.name == *claimer) {
             return DiskUsage::Allocated;
         }
-        // A number that was passed over is used up: its machine has been, or never will be.
+        // A number below the next one is used up: its machine existed, or will never exist.
         let open = match observed.pool.naming {
             Naming::Random => {
                 let pool = &observed.pool.id;
@@ -189,13 +190,17 @@ impl<'a> Members<'a> {
                     number >= observed.memory.next_number && number < block.end
                 })
             }
-            // A successor may give any ordinal again.
+            // A new leader may use any ordinal again.
             Naming::Ordinal => true,
         };
-        if open && !observed.taken.machine(claimer) { DiskUsage::AwaitingMachine } else { DiskUsage::Free }
+        if open && !observed.names_in_use.has_machine(claimer) {
+            DiskUsage::AwaitingMachine
+        } else {
+            DiskUsage::Free
+        }
     }
 
-    /// Whether a machine cannot keep this disk: it holds no data, or it is somebody else's.
+    /// Whether a machine cannot use this disk: it contains no data, or it belongs to neither the pool nor the machine.
     fn is_unfit(&self, machine: &Machine, held: &Disk) -> bool {
         let pool = &self.observed.pool.id.uid;
         let ours = held.owner.as_ref().is_some_and(|owner| owner.uid == *pool || owner.uid == machine.id.uid);
@@ -203,7 +208,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// Whether the pool has a template of this name.
+/// Whether the pool has a disk template of this name.
 pub(super) fn is_known(observed: &Observed<'_>, template: &str) -> bool {
     observed.pool.disks.iter().any(|known| *known.name == *template)
 }

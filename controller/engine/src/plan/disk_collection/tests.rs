@@ -3,17 +3,17 @@ use rstest::rstest;
 use super::*;
 use crate::backoff::Failure;
 use crate::model::{DiskState, Uid};
-use crate::testing::{KEPT, World, ago, kept_disk, name, now};
+use crate::testing::{RETAINED, World, ago, name, now, retained_disk};
 
 /// A pool of one machine, and a kept disk that nobody has had for a minute.
 fn world() -> World {
-    World::desiring(1).members(1).keeping(|_| {}).holding(&name(0), "web-data-1").free("web-data-2", 60)
+    World::desiring(1).with_machines(1).keeping(|_| {}).holding(&name(0), "web-data-1").free("web-data-2", 60)
 }
 
 fn with_ttl(keep: usize, seconds: u64) -> World {
     world().pool(|pool| {
         let template = &mut pool.disks[1];
-        (template.keep, template.ttl) = (keep, Some(Duration::from_secs(seconds)));
+        (template.keep_free, template.ttl) = (keep, Some(Duration::from_secs(seconds)));
     })
 }
 
@@ -26,11 +26,11 @@ fn disk(edit: impl FnOnce(&mut Disk)) -> World {
 }
 
 fn annotated(annotations: DiskAnnotations) -> Action {
-    annotate(&kept_disk("web-data-2"), annotations)
+    annotate(&retained_disk("web-data-2"), annotations)
 }
 
 fn deleted(name: &str, reason: DiskDeleteReason) -> Action {
-    Action::DeleteDisk { disk: kept_disk(name).id, reason }
+    Action::DeleteDisk { disk: retained_disk(name).id, reason }
 }
 
 /// So many seconds before now.
@@ -81,7 +81,7 @@ fn a_disk_that_nobody_has_says_since_when(
     let plan = world.plan();
     assert_eq!(plan.actions, Vec::from_iter(annotations.map(annotated)));
     assert_eq!(plan.wants.collect_disks, !plan.actions.is_empty());
-    assert_eq!((plan.again, &plan.blockers[..], &plan.awaited[..]), (None, &[][..], &[][..]));
+    assert_eq!((plan.requeue_after, &plan.blockers[..], &plan.awaited[..]), (None, &[][..], &[][..]));
 }
 
 /// The disk is in use, in one way of many.
@@ -110,7 +110,7 @@ fn in_use(how: usize) -> World {
         // Its machine does not refer to it any more, and still names it in its disk map.
         7 => world.edit(&machine, |machine| {
             let disk = "web-data-2".into();
-            machine.detached.push(crate::model::DetachedDisk { template: KEPT.into(), disk });
+            machine.detached.push(crate::model::DetachedDisk { template: RETAINED.into(), disk });
         }),
         _ => unreachable!("eight ways"),
     }
@@ -144,7 +144,7 @@ fn a_disk_in_use_is_neither_free_nor_collected(#[values(0, 1, 2, 3, 4, 5, 6, 7)]
 }
 
 #[rstest]
-#[case::without_a_ttl_it_stays(template(|template| template.keep = 0), None, None)]
+#[case::without_a_ttl_it_stays(template(|template| template.keep_free = 0), None, None)]
 #[case::younger(with_ttl(0, 90), None, Some(30))]
 #[case::exactly_as_old_is_not_older(with_ttl(0, 60), None, Some(1))]
 #[case::one_second_younger(with_ttl(0, 61), None, Some(1))]
@@ -192,7 +192,7 @@ fn a_disk_in_use_is_neither_free_nor_collected(#[values(0, 1, 2, 3, 4, 5, 6, 7)]
         .free("web-data-2", 60),
     None, None
 )]
-#[case::the_pool_cannot_be_read(with_ttl(0, 59).pool(|pool| pool.flaws.push("no".into())), None, None)]
+#[case::the_pool_cannot_be_read(with_ttl(0, 59).pool(|pool| pool.validation_errors.push("no".into())), None, None)]
 #[case::it_is_on_its_way_out(with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.terminating = true), None, None)]
 #[case::it_is_somebody_elses(
     with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.owner = Some(crate::ObjectId::new("web", "another"))),
@@ -215,7 +215,7 @@ fn a_disk_in_use_is_neither_free_nor_collected(#[values(0, 1, 2, 3, 4, 5, 6, 7)]
 )]
 #[case::its_template_has_left_and_the_pool_cannot_be_read(
     world()
-        .pool(|pool| pool.flaws.push("no".into()))
+        .pool(|pool| pool.validation_errors.push("no".into()))
         .edit_disk("web-data-2", |disk| disk.template = Some("logs".into())),
     None, None
 )]
@@ -226,7 +226,7 @@ fn what_becomes_of_a_free_disk(
 ) {
     let plan = world.plan();
     assert_eq!(plan.actions, Vec::from_iter(action));
-    assert_eq!(plan.again, again.map(Duration::from_secs));
+    assert_eq!(plan.requeue_after, again.map(Duration::from_secs));
 }
 
 #[rstest]
@@ -250,7 +250,7 @@ fn a_disk_without_data_ends_after_its_ttl_or_some_minutes_and_is_never_kept(#[ca
 
 #[test]
 fn the_newest_are_kept_and_broken_ones_take_no_place() {
-    let mut world = with_ttl(2, 10).pool(|pool| pool.disks[1].keep = 2);
+    let mut world = with_ttl(2, 10).pool(|pool| pool.disks[1].keep_free = 2);
     for (name, seconds) in [("web-data-3", 40), ("web-data-4", 50), ("web-data-5", 70), ("web-data-6", 50)] {
         world = world.free(name, seconds);
     }
@@ -265,7 +265,7 @@ fn the_newest_are_kept_and_broken_ones_take_no_place() {
 #[test]
 fn the_next_look_is_for_the_oldest_that_is_not_kept() {
     let world = with_ttl(1, 100).free("web-data-3", 10).free("web-data-4", 75);
-    assert_eq!(world.plan().again, Some(Duration::from_secs(25)));
+    assert_eq!(world.plan().requeue_after, Some(Duration::from_secs(25)));
     assert_eq!(world.plan().actions, []);
 }
 
@@ -273,9 +273,9 @@ fn the_next_look_is_for_the_oldest_that_is_not_kept() {
 fn the_policy_of_a_template_that_was_changed_costs_no_disk() {
     let plan = with_ttl(0, 1).pool(|pool| pool.disks[1].lifetime = Lifetime::Ephemeral).plan();
     assert_eq!(plan.actions, []);
-    let complaint: Failure = plan.complaint.expect("the owner must hear of it");
+    let complaint: Failure = plan.failure.expect("the owner must hear of it");
     assert!(
-        complaint.message.contains(KEPT) && complaint.message.contains("Retain"),
+        complaint.message.contains(RETAINED) && complaint.message.contains("Retain"),
         "{}",
         complaint.message
     );
@@ -286,12 +286,12 @@ fn a_disk_that_is_still_mounted_is_waited_for() {
     let mut world = with_ttl(0, 1).edit_disk("web-data-2", |disk| disk.mounted_by = Some("web-gone".into()));
     let plan = world.plan();
     assert_eq!((&plan.actions[..], &plan.awaited[..]), (&[][..], &["web-data-2".into()][..]));
-    assert_eq!(plan.again, Some(PATIENCE));
+    assert_eq!(plan.requeue_after, Some(PATIENCE));
     world.memory.await_disks(&plan.awaited, world.uptime);
     world.uptime += PATIENCE;
     let plan = world.plan();
     // Whatever the platform is about: what is mounted is not touched.
-    assert_eq!((&plan.actions[..], plan.again), (&[][..], None));
+    assert_eq!((&plan.actions[..], plan.requeue_after), (&[][..], None));
 }
 
 #[test]
@@ -302,14 +302,14 @@ fn a_claim_of_a_machine_that_nobody_saw_is_released_when_its_create_is_impossibl
     });
     let plan = world.plan();
     assert_eq!((&plan.actions[..], &plan.awaited[..]), (&[][..], &["web-data-2".into()][..]));
-    assert_eq!(plan.again, Some(REQUEST_TIMEOUT));
+    assert_eq!(plan.requeue_after, Some(REQUEST_TIMEOUT));
     world.memory.await_disks(&plan.awaited, world.uptime);
 
     world.uptime += REQUEST_TIMEOUT.checked_sub(Duration::from_secs(1)).unwrap();
     assert_eq!(world.plan().actions, []);
     world.uptime += Duration::from_secs(1);
     let release = Action::AnnotateDisk {
-        disk: kept_disk("web-data-2").id,
+        disk: retained_disk("web-data-2").id,
         annotations: free_since(ago(0)),
         absent: claimed_by,
     };
@@ -337,7 +337,7 @@ fn marks_pause_after_a_failure_and_one_that_was_refused_comes_last() {
     for disk in ["web-data-2", "web-data-3"] {
         world = world.edit_disk(disk, |disk| disk.annotations.free_since = None);
     }
-    world.memory.note(&"web-data-2".into(), true);
+    world.memory.record_result(&"web-data-2".into(), true);
     let names = |world: &World| -> Vec<String> {
         world.plan().actions.iter().map(|action| action.object().to_string()).collect()
     };
@@ -352,21 +352,22 @@ fn marks_pause_after_a_failure_and_one_that_was_refused_comes_last() {
 
 #[test]
 fn a_members_own_disk_of_a_template_that_has_left_is_deleted_once_it_is_detached() {
-    let owned = |member: &str| crate::ObjectId::new(member, &format!("uid-of-{member}"));
-    let old = |owner| Disk { owner: Some(owner), template: Some("logs".into()), ..kept_disk("web-data-2") };
-    let member = name(0);
-    let detached = world().disk("web-data-2", |_| Some(old(owned(&member))));
+    let owned = |machine: &str| crate::ObjectId::new(machine, &format!("uid-of-{machine}"));
+    let old =
+        |owner| Disk { owner: Some(owner), template: Some("logs".into()), ..retained_disk("web-data-2") };
+    let machine = name(0);
+    let detached = world().disk("web-data-2", |_| Some(old(owned(&machine))));
     let both = DiskAnnotations { free_since: Some(ago(0)), ..DiskAnnotations::default() };
     assert_eq!(detached.plan().actions, [annotated(both)]);
-    let attached = detached.edit(&member, |machine| machine.lingering.push("web-data-2".into()));
+    let attached = detached.edit(&machine, |machine| machine.lingering.push("web-data-2".into()));
     assert_eq!(attached.plan().actions, []);
     let foreign = world().disk("web-data-2", |_| Some(old(owned("somebody-elses"))));
     assert_eq!(foreign.plan().actions, []);
     let terminating = world()
-        .disk("web-data-2", |_| Some(old(owned(&member))))
-        .edit(&member, |machine| machine.terminating = true);
+        .disk("web-data-2", |_| Some(old(owned(&machine))))
+        .edit(&machine, |machine| machine.terminating = true);
     assert_eq!(terminating.plan().actions, []);
-    let released = world().disk("web-data-2", |_| Some(old(owned(&member)))).edit(&member, |machine| {
+    let released = world().disk("web-data-2", |_| Some(old(owned(&machine)))).edit(&machine, |machine| {
         (machine.owner, machine.pool_uid_label) = (Some(Uid::from("another")), None);
     });
     assert!(!released.plan().actions.iter().any(|action| action.stage() == Stage::CollectDisks));

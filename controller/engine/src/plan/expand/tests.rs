@@ -12,7 +12,7 @@ use crate::testing::World;
 /// is free. All of them have that already.
 fn world() -> World {
     World::desiring(1)
-        .member("web-a", 1)
+        .with_machine("web-a", 1)
         .keeping(|template| template.size = Some(20))
         .holding("web-a", "web-data-1")
         .free("web-data-2", 5)
@@ -38,7 +38,7 @@ fn steps(plan: &Plan) -> Vec<(Stage, &str)> {
 #[case::nobody_knows_how_large_it_is("web-a-root", |disk: &mut Disk| disk.size = None, None)]
 #[case::it_is_on_its_way_out("web-a-root", |disk: &mut Disk| (disk.size, disk.terminating) = (Some(9), true), None)]
 #[case::it_is_being_made(
-    "web-a-root", |disk: &mut Disk| (disk.size, disk.state) = (Some(9), DiskState::Coming), None
+    "web-a-root", |disk: &mut Disk| (disk.size, disk.state) = (Some(9), DiskState::Pending), None
 )]
 #[case::it_grows_or_moves_already(
     "web-a-root", |disk: &mut Disk| (disk.size, disk.state) = (Some(9), DiskState::Changing), None
@@ -86,7 +86,7 @@ fn a_template_without_a_size_leaves_its_disks() {
 fn a_terminating_members_own_disk_stays_as_it_is() {
     let world = world().edit_disk("web-a-root", |disk| disk.size = Some(1));
     assert_eq!(steps(&world.plan()), [(Stage::ExpandDisks, "web-a-root")]);
-    let world = world.edit("web-a", |member| member.terminating = true);
+    let world = world.edit("web-a", |machine| machine.terminating = true);
     assert_eq!(steps(&world.plan()), []);
 }
 
@@ -94,7 +94,7 @@ fn a_terminating_members_own_disk_stays_as_it_is() {
 fn a_pool_that_cannot_be_read_makes_nothing_larger() {
     let world = world().edit_disk("web-data-1", |disk| disk.size = Some(1));
     assert_eq!(steps(&world.plan()), [(Stage::ExpandDisks, "web-data-1")]);
-    let world = world.pool(|pool| pool.flaws.push("no".into()));
+    let world = world.pool(|pool| pool.validation_errors.push("no".into()));
     assert_eq!(steps(&world.plan()), []);
 }
 
@@ -103,7 +103,7 @@ fn a_disk_that_refuses_to_grow_delays_neither_the_others_nor_any_mark() {
     let mut world = world()
         .edit_disk("web-data-1", |disk| disk.size = Some(1))
         .edit_disk("web-data-2", |disk| (disk.size, disk.annotations.free_since) = (Some(1), None));
-    world.memory.note(&"web-data-1".into(), true);
+    world.memory.record_result(&"web-data-1".into(), true);
     let marked = (Stage::CollectDisks, "web-data-2");
     assert_eq!(
         steps(&world.plan()),
@@ -124,5 +124,5 @@ fn a_disk_that_refuses_to_grow_delays_neither_the_others_nor_any_mark() {
     world.uptime += Duration::from_secs(1);
     let plan = world.plan();
     assert_eq!(steps(&plan), [marked, (Stage::ExpandDisks, "web-data-2")], "one at first");
-    assert_eq!(plan.again, Some(Duration::ZERO));
+    assert_eq!(plan.requeue_after, Some(Duration::ZERO));
 }

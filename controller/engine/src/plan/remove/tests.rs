@@ -5,16 +5,16 @@ use rstest::rstest;
 use super::*;
 use crate::backoff::{Failure, FailureReason, MAX_BATCH};
 use crate::plan::Blocker;
-use crate::testing::{World, deleted, member, name, target};
+use crate::testing::{World, deleted, machine, name, target};
 
 /// A world of members given as (name, creation second, running).
-fn world(desired: usize, policy: ScaleDownPolicy, members: &[(&str, i64, bool)]) -> World {
-    members.iter().fold(
+fn world(desired: usize, policy: ScaleDownPolicy, machines: &[(&str, i64, bool)]) -> World {
+    machines.iter().fold(
         World::desiring(desired).pool(|pool| pool.scale_down_policy = policy),
-        |world, member| {
-            let (name, created, running) = *member;
-            world.member(name, created).edit(name, |member| {
-                member.activity = if running { Activity::Running } else { Activity::NotRunning };
+        |world, machine| {
+            let (name, created, running) = *machine;
+            world.with_machine(name, created).edit(name, |machine| {
+                machine.activity = if running { Activity::Running } else { Activity::NotRunning };
             })
         },
     )
@@ -44,12 +44,12 @@ const ORDINALS: &[(&str, i64, bool)] =
 )]
 fn who_leaves_first(
     #[case] policy: ScaleDownPolicy,
-    #[case] members: &[(&str, i64, bool)],
+    #[case] machines: &[(&str, i64, bool)],
     #[case] order: &[&str],
 ) {
-    for desired in 0..=members.len() {
-        let leaving = &order[..members.len() - desired];
-        assert_eq!(deleted(&world(desired, policy, members).plan()), leaving, "{desired} desired");
+    for desired in 0..=machines.len() {
+        let leaving = &order[..machines.len() - desired];
+        assert_eq!(deleted(&world(desired, policy, machines).plan()), leaving, "{desired} desired");
     }
 }
 
@@ -63,16 +63,16 @@ fn who_leaves_first(
 #[case::fewer_members_than_desired(5, 3, 1, 0)]
 fn as_many_leave_as_live_members_exceed_replicas(
     #[case] desired: usize,
-    #[case] members: u64,
+    #[case] machines: u64,
     #[case] terminating: u64,
     #[case] leaving: usize,
 ) {
-    let world = World::desiring(desired).members(members);
+    let world = World::desiring(desired).with_machines(machines);
     // The oldest are terminating, the newest leave: the two must not be mixed up.
     let world =
-        (0..terminating).fold(world, |world, n| world.edit(&name(n), |member| member.terminating = true));
+        (0..terminating).fold(world, |world, n| world.edit(&name(n), |machine| machine.terminating = true));
     let plan = world.plan();
-    let expected: Vec<String> = (0..members).rev().take(leaving).map(name).collect();
+    let expected: Vec<String> = (0..machines).rev().take(leaving).map(name).collect();
     assert_eq!(deleted(&plan), expected);
     assert_eq!(plan.wants.remove, leaving > 0);
 }
@@ -82,7 +82,7 @@ fn as_many_leave_as_live_members_exceed_replicas(
 #[case::by_one(2)]
 fn an_explicit_pool_never_shrinks_by_itself(#[case] desired: usize) {
     let plan = World::desiring(desired)
-        .members(3)
+        .with_machines(3)
         .pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit)
         .plan();
     assert_eq!(plan, Plan::default());
@@ -91,43 +91,43 @@ fn an_explicit_pool_never_shrinks_by_itself(#[case] desired: usize) {
 #[test]
 fn a_foreign_machine_with_copied_labels_neither_counts_nor_leaves() {
     let world =
-        World::desiring(2).members(3).edit(&name(2), |machine| machine.owner = Some("another".into()));
+        World::desiring(2).with_machines(3).edit(&name(2), |machine| machine.owner = Some("another".into()));
     assert_eq!(world.plan(), Plan::default());
 }
 
 #[test]
 fn a_delete_names_the_uid_that_was_seen() {
-    let plan = World::desiring(0).members(1).plan();
-    let member = crate::ObjectId::new(&name(0), &format!("uid-of-{}", name(0)));
-    assert_eq!(plan.actions, [Action::Delete { member, reason: DeleteReason::Surplus }]);
+    let plan = World::desiring(0).with_machines(1).plan();
+    let machine = crate::ObjectId::new(&name(0), &format!("uid-of-{}", name(0)));
+    assert_eq!(plan.actions, [Action::Delete { machine, reason: DeleteReason::Surplus }]);
 }
 
 #[test]
 fn one_pass_deletes_no_more_than_a_full_batch() {
-    let plan = World::desiring(0).members(MAX_BATCH as u64 + 1).plan();
+    let plan = World::desiring(0).with_machines(MAX_BATCH as u64 + 1).plan();
     assert_eq!(deleted(&plan).len(), MAX_BATCH);
-    assert_eq!(plan.again, Some(Duration::ZERO), "the rest follows at once");
+    assert_eq!(plan.requeue_after, Some(Duration::ZERO), "the rest follows at once");
 }
 
 #[test]
 fn a_member_whose_deletion_was_refused_does_not_hold_up_the_others() {
-    let mut world = World::desiring(0).members(3);
+    let mut world = World::desiring(0).with_machines(3);
     let first = |world: &World| deleted(&world.plan())[0].to_owned();
     let protected = first(&world);
-    world.memory.note(&protected.as_str().into(), true);
+    world.memory.record_result(&protected.as_str().into(), true);
     let next = first(&world);
     assert_ne!(next, protected);
     assert_eq!(deleted(&world.plan()).last(), Some(&protected.as_str()), "it is tried too, at last");
     // Only among those who leave: nobody takes the place of a protected one.
-    let victim = first(&World::desiring(2).members(3));
-    let mut world = World::desiring(2).members(3);
-    world.memory.note(&victim.as_str().into(), true);
+    let victim = first(&World::desiring(2).with_machines(3));
+    let mut world = World::desiring(2).with_machines(3);
+    world.memory.record_result(&victim.as_str().into(), true);
     assert_eq!(deleted(&world.plan()), [victim]);
 }
 
 #[test]
 fn while_a_deletion_got_no_answer_nobody_else_leaves() {
-    let mut world = World::desiring(2).members(3);
+    let mut world = World::desiring(2).with_machines(3);
     let victim = deleted(&world.plan())[0].to_owned();
     let other = world.machines.iter().find(|machine| *machine.id.name != *victim).expect("three").clone();
     world.memory.delete_unconfirmed(&other.id.uid, world.uptime);
@@ -145,12 +145,12 @@ fn while_a_deletion_got_no_answer_nobody_else_leaves() {
 #[test]
 fn after_a_failure_removal_pauses_and_then_tries_one() {
     let cause = Failure { reason: FailureReason::FailedDelete, message: "denied".into() };
-    let mut world = World::desiring(0).members(3);
+    let mut world = World::desiring(0).with_machines(3);
     world.memory.removing.failed(cause, world.uptime, None, 0.0);
     let left = Duration::from_millis(250);
     assert_eq!(world.plan().blockers, [Blocker::Backoff { stage: Stage::Remove, left }]);
     assert_eq!(deleted(&world.plan()), [""; 0]);
-    assert_eq!(world.plan().again, Some(left));
+    assert_eq!(world.plan().requeue_after, Some(left));
     world.uptime += left;
     assert_eq!(deleted(&world.plan()), [name(2)]);
 }
@@ -162,7 +162,7 @@ fn leaving(world: &World) -> Vec<(String, DeleteReason)> {
         .actions
         .into_iter()
         .filter_map(|action| match action {
-            Action::Delete { member, reason } => Some((member.name.to_string(), reason)),
+            Action::Delete { machine, reason } => Some((machine.name.to_string(), reason)),
             _ => None,
         })
         .collect()
@@ -176,9 +176,9 @@ fn leaving(world: &World) -> Vec<(String, DeleteReason)> {
 #[case::explicit(ScaleDownPolicy::Explicit)]
 fn who_was_named_leaves_under_every_policy_and_nobody_else_for_it(#[case] policy: ScaleDownPolicy) {
     let world = world(4, policy, AGES).named("r", &["web-a"]);
-    assert_eq!(leaving(&world), [("web-a".to_owned(), DeleteReason::Named)]);
-    assert!(world.plan().rests_on_the_count(), "the pool is read live before");
-    assert!(!world.plan().takes_surplus(), "whoever was named leaves, however many there are");
+    assert_eq!(leaving(&world), [("web-a".to_owned(), DeleteReason::Targeted)]);
+    assert!(world.plan().needs_live_pool(), "the pool is read live before");
+    assert!(!world.plan().deletes_surplus(), "whoever was named leaves, however many there are");
 }
 
 #[rstest]
@@ -188,15 +188,15 @@ fn who_was_named_leaves_under_every_policy_and_nobody_else_for_it(#[case] policy
 #[case::as_many_are_gone_as_were_too_many(&["web-c", "web-d"], &[])]
 #[case::more_are_gone(&["web-d"], &[])]
 fn who_is_gone_already_is_one_of_those_that_leave(#[case] live: &[&str], #[case] expected: &[&str]) {
-    let stranger = |member: &mut Machine| member.owner = None;
-    let world = world(2, ScaleDownPolicy::NewestFirst, AGES).member("web-e", 9).edit("web-e", stranger);
-    assert!(world.plan().takes_surplus());
+    let stranger = |machine: &mut Machine| machine.owner = None;
+    let world = world(2, ScaleDownPolicy::NewestFirst, AGES).with_machine("web-e", 9).edit("web-e", stranger);
+    assert!(world.plan().deletes_surplus());
     let mut observed = world.observed();
     let uids = world.machines.iter().filter(|machine| live.contains(&&*machine.id.name));
     observed.count_live(&uids.map(|machine| machine.id.uid.clone()).collect());
     let plan = crate::plan(&observed);
     assert_eq!(deleted(&plan), expected);
-    assert_eq!(plan.takes_surplus(), !expected.is_empty());
+    assert_eq!(plan.deletes_surplus(), !expected.is_empty());
     assert!(crate::testing::created(&plan).is_empty(), "nobody takes their place yet");
     let mut strangers = observed.machines.iter().filter(|machine| machine.owner.is_none());
     assert!(strangers.all(|machine| !machine.terminating), "who is no member is none of its business");
@@ -208,7 +208,7 @@ fn who_was_named_leaves_before_the_surplus() {
         world(4, ScaleDownPolicy::NewestFirst, AGES).named("r", &["web-a"]).pool(|pool| pool.desired -= 1);
     assert_eq!(
         leaving(&world),
-        [("web-a".to_owned(), DeleteReason::Named), ("web-c".to_owned(), DeleteReason::Surplus)]
+        [("web-a".to_owned(), DeleteReason::Targeted), ("web-c".to_owned(), DeleteReason::Surplus)]
     );
 }
 
@@ -227,7 +227,7 @@ fn a_named_machine_that_is_leaving_anyway_is_not_deleted_again_and_nobody_leaves
     #[case] policy: ScaleDownPolicy,
 ) {
     let terminating =
-        world(4, policy, AGES).edit("web-a", |member| member.terminating = true).named("r", &["web-a"]);
+        world(4, policy, AGES).edit("web-a", |machine| machine.terminating = true).named("r", &["web-a"]);
     assert_eq!(terminating.plan(), Plan::default());
 }
 
@@ -241,7 +241,7 @@ fn a_named_machine_that_vanished_costs_nobody_else_the_place() {
 #[test]
 fn who_was_named_and_is_no_member_any_more_is_left_alone() {
     let world = world(4, ScaleDownPolicy::Explicit, AGES)
-        .edit("web-a", |member| member.owner = None)
+        .edit("web-a", |machine| machine.owner = None)
         .named("r", &["web-a"]);
     assert_eq!(leaving(&world), []);
 }
@@ -250,7 +250,7 @@ fn who_was_named_and_is_no_member_any_more_is_left_alone() {
 fn a_name_means_the_machine_that_had_it_when_it_was_named() {
     let mut world = world(4, ScaleDownPolicy::Explicit, AGES).named("r", &["web-a"]);
     world.machines.retain(|machine| *machine.id.name != *"web-a");
-    let mut another = member("web-a", 9);
+    let mut another = machine("web-a", 9);
     another.id = crate::ObjectId::new("web-a", "another-uid");
     world.machines.push(std::sync::Arc::new(another));
     assert_eq!(leaving(&world), []);
@@ -259,7 +259,7 @@ fn a_name_means_the_machine_that_had_it_when_it_was_named() {
 #[test]
 fn a_flaw_of_the_pool_keeps_nobody_who_was_named() {
     let flawed = |pool: &mut crate::Pool| {
-        pool.flaws.push("scaleDownPolicy is missing".into());
+        pool.validation_errors.push("scaleDownPolicy is missing".into());
         pool.scale_down_policy = ScaleDownPolicy::Explicit;
     };
     let world = world(4, ScaleDownPolicy::NewestFirst, AGES).pool(flawed).named("r", &["web-a"]);
@@ -295,9 +295,9 @@ fn named_machines_leave_at_the_pace_of_deletions() {
     world.memory.removing.failed(failure, world.uptime, None, 0.0);
     let paused = world.plan();
     assert_eq!(deleted(&paused), [""; 0]);
-    assert!(paused.wants.remove && paused.again.is_some());
+    assert!(paused.wants.remove && paused.requeue_after.is_some());
     world.uptime += Duration::from_secs(1);
     assert_eq!(deleted(&world.plan()), ["web-a"], "one at first");
-    world.memory.note(&target("web-a").name, true);
+    world.memory.record_result(&target("web-a").name, true);
     assert_eq!(deleted(&world.plan()), ["web-b"], "whose deletion was refused lets the others go first");
 }

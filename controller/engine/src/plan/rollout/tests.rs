@@ -5,7 +5,7 @@ use rstest::rstest;
 use super::*;
 use crate::backoff::{Failure, FailureReason};
 use crate::model::{Budget, DiskDraft, DiskRef, DiskSource, DiskTemplate, Lifetime};
-use crate::testing::{World, member, name, own_disk};
+use crate::testing::{World, machine, name, own_disk};
 
 mod adoption;
 mod disks;
@@ -16,20 +16,20 @@ mod stories;
 pub(super) const UPTIME: Duration = Duration::from_secs(100);
 
 /// Running members of `r1`, the oldest first, and a template that is `r2` by now.
-pub(super) fn outdated(members: u64) -> World {
-    World::desiring(usize::try_from(members).unwrap())
-        .members(members)
+pub(super) fn outdated(machines: u64) -> World {
+    World::desiring(usize::try_from(machines).unwrap())
+        .with_machines(machines)
         .pool(|pool| pool.revision = "r2".into())
 }
 
-fn allowing(members: u64, budget: usize) -> World {
-    outdated(members).pool(|pool| pool.rollout.budget = Budget::Machines(budget))
+fn allowing(machines: u64, budget: usize) -> World {
+    outdated(machines).pool(|pool| pool.rollout.budget = Budget::Machines(budget))
 }
 
 /// The numbers of the members that a plan writes the revision to, in its order.
 pub(super) fn updated(plan: &Plan) -> Vec<u64> {
     numbers(plan, |action| match action {
-        Action::Update { member, .. } => Some(&member.name),
+        Action::Update { machine, .. } => Some(&machine.name),
         _ => None,
     })
 }
@@ -47,7 +47,7 @@ fn disruption(plan: &Plan) -> Vec<(u64, Disruption)> {
 
 fn advanced(plan: &Plan) -> Vec<u64> {
     numbers(plan, |action| match action {
-        Action::RecordRevision { member, .. } => Some(&member.name),
+        Action::RecordRevision { machine, .. } => Some(&machine.name),
         _ => None,
     })
 }
@@ -62,37 +62,37 @@ pub(super) fn with(world: World, number: u64, edit: impl FnOnce(&mut Machine)) -
     world.edit(&name(number), edit)
 }
 
-fn idle(member: &mut Machine) {
-    member.activity = Activity::NotRunning;
+fn idle(machine: &mut Machine) {
+    machine.activity = Activity::NotRunning;
 }
 
-fn stopped(member: &mut Machine) {
-    member.activity = Activity::Stopped;
+fn stopped(machine: &mut Machine) {
+    machine.activity = Activity::Stopped;
 }
 
 /// `r2` was written, and the platform has not looked yet.
-fn written(member: &mut Machine) {
-    (member.written, member.evaluated) = (Some("r2".into()), false);
+fn written(machine: &mut Machine) {
+    (machine.written, machine.evaluated) = (Some("r2".into()), false);
 }
 
 /// `r2` was written, and a restart waits for somebody.
-fn for_approval(member: &mut Machine) {
-    (member.written, member.restart_pending) = (Some("r2".into()), true);
+fn for_approval(machine: &mut Machine) {
+    (machine.written, machine.restart_pending) = (Some("r2".into()), true);
 }
 
 /// `r2` was written, and the platform restarts the machine.
-fn restarting(member: &mut Machine) {
-    for_approval(member);
-    member.restarts_itself = true;
+fn restarting(machine: &mut Machine) {
+    for_approval(machine);
+    machine.restarts_itself = true;
 }
 
 /// `r2` has come into effect.
-fn unrecorded(member: &mut Machine) {
-    member.written = Some("r2".into());
+fn unrecorded(machine: &mut Machine) {
+    machine.written = Some("r2".into());
 }
 
 fn answering(mut world: World, number: u64, answer: UpdateOutcome) -> World {
-    let uid = member(&name(number), 0).id.uid;
+    let uid = machine(&name(number), 0).id.uid;
     world.memory.rollout_attempts.record(&uid, &"r2".into(), answer, UPTIME);
     world
 }
@@ -140,9 +140,9 @@ fn lose(world: World, number: u64) -> World {
 #[case::who_refused_comes_after_all_others(refuse(allowing(4, 2), 0), &[1, 2])]
 #[case::who_refused_does_not_take_a_place(refuse(with(allowing(2, 1), 1, unrecorded), 0), &[0])]
 #[case::paused(allowing(4, 2).pool(|pool| pool.rollout.paused = true), &[])]
-#[case::a_pool_that_cannot_be_read(allowing(4, 2).pool(|pool| pool.flaws.push("odd".into())), &[])]
+#[case::a_pool_that_cannot_be_read(allowing(4, 2).pool(|pool| pool.validation_errors.push("odd".into())), &[])]
 #[case::a_pool_that_is_deleted(allowing(4, 2).pool(|pool| pool.deleting = true), &[])]
-#[case::all_have_it(World::desiring(4).members(4), &[])]
+#[case::all_have_it(World::desiring(4).with_machines(4), &[])]
 #[case::whoever_is_too_many_leaves_as_it_is(allowing(4, 4).pool(|pool| pool.desired = 2), &[0, 1])]
 fn writes_to(#[case] world: World, #[case] expected: &[u64]) {
     assert_eq!(updated(&world.plan()), expected);
@@ -155,12 +155,12 @@ fn writes_to(#[case] world: World, #[case] expected: &[u64]) {
 #[case::half_the_budget_refuses(16, 6, &[0, 1, 2], true)]
 #[case::half_of_an_odd_budget(16, 7, &[0, 1, 2], false)]
 fn a_rollout_stops_when(
-    #[case] members: u64,
+    #[case] machines: u64,
     #[case] budget: usize,
     #[case] refusing: &[u64],
     #[case] stops: bool,
 ) {
-    let world = refusing.iter().copied().fold(allowing(members, budget), refuse);
+    let world = refusing.iter().copied().fold(allowing(machines, budget), refuse);
     let plan = world.plan();
     let others = updated(&plan).iter().any(|number| !refusing.contains(number));
     assert_eq!(others, !stops, "{:?}", updated(&plan));
@@ -190,7 +190,7 @@ fn the_pace(#[case] failed: Option<u64>, #[case] uptime: u64, #[case] expected: 
     let failure = Failure { reason: FailureReason::FailedTemplateUpdate, message: "no".into() };
     let mut world = allowing(8, 8);
     // What the pools remember belongs to the revision.
-    world.memory.meet(&world.pool, UPTIME);
+    world.memory.observe(&world.pool, UPTIME);
     if let Some(failed) = failed {
         world.memory.updating.failed(failure, Duration::from_secs(failed), None, 0.0);
     }
@@ -201,14 +201,14 @@ fn the_pace(#[case] failed: Option<u64>, #[case] uptime: u64, #[case] expected: 
         Ok(width) => assert_eq!(updated(&plan).len(), width),
         Err(left) => {
             assert_eq!(updated(&plan), [] as [u64; 0]);
-            assert_eq!(plan.again, Some(Duration::from_millis(left)));
+            assert_eq!(plan.requeue_after, Some(Duration::from_millis(left)));
         }
     }
     if expected == Ok(1) {
-        assert_eq!(plan.again, Some(Duration::ZERO), "the rest comes with the next pass");
+        assert_eq!(plan.requeue_after, Some(Duration::ZERO), "the rest comes with the next pass");
         // Another revision is a reason to try again at once.
         world.pool.revision = "r3".into();
-        world.memory.meet(&world.pool, world.uptime);
+        world.memory.observe(&world.pool, world.uptime);
         assert_eq!(updated(&world.plan()).len(), 8);
     }
 }
@@ -235,7 +235,7 @@ fn a_member_says_that_the_revision_is_in_effect_when(#[case] edit: fn(&mut Machi
 fn saying_so_has_a_pace_of_its_own() {
     let failure = Failure { reason: FailureReason::FailedRepair, message: "no".into() };
     let mut world = with(with(allowing(3, 1), 0, unrecorded), 1, unrecorded);
-    world.memory.meet(&world.pool, UPTIME);
+    world.memory.observe(&world.pool, UPTIME);
     world.memory.updating.failed(failure.clone(), UPTIME, None, 0.0);
     let plan = world.plan();
     assert_eq!((advanced(&plan).len(), updated(&plan).len()), (2, 0));
@@ -256,9 +256,9 @@ fn what_of_a_member_is_the_pools(
     #[case] written: Option<&str>,
     #[case] expected: Option<&str>,
 ) {
-    let mut world = with(outdated(1), 0, |member| {
-        member.revision = in_effect.map(RevisionId::from);
-        member.written = written.map(RevisionId::from);
+    let mut world = with(outdated(1), 0, |machine| {
+        machine.revision = in_effect.map(RevisionId::from);
+        machine.written = written.map(RevisionId::from);
     });
     world.stored = ["r0", "r1"].map(RevisionId::from).to_vec();
     let plan = world.plan();
@@ -277,10 +277,10 @@ fn who_was_chosen_because_it_does_not_run_is_marked_as_that() {
 
 #[test]
 fn the_pool_looks_again_when_a_change_has_been_ignored_for_long_enough() {
-    let mut world = with(World::desiring(2).members(2), 0, |member| member.evaluated = false);
+    let mut world = with(World::desiring(2).with_machines(2), 0, |machine| machine.evaluated = false);
     let machines = world.machines.clone();
     world.memory.rollout_attempts.observe(machines.iter(), UPTIME);
-    assert_eq!(world.plan().again, Some(EVALUATION_AGE));
+    assert_eq!(world.plan().requeue_after, Some(EVALUATION_AGE));
     world.uptime = UPTIME + EVALUATION_AGE;
     assert_eq!(world.plan(), Plan::default());
 }
@@ -288,7 +288,7 @@ fn the_pool_looks_again_when_a_change_has_been_ignored_for_long_enough() {
 #[test]
 fn those_that_refused_are_tried_again_in_turn() {
     let mut world = refuse(allowing(3, 1), 0);
-    let second = member(&name(1), 0).id.uid;
+    let second = machine(&name(1), 0).id.uid;
     world.memory.rollout_attempts.record(
         &second,
         &"r2".into(),
@@ -296,7 +296,7 @@ fn those_that_refused_are_tried_again_in_turn() {
         UPTIME + Duration::from_secs(1),
     );
     assert_eq!(updated(&world.plan()), [0]);
-    let first = member(&name(0), 0).id.uid;
+    let first = machine(&name(0), 0).id.uid;
     world.memory.rollout_attempts.record(
         &first,
         &"r2".into(),

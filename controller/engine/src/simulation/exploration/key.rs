@@ -1,16 +1,16 @@
 //! What a state is, as far as anybody could tell the difference.
 //!
 //! All that the future depends on is printed, and names, versions and moments are then replaced by what matters of them
-//! ([`super::text`]). What the controller remembers is taken as it prints, so that a field that comes later counts too.
+//! ([`super::canonical`]). What the controller remembers is taken as it prints, so that a field that comes later counts too.
 
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
 
 use super::super::api::{Api, Basis, Table};
-use super::super::view::View;
+use super::super::watch_cache::WatchCache;
+use super::canonical;
 use super::moves::State;
-use super::text;
 use crate::Action;
 use crate::ledger::{Cache as _, Fact, Ledger, Seen};
 use crate::model::StoredTime;
@@ -38,7 +38,7 @@ pub(super) fn canonical(state: &State) -> String {
     shell(&mut out, state);
     under_way(&mut out, state);
     judged(&mut out, api);
-    text::canonical(&out, api)
+    canonical::canonical(&out, api)
 }
 
 fn put(out: &mut String, name: &str, what: &dyn Debug) {
@@ -84,8 +84,8 @@ fn shell(out: &mut String, state: &State) {
     if !shell.pending.is_empty() {
         put(out, "rests on", &basis(api, shell.basis));
         for action in &shell.pending {
-            if let Action::Delete { member, .. } = action {
-                put(out, "known", &shell.known.get(&member.name));
+            if let Action::Delete { machine, .. } = action {
+                put(out, "known", &shell.known.get(&machine.name));
             }
             if let Some(version) = shell.versions.get(action.object()) {
                 let live = api.disks.objects.get(action.object()).map(|seen| seen.version);
@@ -107,7 +107,7 @@ fn shell(out: &mut String, state: &State) {
 fn cache<T: Fact + Debug>(
     out: &mut String,
     name: &str,
-    view: &View<T>,
+    view: &WatchCache<T>,
     table: &Table<T>,
     ledger: &Ledger<T>,
 ) {
@@ -152,7 +152,7 @@ fn under_way(out: &mut String, state: &State) {
             (&request.action, basis(api, request.basis), outdated, request.sent, api.existed(object))
         }),
     );
-    put(out, "callers", &world.callers);
+    put(out, "callers", &world.removal_clients);
 }
 
 /// What the server knows beside the objects, as far as it is about what exists.
@@ -166,7 +166,7 @@ fn judged(out: &mut String, api: &Api) {
     list(out, "strays", api.stray_uids.iter().filter(|uid| matters(uid.as_str())));
     let kept = &api.kept;
     // The rest is about disks that outlive their machines.
-    if !api.keeps_disks() {
+    if !api.retains_disks() {
         return;
     }
     put(out, "mounts", &kept.mounts);

@@ -38,12 +38,12 @@ pub(super) fn check(
         );
         warnings.push(Warning::new(Rule::EmptiedPool, "spec.replicas", detail));
     }
-    if let Some(members) =
-        old.members().filter(|members| old.explicit() && !new.explicit() && *members > after)
+    if let Some(current) =
+        old.current_replicas().filter(|current| old.explicit() && !new.explicit() && *current > after)
     {
         let detail = format!(
-            "the pool has {members} machines and wants {after}: without Explicit the surplus is removed now. \
-             Raise replicas to {members} first to keep them"
+            "the pool has {current} machines and wants {after}: without Explicit the surplus is removed now. \
+             Raise replicas to {current} first to keep them"
         );
         warnings.push(Warning::new(Rule::LeavingExplicit, "spec.scaleDownPolicy", detail));
     }

@@ -11,8 +11,8 @@ mod scales;
 use serde_json::{Value, json};
 
 use super::{
-    Class, Cluster, Facts, Found, Image, ImageId, ImageKind, Known, Outcome, Request, Revision, Rule,
-    Settings, Snapshot, Stage, Verdict, begin,
+    Class, Cluster, Evaluation, Facts, Found, Image, ImageId, ImageKind, Known, Outcome, Request, Revision,
+    Rule, Settings, Snapshot, Verdict, begin,
 };
 
 /// The program that removes named machines.
@@ -145,8 +145,8 @@ impl World {
 
     fn judge(&self, user: &str, old: Option<&Value>, new: &Value) -> Verdict {
         match begin(&self.settings, Request { user, old, new }) {
-            Stage::Done(verdict) => verdict,
-            Stage::Look(look) => look.finish(&self.facts),
+            Evaluation::Decided(verdict) => verdict,
+            Evaluation::NeedsFacts(look) => look.finish(&self.facts),
         }
     }
 
@@ -201,8 +201,8 @@ fn only_what_is_needed_is_read() {
     let world = World::complete();
     let needs =
         |old: Option<&Value>, new: &Value| match begin(&world.settings, Request { user: "a", old, new }) {
-            Stage::Done(_) => None,
-            Stage::Look(look) => Some(look.needs().clone()),
+            Evaluation::Decided(_) => None,
+            Evaluation::NeedsFacts(look) => Some(look.needs().clone()),
         };
     let created = needs(None, &pool()).unwrap();
     assert_eq!(created.class, Some(super::ClassName::Named("small".to_owned())));

@@ -58,7 +58,7 @@ impl<'a> Pool<'a> {
     }
 
     /// Members that the controller last saw, if it ever looked.
-    pub(super) fn members(self) -> Option<i64> {
+    pub(super) fn current_replicas(self) -> Option<i64> {
         at(self.0, &["status", "replicas"]).as_i64()
     }
 

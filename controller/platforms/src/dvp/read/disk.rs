@@ -1,4 +1,4 @@
-//! Disks, and what attaches them by hand.
+//! Disks and attachments.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use vmpool_engine::{Disk, ObjectId};
 
 use super::super::objects::{AttachmentObject, DiskObject, DiskStatus, PoolObject};
 use super::{annotation, created, id, label, moment, pool_uid};
-use crate::{Attachment, Stored, controller_reference, intern};
+use crate::{ApiObject, Attachment, controller_reference, intern};
 
-/// Most characters of the platform's words about a failed disk.
+/// Maximum length of the platform's message about a failed disk, in characters.
 const LONGEST_FAILURE: usize = 300;
 
 pub(in super::super) fn disk(object: &DiskObject) -> Disk {
@@ -50,7 +50,7 @@ pub(in super::super) fn disk(object: &DiskObject) -> Disk {
     }
 }
 
-fn kind<K: Stored>() -> std::borrow::Cow<'static, str> {
+fn kind<K: ApiObject>() -> std::borrow::Cow<'static, str> {
     K::kind(&())
 }
 
@@ -63,12 +63,13 @@ fn state(status: &DiskStatus) -> DiskState {
         "Resizing" | "Migrating" => DiskState::Changing,
         "Failed" => DiskState::Failed,
         "PVCLost" => DiskState::Lost,
-        // Being made, waiting for an upload or for its first consumer; and what a later platform may add.
-        _ => DiskState::Coming,
+        // Being provisioned, waiting for an upload or for the first consumer, or a phase of a later version of the
+        // platform.
+        _ => DiskState::Pending,
     }
 }
 
-/// The message of condition `Ready`, or its reason where it has none.
+/// The message of the condition `Ready`, or its reason if it has no message.
 fn failure(status: &DiskStatus) -> Option<Arc<str>> {
     if !matches!(state(status), DiskState::Failed | DiskState::Lost) {
         return None;
@@ -79,8 +80,8 @@ fn failure(status: &DiskStatus) -> Option<Arc<str>> {
     (end > 0).then(|| words[..end].into())
 }
 
-/// `InUse` turns False while a machine is stopped that the disk belongs to, so it says nothing about machines. Any
-/// reason but those about machines is a use that we must not get in the way of.
+/// `InUse` is False while the machine of the disk is stopped, so it does not show the use by machines. Any reason
+/// except those about machines is another use of the disk.
 fn used_otherwise(status: &DiskStatus) -> bool {
     let in_use = status.conditions.iter().find(|condition| condition.holds("InUse"));
     let by_machine = ["AttachedToVirtualMachine", ""];

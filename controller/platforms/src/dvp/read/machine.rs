@@ -30,12 +30,12 @@ pub(in super::super) fn machine(object: &MachineObject) -> Machine {
         pool_label: label(metadata, labels::POOL).map(intern),
         revision: label(metadata, labels::TEMPLATE_HASH).map(revision),
         written: annotation(metadata, annotations::PATCHED_TEMPLATE_HASH).map(revision),
-        // Absent means that the platform has not said so yet.
+        // If the condition is absent, the platform has not reported it yet.
         evaluated: status
             .observed_generation
             .is_some_and(|seen| seen >= metadata.generation.unwrap_or_default()),
         activity: match status.phase.as_str() {
-            // The guest keeps running while it moves.
+            // The guest keeps running during a migration.
             "Running" | "Migrating" => Activity::Running,
             "Stopped" => Activity::Stopped,
             _ => Activity::NotRunning,
@@ -50,7 +50,7 @@ pub(in super::super) fn machine(object: &MachineObject) -> Machine {
     }
 }
 
-/// One that is longer than any revision equals none.
+/// An identity that is longer than any revision equals none.
 fn revision(text: &str) -> RevisionId {
     intern(limits::clip(text)).into()
 }
@@ -66,7 +66,7 @@ fn disks(map: &BTreeMap<String, String>, devices: &[DeviceRef]) -> Vec<DiskRef> 
     disks.collect()
 }
 
-/// What the map names and no device refers to.
+/// The disks that the disk map names and no device refers to.
 fn detached(map: &BTreeMap<String, String>, disks: &[DiskRef]) -> Vec<DetachedDisk> {
     let attached = |disk: &str| disks.iter().any(|device| *device.disk == *disk);
     let detached = map.iter().filter(|(_, disk)| !disk.is_empty() && !attached(disk));
@@ -75,15 +75,15 @@ fn detached(map: &BTreeMap<String, String>, disks: &[DiskRef]) -> Vec<DetachedDi
     detached.collect()
 }
 
-/// Which disk fills which template, as the machine's own annotation says. One that cannot be read says nothing: then
-/// the machine's disks are left as they are.
+/// The disk map of the machine, from its annotation. If it cannot be read, it is empty, and the disks of the machine
+/// are not repaired.
 fn disk_map(metadata: &ObjectMeta) -> BTreeMap<String, String> {
     annotation(metadata, annotations::DISKS)
         .and_then(|text| serde_json::from_str(text).ok())
         .unwrap_or_default()
 }
 
-/// The device with the smallest boot order if any has one, and else the first; if that is a disk.
+/// The device with the smallest boot order, or else the first device, if that is a disk.
 fn boot_disk(devices: &[DeviceRef], disks: &[DiskRef]) -> Option<Arc<str>> {
     let ordered =
         devices.iter().enumerate().filter_map(|(position, device)| Some((device.boot_order?, position)));
@@ -91,7 +91,7 @@ fn boot_disk(devices: &[DeviceRef], disks: &[DiskRef]) -> Option<Arc<str>> {
     disks.iter().find(|disk| disk.position == position).map(|disk| disk.disk.clone())
 }
 
-/// Disks that the status shows and the spec does not, each once.
+/// Disks that are in the status and not in the spec, each once.
 fn lingering(shown: &[DeviceRef], disks: &[DiskRef]) -> Vec<Arc<str>> {
     let mut lingering: Vec<Arc<str>> = Vec::new();
     for disk in shown.iter().filter_map(DeviceRef::disk) {

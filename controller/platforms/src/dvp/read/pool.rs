@@ -18,7 +18,7 @@ use super::super::{selector, template};
 use super::{annotation, rollout};
 
 pub(in super::super) fn pool(object: &PoolObject) -> Pool {
-    let (mut flaws, mut unreadable) = (Vec::new(), Vec::new());
+    let (mut validation_errors, mut invalid_settings) = (Vec::new(), Vec::new());
     let id = super::id(&object.metadata);
     let spec = &object.spec();
     let policy = match spec.scale_down_policy.as_deref() {
@@ -26,56 +26,61 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
         Some("OldestFirst") => ScaleDownPolicy::OldestFirst,
         Some("Explicit") => ScaleDownPolicy::Explicit,
         Some(other) => {
-            unreadable.push(format!(
-                "scaleDownPolicy {:?} is unknown, so no machine is removed for the count",
+            invalid_settings.push(format!(
+                "scaleDownPolicy {:?} is unknown, so a scale-down deletes no machine",
                 limits::clip(other)
             ));
             ScaleDownPolicy::Explicit
         }
         None => {
-            unreadable.push("scaleDownPolicy is missing, so no machine is removed for the count".to_owned());
+            invalid_settings
+                .push("scaleDownPolicy is missing, so a scale-down deletes no machine".to_owned());
             ScaleDownPolicy::Explicit
         }
     };
-    // A count that cannot be read is a flaw, so the zero in its place removes nobody.
+    // An unreadable count is a validation error, so the zero that replaces it deletes no machine.
     let desired = match &spec.replicas {
         Value::Null => 0,
         count => count.as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_else(|| {
-            flaws.push(format!("replicas {count} is not a count"));
+            validation_errors.push(format!("replicas {count} is not a count"));
             0
         }),
     };
-    // Who was named cannot be told then, nor whom the count was lowered for: nobody may come or go for it.
+    // The targets are unknown, and so is the number by which `replicas` was lowered. The controller must not create or
+    // delete machines.
     let record = annotation(&object.metadata, annotations::SCALE_DOWN_TARGETS).unwrap_or_default();
     let record = RemovalRecord::parse(record).unwrap_or_else(|error| {
-        flaws.push(format!(
-            "annotation {}: {error}, so nobody is created or removed until it is put right",
+        validation_errors.push(format!(
+            "annotation {}: {error}, so no machine is created or removed until it is corrected",
             annotations::SCALE_DOWN_TARGETS
         ));
         RemovalRecord::default()
     });
     match object.spec_error() {
-        // It comes first: it is what the owner can put right.
-        Some(error) => flaws.insert(0, error),
-        None => flaws.extend(template_flaws(spec)),
+        // This error comes first, because the user can correct it.
+        Some(error) => validation_errors.insert(0, error),
+        None => validation_errors.extend(template_flaws(spec)),
     }
-    let rollout = rollout::read(object, spec, &mut unreadable);
-    let disks =
-        spec.virtual_disk_templates.iter().map(|template| disk_template(template, &mut unreadable)).collect();
-    flaws.truncate(limits::FLAWS);
-    unreadable.truncate(limits::FLAWS);
-    // They become a message of the status, and quote what may be of any length.
-    let flaws: Vec<String> = flaws.into_iter().map(limits::shorten).collect();
-    let unreadable: Vec<String> = unreadable.into_iter().map(limits::shorten).collect();
+    let rollout = rollout::read(object, spec, &mut invalid_settings);
+    let disks = spec
+        .virtual_disk_templates
+        .iter()
+        .map(|template| disk_template(template, &mut invalid_settings))
+        .collect();
+    validation_errors.truncate(limits::VALIDATION_ERRORS);
+    invalid_settings.truncate(limits::VALIDATION_ERRORS);
+    // They become a message of the status and can quote long values.
+    let validation_errors: Vec<String> = validation_errors.into_iter().map(limits::shorten).collect();
+    let invalid_settings: Vec<String> = invalid_settings.into_iter().map(limits::shorten).collect();
     let name_block = annotation(&object.metadata, annotations::NAMES).and_then(|text| {
-        text.parse().inspect_err(|error| tracing::warn!(%error, "ignoring the block of names")).ok()
+        text.parse().inspect_err(|error| tracing::warn!(%error, "ignoring the name block")).ok()
     });
     Pool {
         namespace: object.metadata.namespace.as_deref().unwrap_or_default().into(),
         generation: object.metadata.generation.unwrap_or_default(),
         deleting: object.metadata.deletion_timestamp.is_some(),
         desired,
-        scale_down_policy: if flaws.is_empty() { policy } else { ScaleDownPolicy::Explicit },
+        scale_down_policy: if validation_errors.is_empty() { policy } else { ScaleDownPolicy::Explicit },
         naming: Naming::Random,
         revision: RevisionId::of(&template::canonical(&template::of(&spec.virtual_machine_template))),
         revision_stored: true,
@@ -84,19 +89,19 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
         name_block,
         record,
         published: published(&object.status, &id),
-        flaws,
-        unreadable,
+        validation_errors,
+        invalid_settings,
         id,
     }
 }
 
-/// A setting that cannot be read keeps disks rather than deleting them: no ttl, or all of them kept.
-fn disk_template(template: &objects::DiskTemplate, unreadable: &mut Vec<String>) -> DiskTemplate {
+/// For an unreadable setting, disks are kept: without ttl, or with all free disks kept.
+fn disk_template(template: &objects::DiskTemplate, invalid_settings: &mut Vec<String>) -> DiskTemplate {
     let keep = match &template.reclaim["keep"] {
         Value::Null => 0,
         count => count.as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_else(|| {
             let name = &template.name;
-            unreadable.push(format!(
+            invalid_settings.push(format!(
                 "reclaim.keep {count} of disk template {name} is not a count, so all are kept"
             ));
             usize::MAX
@@ -109,7 +114,7 @@ fn disk_template(template: &objects::DiskTemplate, unreadable: &mut Vec<String>)
             if ttl.is_none() {
                 let name = &template.name;
                 let what = format!("reclaim.ttl {text} of disk template {name} is not a duration");
-                unreadable.push(format!("{what}, so none of its free disks is deleted"));
+                invalid_settings.push(format!("{what}, so none of its free disks is deleted"));
             }
             ttl
         }
@@ -118,25 +123,26 @@ fn disk_template(template: &objects::DiskTemplate, unreadable: &mut Vec<String>)
         let size: Quantity = serde_json::from_value(size.clone()).ok()?;
         size.bytes().ok()
     });
-    DiskTemplate { keep, ttl, size, ..DiskTemplate::new(&template.name, template.lifetime()) }
+    DiskTemplate { keep_free: keep, ttl, size, ..DiskTemplate::new(&template.name, template.lifetime()) }
 }
 
-/// What no machine can be made of. A schema with the rules of ours lets none of it through.
+/// Errors of the templates that prevent the creation of machines. The schema of vmpool rejects all of them.
 fn template_flaws(spec: &PoolSpec) -> Vec<String> {
     let template = &spec.virtual_machine_template.spec;
     if !template.is_object() {
         return vec!["virtualMachineTemplate.spec is missing".to_owned()];
     }
-    let mut flaws = Vec::new();
+    let mut validation_errors = Vec::new();
     if template["osType"] == "Legacy" {
-        flaws.push("osType Legacy cannot be provisioned, so its machines would all be the same".to_owned());
+        validation_errors
+            .push("osType Legacy cannot be provisioned, so its machines would all be the same".to_owned());
     }
     let mut unused: BTreeSet<&str> = BTreeSet::new();
     for disk in &spec.virtual_disk_templates {
         if disk.name.is_empty() {
-            flaws.push("a disk template has no name".to_owned());
+            validation_errors.push("a disk template has no name".to_owned());
         } else if !unused.insert(&disk.name) {
-            flaws.push(format!("two disk templates are called {}", disk.name));
+            validation_errors.push(format!("two disk templates are called {}", disk.name));
         }
     }
     let known = unused.clone();
@@ -144,13 +150,15 @@ fn template_flaws(spec: &PoolSpec) -> Vec<String> {
     for device in devices.filter(|device| device["kind"] == "VirtualDisk") {
         let name = device["name"].as_str().unwrap_or_default();
         if !known.contains(name) {
-            flaws.push(format!("VirtualDisk {name:?} of the machine template is no disk template"));
+            validation_errors
+                .push(format!("VirtualDisk {name:?} of the machine template is no disk template"));
         } else if !unused.remove(name) {
-            flaws.push(format!("the machine template names disk template {name} twice"));
+            validation_errors.push(format!("the machine template names disk template {name} twice"));
         }
     }
-    flaws.extend(unused.iter().map(|name| format!("the machine template does not use disk template {name}")));
-    flaws
+    validation_errors
+        .extend(unused.iter().map(|name| format!("the machine template does not use disk template {name}")));
+    validation_errors
 }
 
 fn published(status: &PoolStatus, pool: &ObjectId) -> Published {
@@ -168,7 +176,7 @@ fn published(status: &PoolStatus, pool: &ObjectId) -> Published {
     let conditions = status
         .conditions
         .iter()
-        // Nobody can have meant one without a type.
+        // A condition without a type is ignored.
         .filter(|condition| !condition.kind.is_empty())
         .map(|condition| Condition {
             kind: condition.kind.clone(),

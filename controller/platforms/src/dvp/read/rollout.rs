@@ -1,5 +1,5 @@
-//! How changes reach machines: fields of the spec and, where the cluster's definition of a pool prunes these, the
-//! annotations that stand for them. A field wins over its annotation.
+//! The settings of the rollout: fields of the spec, or equivalent annotations if the cluster's definition of pools
+//! prunes these fields. A field overrides its annotation.
 
 use serde_json::Value;
 use vmpool_api::{Share, annotations};
@@ -11,13 +11,13 @@ use super::super::objects::{PoolObject, PoolSpec};
 use super::annotation;
 use vmpool_engine::revision::HELD;
 
-/// Reads the settings. One that cannot be read takes its safe value, by which no machine is disturbed, and `unreadable`
-/// says so.
-pub(super) fn read(pool: &PoolObject, spec: &PoolSpec, unreadable: &mut Vec<String>) -> Rollout {
+/// Reads the settings. An unreadable setting gets its safe value, which disrupts no machine, and a message is added to
+/// `invalid_settings`.
+pub(super) fn read(pool: &PoolObject, spec: &PoolSpec, invalid_settings: &mut Vec<String>) -> Rollout {
     let rollout = &spec.rollout;
     let is_odd = !rollout.is_null() && !rollout.is_object();
     if is_odd {
-        unreadable.push(format!("rollout {rollout} is not an object, so the rollout is paused"));
+        invalid_settings.push(format!("rollout {rollout} is not an object, so the rollout is paused"));
     }
     let twin = |key| annotation(&pool.metadata, key).map(|text| (key, text));
     let paused = match (&rollout["paused"], twin(annotations::ROLLOUT_PAUSED)) {
@@ -58,8 +58,9 @@ pub(super) fn read(pool: &PoolObject, spec: &PoolSpec, unreadable: &mut Vec<Stri
             .and_then(count)
             .ok_or_else(|| format!("revisionHistoryLimit {field} is not a count")),
     };
-    let mut safe =
-        |what: String, instead: &str| unreadable.push(format!("{what}, so {instead}; correct or remove it"));
+    let mut safe = |what: String, instead: &str| {
+        invalid_settings.push(format!("{what}, so {instead}; correct or remove it"))
+    };
     let held = pinned.is_err();
     Rollout {
         paused: paused.unwrap_or_else(|what| {

@@ -27,8 +27,8 @@ fn pool(spec: &Value, annotations: &Value) -> Pool {
 
 fn rollout(spec: &Value, annotations: &Value) -> (Rollout, Vec<String>) {
     let pool = pool(spec, annotations);
-    assert!(pool.flaws.is_empty(), "{:?}", pool.flaws);
-    (pool.rollout, pool.unreadable)
+    assert!(pool.validation_errors.is_empty(), "{:?}", pool.validation_errors);
+    (pool.rollout, pool.invalid_settings)
 }
 
 /// An annotation by its last part.
@@ -124,7 +124,7 @@ fn a_kept_template_reads_as_its_owner_wrote_it() {
         &json!({ "persistentVolumeClaim": { "size": "20Gi" } }),
     );
     let expected = DiskTemplate {
-        keep: 2,
+        keep_free: 2,
         ttl: Some(Duration::from_mins(90)),
         size: Some(20 << 30),
         ..DiskTemplate::new("data", Lifetime::Retained)
@@ -146,11 +146,11 @@ fn a_ttl_that_cannot_be_read_collects_nothing_and_is_no_flaw(#[case] ttl: &str) 
     let templates = json!([{ "name": "data", "reclaim": reclaim }]);
     let spec = json!({ "virtualMachineTemplate": { "spec": spec }, "virtualDiskTemplates": templates });
     let pool = pool(&spec, &json!({}));
-    assert!(pool.flaws.is_empty(), "{:?}", pool.flaws);
+    assert!(pool.validation_errors.is_empty(), "{:?}", pool.validation_errors);
     assert!(
-        pool.unreadable.len() == 1 && pool.unreadable[0].contains("reclaim.ttl"),
+        pool.invalid_settings.len() == 1 && pool.invalid_settings[0].contains("reclaim.ttl"),
         "{:?}",
-        pool.unreadable
+        pool.invalid_settings
     );
 }
 
@@ -160,7 +160,7 @@ fn a_ttl_that_cannot_be_read_collects_nothing_and_is_no_flaw(#[case] ttl: &str) 
 #[case::negative(json!({ "keep": -1 }), usize::MAX)]
 #[case::text(json!({ "keep": "all" }), usize::MAX)]
 fn a_number_of_kept_disks_that_cannot_be_read_keeps_them_all(#[case] reclaim: Value, #[case] keep: usize) {
-    assert_eq!(template(&reclaim, &json!({})).keep, keep);
+    assert_eq!(template(&reclaim, &json!({})).keep_free, keep);
 }
 
 #[rstest]
@@ -283,18 +283,18 @@ fn disk(body: &Value) -> Disk {
 }
 
 #[rstest]
-#[case("Pending", DiskState::Coming)]
-#[case("Provisioning", DiskState::Coming)]
-#[case("WaitForUserUpload", DiskState::Coming)]
-#[case("WaitForFirstConsumer", DiskState::Coming)]
+#[case("Pending", DiskState::Pending)]
+#[case("Provisioning", DiskState::Pending)]
+#[case("WaitForUserUpload", DiskState::Pending)]
+#[case("WaitForFirstConsumer", DiskState::Pending)]
 #[case("Ready", DiskState::Ready)]
 #[case("Exporting", DiskState::Ready)]
 #[case("Resizing", DiskState::Changing)]
 #[case("Migrating", DiskState::Changing)]
 #[case("Failed", DiskState::Failed)]
 #[case("PVCLost", DiskState::Lost)]
-#[case("", DiskState::Coming)]
-#[case("SomethingNew", DiskState::Coming)]
+#[case("", DiskState::Pending)]
+#[case("SomethingNew", DiskState::Pending)]
 fn a_disk_is_what_its_phase_says(#[case] phase: &str, #[case] state: DiskState) {
     assert_eq!(disk(&json!({ "status": { "phase": phase } })).state, state);
 }
@@ -410,7 +410,7 @@ fn an_attachment_is_about(#[case] device: Value, #[case] disk: Option<&str>) {
 fn objects_that_make_no_sense_are_read_all_the_same(#[case] body: Value) {
     let (machine, disk) = (machine(&body), disk(&body));
     assert_eq!((machine.disks.len(), machine.lingering.len(), machine.boot_disk), (0, 0, None));
-    assert_eq!((disk.state, disk.mounted_by, disk.size), (DiskState::Coming, None, None));
+    assert_eq!((disk.state, disk.mounted_by, disk.size), (DiskState::Pending, None, None));
     let mut object = json!({ "metadata": { "name": "by-hand", "uid": "a" } });
     json_patch::merge(&mut object, &body);
     assert_eq!(super::attachment(&serde_json::from_value::<AttachmentObject>(object).unwrap()).disk, None);

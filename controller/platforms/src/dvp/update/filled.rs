@@ -1,8 +1,8 @@
 //! Fields that the platform fills in when a machine is created without them.
 //!
-//! The value comes from the machine's class or its number of cores. If a rollout changes one of these and the template leaves
-//! the field out, the value of the old class must not stay: machines of one revision would differ, or the new class would
-//! refuse the value. The patch then resets the field, and the platform fills it in again.
+//! The value comes from the machine's class or its number of cores. If a rollout changes one of these and the template
+//! omits the field, the patch resets the field and the platform fills it in again. Otherwise machines of one revision
+//! would differ, or the new class would reject the value.
 
 use serde_json::{Value, json};
 

@@ -137,9 +137,9 @@ async fn a_disk_that_a_machine_of_somebody_else_uses_is_left_alone() {
     world.scale(1);
     world.advance(MINUTE * 12).await;
     assert_eq!(world.disks().len(), 2);
-    let member =
+    let machine =
         world.machines().into_iter().find(|machine| machine["metadata"]["name"] != "somebody").unwrap();
-    assert_ne!(device(&member), disk["metadata"]["name"]);
+    assert_ne!(device(&machine), disk["metadata"]["name"]);
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::member;
+use crate::testing::machine;
 
 const R: &str = "r2";
 const T0: Duration = Duration::from_secs(100);
@@ -8,20 +8,20 @@ fn revision() -> RevisionId {
     RevisionId::from(R)
 }
 
-fn machine(name: &str, edit: impl FnOnce(&mut Machine)) -> Arc<Machine> {
-    let mut machine = member(name, 0);
+fn seen(name: &str, edit: impl FnOnce(&mut Machine)) -> Arc<Machine> {
+    let mut machine = machine(name, 0);
     edit(&mut machine);
     Arc::new(machine)
 }
 
 fn uid(name: &str) -> Uid {
-    member(name, 0).id.uid
+    machine(name, 0).id.uid
 }
 
 #[test]
 fn a_refusal_is_of_one_revision_and_ends_when_the_machine_takes_it_or_goes() {
     let mut attempts = RolloutAttempts::default();
-    let machines = [machine("a", |_| {}), machine("b", |_| {}), machine("c", |_| {})];
+    let machines = [seen("a", |_| {}), seen("b", |_| {}), seen("c", |_| {})];
     for machine in &machines {
         attempts.record(&machine.id.uid, &revision(), UpdateOutcome::Refused, T0);
     }
@@ -30,7 +30,7 @@ fn a_refusal_is_of_one_revision_and_ends_when_the_machine_takes_it_or_goes() {
     assert!(!attempts.refuses(&uid("a"), &"r3".into()));
 
     attempts.record(&uid("a"), &revision(), UpdateOutcome::Accepted, T0);
-    let written = machine("b", |machine| machine.written = Some(revision()));
+    let written = seen("b", |machine| machine.written = Some(revision()));
     attempts.observe([machines[0].clone(), written].iter(), T0);
     assert!(!attempts.refuses(&uid("a"), &revision()), "it accepted");
     assert!(!attempts.refuses(&uid("b"), &revision()), "it has the revision, however it got it");
@@ -41,13 +41,13 @@ fn a_refusal_is_of_one_revision_and_ends_when_the_machine_takes_it_or_goes() {
 #[test]
 fn what_differs_is_known_until_the_machine_has_the_revision_or_goes() {
     let mut attempts = RolloutAttempts::default();
-    let machines = [machine("a", |_| {}), machine("b", |_| {}), machine("c", |_| {})];
+    let machines = [seen("a", |_| {}), seen("b", |_| {}), seen("c", |_| {})];
     for machine in &machines {
         attempts.record(&machine.id.uid, &revision(), UpdateOutcome::Differs, T0);
     }
     assert!(attempts.differs(&uid("a"), &revision()) && !attempts.differs(&uid("a"), &"r3".into()));
     assert!(!attempts.refuses(&uid("a"), &revision()), "that is no refusal");
-    let written = machine("b", |machine| machine.written = Some(revision()));
+    let written = seen("b", |machine| machine.written = Some(revision()));
     attempts.observe([machines[0].clone(), written].iter(), T0);
     assert!(attempts.differs(&uid("a"), &revision()));
     assert_eq!(attempts.differing.len(), 1, "one has it, the other is gone");
@@ -68,15 +68,15 @@ fn a_lost_answer_counts_until_the_request_cannot_be_carried_out_any_more() {
     assert_eq!(attempts.next_confirmed(T0), None);
     // It is forgotten in the end.
     attempts.record(&uid("a"), &revision(), UpdateOutcome::Unconfirmed, T0);
-    attempts.observe([machine("a", |_| {})].iter(), T0 + REQUEST_TIMEOUT);
+    attempts.observe([seen("a", |_| {})].iter(), T0 + REQUEST_TIMEOUT);
     assert!(attempts.unconfirmed.is_empty());
 }
 
 #[test]
 fn what_is_not_evaluated_is_overdue_after_ten_minutes_of_our_own_clock() {
     let mut attempts = RolloutAttempts::default();
-    let changed = |name| machine(name, |machine| machine.evaluated = false);
-    attempts.observe([changed("a"), machine("b", |_| {})].iter(), T0);
+    let changed = |name| seen(name, |machine| machine.evaluated = false);
+    attempts.observe([changed("a"), seen("b", |_| {})].iter(), T0);
     let later = T0 + Duration::from_mins(4);
     attempts.observe([changed("a"), changed("b")].iter(), later);
     assert_eq!(attempts.overdue(T0 + Duration::from_secs(599)), (0, None));
@@ -87,9 +87,9 @@ fn what_is_not_evaluated_is_overdue_after_ten_minutes_of_our_own_clock() {
     assert_eq!(attempts.next_overdue(T0 + Duration::from_mins(14)), None);
 
     // Whoever was looked at starts afresh, and who leaves is nobody's business.
-    attempts.observe([machine("a", |_| {}), changed("b")].iter(), T0 + Duration::from_mins(14));
+    attempts.observe([seen("a", |_| {}), changed("b")].iter(), T0 + Duration::from_mins(14));
     assert_eq!(attempts.overdue(T0 + Duration::from_mins(14)), (1, Some(&uid("b"))));
-    let leaving = machine("b", |machine| (machine.evaluated, machine.terminating) = (false, true));
+    let leaving = seen("b", |machine| (machine.evaluated, machine.terminating) = (false, true));
     attempts.observe([changed("a"), leaving].iter(), T0 + Duration::from_mins(15));
     assert_eq!(attempts.overdue(T0 + Duration::from_mins(15)), (0, None));
     assert_eq!(attempts.next_overdue(T0 + Duration::from_mins(15)), Some(EVALUATION_AGE));

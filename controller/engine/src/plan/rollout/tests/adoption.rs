@@ -4,14 +4,14 @@ use super::*;
 
 /// Running members that carry another controller's marker and no disk map. The last one does not run, and with it the
 /// budget is used up.
-fn left_behind(members: u64) -> World {
-    let world = (0..members).fold(allowing(members, 1), |world, number| with(world, number, anothers));
-    with(world, members - 1, idle)
+fn left_behind(machines: u64) -> World {
+    let world = (0..machines).fold(allowing(machines, 1), |world, number| with(world, number, anothers));
+    with(world, machines - 1, idle)
 }
 
-fn anothers(member: &mut Machine) {
-    (member.revision, member.written) = (Some("5c8a1d2f".into()), Some("5c8a1d2f".into()));
-    for device in &mut member.disks {
+fn anothers(machine: &mut Machine) {
+    (machine.revision, machine.written) = (Some("5c8a1d2f".into()), Some("5c8a1d2f".into()));
+    for device in &mut machine.disks {
         device.template = None;
     }
 }
@@ -51,14 +51,14 @@ fn who_differs_in_more_waits_for_a_place() {
 }
 
 #[rstest]
-#[case::the_pool_has_written_to_it(|world: World| with(world, 0, |member| member.written = Some("r1".into())), false)]
-#[case::nobody_has_written_to_it(|world: World| with(world, 0, |member| member.written = None), true)]
+#[case::the_pool_has_written_to_it(|world: World| with(world, 0, |machine| machine.written = Some("r1".into())), false)]
+#[case::nobody_has_written_to_it(|world: World| with(world, 0, |machine| machine.written = None), true)]
 #[case::a_disk_is_to_be_added(
     |world: World| world.pool(|pool| pool.disks.push(DiskTemplate::new("data", Lifetime::Ephemeral))), false
 )]
 #[case::a_disk_is_to_be_taken_away(
-    |world: World| with(world, 0, |member| {
-        member.disks.push(DiskRef { template: Some("old".into()), disk: "web-old".into(), position: 1 });
+    |world: World| with(world, 0, |machine| {
+        machine.disks.push(DiskRef { template: Some("old".into()), disk: "web-old".into(), position: 1 });
     }), false
 )]
 #[case::its_disk_is_not_there(|world: World| world.disk(&format!("{}-root", name(0)), |_| None), false)]

@@ -124,9 +124,9 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn new(members: usize, budget: usize) -> Self {
-        let count = u64::try_from(members).expect("small");
-        let world = World::desiring(members).members(count).pool(|pool| {
+    pub(super) fn new(machines: usize, budget: usize) -> Self {
+        let count = u64::try_from(machines).expect("small");
+        let world = World::desiring(machines).with_machines(count).pool(|pool| {
             pool.revision = id(0);
             pool.rollout.budget = Budget::Machines(budget);
         });
@@ -163,7 +163,7 @@ impl Model {
 
     pub(super) fn pass(&mut self, mut fate: impl FnMut() -> Fate) -> Plan {
         let uptime = self.world.uptime;
-        self.world.memory.meet(&self.world.pool, uptime);
+        self.world.memory.observe(&self.world.pool, uptime);
         self.world.memory.rollout_attempts.observe(self.world.machines.iter(), uptime);
         let plan = self.world.plan();
         for stage in [Stage::Update, Stage::RecordRevision] {
@@ -177,8 +177,8 @@ impl Model {
             }
             let failure = Failure { reason: FailureReason::FailedTemplateUpdate, message: "no".into() };
             match refused {
-                true => self.world.memory.pace(stage).failed(failure, uptime, None, 0.0),
-                false if !batch.is_empty() => self.world.memory.pace(stage).succeeded(),
+                true => self.world.memory.backoff_mut(stage).failed(failure, uptime, None, 0.0),
+                false if !batch.is_empty() => self.world.memory.backoff_mut(stage).succeeded(),
                 false => {}
             }
         }
@@ -188,29 +188,28 @@ impl Model {
     /// Sends one request; false if it failed.
     fn act(&mut self, action: &Action, fate: Fate) -> bool {
         let uptime = self.world.uptime;
-        let index = |member: &crate::ObjectId| {
-            self.machines.iter().position(|machine| machine.facts.id == *member).expect("it exists")
+        let index = |machine: &crate::ObjectId| {
+            self.machines.iter().position(|known| known.facts.id == *machine).expect("it exists")
         };
         match action {
-            Action::RecordRevision { member, to } => {
-                let index = index(member);
+            Action::RecordRevision { machine, to } => {
+                let index = index(machine);
                 self.machines[index].advances += 1;
                 self.machines[index].change(|machine| machine.facts.revision = Some(to.clone()));
                 self.show(index);
                 true
             }
-            Action::Update { member, to, disruption, .. } => {
-                let index = index(member);
-                let machine = &mut self.machines[index];
+            Action::Update { machine, to, disruption, .. } => {
+                let index = index(machine);
+                let known = &mut self.machines[index];
                 // The version that the patch demands is that of a machine which does not run.
-                if *disruption == Disruption::NotRunning && machine.facts.activity == Activity::Running {
+                if *disruption == Disruption::NotRunning && known.facts.activity == Activity::Running {
                     self.show(index);
                     return true;
                 }
-                if *disruption == Disruption::MetadataOnly && content(machine.spec()) != content(template(to))
-                {
+                if *disruption == Disruption::MetadataOnly && content(known.spec()) != content(template(to)) {
                     self.world.memory.rollout_attempts.record(
-                        &member.uid,
+                        &machine.uid,
                         to,
                         UpdateOutcome::Differs,
                         uptime,
@@ -219,14 +218,14 @@ impl Model {
                     return true;
                 }
                 let answer = match fate {
-                    Fate::Answered if machine.stubborn => UpdateOutcome::Refused,
+                    Fate::Answered if known.stubborn => UpdateOutcome::Refused,
                     Fate::Answered => UpdateOutcome::Accepted,
                     Fate::AnswerLost | Fate::RequestLost | Fate::Late => UpdateOutcome::Unconfirmed,
                 };
-                let uid = member.uid.clone();
+                let uid = machine.uid.clone();
                 match fate {
-                    Fate::Late => self.late.push((index, machine.version, to.clone(), *disruption, uptime)),
-                    Fate::Answered | Fate::AnswerLost if !machine.stubborn => machine.get(to, *disruption),
+                    Fate::Late => self.late.push((index, known.version, to.clone(), *disruption, uptime)),
+                    Fate::Answered | Fate::AnswerLost if !known.stubborn => known.get(to, *disruption),
                     _ => {}
                 }
                 self.world.memory.rollout_attempts.record(&uid, to, answer, uptime);

@@ -107,7 +107,8 @@ fn a_class_that_is_not_understood_warns_and_limits_nothing() {
 fn without_a_name_the_default_class_counts() {
     let pool = machine("/virtualMachineClassName", Value::Null);
     let world = World::complete();
-    let Stage::Look(look) = begin(&world.settings, Request { user: "a", old: None, new: &pool }) else {
+    let Evaluation::NeedsFacts(look) = begin(&world.settings, Request { user: "a", old: None, new: &pool })
+    else {
         panic!("nothing is read");
     };
     assert_eq!(look.needs().class, Some(ClassName::Default));

@@ -13,13 +13,13 @@ use super::*;
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Built {
     /// The platform takes them.
-    Taken,
+    NamesInUse,
     /// The schema of the machine or of the disk refuses them.
     BySchema,
     /// The platform refuses them for another reason, or they never start.
     ByPlatform(&'static str),
 }
-use Built::{ByPlatform, BySchema, Taken};
+use Built::{ByPlatform, BySchema, NamesInUse};
 
 const LABELS: &str = "/spec/virtualMachineTemplate/metadata/labels";
 const ANNOTATIONS: &str = "/spec/virtualMachineTemplate/metadata/annotations";
@@ -56,16 +56,16 @@ fn corpus() -> Vec<(&'static str, Value, Option<Rule>, Built)> {
     let digest = |algorithm: &str| format!("reg.example.com/x@{algorithm}:{hex}");
     let annotated = |bytes: usize| with(pool(), ANNOTATIONS, json!({ "note": "x".repeat(bytes) }));
     vec![
-        ("the pool of all tests", pool(), None, Taken),
+        ("the pool of all tests", pool(), None, NamesInUse),
         // Empty strings of optional fields are left out of the machine.
-        ("an empty priority class", machine("/priorityClassName", json!("")), None, Taken),
-        ("an empty class", machine("/virtualMachineClassName", json!("")), None, Taken),
-        ("an empty address name", machine("/virtualMachineIPAddressName", json!("")), None, Taken),
+        ("an empty priority class", machine("/priorityClassName", json!("")), None, NamesInUse),
+        ("an empty class", machine("/virtualMachineClassName", json!("")), None, NamesInUse),
+        ("an empty address name", machine("/virtualMachineIPAddressName", json!("")), None, NamesInUse),
         (
             "a Main network with an empty name",
             machine("/networks", json!([{ "type": "Main", "name": "" }])),
             None,
-            Taken,
+            NamesInUse,
         ),
         ("an unknown run policy", machine("/runPolicy", json!("Sometimes")), Some(Rule::Schema), BySchema),
         (
@@ -143,13 +143,13 @@ fn corpus() -> Vec<(&'static str, Value, Option<Rule>, Built)> {
             "an annotation key with a prefix in capitals",
             with(pool(), ANNOTATIONS, json!({ "Example.com/a": "any text" })),
             None,
-            Taken,
+            NamesInUse,
         ),
         ("annotations of 300 kB", annotated(300_000), Some(Rule::SpecSize), NO_KEY),
         ("annotations above the limit of a spec", annotated(200_000), Some(Rule::SpecSize), LARGE_SPEC),
-        ("annotations of 100 kB", annotated(100_000), None, Taken),
+        ("annotations of 100 kB", annotated(100_000), None, NamesInUse),
         ("a data source without a type", source(json!({})), Some(Rule::DataSource), BySchema),
-        ("an address", url("https://mirror.example.com/debian.qcow2"), None, Taken),
+        ("an address", url("https://mirror.example.com/debian.qcow2"), None, NamesInUse),
         (
             "an address with a tilde",
             url("https://mirror.example.com/~me/debian.qcow2"),
@@ -169,19 +169,19 @@ fn corpus() -> Vec<(&'static str, Value, Option<Rule>, Built)> {
             Some(Rule::Schema),
             BySchema,
         ),
-        ("an image", image("registry.example.com/images/debian:13"), None, Taken),
-        ("an image of a host with an underscore", image("my_reg:5000/x"), None, Taken),
+        ("an image", image("registry.example.com/images/debian:13"), None, NamesInUse),
+        ("an image of a host with an underscore", image("my_reg:5000/x"), None, NamesInUse),
         ("an image with a capital letter", image("Reg/x"), Some(Rule::Schema), BySchema),
-        ("an image with a digest", image(&digest("sha256")), None, Taken),
+        ("an image with a digest", image(&digest("sha256")), None, NamesInUse),
         ("a digest algorithm that is a number", image(&digest("256")), Some(Rule::Schema), BySchema),
-        ("a ttl with a plus", disk(1, "/reclaim/ttl", json!("+5m")), None, Taken),
+        ("a ttl with a plus", disk(1, "/reclaim/ttl", json!("+5m")), None, NamesInUse),
         (
             "an image that cannot boot, first",
             devices([None, None, None]),
             Some(Rule::BootsFromImage),
             ByPlatform("it does not boot"),
         ),
-        ("an image first, and a disk with boot order 1", devices([None, Some(1), None]), None, Taken),
+        ("an image first, and a disk with boot order 1", devices([None, Some(1), None]), None, NamesInUse),
         (
             "an image with boot order 1",
             devices([Some(1), Some(2), None]),
@@ -194,12 +194,12 @@ fn corpus() -> Vec<(&'static str, Value, Option<Rule>, Built)> {
             Some(Rule::BootsFromImage),
             ByPlatform("it does not boot"),
         ),
-        ("an image with the second boot order", devices([Some(2), Some(1), None]), None, Taken),
+        ("an image with the second boot order", devices([Some(2), Some(1), None]), None, NamesInUse),
         (
             "no core fraction, and a class with a default",
             machine("/cpu/coreFraction", Value::Null),
             None,
-            Taken,
+            NamesInUse,
         ),
         (
             "a negative count",
@@ -232,7 +232,7 @@ fn a_pool_is_accepted_if_and_only_if_its_machines_are() {
     for (name, pool, rule, built) in corpus() {
         let verdict = World::complete().create(&pool);
         let allowed = verdict.outcome == Outcome::Allowed;
-        if refused(&verdict) != rule || allowed != (built == Taken) {
+        if refused(&verdict) != rule || allowed != (built == NamesInUse) {
             wrong.push(format!("{name}: {rule:?} and {built:?}, but {:?}", verdict.outcome));
         }
         let machine = schema::tests::machine_schema(&pool);

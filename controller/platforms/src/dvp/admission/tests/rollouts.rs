@@ -211,8 +211,8 @@ fn only_then_is_the_revision_read() {
     let world = World::complete();
     let read =
         |old: &Value, new: &Value| match begin(&world.settings, Request { user: "a", old: Some(old), new }) {
-            Stage::Done(_) => Vec::new(),
-            Stage::Look(look) => look.needs().revisions.clone(),
+            Evaluation::Decided(_) => Vec::new(),
+            Evaluation::NeedsFacts(look) => look.needs().revisions.clone(),
         };
     for held in held() {
         assert_eq!(

@@ -42,8 +42,12 @@ fn a_pool_with_a_spec_that_is_too_long_is_invalid_and_its_template_is_not_kept()
     let object: PoolObject = serde_json::from_value(hostile_pool()).unwrap();
     let facts = pool(&object);
     assert!(taken(&object) + taken(&facts) < SOME);
-    assert!(facts.flaws[0].contains("more than the limit of 131072"), "{:?}", facts.flaws);
-    assert_eq!(facts.flaws.len(), 1, "{:?}", facts.flaws);
+    assert!(
+        facts.validation_errors[0].contains("more than the limit of 131072"),
+        "{:?}",
+        facts.validation_errors
+    );
+    assert_eq!(facts.validation_errors.len(), 1, "{:?}", facts.validation_errors);
     // Its status tells of the count, and nothing is removed.
     assert_eq!((facts.desired, facts.scale_down_policy), (3, ScaleDownPolicy::Explicit));
 }
@@ -61,9 +65,9 @@ fn pool_of(size: usize) -> Value {
 
 #[test]
 fn a_pool_is_valid_up_to_the_limit_of_its_spec() {
-    let flaws = |size| pool(&serde_json::from_value(pool_of(size)).unwrap()).flaws;
-    assert_eq!(flaws(limits::POOL_SPEC), Vec::<String>::new());
-    assert_eq!(flaws(limits::POOL_SPEC + 1).len(), 1);
+    let validation_errors = |size| pool(&serde_json::from_value(pool_of(size)).unwrap()).validation_errors;
+    assert_eq!(validation_errors(limits::POOL_SPEC), Vec::<String>::new());
+    assert_eq!(validation_errors(limits::POOL_SPEC + 1).len(), 1);
 }
 
 #[test]
@@ -72,7 +76,10 @@ fn of_many_validation_errors_some_are_kept() {
     let templates: Vec<Value> = (0..200).map(|number| json!({ "name": format!("t{number}") })).collect();
     object["spec"]["virtualMachineTemplate"]["spec"]["tolerations"] = json!([]);
     object["spec"]["virtualDiskTemplates"] = templates.into();
-    assert_eq!(pool(&serde_json::from_value(object).unwrap()).flaws.len(), limits::FLAWS);
+    assert_eq!(
+        pool(&serde_json::from_value(object).unwrap()).validation_errors.len(),
+        limits::VALIDATION_ERRORS
+    );
 }
 
 #[test]
@@ -155,5 +162,9 @@ fn a_pool_with_deep_nesting_is_invalid_and_keeps_its_machines(#[case] field: &st
     let facts = pool(&object);
     assert_eq!(facts.scale_down_policy, ScaleDownPolicy::Explicit, "no machine is removed");
     assert_eq!(facts.desired, if field == "/spec/replicas" { 0 } else { 3 });
-    assert!(facts.flaws.iter().any(|flaw| flaw.contains("nested")), "{:?}", facts.flaws);
+    assert!(
+        facts.validation_errors.iter().any(|flaw| flaw.contains("nested")),
+        "{:?}",
+        facts.validation_errors
+    );
 }

@@ -30,7 +30,7 @@ enum Token<'t> {
         rest: &'t str,
     },
     /// A disk that outlives its machine.
-    Kept(&'t str),
+    RetainedDisks(&'t str),
     Uid(u64),
     /// The number of a machine; of the end of a block.
     Number(u64),
@@ -123,7 +123,7 @@ impl<'t> Reader<'t> {
         if let Some(number) = self.namer.as_ref().and_then(|namer| namer.number_of(name.get(..9)?)) {
             self.push(Token::Machine { number, rest: &name[9..] });
         } else if name.starts_with("web-data-") {
-            self.push(Token::Kept(name));
+            self.push(Token::RetainedDisks(name));
         } else {
             self.push(Token::Raw(name));
         }
@@ -229,7 +229,7 @@ impl<'t> Names<'t> {
                 Token::Machine { number, .. } => {
                     names.numbers.insert(*number);
                 }
-                Token::Kept(name) => {
+                Token::RetainedDisks(name) => {
                     let place = names.kept.len();
                     names.kept.entry(name).or_insert(place);
                 }
@@ -261,7 +261,7 @@ impl<'t> Names<'t> {
             match token {
                 Token::Raw(text) => out.write_str(text),
                 Token::Machine { number, rest } => write!(out, "m{}{rest}", self.place(*number)),
-                Token::Kept(name) => write!(out, "k{}", self.kept[name]),
+                Token::RetainedDisks(name) => write!(out, "k{}", self.kept[name]),
                 Token::Uid(uid) => write!(out, "#{}", self.uids.range(..uid).count()),
                 Token::Number(number) => write!(out, "{}", self.place(*number)),
                 Token::End(end) => write!(out, "{}+{}", self.place(*end), self.left(*end)),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::api::{Broken, check};
-use super::disks::DiskStep;
-use super::shell::Fate;
+use super::controller::Fate;
+use super::disk_steps::DiskStep;
 use super::step::Step;
 use super::world::{World, summary};
 use crate::condition;
@@ -16,13 +16,13 @@ impl World {
     pub(super) fn settle(&mut self) -> Result<(), Broken> {
         self.tell(format_args!("from here on nothing fails"));
         self.api.quota = None;
-        if self.api.keeps_disks() {
+        if self.api.retains_disks() {
             self.disk_step(DiskStep::Detach);
             self.disk_step(DiskStep::Refuse(false));
         }
         self.in_flight.clear();
-        while !self.callers.is_empty() {
-            self.step(Step::Caller(0))?;
+        while !self.removal_clients.is_empty() {
+            self.step(Step::RemovalClient(0))?;
         }
         self.step(Step::Relist)?;
         let mut again = Duration::ZERO;
@@ -37,7 +37,7 @@ impl World {
             self.others(Step::Collect);
             self.start_idle();
             self.settle_disks();
-            self.api.note_use();
+            self.api.record_disk_use();
             self.step(Step::WatchMachines(usize::MAX - self.api.machines.log.len()))?;
             self.step(Step::WatchDisks(usize::MAX - self.api.disks.log.len()))?;
             let (plan, status) = self.shell.pass(&self.api);
@@ -47,33 +47,33 @@ impl World {
                 self.is_settled(&status)?;
                 return self.stays_settled();
             }
-            again = plan.again.unwrap_or_default();
+            again = plan.requeue_after.unwrap_or_default();
         }
         Err("I8: the world does not settle".into())
     }
 
     fn start_idle(&mut self) {
-        let idle = self.api.members().filter(|member| member.activity != Activity::Running);
-        let ids: Vec<ObjectId> = idle.map(|member| member.id.clone()).collect();
+        let idle = self.api.pool_machines().filter(|machine| machine.activity != Activity::Running);
+        let ids: Vec<ObjectId> = idle.map(|machine| machine.id.clone()).collect();
         for id in ids {
             self.api.start(&id);
         }
     }
 
     pub(super) fn is_settled(&self, status: &Status) -> Result<(), Broken> {
-        let (pool, members) = (&self.api.pool, self.api.members().count());
-        let may_exceed = pool.scale_down_policy == ScaleDownPolicy::Explicit && members > pool.desired;
-        check(members == pool.desired || may_exceed, || {
-            format!("{members} members, {} desired", pool.desired)
+        let (pool, machines) = (&self.api.pool, self.api.pool_machines().count());
+        let may_exceed = pool.scale_down_policy == ScaleDownPolicy::Explicit && machines > pool.desired;
+        check(machines == pool.desired || may_exceed, || {
+            format!("{machines} members, {} desired", pool.desired)
         })?;
         self.api.names_are_settled()?;
-        self.api.kept_disks_are_settled()?;
-        for member in self.api.members() {
-            let disk = member.disks.first().and_then(|disk| self.api.disks.objects.get(&disk.disk));
+        self.api.retained_disks_are_settled()?;
+        for machine in self.api.pool_machines() {
+            let disk = machine.disks.first().and_then(|disk| self.api.disks.objects.get(&disk.disk));
             let owner = disk.and_then(|disk| disk.facts.owner.as_ref());
-            check(owner == Some(&member.id), || format!("{} has not got its own disk", member.id))?;
-            check(member.pool_uid_label.as_ref() == Some(&pool.id.uid), || {
-                format!("{} lacks labels", member.id)
+            check(owner == Some(&machine.id), || format!("{} has not got its own disk", machine.id))?;
+            check(machine.pool_uid_label.as_ref() == Some(&pool.id.uid), || {
+                format!("{} lacks labels", machine.id)
             })?;
         }
         let foreign = self.api.machines.objects.values().filter(|seen| seen.facts.owner.is_none());
@@ -83,8 +83,8 @@ impl World {
                 format!("{} is not a member and has the wrong labels", machine.id)
             })?;
         }
-        check(status.summary.ready == members && status.summary.replicas == members, || {
-            format!("{:?} of {members} members", status.summary)
+        check(status.summary.ready == machines && status.summary.replicas == machines, || {
+            format!("{:?} of {machines} members", status.summary)
         })?;
         let failures: Vec<_> = status
             .conditions

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::api::{Api, Basis, Broken, Refusal};
 use super::request::{InFlight, commit, users, with_held};
 use super::revisions::Written;
-use super::view::{Names, View};
+use super::watch_cache::{Names, WatchCache};
 use crate::backoff::Failure;
 use crate::ledger::Cache;
 use crate::model::{Disk, DiskAnnotations, DiskSource, Draft, Machine, ObjectId};
@@ -35,10 +35,10 @@ pub(super) struct Sent {
 }
 
 #[derive(Clone)]
-pub(super) struct Shell {
+pub(super) struct Controller {
     pub(super) memory: Memory,
-    pub(super) machines: View<Machine>,
-    pub(super) disks: View<Disk>,
+    pub(super) machines: WatchCache<Machine>,
+    pub(super) disks: WatchCache<Disk>,
     pub(super) pending: VecDeque<Action>,
     pub(super) basis: Basis,
     /// The machines of the last pass, by name.
@@ -49,12 +49,12 @@ pub(super) struct Shell {
     pub(super) first_basis: BTreeMap<Arc<str>, Basis>,
 }
 
-impl Shell {
+impl Controller {
     pub(super) fn start(api: &Api) -> Self {
         Self {
             memory: Memory::default(),
-            machines: View::list(&api.machines, api.now),
-            disks: View::list(&api.disks, api.now),
+            machines: WatchCache::list(&api.machines, api.now),
+            disks: WatchCache::list(&api.disks, api.now),
             pending: VecDeque::new(),
             basis: Basis { seen: 0, pool: 0, current: true },
             known: BTreeMap::new(),
@@ -87,40 +87,40 @@ impl Shell {
             Some((name.clone(), seen?.version))
         };
         self.versions = disk_snapshot.iter().filter_map(known_version).collect();
-        let kept = disk_snapshot.iter().filter(|disk| {
+        let pool_disks = disk_snapshot.iter().filter(|disk| {
             disk.owner.as_ref().is_some_and(|owner| owner.uid == *uid)
                 || disk.pool_uid_label.as_ref() == Some(uid)
         });
-        let kept = kept.cloned().collect();
+        let pool_disks = pool_disks.cloned().collect();
         self.basis = Basis { seen: self.machines.position, pool: api.history.len() - 1, current: true };
         self.known = snapshot.iter().map(|machine| (machine.id.name.clone(), machine.clone())).collect();
-        self.memory.meet(&api.pool, api.now);
-        let members = snapshot.iter().filter(|machine| machine.owner.as_ref() == Some(uid));
-        self.memory.rollout_attempts.observe(members, api.now);
+        self.memory.observe(&api.pool, api.now);
+        let machines = snapshot.iter().filter(|machine| machine.owner.as_ref() == Some(uid));
+        self.memory.rollout_attempts.observe(machines, api.now);
         let mut observed = Observed {
             now: api.timestamp(),
             uptime: api.now,
             pool: &api.pool,
             machines: snapshot,
             disks: disk_snapshot.into_iter().map(|disk| (disk.id.name.clone(), disk)).collect(),
-            kept,
-            others: users(&foreign),
+            pool_disks,
+            other_users: users(&foreign),
             collection_grace: crate::plan::COLLECTION_GRACE,
             stored: api.revisions.stored.clone(),
             unconfirmed_creates: self.memory.machines.unconfirmed_creates(),
             memory: &self.memory,
-            taken: &Names(&self.machines, &self.disks),
+            names_in_use: &Names(&self.machines, &self.disks),
         };
         let mut plan = crate::plan(&observed);
-        if plan.takes_surplus() {
-            let staying = api.members().filter(|member| !member.terminating);
-            observed.count_live(&staying.map(|member| member.id.uid.clone()).collect());
+        if plan.deletes_surplus() {
+            let staying = api.pool_machines().filter(|machine| !machine.terminating);
+            observed.count_live(&staying.map(|machine| machine.id.uid.clone()).collect());
             self.basis.seen = api.machines.log.len();
             plan = crate::plan(&observed);
         }
         // A failure of what is not wanted any more must not be shown: nothing else would end it.
         let mut memory = self.memory.clone();
-        memory.keep_wanted(plan.wants);
+        memory.reset_unwanted(plan.wants);
         memory.await_disks(&plan.awaited, api.now);
         let status = crate::status(&observed, memory.failure());
         let lost = observed.unconfirmed_creates;
@@ -141,8 +141,8 @@ impl Shell {
         }
         let basis = self.reach(&action);
         let version = match &action {
-            Action::Update { member, .. } | Action::RecordRevision { member, .. } => {
-                api.machines.objects.get(&member.name).map(|seen| seen.version)
+            Action::Update { machine, .. } | Action::RecordRevision { machine, .. } => {
+                api.machines.objects.get(&machine.name).map(|seen| seen.version)
             }
             action => self.versions.get(action.object()).copied(),
         };
@@ -163,7 +163,7 @@ impl Shell {
             }
             Some(Err(refusal)) => self.refused(api, &action, refusal),
             None => {
-                self.response_lost(&action, basis, api.now, api.keeps_disks());
+                self.response_lost(&action, basis, api.now, api.retains_disks());
                 "no answer"
             }
         };
@@ -174,13 +174,13 @@ impl Shell {
     fn claim_first(&mut self, action: Action) -> Action {
         let (machine, disks) = match &action {
             Action::Create { draft } => (draft.name.clone(), draft.disks.clone()),
-            Action::Repoint { member, to, .. } => (member.name.clone(), vec![to.clone()]),
-            Action::Update { member, disks, .. } => (member.name.clone(), disks.clone()),
+            Action::Repoint { machine, to, .. } => (machine.name.clone(), vec![to.clone()]),
+            Action::Update { machine, disks, .. } => (machine.name.clone(), disks.clone()),
             _ => return action,
         };
         let Some(free) = disks.iter().find_map(|disk| match &disk.source {
             DiskSource::Free(id) => Some(id.clone()),
-            DiskSource::New | DiskSource::Held(_) => None,
+            DiskSource::New | DiskSource::Existing(_) => None,
         }) else {
             return action;
         };
@@ -223,18 +223,18 @@ impl Shell {
         let now = api.now;
         let Memory { machines, disks, next_number, .. } = &mut self.memory;
         let answer = match action {
-            Action::Relabel { member } => api.relabel(member).map(|seen| machines.written(seen, now)),
+            Action::Relabel { machine } => api.relabel(machine).map(|seen| machines.written(seen, now)),
             Action::Release { machine, shared } => {
                 api.release(machine, shared)?.map(|seen| machines.written(seen, now))
             }
-            Action::Repoint { member, position, from, to } => {
-                api.repoint(member, *position, from, to).map(|seen| machines.written(seen, now))
+            Action::Repoint { machine, position, from, to } => {
+                api.repoint(machine, *position, from, to).map(|seen| machines.written(seen, now))
             }
-            Action::Detach { member, position, disk } => {
-                api.detach(member, *position, disk).map(|seen| machines.written(seen, now))
+            Action::Detach { machine, position, disk } => {
+                api.detach(machine, *position, disk).map(|seen| machines.written(seen, now))
             }
-            Action::CreateDisk { member, disk } => {
-                api.create_disk(member, disk, false)?.map(|seen| disks.written(seen, now))
+            Action::CreateDisk { machine, disk } => {
+                api.create_disk(machine, disk, false)?.map(|seen| disks.written(seen, now))
             }
             Action::AnnotateDisk { disk, annotations, .. } => {
                 let version = self.versions.get(&disk.name).copied().unwrap_or_default();
@@ -245,16 +245,16 @@ impl Shell {
                 let version = self.versions.get(&disk.name).copied().unwrap_or_default();
                 api.delete_disk(disk, version, *reason)?.map(|seen| disks.deleted(&seen.facts, now))
             }
-            Action::Update { member, base, to, disks, disruption } => {
+            Action::Update { machine, base, to, disks, disruption } => {
                 let write = Written { base: base.as_ref(), to, disks, disruption: *disruption };
-                let answer = api.update(member, &write, None)?;
+                let answer = api.update(machine, &write, None)?;
                 if answer.is_ok() {
-                    self.memory.rollout_attempts.record(&member.uid, to, UpdateOutcome::Accepted, now);
+                    self.memory.rollout_attempts.record(&machine.uid, to, UpdateOutcome::Accepted, now);
                 }
                 answer.map(|seen| self.memory.machines.written(seen, now))
             }
-            Action::RecordRevision { member, to } => {
-                api.advance(member, to, None).map(|seen| machines.written(seen, now))
+            Action::RecordRevision { machine, to } => {
+                api.advance(machine, to, None).map(|seen| machines.written(seen, now))
             }
             Action::StoreRevision { revision } => {
                 api.store(revision);
@@ -264,8 +264,8 @@ impl Shell {
                 api.prune(revision, false)?;
                 Ok(())
             }
-            Action::Delete { member, .. } => {
-                api.delete(member, basis, false)?.map(|seen| machines.deleted(&seen.facts, now))
+            Action::Delete { machine, .. } => {
+                api.delete(machine, basis, false)?.map(|seen| machines.deleted(&seen.facts, now))
             }
             Action::OpenNameBlock { block } => {
                 let opened = api.open_block(*block, basis)?;
@@ -287,9 +287,9 @@ impl Shell {
             Action::Create { draft } => match api.create(draft, basis)? {
                 Ok(seen) => {
                     *next_number = (draft.number + 1).max(*next_number);
-                    let member = seen.facts.id.clone();
+                    let machine = seen.facts.id.clone();
                     machines.written(seen, now);
-                    self.queue_disks(&member, draft);
+                    self.queue_disks(&machine, draft);
                     Ok(())
                 }
                 Err(refusal) => Err(refusal),
@@ -299,21 +299,21 @@ impl Shell {
     }
 
     /// A machine and its own disks are one unit.
-    fn queue_disks(&mut self, member: &ObjectId, draft: &Draft) {
+    fn queue_disks(&mut self, machine: &ObjectId, draft: &Draft) {
         for disk in draft.disks.iter().rev().filter(|disk| disk.source == DiskSource::New) {
-            self.pending.push_front(Action::CreateDisk { member: member.clone(), disk: disk.clone() });
+            self.pending.push_front(Action::CreateDisk { machine: machine.clone(), disk: disk.clone() });
         }
     }
 
     fn succeed(&mut self, stage: Stage) {
         if self.pending.front().is_none_or(|next| next.stage() != stage) {
-            self.memory.pace(stage).succeeded();
+            self.memory.backoff_mut(stage).succeeded();
         }
     }
 
     fn fail(&mut self, action: &Action, message: &str, now: Duration) {
         let cause = Failure { reason: action.failure_reason(), message: message.into() };
-        self.memory.pace(action.stage()).failed(cause, now, None, 0.0);
+        self.memory.backoff_mut(action.stage()).failed(cause, now, None, 0.0);
         self.pending.clear();
     }
 
@@ -337,12 +337,12 @@ impl Shell {
                 self.memory.disks.written(api.disks.objects[&disk.name].clone(), now);
                 "was there already"
             }
-            (Action::Delete { member, .. }, Refusal::NotFound) => {
-                self.deleted(&member.name, now);
+            (Action::Delete { machine, .. }, Refusal::NotFound) => {
+                self.deleted(&machine.name, now);
                 "was gone already"
             }
             (Action::ExpandDisk { disk, .. }, Refusal::Invalid) => {
-                self.memory.note(&disk.name, true);
+                self.memory.record_result(&disk.name, true);
                 self.fail(action, "the platform refuses it", now);
                 "refused"
             }
@@ -352,9 +352,9 @@ impl Shell {
             }
             _ => {
                 // The world is not what the plan rested on. Who writes on a machine has read it.
-                if let Action::Update { member, .. } | Action::RecordRevision { member, .. } = action
-                    && let Some(seen) = api.machines.objects.get(&member.name)
-                    && seen.facts.id == *member
+                if let Action::Update { machine, .. } | Action::RecordRevision { machine, .. } = action
+                    && let Some(seen) = api.machines.objects.get(&machine.name)
+                    && seen.facts.id == *machine
                 {
                     self.memory.machines.written(seen.clone(), now);
                 }
@@ -377,11 +377,11 @@ impl Shell {
                 self.memory.machines.create_unconfirmed(&draft.name, draft.number, now);
                 self.first_basis.entry(draft.name.clone()).or_insert(basis);
             }
-            Action::Delete { member, .. } => {
-                self.deleted(&member.name, now);
+            Action::Delete { machine, .. } => {
+                self.deleted(&machine.name, now);
             }
-            Action::Update { member, to, .. } => {
-                self.memory.rollout_attempts.record(&member.uid, to, UpdateOutcome::Unconfirmed, now);
+            Action::Update { machine, to, .. } => {
+                self.memory.rollout_attempts.record(&machine.uid, to, UpdateOutcome::Unconfirmed, now);
             }
             Action::CreateDisk { disk, .. } if keeps => {
                 self.memory.disks.create_unconfirmed(&disk.name, 0, now);

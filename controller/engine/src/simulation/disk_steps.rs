@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::api::Api;
 use super::world::{World, pick};
 use crate::model::{Activity, DiskRef, DiskState, DiskTemplate, Lifetime, Machine, ObjectId};
-use crate::testing::KEPT;
+use crate::testing::RETAINED;
 
 /// One thing that happens to disks. The argument chooses among what is there.
 #[derive(Clone, Copy, Debug)]
@@ -48,21 +48,24 @@ impl DiskStep {
 fn stranger(api: &Api) -> Option<&Machine> {
     let unlabelled = |machine: &&Arc<Machine>| machine.owner.is_none() && machine.pool_uid_label.is_none();
     let machines = api.machines.objects.values().map(|seen| &seen.facts);
-    machines.filter(unlabelled).find(|machine| !api.is_member(&machine.id.uid)).map(|machine| &**machine)
+    machines
+        .filter(unlabelled)
+        .find(|machine| !api.is_pool_machine(&machine.id.uid))
+        .map(|machine| &**machine)
 }
 
 impl World {
     /// A pool whose machines have a disk of each kind.
     pub(super) fn keeping(desired: usize, opened: u64, edit: impl FnOnce(&mut DiskTemplate)) -> Self {
         let mut world = Self::new(crate::model::Naming::Random, desired, opened);
-        let mut template = DiskTemplate::new(KEPT, Lifetime::Retained);
+        let mut template = DiskTemplate::new(RETAINED, Lifetime::Retained);
         edit(&mut template);
         world.api.edit_pool(|pool| pool.disks.push(template));
         world
     }
 
     fn kept(&self) -> Vec<ObjectId> {
-        self.api.kept_disks().map(|disk| disk.id.clone()).collect()
+        self.api.retained_disks().map(|disk| disk.id.clone()).collect()
     }
 
     pub(super) fn disk_step(&mut self, step: DiskStep) {
@@ -74,8 +77,9 @@ impl World {
                 }
             }
             DiskStep::Stop(which) => {
-                let members: Vec<ObjectId> = self.api.members().map(|member| member.id.clone()).collect();
-                if let Some(id) = pick(&members, which) {
+                let machines: Vec<ObjectId> =
+                    self.api.pool_machines().map(|machine| machine.id.clone()).collect();
+                if let Some(id) = pick(&machines, which) {
                     self.api.stop(id, Activity::Stopped);
                     self.tell(format_args!("{id} is stopped"));
                 }
@@ -120,7 +124,7 @@ impl World {
                 let keep = which % 3;
                 let ttl =
                     (!which.is_multiple_of(4)).then(|| Duration::from_secs(10 * (1 + which as u64 % 7)));
-                self.edit_kept_template(|template| (template.keep, template.ttl) = (keep, ttl));
+                self.edit_kept_template(|template| (template.keep_free, template.ttl) = (keep, ttl));
                 self.tell(format_args!("owner: keep {keep}, ttl {ttl:?}"));
             }
         }

@@ -7,8 +7,8 @@ use proptest::test_runner::TestCaseError;
 
 use super::config;
 use crate::model::DiskTemplate;
-use crate::simulation::disks::DiskStep;
-use crate::simulation::shell::Fate;
+use crate::simulation::controller::Fate;
+use crate::simulation::disk_steps::DiskStep;
 use crate::simulation::step::Step;
 use crate::simulation::world::World;
 
@@ -39,7 +39,7 @@ proptest! {
         numbers in prop::collection::vec(any::<u32>(), 0..300),
     ) {
         let ttl = ttl.map(Duration::from_secs);
-        let edit = |template: &mut DiskTemplate| (template.keep, template.ttl) = (keep, ttl);
+        let edit = |template: &mut DiskTemplate| (template.keep_free, template.ttl) = (keep, ttl);
         let steps = numbers.into_iter().map(Step::from_number_with_disks);
         run(desired, opened, edit, steps).map_err(TestCaseError::fail)?;
     }
@@ -83,7 +83,7 @@ fn made(world: &World) -> usize {
 fn a_disk_is_used_again() {
     let world = run(1, 0, |_| {}, cycle()).unwrap();
     assert_eq!(made(&world), 1, "{}", world.transcript);
-    assert_eq!(world.api.kept_disks().count(), 1);
+    assert_eq!(world.api.retained_disks().count(), 1);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_disk_is_used_again_whatever_write_fails_and_however() {
             steps[position] = Step::Act(fate);
             steps.insert(position + 1, Step::Land(0));
             let world = run(1, 0, |_| {}, steps).unwrap();
-            assert_eq!(world.api.kept_disks().count(), 1, "{}", world.transcript);
+            assert_eq!(world.api.retained_disks().count(), 1, "{}", world.transcript);
         }
     }
 }
@@ -116,9 +116,9 @@ fn a_disk_is_used_again_whenever_the_leader_dies_and_whatever_it_had_sent() {
                 steps.insert(at, Step::Land(0));
             }
             let world = run(1, 0, |_| {}, steps).unwrap();
-            assert_eq!(world.api.members().count(), 1, "{}", world.transcript);
+            assert_eq!(world.api.pool_machines().count(), 1, "{}", world.transcript);
             // A disk that a dead leader asked for may come after its machine is gone, and then there is one to spare.
-            assert!(world.api.kept_disks().count() <= 1 + late, "{}", world.transcript);
+            assert!(world.api.retained_disks().count() <= 1 + late, "{}", world.transcript);
         }
     }
 }
@@ -130,13 +130,13 @@ fn shrinking() -> Vec<Step> {
 }
 
 fn keeping_one(template: &mut DiskTemplate) {
-    (template.keep, template.ttl) = (1, Some(Duration::from_secs(20)));
+    (template.keep_free, template.ttl) = (1, Some(Duration::from_secs(20)));
 }
 
 #[test]
 fn an_idle_pool_loses_the_disks_that_are_too_old_and_keeps_the_newest() {
     let world = run(3, 0, keeping_one, shrinking()).unwrap();
-    assert_eq!(world.api.kept_disks().count(), 1, "{}", world.transcript);
+    assert_eq!(world.api.retained_disks().count(), 1, "{}", world.transcript);
     insta::assert_snapshot!(world.transcript);
 }
 
@@ -153,7 +153,7 @@ fn who_dies_between_the_mark_and_the_deletion_leaves_nothing_undone() {
             steps.insert(position, Step::Crash(late));
             steps.extend([Step::Land(0); 2]);
             let world = run(3, 0, keeping_one, steps).unwrap();
-            assert_eq!(world.api.kept_disks().count(), 1, "{}", world.transcript);
+            assert_eq!(world.api.retained_disks().count(), 1, "{}", world.transcript);
         }
     }
 }
@@ -180,9 +180,9 @@ fn a_disk_that_somebody_attaches_by_hand_is_left_alone_as_long_as_it_is_attached
         let mut world = World::keeping(3, 0, keeping_one);
         steps.into_iter().try_for_each(|step| world.step(step)).unwrap();
         let attached = |name: &str| world.api.is_referred_to(name);
-        assert!(world.api.kept_disks().any(|disk| attached(&disk.id.name)), "{}", world.transcript);
+        assert!(world.api.retained_disks().any(|disk| attached(&disk.id.name)), "{}", world.transcript);
         world.settle().unwrap();
-        assert_eq!(world.api.kept_disks().count(), 1, "{}", world.transcript);
+        assert_eq!(world.api.retained_disks().count(), 1, "{}", world.transcript);
     }
 }
 

@@ -11,7 +11,7 @@ use crate::removal::{Full, RESERVATION_AGE};
 
 /// What the server knows beside the record, to judge what becomes of it.
 #[derive(Clone, Default)]
-pub(super) struct Named {
+pub(super) struct TargetedRemovals {
     /// The machines that the count was lowered for, and the version of the pool that says so.
     pub(super) accepted: BTreeMap<Uid, usize>,
     /// When each request reserved its targets.
@@ -20,7 +20,7 @@ pub(super) struct Named {
     pub(super) verified: BTreeMap<Arc<str>, Vec<Uid>>,
 }
 
-impl Named {
+impl TargetedRemovals {
     /// Whether the count was ever lowered for this machine.
     pub(super) fn is_accepted(&self, machine: &Uid) -> bool {
         self.accepted.contains_key(machine)
@@ -39,14 +39,14 @@ impl Api {
 
     /// Machines that are gone, and that a request has found and may still accept.
     pub(super) fn held(&self) -> usize {
-        let members: BTreeSet<&Uid> = self.members().map(|member| &member.id.uid).collect();
+        let machines: BTreeSet<&Uid> = self.pool_machines().map(|machine| &machine.id.uid).collect();
         let record = &self.pool.record;
         let promised: BTreeSet<&Uid> = self
             .named
             .verified
             .iter()
             .flat_map(|(request, targets)| targets.iter().filter(|target| record.holds(request, target)))
-            .filter(|target| !self.named.is_accepted(target) && !members.contains(target))
+            .filter(|target| !self.named.is_accepted(target) && !machines.contains(target))
             .collect();
         promised.len()
     }
@@ -61,9 +61,9 @@ impl Api {
     /// Reads the targets live: whether all of them are members, or on their way out already by name.
     pub(super) fn verify(&mut self, request: &Arc<str>, targets: &[ObjectId]) -> bool {
         let known = targets.iter().all(|target| {
-            let member = self.machines.find(target).ok();
+            let found = self.machines.find(target).ok();
             self.pool.record.is_accepted(&target.uid)
-                || member.is_some_and(|machine| machine.owner.as_ref() == Some(&self.pool.id.uid))
+                || found.is_some_and(|machine| machine.owner.as_ref() == Some(&self.pool.id.uid))
         });
         if known {
             let uids = targets.iter().map(|target| target.uid.clone()).collect();
@@ -146,7 +146,7 @@ impl Api {
         }
         self.pool.record.prune(gone);
         for target in before.accepted().filter(|target| !self.pool.record.is_accepted(&target.uid)) {
-            let there = self.members().any(|member| member.id.uid == target.uid);
+            let there = self.pool_machines().any(|machine| machine.id.uid == target.uid);
             check(!there, || format!("I6: {target} is still there, and its entry has left"))?;
         }
         check(self.pool.record != before, || "a write on the record that changes nothing".into())?;
@@ -156,7 +156,7 @@ impl Api {
 
     /// I6 at the end: whoever was accepted is gone, and nothing is left in the record.
     pub(super) fn names_are_settled(&self) -> Result<(), Broken> {
-        let left = self.members().find(|member| self.named.is_accepted(&member.id.uid));
+        let left = self.pool_machines().find(|machine| self.named.is_accepted(&machine.id.uid));
         check(left.is_none(), || format!("I6: {} was to be removed and stays", left.expect("found").id))?;
         check(self.pool.record.is_empty(), || format!("the record keeps {}", self.pool.record))
     }

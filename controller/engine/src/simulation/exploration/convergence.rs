@@ -88,9 +88,9 @@ fn stays_at_rest(mut state: State) -> Result<(), Broken> {
 /// I9: nothing of a pool that was deleted is left.
 fn nothing_is_left(state: &State) -> Result<(), Broken> {
     let api = &state.world.api;
-    let member = api.members().next();
-    check(member.is_none(), || format!("I9: {} is left of the pool", member.expect("found").id))?;
-    let of_pool = |uid: &Uid| *uid == api.pool.id.uid || api.is_member(uid);
+    let machine = api.pool_machines().next();
+    check(machine.is_none(), || format!("I9: {} is left of the pool", machine.expect("found").id))?;
+    let of_pool = |uid: &Uid| *uid == api.pool.id.uid || api.is_pool_machine(uid);
     let disks = api.disks.objects.values().map(|seen| &seen.facts);
     let left = disks.clone().find(|disk| disk.owner.as_ref().is_some_and(|owner| of_pool(&owner.uid)));
     check(left.is_none(), || format!("I9: {} is left of the pool", left.expect("found").id))

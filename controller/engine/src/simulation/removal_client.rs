@@ -7,7 +7,7 @@ use crate::model::ObjectId;
 
 /// One request for a removal.
 #[derive(Clone, Debug)]
-pub(super) struct Caller {
+pub(super) struct RemovalClient {
     pub(super) request: Arc<str>,
     pub(super) targets: Vec<ObjectId>,
     next: Next,
@@ -28,7 +28,7 @@ pub(super) struct Went {
     pub(super) done: bool,
 }
 
-impl Caller {
+impl RemovalClient {
     pub(super) fn new(request: &str, targets: Vec<ObjectId>) -> Self {
         Self { request: request.into(), targets, next: Next::Reserve }
     }

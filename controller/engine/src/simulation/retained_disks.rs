@@ -14,7 +14,7 @@ use crate::plan::DiskDeleteReason;
 
 /// What the server knows beside the objects, to judge what becomes of the disks.
 #[derive(Clone, Default)]
-pub(super) struct Kept {
+pub(super) struct RetainedDisks {
     /// Who has a disk mounted. What its status says lags behind.
     pub(super) mounts: BTreeMap<Arc<str>, Uid>,
     /// When a member had a disk last.
@@ -31,19 +31,19 @@ pub(super) struct Kept {
 
 impl Api {
     /// The template of this name, if its disks outlive their machines.
-    pub(super) fn kept_template(&self, name: &str) -> Option<&DiskTemplate> {
+    pub(super) fn retained_template(&self, name: &str) -> Option<&DiskTemplate> {
         let is =
             |template: &&DiskTemplate| *template.name == *name && template.lifetime == Lifetime::Retained;
         self.pool.disks.iter().find(is)
     }
 
     /// Whether any disk outlives its machine.
-    pub(super) fn keeps_disks(&self) -> bool {
+    pub(super) fn retains_disks(&self) -> bool {
         self.pool.disks.iter().any(|template| template.lifetime == Lifetime::Retained)
     }
 
     /// The disks that the pool owns.
-    pub(super) fn kept_disks(&self) -> impl Iterator<Item = &Arc<Disk>> {
+    pub(super) fn retained_disks(&self) -> impl Iterator<Item = &Arc<Disk>> {
         let ours = |disk: &&Arc<Disk>| {
             disk.owner.as_ref().is_some_and(|owner| owner.uid == self.pool.id.uid) && !disk.terminating
         };
@@ -64,16 +64,16 @@ impl Api {
     }
 
     /// Notes who uses which disk now. To be called after every step.
-    pub(super) fn note_use(&mut self) {
+    pub(super) fn record_disk_use(&mut self) {
         let now = self.now;
         let mut used = Vec::new();
-        for disk in self.kept_disks() {
+        for disk in self.retained_disks() {
             let name = &disk.id.name;
             let claimer = disk.annotations.claimed_by.as_ref();
             let claimed = claimer.is_some_and(|name| self.machines.objects.contains_key(name));
             let users: Vec<Uid> = self.users(name).map(|machine| machine.id.uid.clone()).collect();
             // What a stranger has between two passes, nobody can see.
-            let ours = users.iter().chain(self.kept.mounts.get(name)).any(|uid| self.is_member(uid));
+            let ours = users.iter().chain(self.kept.mounts.get(name)).any(|uid| self.is_pool_machine(uid));
             used.push((disk.id.clone(), users, claimed || ours));
         }
         for (disk, users, ours) in used {
@@ -87,18 +87,18 @@ impl Api {
     }
 
     /// Notes that a member was created.
-    pub(super) fn note_member(&mut self) {
-        self.kept.most_members = self.kept.most_members.max(self.members().count());
+    pub(super) fn record_machine_count(&mut self) {
+        self.kept.most_members = self.kept.most_members.max(self.pool_machines().count());
     }
 
     /// Creates a disk of a kept template. No surplus: there are no more of them than there ever were
     /// members, or should have been.
-    pub(super) fn create_kept(&mut self, draft: &DiskDraft, late: bool) -> Result<Seen<Disk>, Broken> {
-        let size = self.kept_template(&draft.template).and_then(|template| template.size);
+    pub(super) fn create_retained(&mut self, draft: &DiskDraft, late: bool) -> Result<Seen<Disk>, Broken> {
+        let size = self.retained_template(&draft.template).and_then(|template| template.size);
         let owner = self.pool.id.clone();
         let seen = self.put_disk_as(&draft.name, Some(owner), |disk| {
             disk.template = Some(draft.template.clone());
-            (disk.state, disk.size) = (DiskState::Coming, size);
+            (disk.state, disk.size) = (DiskState::Pending, size);
         });
         self.kept.excused += usize::from(late);
         let gone = |disk: &Disk| {
@@ -106,7 +106,8 @@ impl Api {
             mounts.is_some_and(|machine| !self.machines.objects.contains_key(machine))
         };
         let broken = |disk: &Disk| matches!(disk.state, DiskState::Failed | DiskState::Lost);
-        let of_template = self.kept_disks().filter(|disk| disk.template.as_ref() == Some(&draft.template));
+        let of_template =
+            self.retained_disks().filter(|disk| disk.template.as_ref() == Some(&draft.template));
         let lent = |disk: &Disk| {
             self.users(&disk.id.name).any(|machine| machine.owner.as_ref() != Some(&self.pool.id.uid))
         };
@@ -136,7 +137,7 @@ impl Api {
         {
             let mounted = self.kept.mounts.get(&id.name);
             // What a former leader sent so late comes from nowhere: it is repaired, not prevented.
-            let by_member = mounted.is_some_and(|uid| self.is_member(uid) && !self.is_stray(uid));
+            let by_member = mounted.is_some_and(|uid| self.is_pool_machine(uid) && !self.is_stray(uid));
             check(!by_member, || format!("I3: {id} is promised to {claimer} and mounted"))?;
         }
         let version = self.next_version();
@@ -162,10 +163,10 @@ impl Api {
             Duration::from_nanos(u64::try_from(marked.as_nanosecond()).expect("after the beginning"));
         let user = self.users(&id.name).find(|machine| {
             let since = self.kept.references.get(&(machine.id.uid.clone(), id.name.clone()));
-            self.is_member(&machine.id.uid) || since.is_none_or(|since| *since <= marked)
+            self.is_pool_machine(&machine.id.uid) || since.is_none_or(|since| *since <= marked)
         });
         check(user.is_none(), || format!("I4: {id} is deleted, and {} has it", user.expect("found").id))?;
-        let mounted = self.kept.mounts.get(&id.name).is_some_and(|uid| self.is_member(uid));
+        let mounted = self.kept.mounts.get(&id.name).is_some_and(|uid| self.is_pool_machine(uid));
         check(!mounted, || format!("I4: {id} is deleted while it is mounted"))?;
         if reason == DiskDeleteReason::Expired {
             // The last template that the pool had; a shorter one may have been planned for.
@@ -216,11 +217,11 @@ impl Api {
         }
         for wanted in &draft.disks {
             let Some(seen) = self.disks.objects.get(&wanted.name) else { continue };
-            if wanted.source == DiskSource::New || self.kept_template(&wanted.template).is_none() {
+            if wanted.source == DiskSource::New || self.retained_template(&wanted.template).is_none() {
                 continue;
             }
             let other = self.users(&wanted.name).find(|machine| {
-                self.is_member(&machine.id.uid)
+                self.is_pool_machine(&machine.id.uid)
                     && machine.id.name != draft.name
                     && !self.is_stray(&machine.id.uid)
             });
@@ -249,26 +250,27 @@ impl Api {
 
     /// At the end: every member has its kept disks for itself and runs on them; those that nobody has say so, are as
     /// large as they should be, and are no more than are kept for good.
-    pub(super) fn kept_disks_are_settled(&self) -> Result<(), Broken> {
+    pub(super) fn retained_disks_are_settled(&self) -> Result<(), Broken> {
         for template in self.pool.disks.iter().filter(|template| template.lifetime == Lifetime::Retained) {
-            for member in self.members() {
+            for machine in self.pool_machines() {
                 let device =
-                    member.disks.iter().find(|device| device.template.as_ref() == Some(&template.name));
+                    machine.disks.iter().find(|device| device.template.as_ref() == Some(&template.name));
                 let disk =
                     device.and_then(|device| self.disks.objects.get(&device.disk)).map(|seen| &seen.facts);
                 let holder = disk.and_then(|disk| disk.owner.as_ref());
                 check(holder.is_some_and(|owner| owner.uid == self.pool.id.uid), || {
-                    format!("{} has no disk of {} that is the pool's", member.id, template.name)
+                    format!("{} has no disk of {} that is the pool's", machine.id, template.name)
                 })?;
                 let disk = disk.expect("it has an owner");
-                let mounts = self.kept.mounts.get(&disk.id.name) == Some(&member.id.uid);
-                check(mounts, || format!("I3: {} does not run on {}", member.id, disk.id))?;
+                let mounts = self.kept.mounts.get(&disk.id.name) == Some(&machine.id.uid);
+                check(mounts, || format!("I3: {} does not run on {}", machine.id, disk.id))?;
                 let annotations = &disk.annotations;
                 check(annotations.free_since.is_none() && annotations.collecting_since.is_none(), || {
                     format!("{} is in use and says {annotations:?}", disk.id)
                 })?;
             }
-            let of_template = self.kept_disks().filter(|disk| disk.template.as_ref() == Some(&template.name));
+            let of_template =
+                self.retained_disks().filter(|disk| disk.template.as_ref() == Some(&template.name));
             let (mut free, mut all) = (0, 0);
             for disk in of_template {
                 all += 1;
@@ -284,10 +286,10 @@ impl Api {
                     })?;
                 }
             }
-            check(template.ttl.is_none() || free <= template.keep, || {
+            check(template.ttl.is_none() || free <= template.keep_free, || {
                 format!(
                     "I10: {free} of {all} disks of {} are free and {} are kept",
-                    template.name, template.keep
+                    template.name, template.keep_free
                 )
             })?;
         }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::api::{Event, Table};
 use crate::ledger::{Cache, Fact, Seen};
 use crate::model::Uid;
-use crate::plan::Taken;
+use crate::plan::NamesInUse;
 
 /// What one watch has shown so far.
 #[derive(Clone)]
-pub(super) struct View<T> {
+pub(super) struct WatchCache<T> {
     pub(super) objects: BTreeMap<Arc<str>, Seen<T>>,
     pub(super) deleted: BTreeSet<Uid>,
     /// Events that were seen.
@@ -19,7 +19,7 @@ pub(super) struct View<T> {
     listed: Duration,
 }
 
-impl<T: Fact> View<T> {
+impl<T: Fact> WatchCache<T> {
     /// A fresh list. Kubernetes guarantees that it is not older than the request for it.
     pub(super) fn list(table: &Table<T>, now: Duration) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl<T: Fact> View<T> {
     }
 }
 
-impl<T: Fact> Cache<T> for View<T> {
+impl<T: Fact> Cache<T> for WatchCache<T> {
     fn get(&self, name: &str) -> Option<Seen<T>> {
         self.objects.get(name).cloned()
     }
@@ -65,13 +65,13 @@ impl<T: Fact> Cache<T> for View<T> {
 }
 
 /// The names that two caches show.
-pub(super) struct Names<'a, M, D>(pub(super) &'a View<M>, pub(super) &'a View<D>);
+pub(super) struct Names<'a, M, D>(pub(super) &'a WatchCache<M>, pub(super) &'a WatchCache<D>);
 
-impl<M, D> Taken for Names<'_, M, D> {
-    fn machine(&self, name: &str) -> bool {
+impl<M, D> NamesInUse for Names<'_, M, D> {
+    fn has_machine(&self, name: &str) -> bool {
         self.0.objects.contains_key(name)
     }
-    fn disk(&self, name: &str) -> bool {
+    fn has_disk(&self, name: &str) -> bool {
         self.1.objects.contains_key(name)
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct Users {
 
 /// A world that is small enough.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Small {
+pub(super) struct Config {
     pub(super) called: &'static str,
     pub(super) naming: Naming,
     pub(super) scale_down_policy: ScaleDownPolicy,
