@@ -26,7 +26,8 @@ fn machine(status: Value) -> VirtualMachine {
 #[case::some(Some(7), 7)]
 #[case::negative(Some(-1), 0)]
 fn desired_replicas_default_to_one(#[case] replicas: Option<i32>, #[case] desired: usize) {
-    let mut pool = VirtualMachinePool { spec: VirtualMachinePoolSpec::default(), ..VirtualMachinePool::default() };
+    let mut pool =
+        VirtualMachinePool { spec: VirtualMachinePoolSpec::default(), ..VirtualMachinePool::default() };
     pool.spec.virtual_machine_template = MachineTemplate::default();
     pool.spec.replicas = replicas;
     assert_eq!(pool.desired_replicas(), desired);
