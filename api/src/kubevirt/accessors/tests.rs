@@ -3,7 +3,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::kubevirt::MachineTemplate;
+use crate::kubevirt::{MachineTemplate, VirtualMachinePoolSpec};
 
 fn read<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
