@@ -72,7 +72,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     });
     // The task ends when this function returns and drops it.
     let _connection = env.spawn("connection", wait_for_api_server(client, env.clone(), connected));
-    let clients = ClientCas::demanding();
+    let clients = ClientCas::requiring();
     let _followed = options.callers.client_ca_file.map(|file| {
         health.ready("client-authorities", {
             let clients = clients.clone();

@@ -48,7 +48,7 @@ const WALLS: &[Wall] = &[
     Wall { package: "vmpool-api", ours: &[], barred: CLIENTS },
     Wall { package: "vmpool-feature-gates", ours: &[], barred: KUBERNETES },
     Wall { package: "vmpool-engine", ours: &["vmpool-api", "vmpool-feature-gates"], barred: IMPURE },
-    Wall { package: "vmpool-runtime", ours: &["vmpool-feature-gates"], barred: &[] },
+    Wall { package: "vmpool-runtime", ours: &["vmpool-api", "vmpool-feature-gates"], barred: &[] },
     // The simulator verifies the controller, so it shares no code with it.
     Wall { package: "vmpool-simulator", ours: &["vmpool-api"], barred: &[] },
     Wall {

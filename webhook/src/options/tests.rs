@@ -1,6 +1,6 @@
 use clap::CommandFactory;
 use rstest::rstest;
-use vmpool_runtime::testing::pages::{flag_differences, help_gaps};
+use vmpool_runtime::testing::flags::{flag_differences, help_gaps};
 
 use super::*;
 
@@ -77,7 +77,7 @@ fn the_two_servers_need_different_addresses() {
         "--health-address=127.0.0.1:0",
     ];
     assert!(parse(&any).unwrap().serving().is_ok());
-    assert!(parse(&[]).unwrap().serving().unwrap_err().to_string().starts_with("name a certificate"));
+    assert!(parse(&[]).unwrap().serving().unwrap_err().to_string().starts_with("no certificate source"));
 }
 
 #[test]

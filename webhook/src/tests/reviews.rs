@@ -110,7 +110,7 @@ async fn a_read_without_a_response_times_out() {
         world.clock.advance(Duration::from_millis(1)).await;
     });
     assert_eq!(response["status"]["code"], 500);
-    assert!(response["status"]["message"].as_str().unwrap().contains("no answer within 4s"), "{response}");
+    assert!(response["status"]["message"].as_str().unwrap().contains("no response within 4s"), "{response}");
 }
 
 #[tokio::test]
