@@ -159,7 +159,7 @@ audit: preflight ## Licences, sources and known vulnerabilities of all dependenc
 	cargo deny check
 
 .PHONY: clean
-clean: preflight ## Remove everything that was built, the tools too
+clean: preflight ## Remove all build results, including the tools
 	cargo clean
 
 .PHONY: xtask

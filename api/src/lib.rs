@@ -2,18 +2,26 @@
 //!
 //! - [`v1alpha2`] contains the kinds of `virtualization.deckhouse.io/v1alpha2`. They are generated from the CRDs, which are
 //!   the source of truth; [`crds`] contains them as YAML.
+//! - [`kubevirt`] contains the kinds of KubeVirt pools, `pool.kubevirt.io/v1beta1`, and of the platform below them.
 //! - The rest is handwritten: keys of labels and annotations ([`labels`], [`annotations`]), [`conditions`], [`GoDuration`],
-//!   [`Quantity`], the enumerated values of the API as enums ([`words`]), and a builder for pools
-//!   ([`VirtualMachinePool::sketch`]).
+//!   [`Quantity`], the enumerated values of a pool ([`enums`]), the forms of object names ([`names`]), and a builder for
+//!   pools ([`VirtualMachinePool::builder`]).
 //!
-//! The crate has no client and no runtime. Enumerated values, such as phases, are strings in the types, so that an
-//! object of a newer platform stays readable; [`words`] parses them.
+//! The crate has no client and no runtime. Enumerated values are strings in the types, so that an object of a newer
+//! platform stays readable; [`enums`] parses the values of a pool.
+//!
+//! The layers, lowest first. A module imports only from lower layers:
+//!
+//! 1. `keys`, [`names`], [`enums`], [`crds`], [`conditions`], `duration`, `quantity`, `share`: values and constants
+//! 2. `generated`: the types, generated from the CRDs
+//! 3. [`v1alpha2`]: short names of the types
+//! 4. `accessors`, `builder`: methods of the types
 //!
 //! ```
+//! use vmpool_api::enums::ScaleDownPolicy;
 //! use vmpool_api::v1alpha2::{DiskTemplate, VirtualMachinePool};
-//! use vmpool_api::words::ScaleDownPolicy;
 //!
-//! let pool = VirtualMachinePool::sketch("builders", ScaleDownPolicy::OldestFirst)
+//! let pool = VirtualMachinePool::builder("builders", ScaleDownPolicy::OldestFirst)
 //!     .namespace("team-a")
 //!     .replicas(2)
 //!     .cpu(1, "5%")
@@ -23,19 +31,20 @@
 //! assert_eq!(pool.spec.replicas, Some(2));
 //! ```
 //!
-//! [`VirtualMachinePool::sketch`]: v1alpha2::VirtualMachinePool::sketch
+//! [`VirtualMachinePool::builder`]: v1alpha2::VirtualMachinePool::builder
 
 mod ext;
 mod generated;
+pub mod kubevirt;
 pub mod v1alpha2;
 
 pub use ext::{
+    builder::PoolBuilder,
     conditions, crds,
     duration::{DurationError, GoDuration},
-    finalizers,
+    enums,
     keys::{PREFIX, annotations, is_reserved, labels},
+    names,
     quantity::{Quantity, QuantityError},
     share::{IntOrPercent, Share, ShareError},
-    sketch::PoolSketch,
-    words,
 };

@@ -1,9 +1,9 @@
-//! Every write of a pass. It decides nothing: it carries out what the plan says, and tells the memory what came of it.
+//! The apply step of a pass: sends the writes of the plan and records the results in the memory. It decides nothing.
 
 mod basis;
 mod create;
 mod delete;
-mod keep;
+mod disk;
 mod outcome;
 mod pool;
 mod repair;
@@ -15,41 +15,43 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
+use vmpool_engine::backoff::{Failure, FailureReason};
 use vmpool_engine::ledger::Seen;
-use vmpool_engine::pacing::{Failure, FailureReason};
+use vmpool_engine::limits::shorten;
 use vmpool_engine::plan::{DeleteReason, Stage};
 use vmpool_engine::{Action, Memory};
 
 use crate::context::{Context, PoolEntry};
-use crate::events::{Happening, shorten};
+use crate::events::PoolEvent;
 use crate::observe::Snapshot;
-use crate::platform::{Platform, Stored};
+use crate::platform::{ApiObject, Platform};
 use crate::revisions::{Change, Templates};
 use crate::watch::version;
 use crate::write::WriteError;
 use basis::Basis;
 use outcome::{Outcome, Step};
 
-/// What came of a plan.
+/// The result of applying a plan.
 #[derive(Default)]
 pub(crate) struct Applied {
-    /// What to tell.
-    pub(crate) happenings: Vec<Happening>,
-    /// The world was not as planned for: plan again at once.
+    /// The events to report.
+    pub(crate) events: Vec<PoolEvent>,
+    /// The state differs from the one that the plan used: plan again at once.
     pub(crate) outdated: bool,
     /// A write failed.
     pub(crate) failed: bool,
-    /// The lease ends too soon for any further write.
+    /// The lease ends too soon for another write.
     pub(crate) fenced: bool,
-    /// What was done to the stored revisions.
+    /// Changes of the stored revisions.
     pub(crate) revisions: Vec<Change>,
 }
 
-/// Carries out `actions`, stage after stage; within a stage side by side.
+/// Applies `actions`: the stages in sequence, and the actions of one stage in parallel.
 ///
-/// A failure stops the rest of its stage, and whatever of the pool's spec changes stops everything: no machine is
-/// created for a count that nobody wants any more. What a stage rests on must have gone through: no machine without its
-/// block, none while members lack disks, and neither a new machine nor a changed one without its stored revision.
+/// A failure stops the rest of its stage. A change of the pool's spec stops all stages, so that no machine is created
+/// for an outdated count. A stage runs only if the stages that it depends on succeeded: the controller creates no
+/// machine without a recorded name block or while other machines lack disks, and neither creates nor updates a machine
+/// without a stored revision.
 pub(crate) async fn apply<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -72,7 +74,7 @@ pub(crate) async fn apply<P: Platform>(
         if batch.is_empty() || blocked || applied.fenced {
             continue;
         }
-        basis.look_for_users(context, pool, &batch).await;
+        basis.read_disk_users(context, pool, &batch).await;
         if !run_stage(context, pool, stage, batch, &basis, memory, &mut applied).await {
             failed.push(stage);
         }
@@ -80,7 +82,7 @@ pub(crate) async fn apply<P: Platform>(
     applied
 }
 
-/// Returns whether all of it went through.
+/// Returns whether all actions of the stage succeeded.
 async fn run_stage<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -106,23 +108,23 @@ async fn run_stage<P: Platform>(
             })
             .buffer_unordered(context.settings.writes_in_flight);
         while let Some((action, outcome)) = outcomes.next().await {
-            let step = outcome.learn(context, pool, memory);
-            applied.happenings.extend(step.happenings);
+            let step = outcome.record(context, pool, memory);
+            applied.events.extend(step.events);
             applied.outdated |= step.outdated;
             applied.revisions.extend(step.revision);
             complete &= step.done;
-            if is_noted(stage) && (step.done || step.error.is_some()) {
-                memory.note(action.object(), step.error.is_some());
+            if retries_refused_last(stage) && (step.done || step.error.is_some()) {
+                memory.record_result(action.object(), step.error.is_some());
             }
             if let Some(error) = step.error {
-                if let Action::CreateDisk { member, disk } = &action
-                    && create::owner(pool, member, disk) == pool.facts.id.uid
+                if let Action::CreateDisk { machine, disk } = &action
+                    && create::owner(pool, machine, disk) == pool.facts.id.uid
                 {
-                    create::note_lost(memory, disk, &error, context.env.uptime());
+                    create::record_unconfirmed_disk(memory, disk, &error, context.env.uptime());
                 }
                 stop.store(true, Ordering::Relaxed);
                 applied.fenced |= matches!(error, WriteError::Fenced);
-                let message = applied.happenings.last().map(|last| last.note.clone()).unwrap_or_default();
+                let message = applied.events.last().map(|last| last.note.clone()).unwrap_or_default();
                 let reason = step.reason.unwrap_or_else(|| action.failure_reason());
                 disks_refused |= stage == Stage::Create && reason == FailureReason::DiskFailure;
                 failure = Some((Failure { reason, message: shorten(message) }, error.retry_after()));
@@ -131,28 +133,28 @@ async fn run_stage<P: Platform>(
     }
     let uptime = context.env.uptime();
     match failure {
-        // A superseded leader did not fail: it is over.
+        // Lost leadership is not a failure of the pool.
         _ if applied.fenced => {}
         Some((failure, retry_after)) => {
             tracing::warn!(reason = failure.reason.as_str(), message = failure.message, "a write failed");
             context.metrics.writes.batch_failed(failure.reason);
             applied.failed = true;
-            // The machines that lack a disk now are repaired next: not all of them at once.
+            // The next passes repair the machines that lack a disk. The backoff limits how many at the same time.
             if disks_refused {
                 memory.repairing.failed(failure.clone(), uptime, retry_after, jitter(context));
             }
-            memory.pace(stage).failed(failure, uptime, retry_after, jitter(context));
+            memory.backoff_mut(stage).failed(failure, uptime, retry_after, jitter(context));
         }
-        None if complete => memory.pace(stage).succeeded(),
+        None if complete => memory.backoff_mut(stage).succeeded(),
         None => {}
     }
     complete
 }
 
-/// Whether a refused write of this stage lets others go first the next time. In the others the plan has an order of
-/// its own.
-fn is_noted(stage: Stage) -> bool {
-    matches!(stage, Stage::Repair | Stage::Remove | Stage::Keep | Stage::Grow)
+/// Whether the next plan puts objects with a rejected write of this stage last. In the other stages the planners have
+/// an order of their own.
+fn retries_refused_last(stage: Stage) -> bool {
+    matches!(stage, Stage::Repair | Stage::Remove | Stage::CollectDisks | Stage::ExpandDisks)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a random fraction needs no precision")]
@@ -160,12 +162,12 @@ fn jitter<P: Platform>(context: &Context<P>) -> f64 {
     context.env.random() as f64 / u64::MAX as f64
 }
 
-/// Whether the pool is still the one that was planned for, as far as the cache knows.
+/// Whether the cache shows no newer spec of the pool than the one that the plan used.
 fn is_current<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>) -> bool {
     let planned = &pool.facts;
     context.pools.get(&planned.namespace, &planned.id.name).is_some_and(|cached| {
         let cached = &cached.facts.facts;
-        // The cache may lag behind the live read that was planned on, never the other way round.
+        // The cache can be behind the live read that the plan used, but not ahead of it.
         cached.id == planned.id && !cached.deleting && cached.generation <= planned.generation
     })
 }
@@ -177,37 +179,41 @@ async fn perform<P: Platform>(
     action: &Action,
 ) -> Outcome {
     match action {
-        Action::Relabel { member } => repair::patch(context, pool, member, P::mark(&pool.object)).await,
+        Action::Relabel { machine } => {
+            repair::patch(context, pool, machine, P::managed_labels(&pool.object)).await
+        }
         Action::Release { machine, shared } => repair::release(context, pool, machine, shared).await,
-        Action::CreateDisk { member, disk } => repair::disk(context, pool, member, disk).await,
-        Action::Repoint { member, position, from, to } => {
-            repair::repoint(context, pool, basis, member, (*position, from), to).await
+        Action::CreateDisk { machine, disk } => repair::disk(context, pool, machine, disk).await,
+        Action::Repoint { machine, position, from, to } => {
+            repair::repoint(context, pool, basis, machine, (*position, from), to).await
         }
-        Action::Detach { member, position, disk } => {
-            repair::detach(context, pool, member, *position, disk).await
+        Action::Detach { machine, position, disk } => {
+            repair::detach(context, pool, machine, *position, disk).await
         }
-        Action::Delete { member, reason: DeleteReason::Named } => delete::named(context, pool, member).await,
-        Action::Delete { member, reason: DeleteReason::Surplus } => {
-            delete::surplus(context, pool, member, basis.machine(member)).await
+        Action::Delete { machine, reason: DeleteReason::Targeted } => {
+            delete::targeted(context, pool, machine).await
         }
-        Action::Update { member, base, to, disks, terms } => {
-            let wanted = update::Wanted { member, base: base.as_ref(), to, disks, terms: *terms };
+        Action::Delete { machine, reason: DeleteReason::Surplus } => {
+            delete::surplus(context, pool, machine, basis.machine(machine)).await
+        }
+        Action::Update { machine, base, to, disks, disruption } => {
+            let wanted = update::Wanted { machine, base: base.as_ref(), to, disks, disruption: *disruption };
             update::update(context, pool, basis, &wanted).await
         }
-        Action::Advance { member, to } => update::advance(context, pool, member, to).await,
+        Action::RecordRevision { machine, to } => update::record_revision(context, pool, machine, to).await,
         Action::StoreRevision { revision } => revision::store(context, pool, basis, revision).await,
         Action::PruneRevision { revision } => revision::prune(context, pool, basis, revision).await,
-        Action::OpenBlock { block } => pool::open(context, pool, *block).await,
+        Action::OpenNameBlock { block } => pool::open_name_block(context, pool, *block).await,
         Action::Create { draft } => create::unit(context, pool, basis, draft).await,
-        Action::Mark { disk, marks, absent } => {
-            keep::mark(context, pool, basis, disk, marks, absent.as_ref()).await
+        Action::AnnotateDisk { disk, annotations, absent } => {
+            disk::annotate(context, pool, basis, disk, annotations, absent.as_ref()).await
         }
-        Action::Grow { disk, to } => keep::grow(context, pool, basis, disk, *to).await,
-        Action::DeleteDisk { disk, reason } => keep::delete(context, pool, basis, disk, *reason).await,
-        Action::Settle { gone, expired } => pool::settle(context, pool, gone, expired).await,
+        Action::ExpandDisk { disk, to } => disk::expand(context, pool, basis, disk, *to).await,
+        Action::DeleteDisk { disk, reason } => disk::delete(context, pool, basis, disk, *reason).await,
+        Action::PruneRecord { gone, expired } => pool::prune_record(context, pool, gone, expired).await,
     }
 }
 
-fn seen<K: Stored, T>(object: &K, read: fn(&K) -> T) -> Seen<T> {
+fn seen<K: ApiObject, T>(object: &K, read: fn(&K) -> T) -> Seen<T> {
     Seen { facts: Arc::new(read(object)), version: version(object) }
 }

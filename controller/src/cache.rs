@@ -1,7 +1,8 @@
-//! What the watches have shown, slimmed to the engine's facts and indexed by what a pass asks for.
+//! The caches: the objects that the watches have shown, reduced to the facts of the engine and indexed for the lookups
+//! of a pass.
 //!
-//! Watches carry no label selector: membership goes by owner UID, and names matter whoever has them. An update that
-//! changes none of the facts wakes nobody, which is the whole event filter.
+//! The watches have no label selector, because machines belong to a pool by the UID of their owner and the names of all
+//! objects matter. An update that changes no fact wakes no pool. There is no other event filter.
 
 mod index;
 mod keys;
@@ -19,7 +20,7 @@ use index::Index;
 pub(crate) use keys::{Cached, Key};
 use progress::Progress;
 
-/// How long a deletion that a watch showed is remembered: longer than any write may take to be answered.
+/// How long the cache remembers a deletion that a watch showed. It is longer than the deadline of any write.
 const REMEMBER_DELETIONS: Duration = Duration::from_mins(3);
 
 /// An object of a known namespace.
@@ -28,7 +29,7 @@ pub(crate) struct Located<T> {
     pub(crate) seen: Seen<T>,
 }
 
-/// Whom a change concerns: the keys of the facts before and after it. Empty if no fact changed.
+/// The keys of an object before and after a change; empty if no fact changed.
 pub(crate) type Concerned = Vec<Key>;
 
 /// All objects of one resource.
@@ -44,7 +45,7 @@ struct Inner<T> {
     index: Index,
     deleted: HashMap<Uid, Duration>,
     deletions: VecDeque<(Duration, Uid)>,
-    /// When the list began that the content rests on.
+    /// Uptime when the list began that the content is based on.
     listed: Option<Duration>,
     /// A list in progress.
     listing: Option<(Duration, Objects<T>)>,
@@ -68,12 +69,12 @@ impl<T> Default for Cache<T> {
 }
 
 impl<T: Cached> Cache<T> {
-    /// A list begins; what it brings counts only when it is complete.
+    /// Starts a list. Its objects become visible when it is complete.
     pub(crate) fn begin_list(&self, uptime: Duration) {
         self.inner.write().listing = Some((uptime, HashMap::new()));
     }
 
-    /// An object of the list in progress.
+    /// Adds an object to the list in progress.
     pub(crate) fn listed(&self, object: Located<T>) {
         if let Some((_, objects)) = &mut self.inner.write().listing {
             objects
@@ -83,7 +84,7 @@ impl<T: Cached> Cache<T> {
         }
     }
 
-    /// The list is complete and replaces the content.
+    /// Completes the list, which replaces the content.
     pub(crate) fn end_list(&self) -> Concerned {
         let mut inner = self.inner.write();
         let Some((began, fresh)) = inner.listing.take() else { return Vec::new() };
@@ -111,14 +112,14 @@ impl<T: Cached> Cache<T> {
         concerned
     }
 
-    /// An object was created or changed.
+    /// Records that an object was created or changed.
     pub(crate) fn applied(&self, object: Located<T>) -> Concerned {
         let mut inner = self.inner.write();
         inner.progress.show(object.seen.version);
         inner.insert(object)
     }
 
-    /// An object was deleted.
+    /// Records that an object was deleted.
     pub(crate) fn deleted(&self, object: &Located<T>, uptime: Duration) -> Concerned {
         let mut inner = self.inner.write();
         inner.progress.show(object.seen.version);
@@ -133,32 +134,32 @@ impl<T: Cached> Cache<T> {
         inner.remove(&object.namespace, object.seen.facts.name())
     }
 
-    /// A write of ours on this resource, sent at this uptime, was answered with this version.
+    /// Records a write of the controller that was sent at this uptime and confirmed with this version.
     pub(crate) fn wrote(&self, version: u64, sent: Duration) {
         self.inner.write().progress.wrote(version, sent);
     }
 
-    /// The uptime up to which everything that happened is known to be here.
+    /// The uptime up to which the cache is known to contain all changes.
     pub(crate) fn proven(&self) -> Option<Duration> {
         self.inner.read().progress.proven()
     }
 
-    /// Whether a first list is complete.
+    /// Whether the first list is complete.
     pub(crate) fn is_synced(&self) -> bool {
         self.inner.read().listed.is_some()
     }
 
-    /// How many objects there are.
+    /// Number of objects.
     pub(crate) fn len(&self) -> usize {
         self.inner.read().objects.values().map(HashMap::len).sum()
     }
 
-    /// Everything with this key.
+    /// All objects with this key.
     pub(crate) fn by_key(&self, key: &Key) -> Vec<Arc<T>> {
         self.by_key_where(key, |_| true)
     }
 
-    /// Everything with this key that `matters`.
+    /// All objects with this key that `matters` accepts.
     pub(crate) fn by_key_where(&self, key: &Key, matters: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
         let inner = self.inner.read();
         let objects = inner.index.places(key).filter_map(|(namespace, name)| {
@@ -174,7 +175,7 @@ impl<T: Cached> Cache<T> {
         Some(Seen { facts: seen.facts.clone(), version: seen.version })
     }
 
-    /// One namespace of the cache, as the ledger asks for it.
+    /// One namespace of the cache, for the ledger.
     pub(crate) fn of<'a>(&'a self, namespace: &'a str) -> View<'a, T> {
         View { cache: self, namespace }
     }

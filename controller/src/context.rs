@@ -1,4 +1,4 @@
-//! What all passes of one leadership share.
+//! The state that all passes of one leadership share.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use vmpool_engine::model::Published;
-use vmpool_engine::plan::{COLLECTION_GRACE, Taken};
+use vmpool_engine::plan::{COLLECTION_GRACE, NamesInUse};
 use vmpool_engine::removal::RESERVATION_AGE;
-use vmpool_engine::{Disk, Memory, ObjectId, Pool, Replica, Status, Uid};
+use vmpool_engine::{Disk, Machine, Memory, ObjectId, Pool, Status, Uid};
 use vmpool_runtime::Env;
 
-use crate::bodies::Body;
 use crate::cache::{Cache, Cached, Key};
-use crate::dispute::Dispute;
 use crate::events::{Events, Subject};
 use crate::list;
-use crate::metrics::{Census, Metrics};
-use crate::platform::{Attachment, Platform, Stored, slim_metadata};
+use crate::metrics::{Metrics, PoolCounts};
+use crate::platform::{ApiObject, Attachment, Platform, slim_metadata};
 use crate::queue::Queue;
+use crate::response_body::ResponseBody;
 use crate::revisions::Revisions;
+use crate::status_conflict::StatusConflict;
 use crate::write::Writer;
 
-/// A pool as stored, beside what the engine makes of it.
+/// A stored pool and its facts.
 pub(crate) struct PoolEntry<P: Platform> {
     pub(crate) facts: Pool,
     pub(crate) object: Arc<P::Pool>,
@@ -40,7 +40,7 @@ impl<P: Platform> PoolEntry<P> {
         Self { facts: P::read_pool(&object), object: Arc::new(object) }
     }
 
-    /// What events are about.
+    /// The subject of events about this pool.
     pub(crate) fn subject(&self) -> Subject {
         Subject {
             api_version: P::Pool::api_version(&()).into_owned(),
@@ -51,8 +51,8 @@ impl<P: Platform> PoolEntry<P> {
     }
 }
 
-/// Equal facts are an equal pool: whatever else changes in the object, no decision depends on it, and every edit of
-/// the spec shows in the generation.
+/// Pools with equal facts are equal: no decision depends on other fields, and every change of the spec changes the
+/// generation.
 impl<P: Platform> PartialEq for PoolEntry<P> {
     fn eq(&self, other: &Self) -> bool {
         self.facts == other.facts
@@ -71,44 +71,44 @@ impl<P: Platform> Cached for PoolEntry<P> {
     }
 }
 
-/// Objects of one page of a list.
+/// Number of objects in one page of a list.
 pub(crate) const PAGE: u32 = 500;
 
-/// What a list is called where a read has a name.
+/// The name of a list in errors of reads.
 const ALL: &str = "(all)";
 
-/// What is kept of one pool between two passes.
+/// The state of one pool between passes.
 #[derive(Default)]
-pub(crate) struct PoolState {
+pub(crate) struct PoolMemory {
     pub(crate) memory: Memory,
-    /// Passes in a row that met another world than they had planned for.
-    pub(crate) surprises: u32,
-    /// What the last pass computed for, waits apart.
+    /// Number of consecutive passes in which the state differed from the plan.
+    pub(crate) outdated_passes: u32,
+    /// Computing time of the last pass, without waits.
     pub(crate) effort: Duration,
     /// Uptime of the last attempt to write the status.
     pub(crate) status_attempt: Option<Duration>,
     /// The last status that was written.
     pub(crate) last_status: Option<LastStatus>,
-    /// Whether somebody else writes the status, too.
-    pub(crate) dispute: Dispute,
-    /// What is stored of the pool's template; `None` before the first pass.
+    /// Whether another client writes the status, too.
+    pub(crate) status_conflict: StatusConflict,
+    /// The stored revisions of the pool; `None` before the first pass.
     pub(crate) revisions: Option<Revisions>,
-    /// What the last event about settings that cannot be read said.
+    /// The message of the last event about invalid settings.
     pub(crate) warned: Option<String>,
-    /// Disks that were detached by hand and that an event has reported, with their machines.
+    /// Detached disks that an event has reported, with their machines.
     pub(crate) detached: BTreeSet<(Uid, Arc<str>)>,
 }
 
-/// A status that was written.
+/// The last written status.
 pub(crate) struct LastStatus {
     pub(crate) wrote: Status,
-    /// What the server made of it.
+    /// The status as the API server stored it.
     pub(crate) became: Published,
-    /// The version of the pool that the write made.
+    /// The version of the pool after the write.
     pub(crate) version: u64,
 }
 
-/// See the module.
+/// The state that all passes of one leadership share.
 pub(crate) struct Context<P: Platform> {
     pub(crate) env: Env,
     pub(crate) client: Client,
@@ -116,33 +116,33 @@ pub(crate) struct Context<P: Platform> {
     pub(crate) events: Events,
     pub(crate) queue: Queue<Uid>,
     pub(crate) pools: Arc<Cache<PoolEntry<P>>>,
-    pub(crate) machines: Arc<Cache<Replica>>,
+    pub(crate) machines: Arc<Cache<Machine>>,
     pub(crate) disks: Arc<Cache<Disk>>,
     pub(crate) attachments: Arc<Cache<Attachment>>,
-    pub(crate) states: Mutex<HashMap<Uid, PoolState>>,
+    pub(crate) states: Mutex<HashMap<Uid, PoolMemory>>,
     pub(crate) settings: Settings,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) census: Census,
+    pub(crate) pool_counts: PoolCounts,
 }
 
-/// Bounds of the work.
+/// Settings of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Passes that may run side by side, each over another pool.
+    /// Maximum number of passes in parallel, each for another pool.
     pub workers: usize,
-    /// Writes in flight, over all pools.
+    /// Maximum number of writes in flight for all pools.
     pub writes_in_flight: usize,
-    /// After this time a request counts as lost.
+    /// Deadline of a request. After it, the request is unconfirmed.
     pub request_deadline: Duration,
-    /// Shortest time between an event-driven pass and the one before it.
+    /// Minimum time between two passes of a pool that events cause.
     pub debounce: Duration,
-    /// After this time a reservation of named machines that nobody accepted is dropped.
+    /// Age at which the controller drops a reservation that is not accepted.
     pub reservation_timeout: Duration,
-    /// How long a disk of a pool is marked before it is deleted: time for whoever is about to use it to be seen.
+    /// Time between the mark and the deletion of a disk. In this time, a use that has just begun becomes visible.
     pub collection_grace: Duration,
-    /// Shortest time between two writes of one pool's status.
+    /// Minimum time between two writes of a pool's status.
     pub status_interval: Duration,
-    /// A pool is looked at this often even if nothing happens.
+    /// Maximum time between two passes of a pool.
     pub resync: Duration,
 }
 
@@ -161,7 +161,7 @@ impl Default for Settings {
     }
 }
 
-/// A live read failed.
+/// The error of a live read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     #[error("reading {kind} {name}")]
@@ -171,13 +171,13 @@ pub(crate) enum ReadError {
 }
 
 impl<P: Platform> Context<P> {
-    /// The pool with this UID, as the cache has it.
+    /// The pool with this UID in the cache.
     pub(crate) fn pool(&self, uid: &Uid) -> Option<Arc<PoolEntry<P>>> {
         self.pools.by_key(&Key::Pool(uid.clone())).pop()
     }
 
-    /// A read that reaches the API server's quorum: resourceVersion is left empty.
-    pub(crate) async fn get_live<K: Stored>(
+    /// Reads an object live: without a resourceVersion, so that the API server reads from the etcd quorum.
+    pub(crate) async fn get_live<K: ApiObject>(
         &self,
         namespace: &str,
         name: &str,
@@ -189,16 +189,16 @@ impl<P: Platform> Context<P> {
         self.in_time::<K, _>(name, object).await
     }
 
-    /// The same, as text: with every field that the object has.
-    pub(crate) async fn get_text<K: Stored>(
+    /// Reads an object live as text, with all its fields.
+    pub(crate) async fn get_text<K: ApiObject>(
         &self,
         namespace: &str,
         name: &str,
-    ) -> Result<Option<Body>, ReadError> {
+    ) -> Result<Option<ResponseBody>, ReadError> {
         self.in_time::<K, _>(name, self.fetch::<K>(namespace, name)).await
     }
 
-    async fn fetch<K: Stored>(&self, namespace: &str, name: &str) -> kube::Result<Option<Body>> {
+    async fn fetch<K: ApiObject>(&self, namespace: &str, name: &str) -> kube::Result<Option<ResponseBody>> {
         let request = Request::new(collection::<K>(namespace)).get(name, &GetParams::default());
         let mut request = request.map_err(kube::Error::BuildRequest)?;
         request.extensions_mut().insert("get");
@@ -219,9 +219,9 @@ impl<P: Platform> Context<P> {
         }
     }
 
-    /// Shows every `K` of `namespace` to `visit`, page by page, as all of them were at one moment that came after the
-    /// call: resourceVersion is left empty.
-    pub(crate) async fn list_live<K: Stored>(
+    /// Lists all objects of type `K` in `namespace` live and page by page, and passes each to `visit`. All pages show
+    /// the state at one time after the call.
+    pub(crate) async fn list_live<K: ApiObject>(
         &self,
         namespace: &str,
         visit: impl FnMut(K),
@@ -229,8 +229,8 @@ impl<P: Platform> Context<P> {
         self.list_live_where(namespace, ListParams::default(), visit).await
     }
 
-    /// The same for those that `wanted` selects.
-    pub(crate) async fn list_live_where<K: Stored>(
+    /// The same for the objects that `wanted` selects.
+    pub(crate) async fn list_live_where<K: ApiObject>(
         &self,
         namespace: &str,
         wanted: ListParams,
@@ -239,17 +239,17 @@ impl<P: Platform> Context<P> {
         self.pages::<K, K>(wanted, visit, |page| Request::new(collection::<K>(namespace)).list(page)).await
     }
 
-    /// As [`Context::list_live`], of nothing but the metadata.
-    pub(crate) async fn list_live_metadata<K: Stored>(
+    /// As [`Context::list_live`], but only with the metadata.
+    pub(crate) async fn list_live_metadata<K: ApiObject>(
         &self,
         namespace: &str,
-        visit: impl FnMut(Slim),
+        visit: impl FnMut(MetadataOnly),
     ) -> Result<(), ReadError> {
         let request = |page: &ListParams| Request::new(collection::<K>(namespace)).list_metadata(page);
-        self.pages::<K, Slim>(ListParams::default(), visit, request).await
+        self.pages::<K, MetadataOnly>(ListParams::default(), visit, request).await
     }
 
-    async fn pages<K: Stored, T: DeserializeOwned>(
+    async fn pages<K: ApiObject, T: DeserializeOwned>(
         &self,
         wanted: ListParams,
         mut visit: impl FnMut(T),
@@ -266,8 +266,8 @@ impl<P: Platform> Context<P> {
         }
     }
 
-    /// The answer to a read, unless it takes too long.
-    async fn in_time<K: Stored, T>(
+    /// The result of a read, or an error after the deadline.
+    async fn in_time<K: ApiObject, T>(
         &self,
         name: &str,
         read: impl Future<Output = kube::Result<T>>,
@@ -280,8 +280,8 @@ impl<P: Platform> Context<P> {
         }
     }
 
-    /// The newest facts of a machine that are known here.
-    pub(crate) fn known_machine(&self, pool: &Pool, memory: &Memory, id: &ObjectId) -> Option<Arc<Replica>> {
+    /// The newest known facts of a machine.
+    pub(crate) fn known_machine(&self, pool: &Pool, memory: &Memory, id: &ObjectId) -> Option<Arc<Machine>> {
         let known = memory
             .machines
             .get(&id.name)
@@ -291,29 +291,29 @@ impl<P: Platform> Context<P> {
     }
 }
 
-/// The metadata of an object, as far as it is read.
+/// An object with only the metadata that vmpool reads.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Slim {
+pub(crate) struct MetadataOnly {
     #[serde(deserialize_with = "slim_metadata")]
     pub(crate) metadata: ObjectMeta,
 }
 
-/// The collection of `K` in `namespace`, as a path of the API.
-pub(crate) fn collection<K: Stored>(namespace: &str) -> String {
+/// The API path of the collection of `K` in `namespace`.
+pub(crate) fn collection<K: ApiObject>(namespace: &str) -> String {
     K::url_path(&(), Some(namespace))
 }
 
-/// Names in use in one namespace.
+/// The names in use in one namespace.
 pub(crate) struct Names<'a, P: Platform> {
     pub(crate) context: &'a Context<P>,
     pub(crate) namespace: &'a str,
 }
 
-impl<P: Platform> Taken for Names<'_, P> {
-    fn machine(&self, name: &str) -> bool {
+impl<P: Platform> NamesInUse for Names<'_, P> {
+    fn has_machine(&self, name: &str) -> bool {
         self.context.machines.get(self.namespace, name).is_some()
     }
-    fn disk(&self, name: &str) -> bool {
+    fn has_disk(&self, name: &str) -> bool {
         self.context.disks.get(self.namespace, name).is_some()
     }
 }

@@ -1,8 +1,8 @@
-//! Kubernetes events about pools.
+//! Kubernetes events of pools.
 //!
-//! Sent one by one beside the passes: an event that cannot be stored must not hold up a machine. Events do not count
-//! as writes of a pass, so they are few: up to ten of one reason and pass stand alone, the rest is one event that
-//! lists names, and one that repeats becomes a series.
+//! A task sends them one after the other, independent of the passes, so that an event that cannot be stored does not
+//! delay a machine. Their number is limited: up to ten events per reason and pass are sent separately, one event lists
+//! the names of the rest, and a repeated event becomes a series.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,61 +12,61 @@ use kube::api::Patch;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use vmpool_engine::ObjectId;
+use vmpool_engine::limits::shorten;
 use vmpool_runtime::Env;
 
 use crate::metrics::WriteKind;
 use crate::write::Writer;
 
-/// Events of one reason and pass that stand alone.
+/// Maximum number of separate events per reason and pass.
 pub(crate) const INDIVIDUAL: usize = 10;
-/// Longest note that the API takes, in bytes.
-const LONGEST_NOTE: usize = 1000;
-/// Events that wait to be sent; more are dropped.
+/// Maximum number of queued events. Further events are dropped.
 const BACKLOG: usize = 1000;
-/// An event repeated within this time continues the series.
+/// An event that is repeated within this time continues its series.
 const SERIES: Duration = Duration::from_mins(10);
-/// Series that are remembered; the one that was quiet for longest makes room for a new one.
+/// Maximum number of series. A new series replaces the one that was not repeated for the longest time.
 const MOST_SERIES: usize = 1000;
 
-/// Why something is told. The words are those of the documentation.
+/// The reason of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// A machine was created.
     SuccessfulCreate,
     /// Creating a machine failed.
     FailedCreate,
-    /// The controller deleted a machine, or one that somebody named is gone.
+    /// The controller deleted a machine, or the target of a targeted removal is gone.
     SuccessfulDelete,
     /// Deleting a machine failed.
     FailedDelete,
-    /// A disk that a member lacked was created.
+    /// A missing disk of a machine was created.
     DiskCreated,
-    /// A machine got a disk that was free.
+    /// A free disk was allocated to a machine.
     DiskReused,
-    /// A disk was taken away from a machine.
+    /// The controller detached a disk from a machine.
     DiskDetached,
-    /// A person detached a disk from a machine by hand.
+    /// A user detached a disk from a machine.
     DiskDetachedByHand,
-    /// A disk that no machine had was deleted.
+    /// A free disk was deleted.
     DiskDeleted,
-    /// A disk was made larger.
+    /// A disk was expanded.
     DiskResized,
-    /// Creating, promising, marking, growing or deleting a disk, or pointing a machine to it, failed.
+    /// Creating, allocating, marking, expanding or deleting a disk, or changing the disk that a machine refers to,
+    /// failed.
     FailedDisk,
-    /// Writing back markers, or the record of named machines, failed.
+    /// Restoring labels, or writing the removal record, failed.
     FailedRepair,
     /// A changed template was written to a machine.
     TemplateApplied,
     /// Writing a changed template to a machine failed.
     FailedTemplateUpdate,
-    /// A removal by name was begun and not carried out.
+    /// A reservation of a targeted removal expired.
     ReservationExpired,
     /// A setting of the pool cannot be read.
     InvalidSettings,
 }
 
 impl Reason {
-    /// The word in the event.
+    /// The reason in the event.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::SuccessfulCreate => "SuccessfulCreate",
@@ -122,7 +122,7 @@ impl Reason {
     }
 }
 
-/// What an event is about.
+/// The object that an event is about.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
     pub(crate) api_version: String,
@@ -131,11 +131,11 @@ pub(crate) struct Subject {
     pub(crate) id: ObjectId,
 }
 
-/// One thing that happened: to whom, and in which words.
+/// One event of a pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Happening {
+pub(crate) struct PoolEvent {
     pub(crate) reason: Reason,
-    /// The object that it happened to; what the list of names is made of.
+    /// The name of the object, for the event that lists names.
     pub(crate) name: String,
     pub(crate) note: String,
 }
@@ -146,35 +146,35 @@ struct Message {
     note: String,
 }
 
-/// Takes events and returns at once.
+/// Queues events without waiting.
 #[derive(Clone)]
 pub(crate) struct Events {
     sender: mpsc::Sender<Message>,
 }
 
 impl Events {
-    /// The sink, and the task that empties it.
+    /// Creates the queue, and the task that sends its events.
     pub(crate) fn new(writer: Writer, env: Env, instance: String) -> (Self, impl Future<Output = ()> + Send) {
         let (sender, receiver) = mpsc::channel(BACKLOG);
         (Self { sender }, Sender { writer, env, instance, series: HashMap::new() }.run(receiver))
     }
 
-    /// Tells what happened in one pass.
-    pub(crate) fn tell(&self, subject: &Subject, happenings: Vec<Happening>) {
-        for (reason, note) in condense(happenings) {
+    /// Queues the events of one pass.
+    pub(crate) fn publish(&self, subject: &Subject, events: Vec<PoolEvent>) {
+        for (reason, note) in condense(events) {
             let message = Message { subject: subject.clone(), reason, note };
             if self.sender.try_send(message).is_err() {
-                tracing::debug!("too many events wait to be sent: one is dropped");
+                tracing::debug!("the event queue is full: dropped an event");
             }
         }
     }
 }
 
-/// At most [`INDIVIDUAL`] notes of one reason; what is more becomes one. Equal notes are one.
-fn condense(happenings: Vec<Happening>) -> Vec<(Reason, String)> {
+/// At most [`INDIVIDUAL`] notes per reason, and one note that lists the names of the rest. Equal notes are merged.
+fn condense(events: Vec<PoolEvent>) -> Vec<(Reason, String)> {
     let mut notes: Vec<(Reason, String)> = Vec::new();
     let mut rest: Vec<(Reason, Vec<String>)> = Vec::new();
-    for Happening { reason, name, note } in happenings {
+    for PoolEvent { reason, name, note } in events {
         if notes.contains(&(reason, note.clone())) {
             continue;
         }
@@ -193,19 +193,6 @@ fn condense(happenings: Vec<Happening>) -> Vec<(Reason, String)> {
     notes.into_iter().map(|(reason, note)| (reason, shorten(note))).collect()
 }
 
-/// `text`, cut between two characters to what the API takes as a note.
-pub(crate) fn shorten(mut text: String) -> String {
-    if text.len() > LONGEST_NOTE {
-        let mut end = LONGEST_NOTE - 4;
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
-        text.push_str(" ...");
-    }
-    text
-}
-
 struct Sender {
     writer: Writer,
     env: Env,
@@ -213,7 +200,7 @@ struct Sender {
     series: HashMap<SeriesKey, Series>,
 }
 
-/// The pool, and what is repeated about it.
+/// The pool, the reason and the note.
 type SeriesKey = (ObjectId, Reason, String);
 
 struct Series {
@@ -271,7 +258,7 @@ impl Sender {
             },
         });
         let _: Value = self.writer.create(WriteKind::Event, path, event).await?;
-        // What went well names its object and does not repeat.
+        // A normal event names its object and is not repeated.
         if reason.is_warning() {
             self.remember(key, Series { event: name, count: 1, last: uptime });
         }

@@ -1,4 +1,4 @@
-//! What a leader does from the moment it leads until it stops: watch, and one pass after the other.
+//! The work of a leader: it watches the API server and runs passes until it stops or loses the lease.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -19,59 +19,59 @@ use vmpool_runtime::lease::Fence;
 
 use crate::context::{Context, Settings};
 use crate::events::Events;
-use crate::metrics::{Census, Live, Metrics, PassResult, WatchResource};
+use crate::metrics::{Live, Metrics, PassResult, PoolCounts, WatchResource};
 use crate::platform::Platform;
-use crate::queue::{Again, Queue};
+use crate::queue::{Queue, Requeue};
 use crate::reconcile::reconcile;
 use crate::watches::{self, is_synced};
 use crate::write::Writer;
 
-/// When a pool is looked at again whose pass panicked.
+/// Time until the next pass of a pool whose pass panicked.
 const AFTER_PANIC: Duration = Duration::from_secs(10);
-/// How often an idle worker shows that it lives.
+/// Interval of the heartbeat of an idle worker.
 const PULSE: Duration = Duration::from_secs(10);
 
-/// What the controller is given from outside, one per instance.
+/// What a controller instance needs from outside.
 #[derive(Clone)]
 pub struct Surroundings {
     /// Time, randomness and tasks.
     pub env: Env,
-    /// The way to the API server. It must not retry by itself.
+    /// The client of the API server. It must not retry requests.
     pub client: Client,
-    /// Watch and serve this namespace only; all of them if `None`.
+    /// The namespace to reconcile; `None` means all namespaces.
     pub namespace: Option<String>,
-    /// The name of this instance, in events.
+    /// The name of this instance in events.
     pub instance: String,
-    /// Bounds of the work.
+    /// Settings of the controller.
     pub settings: Settings,
-    /// Where to count. It belongs to this instance.
+    /// The metrics of this instance.
     pub metrics: Arc<Metrics>,
 }
 
-/// Shows to the outside how the leader is doing.
+/// The health of a leader, for probes.
 #[derive(Clone)]
-pub struct Vitals {
+pub struct LeaderHealth {
     env: Env,
-    state: Arc<Mutex<Vital>>,
+    state: Arc<Mutex<LeaderState>>,
 }
 
 #[derive(Default)]
-struct Vital {
+struct LeaderState {
     synced: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
     workers: Vec<Heartbeat>,
 }
 
-impl Vitals {
-    /// Vitals of somebody who does not lead yet.
+impl LeaderHealth {
+    /// Creates the health of a standby.
     pub fn new(env: &Env) -> Self {
         Self { env: env.clone(), state: Arc::default() }
     }
 
-    /// Whether the caches are complete, so that passes run. True for somebody who does not lead: there is nothing to
-    /// wait for.
+    /// Whether the first lists of the caches are complete, so that passes run. A standby reports success, because it
+    /// has no caches.
     ///
     /// # Errors
-    /// A sentence for the probe's answer.
+    /// A sentence for the response of the probe.
     pub fn synced(&self) -> Result<(), String> {
         match &self.state.lock().synced {
             Some(synced) if !synced() => {
@@ -81,40 +81,40 @@ impl Vitals {
         }
     }
 
-    /// Whether every worker has shown a sign of life within `limit`.
+    /// Whether every worker has sent a heartbeat within `limit`.
     ///
     /// # Errors
-    /// A sentence for the probe's answer.
+    /// A sentence for the response of the probe.
     pub fn working(&self, limit: Duration) -> Result<(), String> {
         let stuck = self.state.lock().workers.iter().filter(|worker| worker.age() > limit).count();
         if stuck == 0 { Ok(()) } else { Err(format!("{stuck} workers are stuck in a pass for {limit:?}")) }
     }
 
-    fn begin(&self, vital: Vital) -> Leading {
+    fn begin(&self, vital: LeaderState) -> Leading {
         *self.state.lock() = vital;
         Leading(self.clone())
     }
 }
 
-/// Resets the vitals when leading ends, however it does: whoever loses the lease is dropped half-way, and its workers
-/// must not look stuck on the standby that it becomes.
-struct Leading(Vitals);
+/// Resets the health when the leadership ends. If the lease is lost, the workers are dropped in the middle of a pass,
+/// and they must not count as stuck while this instance is a standby.
+struct Leading(LeaderHealth);
 
 impl Drop for Leading {
     fn drop(&mut self) {
-        *self.0.state.lock() = Vital::default();
+        *self.0.state.lock() = LeaderState::default();
     }
 }
 
-/// Serves all pools of one platform until `stop`; passes that have begun are finished. Ends likewise, with an error in
-/// the log, if one of its own watches ends: whoever leads next starts with caches that are alive.
+/// Reconciles all pools of one platform until `stop`, and finishes the passes in progress. If one of its watches ends,
+/// it logs an error and stops as well, so that the next leader starts with new caches.
 ///
-/// Whoever calls it holds the lease behind `fence`, and drops the future when the lease is lost. The caches are filled
-/// anew: what a standby has watched may lack the last writes of its predecessor.
+/// The caller must hold the lease of `fence`, and must drop the future when the lease is lost. The caches are filled
+/// from new lists, because a watch of a standby may lack the last writes of the former leader.
 pub async fn lead<P: Platform>(
     surroundings: Surroundings,
     fence: Fence,
-    vitals: Vitals,
+    leader_health: LeaderHealth,
     stop: CancellationToken,
 ) {
     let Surroundings { env, client, namespace, instance, settings, metrics } = surroundings;
@@ -140,13 +140,13 @@ pub async fn lead<P: Platform>(
         states: Mutex::new(HashMap::new()),
         settings,
         metrics: metrics.clone(),
-        census: Census::default(),
+        pool_counts: PoolCounts::default(),
     });
     let _counted = metrics.leading({
         let context = Arc::downgrade(&context);
         move || context.upgrade().map(|context| live(&context))
     });
-    // Its own end is nobody else's.
+    // A child token, because the end of this leadership must not stop the process.
     let stop = stop.child_token();
     let mut tasks = vec![env.spawn("events", send_events)];
     tasks.extend(watches::begin(&context, namespace.as_deref()));
@@ -154,8 +154,9 @@ pub async fn lead<P: Platform>(
         let context = Arc::downgrade(&context);
         move || context.upgrade().is_none_or(|context| is_synced(&context))
     };
-    let workers: Vec<Heartbeat> = (0..settings.workers).map(|_| Heartbeat::new(&vitals.env)).collect();
-    let _vital = vitals.begin(Vital { synced: Some(Arc::new(synced)), workers: workers.clone() });
+    let workers: Vec<Heartbeat> = (0..settings.workers).map(|_| Heartbeat::new(&leader_health.env)).collect();
+    let _leading =
+        leader_health.begin(LeaderState { synced: Some(Arc::new(synced)), workers: workers.clone() });
 
     let workers: Vec<_> = workers
         .into_iter()
@@ -164,8 +165,8 @@ pub async fn lead<P: Platform>(
     oversee(workers, tasks, &stop).await;
 }
 
-/// Waits for the workers. What they rest on, `tasks`, runs for ever; when one of them ends before the workers do, the
-/// caches stand still from then on, so the workers are told to `stop` after the passes that have begun.
+/// Waits for the workers. The watches and the event sender in `tasks` run forever. If one of them ends first, the
+/// caches are no longer updated, so the workers `stop` after the passes in progress.
 pub(crate) async fn oversee(workers: Vec<Task>, tasks: Vec<Task>, stop: &CancellationToken) {
     let workers = async {
         for worker in workers {
@@ -191,7 +192,7 @@ fn live<P: Platform>(context: &Context<P>) -> Live {
         WatchResource::Disks => context.disks.len(),
         WatchResource::Attachments => context.attachments.len(),
     });
-    Live::new(context.queue.state(), context.census.totals(), cached)
+    Live::new(context.queue.state(), context.pool_counts.totals(), cached)
 }
 
 async fn work<P: Platform>(context: Arc<Context<P>>, heartbeat: Heartbeat, stop: CancellationToken) {
@@ -215,15 +216,15 @@ async fn work<P: Platform>(context: Arc<Context<P>>, heartbeat: Heartbeat, stop:
         let (again, effort) =
             AssertUnwindSafe(reconcile(&context, &uid)).catch_unwind().await.unwrap_or_else(|_| {
                 context.metrics.passes.ended(PassResult::Panicked);
-                tracing::error!(uid = uid.as_str(), "a pass panicked; the pool is tried again later");
-                (Again::After(AFTER_PANIC), Duration::ZERO)
+                tracing::error!(uid = uid.as_str(), "a pass panicked; the controller retries the pool later");
+                (Requeue::After(AFTER_PANIC), Duration::ZERO)
             });
         context.queue.done(&uid, again, effort);
-        if again == Again::Never {
+        if again == Requeue::Never {
             context.queue.forget(&uid);
         }
-        // A pass that waited for nothing, and another one that is due at once, would keep the one thread from everything
-        // else: from the answers of the API server, from the lease, from the end of this worker.
+        // Without this, passes that never wait and follow each other immediately would block the only thread: the
+        // responses of the API server, the lease, and the shutdown.
         yield_now().await;
     }
 }

@@ -1,4 +1,4 @@
-//! The vmpool controller: observes pools, applies the engine's plans, reports.
+//! The vmpool controller. It observes pools, applies the plans of the engine, and reports the results.
 //!
 //! ```text
 //!  API server --watch--> Cache (facts, indexed by owner) --changed facts--> Queue (debounced, one pass per pool)
@@ -8,34 +8,35 @@
 //!      +---- Writer: fenced by the lease, bounded in flight, never retried -------+----+
 //! ```
 //!
-//! The shell reaches time, randomness, tasks and the API server only through what [`Surroundings`] holds; the lints of
-//! this crate ban the ambient ones.
+//! The crate uses time, randomness, tasks and the API server only through [`Surroundings`]. Its lints ban all other
+//! access to them.
 
 mod apply;
-mod bodies;
 mod cache;
 mod context;
-mod dispute;
 mod events;
 mod lead;
 mod list;
 pub mod metrics;
 mod observe;
 pub mod options;
-pub mod platform;
 mod queue;
 mod reconcile;
 mod report;
+mod response_body;
 mod revisions;
 mod run;
+mod status_conflict;
 #[cfg(test)]
 mod testing;
 mod watch;
 mod watches;
 mod write;
 
+pub use vmpool_platforms as platform;
+
 pub use context::Settings;
 pub use events::Reason;
-pub use lead::{Surroundings, Vitals, lead};
+pub use lead::{LeaderHealth, Surroundings, lead};
 pub use run::{RunError, run, serve};
 pub use write::{WriteError, Writer};

@@ -1,5 +1,5 @@
-//! Lists that are read as a stream: of a page, one object is in memory at a time. A user can store objects of a megabyte
-//! and a half, and 500 of them are a page.
+//! Lists that are read as a stream, so that only one object of a page is in memory at a time. Users can store objects
+//! of 1.5 MiB, and a page has 500 objects.
 
 use futures::AsyncBufReadExt;
 use http::Request;
@@ -7,18 +7,18 @@ use kube::Client;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// What a page says of the list that it is a part of.
+/// The metadata of a page of a list.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Page {
-    /// Where the next page begins; empty at the end.
+    /// The token of the next page; empty on the last page.
     #[serde(rename = "continue")]
     pub(crate) next: String,
     /// The version of the list.
     pub(crate) resource_version: String,
 }
 
-/// Shows every object of the page that `request` asks for to `visit`, in order.
+/// Sends `request`, and passes every object of the page to `visit` in order.
 pub(crate) async fn page<T: DeserializeOwned>(
     client: &Client,
     request: Result<Request<Vec<u8>>, kube::core::request::Error>,
@@ -41,13 +41,12 @@ pub(crate) async fn page<T: DeserializeOwned>(
     splitter.end().map_err(kube::Error::SerdeError)
 }
 
-/// Cuts a list into its items, byte by byte.
+/// Splits a list into its items, byte by byte.
 #[derive(Debug, Default)]
 struct Splitter {
-    /// Objects and arrays that are open.
+    /// Number of open objects and arrays.
     depth: usize,
-    /// Whether the array at the top of the object is open, which is that of the items: no other field of a list is an
-    /// array.
+    /// Whether the array of the items is open. It is the only array among the fields of a list.
     in_items: bool,
     in_string: bool,
     escaped: bool,
@@ -57,11 +56,11 @@ struct Splitter {
     envelope: Vec<u8>,
 }
 
-/// How deep an item of the list is.
+/// The depth of an item of the list.
 const ITEM: usize = 3;
 
 impl Splitter {
-    /// Reads on. `visit` gets every item that is complete; its error ends the list.
+    /// Reads more bytes and passes every complete item to `visit`. An error of `visit` ends the list.
     fn feed<E>(&mut self, bytes: &[u8], mut visit: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         for byte in bytes {
             let mut ends = false;
@@ -94,14 +93,14 @@ impl Splitter {
             } else if self.in_items && self.depth >= ITEM {
                 self.item.push(*byte);
             } else if !self.in_items || self.depth < ITEM - 1 || *byte == b'[' {
-                // Of the array, only its ends are kept.
+                // Only the brackets of the array are kept.
                 self.envelope.push(*byte);
             }
         }
         Ok(())
     }
 
-    /// What the list says besides its items. An incomplete one is an error.
+    /// The metadata of the list. An incomplete list is an error.
     fn end(&self) -> Result<Page, serde_json::Error> {
         #[derive(Deserialize)]
         struct Envelope {
@@ -121,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    /// The items of `text`, which comes in chunks of `size` bytes, and the page.
+    /// The items of `text`, read in chunks of `size` bytes, and the page.
     fn split(text: &str, size: usize) -> (Vec<Value>, Result<Page, serde_json::Error>) {
         let (mut splitter, mut items) = (Splitter::default(), Vec::new());
         for chunk in text.as_bytes().chunks(size) {

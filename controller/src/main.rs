@@ -6,9 +6,10 @@ use clap::Parser;
 use vmpool_controller::{options::Options, run};
 use vmpool_runtime::{Env, shutdown, telemetry};
 
-/// One thread is enough: a pass over 10,000 machines takes it some ten milliseconds, and it waits for the API server
-/// otherwise. More of them mostly wake each other, which costs a sixth of the processor time, and a node with 64
-/// processors would get 64. It also makes `/livez` honest: code that never ends keeps that from answering, too.
+/// One thread is enough: a pass over 10,000 machines takes about ten milliseconds, and the rest of the time the
+/// controller waits for the API server. More threads mostly wake each other, which costs a sixth of the processor time,
+/// and a node with 64 processors would get 64 threads. With one thread, `/livez` also detects code that does not
+/// return.
 #[tokio::main(worker_threads = 1)]
 async fn main() -> ExitCode {
     let options = Options::parse();
@@ -20,7 +21,7 @@ async fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let error = telemetry::with_causes(&error);
-            tracing::error!(error, "vmpool-controller cannot go on");
+            tracing::error!(error, "vmpool-controller failed");
             eprintln!("vmpool-controller: {error}");
             ExitCode::FAILURE
         }

@@ -1,38 +1,38 @@
-//! Every read of a pass.
+//! The observe step of a pass: all its reads.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use vmpool_engine::ledger::{Fact, Ledger, Seen, Unanswered};
+use vmpool_engine::ledger::{Fact, Ledger, Seen, UnconfirmedCreate};
 use vmpool_engine::model::DiskState;
 use vmpool_engine::plan::Observed;
-use vmpool_engine::{Disk, Memory, Pool, Replica};
+use vmpool_engine::{Disk, Machine, Memory, Pool};
 
 use crate::cache::{Cached, Key};
 use crate::context::{Context, Names, PoolEntry, ReadError};
 use crate::metrics::{DiskCounts, LedgerResource};
-use crate::platform::{Platform, Stored};
+use crate::platform::{ApiObject, Platform};
 use crate::watch::version;
 
-/// Most entries of one ledger that one pass settles by live reads, so that a pass stays short.
+/// Maximum number of entries of one ledger that a pass resolves with live reads, so that the pass stays short.
 pub(crate) const MOST_SETTLED: usize = 32;
 
-/// What the caches and the ledger say, read once.
+/// The state of the caches and the ledger, read once.
 pub(crate) struct Snapshot {
     now: Timestamp,
     uptime: Duration,
-    machines: Vec<Arc<Replica>>,
+    machines: Vec<Arc<Machine>>,
     disks: HashMap<Arc<str>, Arc<Disk>>,
-    kept: Vec<Arc<Disk>>,
-    others: HashMap<Arc<str>, Vec<Arc<str>>>,
-    unanswered: Vec<Unanswered>,
+    pool_disks: Vec<Arc<Disk>>,
+    other_users: HashMap<Arc<str>, Vec<Arc<str>>>,
+    unconfirmed_creates: Vec<UnconfirmedCreate>,
     collection_grace: Duration,
 }
 
 impl Snapshot {
-    /// Drops ledger entries that the caches show by now, and lays the others over the caches.
+    /// Removes ledger entries that the caches show by now, and overlays the other entries on the caches.
     pub(crate) fn take<P: Platform>(context: &Context<P>, pool: &Pool, memory: &mut Memory) -> Self {
         let namespace = &*pool.namespace;
         memory.machines.settle(&context.machines.of(namespace));
@@ -51,104 +51,126 @@ impl Snapshot {
                 Some((name.clone(), disk))
             })
             .collect();
-        let kept = if P::HAS_DISKS { kept(context, pool, memory) } else { Vec::new() };
+        let pool_disks = if P::HAS_DISKS { pool_disks(context, pool, memory) } else { Vec::new() };
         Self {
             now: context.env.now(),
             uptime: context.env.uptime(),
             machines,
             disks,
-            others: others(context, pool, &kept),
-            kept,
-            unanswered: memory.machines.lost_answers(),
+            other_users: other_users(context, pool, &pool_disks),
+            pool_disks,
+            unconfirmed_creates: memory.machines.unconfirmed_creates(),
             collection_grace: context.settings.collection_grace,
         }
     }
 
-    /// The machines and disks that a pass saw, as it saw them.
-    pub(crate) fn machines(&self) -> impl Iterator<Item = &Arc<Replica>> + Clone {
+    /// The machines of the snapshot.
+    pub(crate) fn machines(&self) -> impl Iterator<Item = &Arc<Machine>> + Clone {
         self.machines.iter()
     }
 
-    /// All disks of it. One that the pool owns and a machine refers to comes twice.
+    /// The disks of the snapshot. A disk of the pool that a machine refers to occurs twice.
     pub(crate) fn disks(&self) -> impl Iterator<Item = &Arc<Disk>> {
-        self.kept.iter().chain(self.disks.values())
+        self.pool_disks.iter().chain(self.disks.values())
     }
 
-    /// What has become of the disks that the pool owns.
-    pub(crate) fn census(&self, pool: &Pool) -> DiskCounts {
-        let used: HashSet<&Arc<str>> =
-            self.machines.iter().flat_map(|machine| machine.held_disks()).chain(self.others.keys()).collect();
+    /// The number of the pool's disks by their usage.
+    pub(crate) fn disk_counts(&self, pool: &Pool) -> DiskCounts {
+        let used: HashSet<&Arc<str>> = self
+            .machines
+            .iter()
+            .flat_map(|machine| machine.held_disks())
+            .chain(self.other_users.keys())
+            .collect();
         let owned = |disk: &&Arc<Disk>| disk.owner.as_ref().is_some_and(|owner| owner.uid == pool.id.uid);
         DiskCounts::of(
             pool,
-            self.kept.iter().filter(owned).map(|disk| (&**disk, used.contains(&disk.id.name))),
+            self.pool_disks.iter().filter(owned).map(|disk| (&**disk, used.contains(&disk.id.name))),
         )
     }
 
-    /// How many members there are, and how many of them are terminating.
-    pub(crate) fn members(&self, pool: &Pool) -> (usize, usize) {
-        let members = self.machines.iter().filter(|machine| machine.owner.as_ref() == Some(&pool.id.uid));
-        members.fold((0, 0), |(all, terminating), machine| {
+    /// The number of the pool's machines, and how many of them are terminating.
+    pub(crate) fn machine_counts(&self, pool: &Pool) -> (usize, usize) {
+        let machines = self.machines.iter().filter(|machine| machine.owner.as_ref() == Some(&pool.id.uid));
+        machines.fold((0, 0), |(all, terminating), machine| {
             (all + 1, terminating + usize::from(machine.terminating))
         })
     }
 
-    /// The snapshot in the engine's hands.
+    /// Converts the snapshot into the input of the engine.
     pub(crate) fn observed<'a, P: Platform>(
         self,
         pool: &'a Pool,
         memory: &'a Memory,
         names: &'a Names<'a, P>,
     ) -> Observed<'a> {
-        let Self { now, uptime, machines, disks, kept, others, unanswered, collection_grace } = self;
+        let Self {
+            now,
+            uptime,
+            machines,
+            disks,
+            pool_disks,
+            other_users,
+            unconfirmed_creates,
+            collection_grace,
+        } = self;
         Observed {
             now,
             uptime,
             pool,
             machines,
             disks,
-            kept,
-            others,
+            pool_disks,
+            other_users,
             collection_grace,
             stored: Vec::new(),
-            unanswered,
+            unconfirmed_creates,
             memory,
-            taken: names,
+            names_in_use: names,
         }
     }
 
-    /// The snapshot back from the engine's hands.
+    /// Converts the input of the engine back into the snapshot.
     pub(crate) fn recover(observed: Observed<'_>) -> Self {
-        let Observed { now, uptime, machines, disks, kept, others, unanswered, collection_grace, .. } =
-            observed;
-        Self { now, uptime, machines, disks, kept, others, unanswered, collection_grace }
+        let Observed {
+            now,
+            uptime,
+            machines,
+            disks,
+            pool_disks,
+            other_users,
+            unconfirmed_creates,
+            collection_grace,
+            ..
+        } = observed;
+        Self { now, uptime, machines, disks, pool_disks, other_users, unconfirmed_creates, collection_grace }
     }
 }
 
-/// The disks that the pool owns, and those with its label that failed or whose template is gone. The others belong to
-/// machines and are found through these.
-fn kept<P: Platform>(context: &Context<P>, pool: &Pool, memory: &Memory) -> Vec<Arc<Disk>> {
+/// The disks that the pool owns, and those with its label that failed or whose template was removed. The other disks
+/// belong to machines and are found through them.
+fn pool_disks<P: Platform>(context: &Context<P>, pool: &Pool, memory: &Memory) -> Vec<Arc<Disk>> {
     let matters = |disk: &Disk| {
         disk.owner.as_ref().is_some_and(|owner| owner.uid == pool.id.uid)
             || disk.pool_uid_label.as_ref() == Some(&pool.id.uid)
                 && (disk.state == DiskState::Failed
                     || !pool.disks.iter().any(|template| Some(&template.name) == disk.template.as_ref()))
     };
-    let mut kept = context.disks.by_key_where(&Key::Pool(pool.id.uid.clone()), matters);
-    memory.disks.overlay(&mut kept);
-    kept.retain(|disk| matters(disk));
-    kept
+    let mut pool_disks = context.disks.by_key_where(&Key::Pool(pool.id.uid.clone()), matters);
+    memory.disks.overlay(&mut pool_disks);
+    pool_disks.retain(|disk| matters(disk));
+    pool_disks
 }
 
-/// Who refers to these disks and is no member: machines, and what was attached by hand.
-fn others<P: Platform>(
+/// The users of these disks outside the pool: foreign machines and attachments.
+fn other_users<P: Platform>(
     context: &Context<P>,
     pool: &Pool,
-    kept: &[Arc<Disk>],
+    pool_disks: &[Arc<Disk>],
 ) -> HashMap<Arc<str>, Vec<Arc<str>>> {
-    let foreign = |machine: &Replica| machine.owner.as_ref() != Some(&pool.id.uid);
-    let mut others = HashMap::new();
-    for disk in kept {
+    let foreign = |machine: &Machine| machine.owner.as_ref() != Some(&pool.id.uid);
+    let mut other_users = HashMap::new();
+    for disk in pool_disks {
         let key = Key::Disk(pool.namespace.clone(), disk.id.name.clone());
         let machines = context.machines.by_key_where(&key, foreign);
         let attachments = context.attachments.by_key(&key);
@@ -156,14 +178,14 @@ fn others<P: Platform>(
         let names: Vec<_> =
             names.chain(attachments.iter().map(|attachment| &attachment.id.name)).cloned().collect();
         if !names.is_empty() {
-            others.insert(disk.id.name.clone(), names);
+            other_users.insert(disk.id.name.clone(), names);
         }
     }
-    others
+    other_users
 }
 
-/// Settles by live reads what the caches have not shown for too long; what is more than a pass may read is left to
-/// another one, soon.
+/// Resolves overdue ledger entries with live reads. If there are more than a pass may read, the next pass resolves the
+/// rest.
 pub(crate) async fn settle_overdue<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -184,7 +206,7 @@ pub(crate) async fn settle_overdue<P: Platform>(
     Ok(())
 }
 
-async fn settle<P: Platform, K: Stored, T: Fact + Cached>(
+async fn settle<P: Platform, K: ApiObject, T: Fact + Cached>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     ledger: &mut Ledger<T>,
@@ -198,7 +220,7 @@ async fn settle<P: Platform, K: Stored, T: Fact + Cached>(
     for name in overdue.into_iter().take(MOST_SETTLED) {
         let live = context.get_live::<K>(&pool.facts.namespace, &name).await?;
         let found = live.is_some();
-        tracing::warn!(name = &*name, found, "the cache has not shown a write for long: read it live");
+        tracing::warn!(name = &*name, found, "the cache has not shown a write in time: read the object live");
         let live = live.map(|object| Seen { facts: Arc::new(read(&object)), version: version(&object) });
         ledger.resolve(&name, live, context.env.uptime());
         context.metrics.settled_live(resource);

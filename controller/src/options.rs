@@ -1,4 +1,4 @@
-//! The command line, and the checked configuration it becomes before anything starts.
+//! The command line, which is validated before anything starts.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use vmpool_runtime::args::{ArgsError, GateArgs, LeaseArgs, ProgramArgs, Reservat
 
 use crate::context::Settings;
 
-/// Keeps pools of identical virtual machines: creates, replaces and removes machines and their disks until each pool
-/// is as its owner wants it.
+/// Controller for pools of identical virtual machines: creates, updates and deletes machines and their disks until each
+/// pool matches its spec.
 ///
-/// Run two replicas: one leads, the other takes over when the lease ends. Every flag can be set by the environment
-/// variable named beside it.
+/// Run two replicas: one leads, and the other takes over when the lease ends. Each flag can also be set by the
+/// environment variable shown with it.
 #[derive(Debug, Parser)]
-// The last of several equal flags counts, so that what a chart's user appends wins.
+// If a flag is repeated, the last one counts, so that users of the chart can override flags.
 #[command(name = "vmpool-controller", version, args_override_self = true)]
 #[command(after_long_help = vmpool_feature_gates::help_text())]
 pub struct Options {
@@ -21,34 +21,34 @@ pub struct Options {
     #[command(flatten)]
     pub gates: GateArgs,
 
-    /// Serve the pools of this namespace only. Default: all namespaces.
+    /// Reconcile only the pools of this namespace. Default: all namespaces.
     #[arg(long, env = "VMPOOL_WATCH_NAMESPACE", value_name = "NAMESPACE")]
     pub watch_namespace: Option<String>,
 
-    /// Pools that are worked on side by side.
+    /// Number of pools to reconcile in parallel.
     #[arg(long, env = "VMPOOL_WORKERS", default_value_t = 4, value_name = "COUNT")]
     pub workers: usize,
 
-    /// Writes to the API server that may be under way at a time, over all pools.
+    /// Maximum number of writes to the API server in flight, for all pools together.
     #[arg(long, env = "VMPOOL_MAX_IN_FLIGHT_WRITES", default_value_t = 64, value_name = "COUNT")]
     pub max_in_flight_writes: usize,
 
-    /// Give a request up after this time; its effect is then found out. Must be shorter than the lease stays valid
-    /// between two renewals.
+    /// Deadline of a request. After it, the controller determines the effect of the request with live reads. Must be
+    /// shorter than the lease duration minus two renewal intervals.
     #[arg(long, env = "VMPOOL_REQUEST_DEADLINE", default_value = "8s", value_name = "DURATION",
           value_parser = vmpool_runtime::duration::parse)]
     pub request_deadline: Duration,
 
-    /// Collect the events of a pool for this long before looking at it again.
+    /// Minimum time between two passes of a pool that events cause.
     #[arg(long, env = "VMPOOL_DEBOUNCE", default_value = "100ms", value_name = "DURATION",
           value_parser = vmpool_runtime::duration::parse)]
     pub debounce: Duration,
 
-    /// Reservations of named machines.
+    /// Reservations of targeted removals.
     #[command(flatten)]
     pub reservations: ReservationArgs,
 
-    /// Mark a free disk for so long before it is deleted, so that whoever is about to use it is seen.
+    /// Time between the mark and the deletion of a free disk. In this time, a use that has just begun becomes visible.
     #[arg(long, env = "VMPOOL_DISK_COLLECTION_GRACE", default_value = "30s", value_name = "DURATION",
           value_parser = vmpool_runtime::duration::parse)]
     pub disk_collection_grace: Duration,
@@ -57,38 +57,38 @@ pub struct Options {
     #[command(flatten)]
     pub lease: LeaseArgs,
 
-    /// What every program has.
+    /// Flags that all programs share.
     #[command(flatten)]
     pub program: ProgramArgs,
 }
 
-/// An option is not usable.
+/// An option is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum OptionsError {
-    /// A count that must not be zero.
+    /// A count is zero.
     #[error("--{0} must be at least 1")]
     Zero(&'static str),
-    /// A write could outlive the lease.
+    /// A write could outlast the lease.
     #[error(
         "--request-deadline {deadline:?} must be shorter than --lease-duration minus two renewals ({limit:?}), \
-         or no write would ever be allowed to start"
+         otherwise no write could start"
     )]
     DeadlineBeyondLease {
-        /// As given.
+        /// The given deadline.
         deadline: Duration,
-        /// What it must stay below.
+        /// The limit.
         limit: Duration,
     },
-    /// A gate is unknown, the options of the lease do not fit each other, or reservations would not last.
+    /// An option that several programs share is invalid.
     #[error(transparent)]
     Shared(#[from] ArgsError),
 }
 
 impl Options {
-    /// The bounds, checked.
+    /// The validated settings.
     ///
     /// # Errors
-    /// One line that names the flag and what would be right.
+    /// An error that names the flag and the valid values.
     pub fn settings(&self) -> Result<Settings, OptionsError> {
         if self.workers == 0 {
             return Err(OptionsError::Zero("workers"));

@@ -1,4 +1,4 @@
-//! Which pools want a pass, and when: one pass at a time per pool, and none sooner after the last than the debounce.
+//! The queue of passes: at most one pass at a time for each pool, with the debounce as the minimum time between passes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -10,15 +10,15 @@ use vmpool_runtime::Env;
 
 use crate::metrics::{QueueMetrics, QueueState};
 
-/// Passes over one key take at most one part in so many of a processor: the larger a pool, the more events one pass
-/// answers.
+/// Passes over one key use at most this fraction of a processor. Larger pools therefore handle more events with one
+/// pass.
 const SHARE: u32 = 50;
 
-/// No pool rests longer than this, however large it is.
+/// Maximum time between two passes that the computing time causes.
 const LONGEST_REST: Duration = Duration::from_millis(500);
 
-/// A queue of keys with due times. The first wake-up after a quiet time is served at once; those that follow within
-/// the debounce become one.
+/// A queue of keys with due times. The first wakeup of a key is due at once. Further wakeups within the debounce are
+/// merged.
 pub(crate) struct Queue<K> {
     env: Env,
     debounce: Duration,
@@ -29,7 +29,7 @@ pub(crate) struct Queue<K> {
 
 struct State<K> {
     slots: HashMap<K, Slot>,
-    /// The due times of all keys that wait and do not run.
+    /// The due times of all keys that are waiting.
     due: BTreeSet<(Duration, K)>,
 }
 
@@ -47,12 +47,12 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         Self { env, debounce, state, changed: Notify::new(), metrics }
     }
 
-    /// Something about `key` changed.
+    /// Wakes `key` because of a change.
     pub(crate) fn wake(&self, key: &K) {
         self.wake_after(key, Duration::ZERO);
     }
 
-    /// `key` wants to be looked at after this delay, or sooner.
+    /// Wakes `key` after this delay at the latest.
     pub(crate) fn wake_after(&self, key: &K, delay: Duration) {
         let now = self.env.uptime();
         let mut state = self.state.lock();
@@ -74,7 +74,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         self.changed.notify_one();
     }
 
-    /// The next key whose time has come; it runs until [`Queue::done`].
+    /// Waits for the next due key. It is running until [`Queue::done`].
     pub(crate) async fn next(&self) -> K {
         loop {
             let wait = {
@@ -87,7 +87,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
                         let slot = state.slots.entry(key.clone()).or_default();
                         slot.due = None;
                         slot.running = true;
-                        // Another worker may be asleep although more is due.
+                        // Another worker may be waiting although more keys are due.
                         self.changed.notify_one();
                         return key;
                     }
@@ -105,18 +105,18 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         }
     }
 
-    /// The pass over `key` ended, after computing for `effort`, waits apart. `again` is when it wants the next one; a
-    /// wake-up that came meanwhile counts too.
-    pub(crate) fn done(&self, key: &K, again: Again, effort: Duration) {
+    /// Ends the pass over `key`, which computed for `effort` without waits. `again` is when it requests the next pass.
+    /// A wakeup during the pass counts as well.
+    pub(crate) fn done(&self, key: &K, again: Requeue, effort: Duration) {
         let now = self.env.uptime();
         let mut state = self.state.lock();
         let Some(slot) = state.slots.get_mut(key) else { return };
         slot.running = false;
         slot.earliest = now + effort.saturating_mul(SHARE).min(LONGEST_REST).max(self.debounce);
         let wanted = match again {
-            Again::Never => None,
-            // What the pass itself asks for is not an event to be debounced.
-            Again::After(delay) => Some(now + delay),
+            Requeue::Never => None,
+            // A requeue by the pass itself is not debounced.
+            Requeue::After(delay) => Some(now + delay),
         };
         let woken = slot.due.map(|due| due.max(slot.earliest));
         match [wanted, woken].into_iter().flatten().min() {
@@ -129,7 +129,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         }
     }
 
-    /// What it holds now.
+    /// The current numbers of keys.
     pub(crate) fn state(&self) -> QueueState {
         let now = self.env.uptime();
         let state = self.state.lock();
@@ -138,7 +138,7 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         QueueState { due, delayed: state.due.len() - due, running }
     }
 
-    /// Forgets `key`, if nothing is due.
+    /// Removes `key` if it is neither due nor running.
     pub(crate) fn forget(&self, key: &K) {
         let mut state = self.state.lock();
         if state.slots.get(key).is_some_and(|slot| slot.due.is_none() && !slot.running) {
@@ -147,10 +147,10 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
     }
 }
 
-/// When a pass wants the next one.
+/// When a pass requests the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Again {
-    /// When something happens.
+pub(crate) enum Requeue {
+    /// At the next event.
     Never,
     /// After this time at the latest.
     After(Duration),

@@ -5,41 +5,42 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::Instrument;
-use vmpool_engine::pacing::{Failure, FailureReason};
+use vmpool_engine::backoff::{Failure, FailureReason};
 use vmpool_engine::status::detached;
-use vmpool_engine::{Action, Plan, Pool, Replica, Uid, plan, status};
+use vmpool_engine::{Action, Machine, Plan, Pool, Uid, plan, status};
 
 use crate::apply::{Applied, apply};
-use crate::context::{Context, Names, PoolEntry, PoolState, ReadError, Slim};
-use crate::metrics::{Laps, PassResult, PoolFacts, Stage};
+use crate::context::{Context, MetadataOnly, Names, PoolEntry, PoolMemory, ReadError};
+use crate::metrics::{PassResult, PassStep, PassTimer, PoolReport};
 use crate::observe::{Snapshot, settle_overdue};
 use crate::platform::{Platform, controller_of};
-use crate::queue::Again;
-use crate::report::{detachments, report, unreadable_settings};
+use crate::queue::Requeue;
+use crate::report::{detached_disk_events, invalid_settings_event, report};
 use crate::revisions::{self, Revisions, Templates};
 use crate::watch::version;
 
-/// When to come back after a read failed.
+/// Time until the next pass after a failed read.
 const AFTER_FAILED_READ: Duration = Duration::from_secs(1);
-/// How old a count of the members may be when some of them leave for it. A large pool shrinks in several passes, each of
-/// which takes about as long; the watch tells of the deletions of one before the next begins.
+/// Maximum age of the live count of machines when the plan deletes surplus machines. A scale-down of a large pool takes
+/// several passes of about this duration, and the watch shows the deletions of one pass before the next.
 const COUNTED_FOR: Duration = Duration::from_secs(1);
-/// When to come back after the world turned out to be another one: time for the watch to show it.
-const AFTER_SURPRISE: Duration = Duration::from_millis(50);
-/// The same after many surprises in a row.
-const AFTER_MANY_SURPRISES: Duration = Duration::from_secs(5);
-/// When to come back after the lease was too short for a write: it is renewed, or this leader is over.
+/// Time until the next pass after the state differed from the plan, so that the watch can show the difference.
+const AFTER_OUTDATED: Duration = Duration::from_millis(50);
+/// The maximum of this time after several consecutive differences.
+const AFTER_MANY_OUTDATED: Duration = Duration::from_secs(5);
+/// Time until the next pass after the lease was too short for a write. By then it is renewed or lost.
 const AFTER_FENCE: Duration = Duration::from_secs(1);
 
-/// One pass over the pool with this UID. Level-triggered: it starts from the world as it is and never asks why it was
-/// woken. Returns when it wants the next one, and for how long it computed.
-pub(crate) async fn reconcile<P: Platform>(context: &Context<P>, uid: &Uid) -> (Again, Duration) {
+/// Runs one pass over the pool with this UID. The pass is level-triggered: it starts from the current state and does
+/// not use the reason of its wakeup. Returns when to start the next pass, and the computing time.
+pub(crate) async fn reconcile<P: Platform>(context: &Context<P>, uid: &Uid) -> (Requeue, Duration) {
     let Some(pool) = context.pool(uid) else {
-        // The garbage collector takes its machines; nothing of it is remembered for a pool that may come after it.
+        // The garbage collector deletes its machines. The memory is dropped, so a new pool with the same name starts
+        // with an empty one.
         context.states.lock().remove(uid);
-        context.census.forget(uid);
+        context.pool_counts.forget(uid);
         context.metrics.passes.ended(PassResult::Gone);
-        return (Again::Never, Duration::ZERO);
+        return (Requeue::Never, Duration::ZERO);
     };
     let facts = &pool.facts;
     let span = tracing::info_span!(
@@ -50,22 +51,22 @@ pub(crate) async fn reconcile<P: Platform>(context: &Context<P>, uid: &Uid) -> (
     );
     let mut state = context.states.lock().remove(uid).unwrap_or_default();
     state.effort = Duration::ZERO;
-    let mut laps = Laps::begin(&context.env);
-    let Ended { result, again } = pass(context, pool.clone(), &mut state, &mut laps).instrument(span).await;
+    let mut timer = PassTimer::start(&context.env);
+    let Ended { result, again } = pass(context, pool.clone(), &mut state, &mut timer).instrument(span).await;
     let effort = state.effort;
     context.states.lock().insert(uid.clone(), state);
     context.metrics.passes.ended(result);
-    context.metrics.passes.took(&laps);
+    context.metrics.passes.took(&timer);
     if again.is_some() {
         context.metrics.queue.requeued.inc();
     }
-    (Again::After(again.unwrap_or(context.settings.resync)), effort)
+    (Requeue::After(again.unwrap_or(context.settings.resync)), effort)
 }
 
-/// How a pass ended.
+/// The end of a pass.
 struct Ended {
     result: PassResult,
-    /// When it wants the next one, if before the resync.
+    /// When to start the next pass, if earlier than the resync.
     again: Option<Duration>,
 }
 
@@ -78,13 +79,13 @@ impl Ended {
 async fn pass<P: Platform>(
     context: &Context<P>,
     cached: Arc<PoolEntry<P>>,
-    state: &mut PoolState,
-    laps: &mut Laps,
+    state: &mut PoolMemory,
+    timer: &mut PassTimer,
 ) -> Ended {
     if let Err(error) = settle_overdue(context, &cached, &mut state.memory).await {
         let error = vmpool_runtime::telemetry::with_causes(&error);
-        tracing::warn!(error, "reading live what the cache does not show");
-        laps.lap(&context.env, Stage::Observe);
+        tracing::warn!(error, "resolving pending writes with live reads failed");
+        timer.record(&context.env, PassStep::Observe);
         return Ended::early(PassResult::Unread, Some(AFTER_FAILED_READ));
     }
     state.memory.reservation_timeout = Some(context.settings.reservation_timeout);
@@ -92,66 +93,68 @@ async fn pass<P: Platform>(
         Ok(pool) => pool,
         Err(again) => return Ended::early(PassResult::Unread, Some(again)),
     };
-    meet(context, &cached, state);
-    laps.lap(&context.env, Stage::Observe);
+    observe_pool(context, &cached, state);
+    timer.record(&context.env, PassStep::Observe);
 
-    // Asked for before the snapshot is taken, which may only be newer.
+    // Read before the snapshot, which can only be newer.
     let proven = context.machines.proven();
-    // Machines and disks are read before the pool is: whoever sees a machine gone also sees the pool that let it go.
+    // Machines and disks are read before the pool. If the pass sees that a machine is gone, it also sees the spec of
+    // the pool that caused this.
     let snapshot = Snapshot::take(context, &cached.facts, &mut state.memory);
-    state.memory.trials.meet(snapshot.machines().filter(is_member(&cached)), context.env.uptime());
-    state.effort += laps.lap(&context.env, Stage::Observe);
+    let machines = snapshot.machines().filter(is_pool_machine(&cached));
+    state.memory.rollout_attempts.observe(machines, context.env.uptime());
+    state.effort += timer.record(&context.env, PassStep::Observe);
     let (mut plan, mut snapshot) = decide(context, &cached, snapshot, state, None);
-    state.effort += laps.lap(&context.env, Stage::Plan);
+    state.effort += timer.record(&context.env, PassStep::Plan);
     let mut pool = cached;
-    if plan.rests_on_the_count() {
+    if plan.needs_live_pool() {
         let live = read_live(context, &pool).await;
-        laps.lap(&context.env, Stage::Observe);
+        timer.record(&context.env, PassStep::Observe);
         match live {
             Ok(Some(live)) => match revise(context, Arc::new(live), state).await {
                 Ok(live) => pool = live,
                 Err(again) => return Ended::early(PassResult::Unread, Some(again)),
             },
-            Ok(None) => return Ended::early(PassResult::Gone, Some(after_surprise(state))),
+            Ok(None) => return Ended::early(PassResult::Gone, Some(after_outdated(state))),
             Err(again) => return Ended::early(PassResult::Unread, Some(again)),
         }
-        meet(context, &pool, state);
+        observe_pool(context, &pool, state);
         (plan, snapshot) = decide(context, &pool, snapshot, state, None);
-        laps.lap(&context.env, Stage::Plan);
+        timer.record(&context.env, PassStep::Plan);
     }
-    if plan.takes_surplus() && must_count(&pool.facts, proven, context.env.uptime()) {
+    if plan.deletes_surplus() && must_count(&pool.facts, proven, context.env.uptime()) {
         let staying = live_members(context, &pool.facts).await;
-        laps.lap(&context.env, Stage::Observe);
+        timer.record(&context.env, PassStep::Observe);
         let staying = match staying {
             Ok(staying) => staying,
             Err(again) => return Ended::early(PassResult::Unread, Some(again)),
         };
         (plan, snapshot) = decide(context, &pool, snapshot, state, Some(&staying));
-        laps.lap(&context.env, Stage::Plan);
+        timer.record(&context.env, PassStep::Plan);
     }
     if pool.facts.deleting {
-        let (members, terminating) = snapshot.members(&pool.facts);
-        let disks = snapshot.census(&pool.facts);
-        let facts = PoolFacts::deleting(&pool.facts, members, terminating, disks, &state.memory);
-        context.census.record(&pool.facts.id.uid, facts);
+        let (machines, terminating) = snapshot.machine_counts(&pool.facts);
+        let disks = snapshot.disk_counts(&pool.facts);
+        let facts = PoolReport::deleting(&pool.facts, machines, terminating, disks, &state.memory);
+        context.pool_counts.record(&pool.facts.id.uid, facts);
         return Ended::early(PassResult::Gone, None);
     }
 
-    let plan = if state.dispute.is_on() { Plan::default() } else { plan };
-    let Plan { actions, again, waits, wants, complaint, awaited } = plan;
+    let plan = if state.status_conflict.is_active() { Plan::default() } else { plan };
+    let Plan { actions, requeue_after, blockers, wants, failure, awaited } = plan;
     let templates = match templates(context, &pool, state, &actions).await {
         Ok(templates) => templates,
         Err(again) => return Ended::early(PassResult::Unread, Some(again)),
     };
-    for wait in &waits {
-        tracing::debug!(%wait, "postponed");
+    for blocker in &blockers {
+        tracing::debug!(%blocker, "blocked");
     }
-    state.memory.keep_wanted(wants);
+    state.memory.reset_unwanted(wants);
     state.memory.await_disks(&awaited, context.env.uptime());
     let acted = !actions.is_empty();
     let mut applied = apply(context, &pool, &snapshot, (actions, templates), &mut state.memory).await;
     if let Some(revisions) = &mut state.revisions {
-        applied.revisions.drain(..).for_each(|change| revisions.learn(change));
+        applied.revisions.drain(..).for_each(|change| revisions.record(change));
     }
     let result = match &applied {
         Applied { fenced: true, .. } => PassResult::Fenced,
@@ -161,59 +164,63 @@ async fn pass<P: Platform>(
         _ => PassResult::Idle,
     };
     if acted {
-        laps.lap(&context.env, Stage::Apply);
-        // The status tells of the writes of this pass, not of the world before them.
+        timer.record(&context.env, PassStep::Apply);
+        // The status includes the writes of this pass.
         snapshot = Snapshot::take(context, &pool.facts, &mut state.memory);
     }
-    let again = again.and_then(|after| planned(after, result));
-    let surprised = match (applied.fenced, applied.outdated) {
+    let again = requeue_after.and_then(|after| planned(after, result));
+    let after_outdated_plan = match (applied.fenced, applied.outdated) {
         (true, _) => Some(AFTER_FENCE),
-        (false, true) => Some(after_surprise(state)),
+        (false, true) => Some(after_outdated(state)),
         (false, false) => {
-            state.surprises = 0;
+            state.outdated_passes = 0;
             None
         }
     };
 
-    let unwritten = tell(context, &pool, snapshot, (applied, complaint), state).await;
-    laps.lap(&context.env, Stage::Report);
+    let unwritten = publish(context, &pool, snapshot, (applied, failure), state).await;
+    timer.record(&context.env, PassStep::Report);
 
     let uptime = context.env.uptime();
     let memory = &state.memory;
-    let disputed = state.dispute.left(uptime).filter(|_| state.dispute.is_on());
-    let paused = memory.pause(uptime).into_iter().chain(disputed);
+    let disputed = state.status_conflict.remaining(uptime).filter(|_| state.status_conflict.is_active());
+    let paused = memory.remaining_backoff(uptime).into_iter().chain(disputed);
     let overdue = memory.machines.due_in(uptime).into_iter().chain(memory.disks.due_in(uptime));
-    Ended { result, again: paused.chain(overdue).chain(again).chain(surprised).chain(unwritten).min() }
+    Ended {
+        result,
+        again: paused.chain(overdue).chain(again).chain(after_outdated_plan).chain(unwritten).min(),
+    }
 }
 
-/// Publishes what a pass left behind. Returns when to come back for what could not be written now.
-async fn tell<P: Platform>(
+/// Publishes the result of a pass. Returns the time until a retry, if the status could not be written now.
+async fn publish<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     snapshot: Snapshot,
-    (mut applied, complaint): (Applied, Option<Failure>),
-    state: &mut PoolState,
+    (mut applied, plan_failure): (Applied, Option<Failure>),
+    state: &mut PoolMemory,
 ) -> Option<Duration> {
     let own = with_own_status(pool, state);
     let pool = own.as_ref().unwrap_or(pool);
-    let (_, terminating) = snapshot.members(&pool.facts);
-    let disks = snapshot.census(&pool.facts);
+    let (_, terminating) = snapshot.machine_counts(&pool.facts);
+    let disks = snapshot.disk_counts(&pool.facts);
     let names = Names { context, namespace: &pool.facts.namespace };
-    let dispute = state.dispute.complaint();
-    let failure = dispute.as_ref().or(state.memory.failure()).or(complaint.as_ref());
+    let status_conflict = state.status_conflict.failure();
+    let failure = status_conflict.as_ref().or(state.memory.failure()).or(plan_failure.as_ref());
     let (status, detached) = {
         let observed = snapshot.observed(&pool.facts, &state.memory, &names);
         (status(&observed, failure), detached(&observed))
     };
-    applied.happenings.extend(detachments(&pool.facts, detached, &mut state.detached));
-    let facts = PoolFacts::served(&pool.facts, &status, terminating, disks, &state.memory);
-    context.census.record(&pool.facts.id.uid, facts);
-    applied.happenings.extend(unreadable_settings(&pool.facts, &status, &mut state.warned));
+    applied.events.extend(detached_disk_events(&pool.facts, detached, &mut state.detached));
+    let facts = PoolReport::served(&pool.facts, &status, terminating, disks, &state.memory);
+    context.pool_counts.record(&pool.facts.id.uid, facts);
+    applied.events.extend(invalid_settings_event(&pool.facts, &status, &mut state.warned));
     report(context, pool, status, applied, state).await
 }
 
-/// The pool with the status that was written last, if it is from before that write: it would be written again.
-fn with_own_status<P: Platform>(pool: &PoolEntry<P>, state: &PoolState) -> Option<PoolEntry<P>> {
+/// The pool with the last written status, if `pool` is older than that write. Otherwise the status would be written
+/// again.
+fn with_own_status<P: Platform>(pool: &PoolEntry<P>, state: &PoolMemory) -> Option<PoolEntry<P>> {
     let last = state.last_status.as_ref()?;
     let unseen = version(&*pool.object) < last.version;
     unseen.then(|| PoolEntry {
@@ -222,30 +229,30 @@ fn with_own_status<P: Platform>(pool: &PoolEntry<P>, state: &PoolState) -> Optio
     })
 }
 
-/// When to come back because the plan says so, after a pass that ended like this.
+/// The time until the next pass that the plan requests, depending on the result of this pass.
 fn planned(after: Duration, result: PassResult) -> Option<Duration> {
     match result {
-        // The plan knew nothing of the failure: the pause after it says when.
+        // The plan did not include the failure. The backoff determines the next pass.
         PassResult::Fenced | PassResult::Failed => None,
-        // Nothing was done, so nothing is different a moment later: this must not become a loop.
-        PassResult::Idle => Some(after.max(AFTER_SURPRISE)),
+        // Without writes an immediate pass would find the same state. This prevents a busy loop.
+        PassResult::Idle => Some(after.max(AFTER_OUTDATED)),
         _ => Some(after),
     }
 }
 
-/// The watch may be stalled: whoever is surprised again and again asks less and less often.
-fn after_surprise(state: &mut PoolState) -> Duration {
-    let pause = AFTER_SURPRISE.saturating_mul(1 << state.surprises.min(16)).min(AFTER_MANY_SURPRISES);
-    state.surprises = state.surprises.saturating_add(1);
+/// The watch may be stalled, so the time doubles with every consecutive difference.
+fn after_outdated(state: &mut PoolMemory) -> Duration {
+    let pause = AFTER_OUTDATED.saturating_mul(1 << state.outdated_passes.min(16)).min(AFTER_MANY_OUTDATED);
+    state.outdated_passes = state.outdated_passes.saturating_add(1);
     pause
 }
 
-/// Plans, with only the members that are known to be `staying` as such, if they were read.
+/// Computes the plan. If `staying` is given, only those machines count as machines that stay.
 fn decide<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     snapshot: Snapshot,
-    state: &PoolState,
+    state: &PoolMemory,
     staying: Option<&BTreeSet<Uid>>,
 ) -> (Plan, Snapshot) {
     let names = Names { context, namespace: &pool.facts.namespace };
@@ -258,29 +265,29 @@ fn decide<P: Platform>(
     (plan, Snapshot::recover(observed))
 }
 
-/// Takes note of the pool as it is.
-fn meet<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, state: &mut PoolState) {
+/// Updates the memory with the current pool.
+fn observe_pool<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, state: &mut PoolMemory) {
     let uptime = context.env.uptime();
-    state.memory.meet(&pool.facts, uptime);
-    let was_on = state.dispute.is_on();
-    state.dispute.meet(&pool.facts.published, version(&*pool.object), uptime);
-    if state.dispute.is_on() && !was_on {
+    state.memory.observe(&pool.facts, uptime);
+    let was_on = state.status_conflict.is_active();
+    state.status_conflict.observe(&pool.facts.published, version(&*pool.object), uptime);
+    if state.status_conflict.is_active() && !was_on {
         context.metrics.writes.batch_failed(FailureReason::StatusDisputed);
         tracing::error!(
-            "somebody else keeps writing the status of the pool: nothing is done about it any more"
+            "another client keeps overwriting the status of the pool: the controller stops writing to the pool"
         );
     }
 }
 
-fn is_member<P: Platform>(pool: &PoolEntry<P>) -> impl Fn(&&Arc<Replica>) -> bool + Clone {
+fn is_pool_machine<P: Platform>(pool: &PoolEntry<P>) -> impl Fn(&&Arc<Machine>) -> bool + Clone {
     |machine| machine.owner.as_ref() == Some(&pool.facts.id.uid)
 }
 
-/// The pool with the revision that its machines shall have.
+/// The pool with its current revision.
 async fn revise<P: Platform>(
     context: &Context<P>,
     pool: Arc<PoolEntry<P>>,
-    state: &mut PoolState,
+    state: &mut PoolMemory,
 ) -> Result<Arc<PoolEntry<P>>, Duration> {
     if pool.facts.deleting {
         return Ok(pool);
@@ -295,11 +302,11 @@ async fn revise<P: Platform>(
     result.await.map_err(|error| unread(&error, "reading the revisions of the template"))
 }
 
-/// What the writes need of the revisions.
+/// The templates that the writes need.
 async fn templates<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    state: &mut PoolState,
+    state: &mut PoolMemory,
     actions: &[Action],
 ) -> Result<Templates, Duration> {
     let Some(revisions) = &mut state.revisions else { return Ok(Templates::default()) };
@@ -313,7 +320,7 @@ fn unread(error: &ReadError, doing: &'static str) -> Duration {
     AFTER_FAILED_READ
 }
 
-/// The pool as the API server has it now; `None` if it is gone or another one by now.
+/// Reads the pool live; `None` if it is gone or has another UID.
 async fn read_live<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -325,16 +332,17 @@ async fn read_live<P: Platform>(
     }
 }
 
-/// Whether members are counted live before some of them leave for the count, where the cache shows everything up to `proven`.
+/// Whether the controller must list the machines live before it deletes surplus machines. The cache is complete up to
+/// `proven`.
 fn must_count(pool: &Pool, proven: Option<Duration>, uptime: Duration) -> bool {
-    // Where nobody stays, nobody can be missing among those who do.
+    // With `replicas: 0` the live count cannot change the result, so it is skipped.
     pool.desired > 0 && proven.is_none_or(|proven| uptime.saturating_sub(proven) > COUNTED_FOR)
 }
 
-/// The members of the pool that are not on their way out, as the API server has them now.
+/// Lists the live machines of the pool from the API server.
 async fn live_members<P: Platform>(context: &Context<P>, pool: &Pool) -> Result<BTreeSet<Uid>, Duration> {
     let mut staying = BTreeSet::new();
-    let visit = |machine: Slim| {
+    let visit = |machine: MetadataOnly| {
         let meta = &machine.metadata;
         let owned = controller_of(meta).is_some_and(|owner| owner.uid == pool.id.uid);
         if owned && meta.deletion_timestamp.is_none() {
@@ -343,11 +351,11 @@ async fn live_members<P: Platform>(context: &Context<P>, pool: &Pool) -> Result<
     };
     match context.list_live_metadata::<P::Machine>(&pool.namespace, visit).await {
         Ok(()) => Ok(staying),
-        Err(error) => Err(after_unread(&error, "counting the machines before some of them leave")),
+        Err(error) => Err(after_unread(&error, "listing the machines before a scale-down")),
     }
 }
 
-/// Tells of a live read that failed, and when to try it again.
+/// Logs a failed live read. Returns the time until a retry.
 fn after_unread(error: &ReadError, what: &str) -> Duration {
     let error = vmpool_runtime::telemetry::with_causes(error);
     tracing::warn!(error, "{what}");

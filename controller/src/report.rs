@@ -1,4 +1,4 @@
-//! Status and events: what people and autoscalers see of a pass, after a failure too.
+//! The report step of a pass: status and events. It runs after a failure, too.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,35 +11,37 @@ use vmpool_engine::status::Detached;
 use vmpool_engine::{Pool, Status, Uid};
 
 use crate::apply::Applied;
-use crate::context::{Context, LastStatus, PoolEntry, PoolState, collection};
-use crate::dispute;
-use crate::events::{Happening, Reason};
+use crate::context::{Context, LastStatus, PoolEntry, PoolMemory, collection};
+use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
 use crate::platform::Platform;
+use crate::status_conflict;
 use crate::watch::version;
 use crate::write::WriteError;
 
-/// Publishes `status` if it differs from what the pool shows, and tells what happened. Returns when to come back for a
-/// status that could not be written now.
+/// Publishes the events, and publishes `status` if it differs from the published one. Returns the time until a retry,
+/// if the status could not be written now.
 pub(crate) async fn report<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     status: Status,
     applied: Applied,
-    state: &mut PoolState,
+    state: &mut PoolMemory,
 ) -> Option<Duration> {
-    context.events.tell(&pool.subject(), applied.happenings);
+    context.events.publish(&pool.subject(), applied.events);
     let published = &pool.facts.published;
     if published.summary.as_ref() == Some(&status.summary) && published.conditions == status.conditions {
         return None;
     }
-    // A CRD that prunes fields never shows all that was written: what the server made of it the last time counts.
+    // A CRD that prunes fields does not store the complete status. The comparison therefore uses the status as the API
+    // server stored it.
     if state.last_status.as_ref().is_some_and(|last| last.wrote == status && last.became == *published) {
         return None;
     }
     let uptime = context.env.uptime();
     let usual = context.settings.status_interval;
-    let interval = if state.dispute.is_on() { dispute::INTERVAL.max(usual) } else { usual };
+    let interval =
+        if state.status_conflict.is_active() { status_conflict::INTERVAL.max(usual) } else { usual };
     let too_soon = state
         .status_attempt
         .and_then(|last| interval.checked_sub(uptime.saturating_sub(last)))
@@ -52,7 +54,7 @@ pub(crate) async fn report<P: Platform>(
         Ok(entry) => {
             let last =
                 LastStatus { wrote: status, version: version(&*entry.object), became: entry.facts.published };
-            state.dispute.wrote(&last.became, last.version);
+            state.status_conflict.wrote(&last.became, last.version);
             state.last_status = Some(last);
             None
         }
@@ -69,8 +71,8 @@ async fn publish<P: Platform>(
     pool: &PoolEntry<P>,
     status: &Status,
 ) -> Result<PoolEntry<P>, WriteError> {
-    // A merge patch would reach a new pool of the same name: the status endpoint takes the metadata of whatever
-    // object it finds. A test on the UID does not.
+    // A merge patch could change a new pool of the same name, because the status endpoint ignores the metadata of the
+    // patch. A JSON patch with a test of the UID cannot.
     let operations = json!([
         { "op": "test", "path": "/metadata/uid", "value": pool.facts.id.uid.as_str() },
         { "op": "add", "path": "/status", "value": P::status(&pool.object, status) },
@@ -82,33 +84,32 @@ async fn publish<P: Platform>(
     writer.patch(WriteKind::PatchStatus, path, name, Some("status"), patch).await.map(PoolEntry::read)
 }
 
-/// Reports disks that a person detached by hand, each once: those that neither this leader nor an earlier one has
-/// reported.
-pub(crate) fn detachments(
+/// The events about disks that users detached. Each disk is reported once, also if the leader changes.
+pub(crate) fn detached_disk_events(
     pool: &Pool,
     found: Vec<Detached>,
     reported: &mut BTreeSet<(Uid, Arc<str>)>,
-) -> Vec<Happening> {
+) -> Vec<PoolEvent> {
     let key = |detached: &Detached| (detached.machine.uid.clone(), detached.disk.clone());
     let present: BTreeSet<_> = found.iter().map(key).collect();
     reported.retain(|key| present.contains(key));
     let advices = found.into_iter().filter(|detached| reported.insert(key(detached))).map(|detached| {
         let name = detached.machine.name.to_string();
-        Happening { reason: Reason::DiskDetachedByHand, name, note: detached.advice() }
+        PoolEvent { reason: Reason::DiskDetachedByHand, name, note: detached.advice() }
     });
     let is_published = |note: &str| {
         let mut conditions = pool.published.conditions.iter();
         conditions.any(|condition| condition.message.contains(note))
     };
-    advices.filter(|happening| !is_published(&happening.note)).collect()
+    advices.filter(|event| !is_published(&event.note)).collect()
 }
 
-/// The event about settings that cannot be read: one for each new message, also if the leader changes in between.
-pub(crate) fn unreadable_settings(
+/// The event about invalid settings. Each message is reported once, also if the leader changes.
+pub(crate) fn invalid_settings_event(
     pool: &Pool,
     status: &Status,
     warned: &mut Option<String>,
-) -> Option<Happening> {
+) -> Option<PoolEvent> {
     let message = |conditions: &[Condition]| {
         let wanted = conditions.iter().find(|condition| condition.kind == INVALID_SETTINGS)?;
         Some(wanted.message.clone())
@@ -122,5 +123,5 @@ pub(crate) fn unreadable_settings(
     }
     *warned = Some(note.clone());
     let told = message(&pool.published.conditions).as_ref() == Some(&note);
-    (!told).then(|| Happening { reason: Reason::InvalidSettings, name: pool.id.name.to_string(), note })
+    (!told).then(|| PoolEvent { reason: Reason::InvalidSettings, name: pool.id.name.to_string(), note })
 }

@@ -1,7 +1,7 @@
-//! The revisions of a pool's machine template: ControllerRevisions that the pool owns.
+//! The revisions of a pool: ControllerRevisions that the pool owns.
 //!
-//! Only the leader writes them, so they are listed once per pool and leadership; from then on they are known. Of their
-//! contents nothing is kept but fingerprints: a revision is read again when machines are rolled from it or to it.
+//! Only the leader writes them, so it lists them once per pool and leadership. It keeps only the fingerprints of their
+//! contents, and reads a revision again when it updates machines from or to it.
 
 mod stored;
 
@@ -9,49 +9,45 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use kube::api::ListParams;
-use vmpool_engine::model::Removal;
-use vmpool_engine::revision::{Fingerprint, History, Resolved, RevisionId};
+use vmpool_engine::limits::shorten;
+use vmpool_engine::model::ScaleDownPolicy;
+use vmpool_engine::revision::{Fingerprint, HELD, History, Resolved, RevisionId};
 use vmpool_engine::{Action, ObjectId};
 
 use crate::context::{Context, PoolEntry, ReadError};
-use crate::events::shorten;
 use crate::platform::{Platform, Text};
 
-pub(crate) use stored::{Kept, RevisionObject, body};
+pub(crate) use stored::{RevisionEntry, RevisionObject, body};
 
-/// What a revision that cannot be used means for the pool.
-pub(crate) const HELD: &str =
-    "the rollout is held, and new machines are created from the revision that was in force last";
-
-/// What the writes of a pass did to the revisions.
+/// A change of the stored revisions.
 #[derive(Debug)]
 pub(crate) enum Change {
-    /// This one is stored.
-    Stored(Kept),
-    /// This one is not, or not any more.
+    /// The revision is stored.
+    Stored(RevisionEntry),
+    /// The revision is not stored any more.
     Gone(RevisionId),
 }
 
-/// What is known of the revisions of one pool.
+/// The stored revisions of one pool.
 #[derive(Debug, Default)]
 pub(crate) struct Revisions {
     history: History,
     objects: HashMap<RevisionId, ObjectId>,
-    /// Contents that are in use.
+    /// Contents that passes use.
     contents: HashMap<RevisionId, Text>,
-    /// Fingerprint of the template in the spec, and the generation that it is of.
+    /// Generation and fingerprint of the template in the spec.
     template: Option<(i64, Fingerprint)>,
-    /// What another controller called the template of this generation, as the status said when it was first seen.
+    /// Generation and template hash that another controller had published in the status before vmpool took over.
     elsewhere: Option<(i64, RevisionId)>,
 }
 
 impl Revisions {
-    /// Takes note of what was written.
-    pub(crate) fn learn(&mut self, change: Change) {
+    /// Records a change.
+    pub(crate) fn record(&mut self, change: Change) {
         match change {
-            Change::Stored(kept) => {
-                self.objects.insert(kept.stored.id.clone(), kept.object);
-                self.history.add(kept.stored);
+            Change::Stored(entry) => {
+                self.objects.insert(entry.stored.id.clone(), entry.object);
+                self.history.add(entry.stored);
             }
             Change::Gone(id) => {
                 self.objects.remove(&id);
@@ -78,7 +74,7 @@ impl Revisions {
         }
     }
 
-    /// The content of a stored revision; `None` if somebody has taken it away.
+    /// The content of a stored revision; `None` if a client deleted it.
     async fn content<P: Platform>(
         &mut self,
         context: &Context<P>,
@@ -92,8 +88,8 @@ impl Revisions {
         let live = context.get_live::<RevisionObject>(&pool.facts.namespace, &object.name).await?;
         let live = live.filter(|live| live.metadata.uid.as_deref() == Some(object.uid.as_str()));
         let Some(live) = live else {
-            tracing::warn!(revision = id.as_str(), "a stored revision was taken away");
-            self.learn(Change::Gone(id.clone()));
+            tracing::warn!(revision = id.as_str(), "a stored revision was deleted");
+            self.record(Change::Gone(id.clone()));
             return Ok(None);
         };
         let content = live.data;
@@ -101,8 +97,7 @@ impl Revisions {
         Ok(Some(content))
     }
 
-    /// The stored revision that was in force last and its content; `None` if there is none that machines can be created
-    /// from.
+    /// The last current revision and its content; `None` if there is none that machines can be created from.
     async fn last_in_force<P: Platform>(
         &mut self,
         context: &Context<P>,
@@ -114,27 +109,27 @@ impl Revisions {
                 let known = |name: &String| pool.facts.disks.iter().any(|disk| *disk.name == **name);
                 return Ok(P::disk_templates(&content.value()).iter().all(known).then_some((id, content)));
             }
-            self.learn(Change::Gone(id));
+            self.record(Change::Gone(id));
         }
         Ok(None)
     }
 }
 
-/// Lists the revisions of a pool, consistently.
+/// Lists the revisions of a pool live.
 pub(crate) async fn list<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
 ) -> Result<Revisions, ReadError> {
     let uid = &pool.facts.id.uid;
-    let marks = P::mark(&pool.object);
-    let labels = marks["metadata"]["labels"].as_object().into_iter().flatten();
+    let managed = P::managed_labels(&pool.object);
+    let labels = managed["metadata"]["labels"].as_object().into_iter().flatten();
     let of_the_pool = labels.filter(|(_, value)| **value == *uid.as_str());
     let selector: Vec<String> = of_the_pool.map(|(key, _)| format!("{key}={uid}")).collect();
     let mut revisions = Revisions::default();
     let wanted = ListParams::default().labels(&selector.join(","));
     let visit = |object: RevisionObject| {
-        if let Some(kept) = Kept::read::<P>(&object, uid) {
-            revisions.learn(Change::Stored(kept));
+        if let Some(entry) = RevisionEntry::read::<P>(&object, uid) {
+            revisions.record(Change::Stored(entry));
         }
     };
     context.list_live_where::<RevisionObject>(&pool.facts.namespace, wanted, visit).await?;
@@ -145,8 +140,8 @@ pub(crate) async fn list<P: Platform>(
     Ok(revisions)
 }
 
-/// The pool with the revision that its machines shall have: the pinned one, or that of the template in its spec. If the
-/// pinned one cannot be read or is not stored, the rollout is held, and the one that was in force last takes its place.
+/// The pool with its current revision: the pinned one, or that of the template in its spec. If the pinned revision
+/// cannot be read or is not stored, the rollout is held, and the last current revision is used instead.
 pub(crate) async fn resolve<P: Platform>(
     context: &Context<P>,
     pool: Arc<PoolEntry<P>>,
@@ -160,7 +155,7 @@ pub(crate) async fn resolve<P: Platform>(
         content = revisions.content(context, &pool, id).await?;
         if content.is_none() {
             unknown = Some(shorten(format!(
-                "there is no stored revision {id}, so {HELD}; name one that is, or none"
+                "revision {id} is not stored, so {HELD}; set a stored revision, or none"
             )));
             held = true;
         }
@@ -178,51 +173,53 @@ pub(crate) async fn resolve<P: Platform>(
     facts.revision = id;
     facts.revision_stored = stored;
     (facts.rollout.pinned, facts.rollout.held) = (pinned, held);
-    facts.unreadable.extend(unknown);
-    let mut flaws = Vec::new();
+    facts.invalid_settings.extend(unknown);
+    let mut validation_errors = Vec::new();
     if let Some(content) = content {
         let devices = P::disk_templates(&content.value());
         for template in &mut facts.disks {
             template.used = devices.iter().any(|name| **name == *template.name);
         }
         let missing = devices.iter().filter(|name| !facts.disks.iter().any(|known| *known.name == ***name));
-        flaws.extend(missing.map(|name| {
+        validation_errors.extend(missing.map(|name| {
             let id = &facts.revision;
-            format!("the pool has no disk template {name} any more, for which machines of revision {id} have a device")
+            format!("disk template {name}, for which machines of revision {id} have a device, was removed from the \
+            pool")
         }));
     }
-    if !flaws.is_empty() {
-        facts.removal = Removal::Explicit;
-        facts.flaws.append(&mut flaws);
+    if !validation_errors.is_empty() {
+        facts.scale_down_policy = ScaleDownPolicy::Explicit;
+        facts.validation_errors.append(&mut validation_errors);
     }
     Ok(Arc::new(PoolEntry { facts, object: pool.object.clone() }))
 }
 
-/// What the writes of a pass need of the revisions.
+/// The templates that the writes of a pass need.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Templates {
-    /// The template that machines are made from, and rolled to.
+    /// The current template.
     pub(crate) wanted: Text,
-    /// Fingerprint of it.
+    /// Its fingerprint.
     pub(crate) fingerprint: Option<Fingerprint>,
-    /// The templates of earlier revisions that machines are rolled from.
+    /// The templates of earlier revisions that are merge bases.
     pub(crate) earlier: HashMap<RevisionId, Text>,
-    /// All stored revisions.
+    /// The objects of all stored revisions.
     pub(crate) stored: HashMap<RevisionId, ObjectId>,
-    /// The number of the next one.
+    /// The number of the next revision.
     pub(crate) number: i64,
-    /// What another controller calls the wanted template: a machine that says so has it.
+    /// The template hash of another controller for the current template. A machine with this hash has the current
+    /// template.
     pub(crate) elsewhere: Option<RevisionId>,
 }
 
 impl Templates {
-    /// The template of a revision; `None` if it is not known any more.
+    /// The template of a revision; `None` if it is no longer stored.
     pub(crate) fn of(&self, id: &RevisionId, current: &RevisionId) -> Option<&Text> {
         if id == current { Some(&self.wanted) } else { self.earlier.get(id) }
     }
 }
 
-/// Reads the templates that `actions` need. The pool is a resolved one.
+/// Reads the templates that `actions` need. The pool must be resolved.
 pub(crate) async fn templates<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,

@@ -1,4 +1,4 @@
-//! The life of the process: standby, leader, standby again, shutdown.
+//! The process: standby, leader and shutdown.
 
 use std::time::Duration;
 
@@ -10,26 +10,26 @@ use vmpool_runtime::client::ConnectError;
 use vmpool_runtime::health::{Health, HealthError, Server};
 use vmpool_runtime::lease::{Candidate, LeaseConfig};
 
-use crate::lead::{Surroundings, Vitals, lead};
-use crate::metrics::{Metrics, Tenure};
+use crate::lead::{LeaderHealth, Surroundings, lead};
+use crate::metrics::{LeadershipChange, Metrics};
 use crate::options::{Options, OptionsError};
 use crate::platform::Dvp;
 
-/// A pass that takes this long is stuck: the longest honest one is some hundred writes.
+/// Duration after which a pass counts as stuck. The longest regular pass has some hundred writes.
 const STUCK: Duration = Duration::from_mins(5);
-/// A replica that has not spoken to the API server for this long could not take over.
+/// Duration without contact to the API server after which a replica is not ready, because it could not take over.
 const OUT_OF_TOUCH: Duration = Duration::from_secs(30);
 
-/// Why the process could not go on.
+/// Why the process ended.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// An option is not usable.
+    /// An option is invalid.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// There is no way to the API server.
+    /// The API server cannot be reached.
     #[error("connecting to the API server")]
     Connect(#[from] ConnectError),
-    /// The probes cannot be served.
+    /// The server of the probes failed.
     #[error(transparent)]
     Health(#[from] HealthError),
     /// The lease cannot be given back.
@@ -40,7 +40,7 @@ pub enum RunError {
 /// Runs the controller until `stop`.
 ///
 /// # Errors
-/// What keeps it from starting, or from answering probes.
+/// If it cannot start or cannot serve probes.
 pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<(), RunError> {
     let gates = options.gates.gates().map_err(OptionsError::from)?;
     let settings = options.settings()?;
@@ -53,7 +53,9 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     let server = Server::bind(options.program.health.health_address).await?;
 
     if !gates.enabled(Feature::VirtualMachinePool) {
-        tracing::warn!("feature gate VirtualMachinePool is off: nothing is watched, no pool is served");
+        tracing::warn!(
+            "feature gate VirtualMachinePool is off: the controller does not watch or reconcile pools"
+        );
         return Ok(server.run(health, &env, stop).await?);
     }
 
@@ -75,39 +77,39 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
         metrics: metrics.clone(),
     };
 
-    let vitals = Vitals::new(&env);
+    let leader_health = LeaderHealth::new(&env);
     let mut candidate = Candidate::new(client, lease.clone(), env.clone());
     let contact = candidate.health();
     metrics.follow_lease(contact.clone());
     health.live("workers", {
-        let vitals = vitals.clone();
-        move || vitals.working(STUCK)
+        let leader_health = leader_health.clone();
+        move || leader_health.working(STUCK)
     });
     health.ready("caches", {
-        let vitals = vitals.clone();
-        move || vitals.synced()
+        let leader_health = leader_health.clone();
+        move || leader_health.synced()
     });
     health.ready("lease", move || contact.check(OUT_OF_TOUCH));
     let probes = server.run(health, &env, stop.clone());
-    let tenures = serve(&mut candidate, &lease, surroundings, vitals, stop.clone());
-    futures::pin_mut!(probes, tenures);
-    match futures::future::select(tenures, probes).await {
+    let leadership_changes = serve(&mut candidate, &lease, surroundings, leader_health, stop.clone());
+    futures::pin_mut!(probes, leadership_changes);
+    match futures::future::select(leadership_changes, probes).await {
         futures::future::Either::Left(((), _)) => Ok(()),
-        futures::future::Either::Right((ended, tenures)) => {
+        futures::future::Either::Right((ended, leadership_changes)) => {
             ended?;
-            // The probes stop at once on shutdown; the pass that has begun does not.
-            tenures.await;
+            // On shutdown the probes stop at once, and the passes in progress finish.
+            leadership_changes.await;
             Ok(())
         }
     }
 }
 
-/// Standby and leader in turn, until `stop`.
+/// Waits for the lease and leads, in turn, until `stop`.
 pub async fn serve(
     candidate: &mut Candidate,
     lease: &LeaseConfig,
     surroundings: Surroundings,
-    vitals: Vitals,
+    leader_health: LeaderHealth,
     stop: CancellationToken,
 ) {
     tracing::info!(
@@ -118,22 +120,22 @@ pub async fn serve(
     while let Some(leadership) = candidate.acquire(&stop).await {
         tracing::info!("leading");
         let metrics = surroundings.metrics.clone();
-        metrics.tenure(Tenure::Acquired);
+        metrics.leadership_changed(LeadershipChange::Acquired);
         let leading =
-            lead::<Dvp>(surroundings.clone(), leadership.fence.clone(), vitals.clone(), stop.clone());
+            lead::<Dvp>(surroundings.clone(), leadership.fence.clone(), leader_health.clone(), stop.clone());
         let lost = leadership.lost();
         futures::pin_mut!(leading, lost);
         match futures::future::select(leading, lost).await {
             futures::future::Either::Left(((), _)) => {
                 if let Err(error) = leadership.release().await {
-                    tracing::warn!(%error, "the lease was not given back; it ends by itself");
+                    tracing::warn!(%error, "the lease was not released; it expires");
                 }
-                metrics.tenure(Tenure::Released);
+                metrics.leadership_changed(LeadershipChange::Released);
                 tracing::info!("stopped leading");
             }
-            // What is under way is dropped with the future: its answers no longer matter.
+            // Requests in flight are dropped with the future.
             futures::future::Either::Right(((), _)) => {
-                metrics.tenure(Tenure::Lost);
+                metrics.leadership_changed(LeadershipChange::Lost);
                 tracing::error!("lost the lease: back to standby");
             }
         }

@@ -1,4 +1,4 @@
-//! Keeps the caches up to date.
+//! Lists and watches that keep the caches up to date.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,22 +15,23 @@ use crate::cache::{Cache, Cached, Concerned, Located};
 use crate::context::PAGE;
 use crate::list;
 use crate::metrics::{Metrics, WatchResource};
-use crate::platform::{Stored, intern};
+use crate::platform::{ApiObject, intern};
 
-/// How long one watch request lasts, in seconds.
+/// Duration of one watch request, in seconds.
 const WATCH_SECONDS: u32 = 45;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long a watch may be silent: longer than it may last. Then its connection was dropped silently.
+/// Maximum time without an event. It is longer than a watch request lasts; a longer silence means that the connection
+/// was lost.
 const LONGEST_SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
 
-/// A watch that ends sooner without an event counts as a failure: without a pause the next one would follow at once, for as
-/// long as the API server or a proxy in front of it ends watches.
+/// A watch that ends sooner without an event counts as a failure. Otherwise the controller would restart watches
+/// without a delay while the API server or a proxy ends them.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
 
-/// Why a list or a watch broke off.
+/// Why a list or a watch failed.
 #[derive(Debug, thiserror::Error)]
 enum Broken {
     #[error("listing")]
@@ -48,9 +49,9 @@ enum Broken {
 }
 
 impl Broken {
-    /// Whether the watch would begin before what the server remembers, so that only a list helps.
+    /// Whether the version of the watch is too old for the API server, so that a new list is necessary.
     ///
-    /// The API server itself says so in an event. A proxy in front of it may say so in its answer.
+    /// The API server reports this in an event. A proxy in front of it may report it in the response.
     fn is_too_old(&self) -> bool {
         const GONE: u16 = 410;
         match self {
@@ -60,11 +61,10 @@ impl Broken {
     }
 }
 
-/// Watches all `K` that `api` can see, for ever. `read` puts an object into facts; `wake` hears whom a change of facts
-/// concerns.
+/// Watches all objects of `api` forever. `read` converts an object into facts. `wake` gets the keys of changed facts.
 ///
-/// The initial list is consistent (never resourceVersion 0), so that the last writes of a predecessor are in it.
-pub(crate) async fn watch<K: Stored, T: Cached>(
+/// The initial list is consistent (never resourceVersion 0), so that it contains the last writes of the former leader.
+pub(crate) async fn watch<K: ApiObject, T: Cached>(
     api: Api<K>,
     env: Env,
     (metrics, resource): (Arc<Metrics>, WatchResource),
@@ -74,7 +74,7 @@ pub(crate) async fn watch<K: Stored, T: Cached>(
 ) {
     let what = K::plural(&()).into_owned();
     let mut pause = FIRST_PAUSE;
-    // Where the next watch begins; `None` before a list.
+    // The version at which the next watch starts; `None` if a list is necessary.
     let mut version = None;
     loop {
         let broken = match &mut version {
@@ -115,8 +115,8 @@ pub(crate) async fn watch<K: Stored, T: Cached>(
     }
 }
 
-/// Lists everything, page by page. Returns the version of the list.
-async fn list<K: Stored>(api: &Api<K>, mut visit: impl FnMut(K)) -> Result<String, Broken> {
+/// Lists all objects, page by page. Returns the version of the list.
+async fn list<K: ApiObject>(api: &Api<K>, mut visit: impl FnMut(K)) -> Result<String, Broken> {
     let mut wanted = ListParams::default().limit(PAGE);
     let client = api.clone().into_client();
     loop {
@@ -131,14 +131,14 @@ async fn list<K: Stored>(api: &Api<K>, mut visit: impl FnMut(K)) -> Result<Strin
     }
 }
 
-/// What an event of a watch says.
+/// A change in an event of a watch.
 enum Change<K> {
     Applied(K),
     Deleted(K),
 }
 
-/// Shows what happens from `version` on until the watch ends, and moves `version` on.
-async fn follow<K: Stored>(
+/// Watches from `version` on until the watch ends, and advances `version`.
+async fn follow<K: ApiObject>(
     api: &Api<K>,
     env: &Env,
     version: &mut String,
@@ -172,15 +172,15 @@ async fn follow<K: Stored>(
     Ok(())
 }
 
-/// Facts and place of an object.
-pub(crate) fn locate<K: Stored, T>(object: K, read: fn(K) -> T) -> Located<T> {
+/// The facts and the namespace of an object.
+pub(crate) fn locate<K: ApiObject, T>(object: K, read: fn(K) -> T) -> Located<T> {
     let namespace = intern(object.meta().namespace.as_deref().unwrap_or_default());
     let version = version(&object);
     Located { namespace, seen: Seen { facts: Arc::new(read(object)), version } }
 }
 
-/// `metadata.resourceVersion` as the integer that Kubernetes allows to take it for.
-pub(crate) fn version<K: Stored>(object: &K) -> u64 {
+/// `metadata.resourceVersion` as an integer, which Kubernetes allows.
+pub(crate) fn version<K: ApiObject>(object: &K) -> u64 {
     object.meta().resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 

@@ -1,4 +1,4 @@
-//! What a leader watches, and which pools a change wakes.
+//! The watches of a leader, and the pools that a change wakes.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use vmpool_runtime::env::Task;
 use crate::cache::{Cache, Cached, Concerned, Key};
 use crate::context::{Context, PoolEntry};
 use crate::metrics::WatchResource;
-use crate::platform::{Platform, Stored};
+use crate::platform::{ApiObject, Platform};
 use crate::watch::watch;
 
-/// Whether the first list of everything that is watched is complete.
+/// Whether the first lists of all watches are complete.
 pub(crate) fn is_synced<P: Platform>(context: &Context<P>) -> bool {
     context.pools.is_synced()
         && context.machines.is_synced()
@@ -20,7 +20,7 @@ pub(crate) fn is_synced<P: Platform>(context: &Context<P>) -> bool {
         && (!P::HAS_ATTACHMENTS || context.attachments.is_synced())
 }
 
-/// Begins to watch; in `namespace` only if there is one.
+/// Starts the watches, limited to `namespace` if it is given.
 pub(crate) fn begin<P: Platform>(context: &Arc<Context<P>>, namespace: Option<&str>) -> Vec<Task> {
     let Context { pools, machines, disks, attachments, .. } = &**context;
     let mut tasks = vec![
@@ -57,7 +57,7 @@ pub(crate) fn begin<P: Platform>(context: &Arc<Context<P>>, namespace: Option<&s
     tasks
 }
 
-fn follow<P: Platform, K: Stored, T: Cached>(
+fn follow<P: Platform, K: ApiObject, T: Cached>(
     context: &Arc<Context<P>>,
     namespace: Option<&str>,
     (resource, cache): (WatchResource, &Arc<Cache<T>>),
@@ -77,7 +77,7 @@ fn follow<P: Platform, K: Stored, T: Cached>(
     env.spawn(task(resource), watch)
 }
 
-/// The name of the task that watches.
+/// The name of the task.
 fn task(resource: WatchResource) -> &'static str {
     match resource {
         WatchResource::Pools => "watch of pools",
@@ -87,14 +87,14 @@ fn task(resource: WatchResource) -> &'static str {
     }
 }
 
-fn api<K: Stored>(client: &Client, namespace: Option<&str>) -> Api<K> {
+fn api<K: ApiObject>(client: &Client, namespace: Option<&str>) -> Api<K> {
     match namespace {
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
     }
 }
 
-/// Wakes the pools that a change of a pool or a machine concerns.
+/// Wakes the pools of changed pools and machines.
 fn wake<P: Platform>(context: &Context<P>, concerned: &Concerned) {
     for key in concerned {
         if let Key::Pool(uid) = key {
@@ -103,8 +103,7 @@ fn wake<P: Platform>(context: &Context<P>, concerned: &Concerned) {
     }
 }
 
-/// Wakes the pools that a change of a disk concerns: it owns the disk, or is named by its label, or a machine of it
-/// refers to the disk.
+/// Wakes the pools of a changed disk: those in its owner reference or label, and those whose machines refer to it.
 fn wake_for_disks<P: Platform>(context: &Context<P>, concerned: &Concerned) {
     for key in concerned {
         match key {
@@ -120,7 +119,7 @@ fn wake_for_disks<P: Platform>(context: &Context<P>, concerned: &Concerned) {
     }
 }
 
-/// Wakes the pools whose disks somebody uses, or uses no longer: a machine, a member or not, or an attachment.
+/// Wakes the pools whose disks a changed machine or attachment uses or used.
 fn wake_for_uses<P: Platform>(context: &Context<P>, concerned: &Concerned) {
     for key in concerned {
         let Key::Disk(namespace, name) = key else { continue };
@@ -131,7 +130,7 @@ fn wake_for_uses<P: Platform>(context: &Context<P>, concerned: &Concerned) {
     }
 }
 
-/// Wakes a pool. An owner may be something else, which nobody works on.
+/// Wakes a pool. The UID of another kind of owner is ignored.
 fn wake_pool<P: Platform>(context: &Context<P>, uid: &Uid) {
     if context.pool(uid).is_some() {
         context.queue.wake(uid);

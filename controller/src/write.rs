@@ -1,7 +1,7 @@
-//! The one way out: every write of the controller passes through here.
+//! The writer: every write of the controller passes through it.
 //!
-//! A write starts only while the lease outlives its deadline, waits for a place among the writes in flight, is sent
-//! once, and is never retried here: whoever asked for it decides what a lost answer means.
+//! A write waits for a permit among the writes in flight. It starts only if the lease outlasts the deadline of the
+//! write. The writer sends it once and never retries it: the caller decides about an unconfirmed write.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,38 +20,39 @@ use vmpool_engine::ObjectId;
 use vmpool_runtime::Env;
 use vmpool_runtime::lease::Fence;
 
-use crate::bodies::Bodies;
 use crate::metrics::{WriteKind, WriteMetrics};
+use crate::response_body::ResponseBodies;
 
-/// Why a write did not bring back what was asked for.
+/// Why a write failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// It was not sent: the lease does not outlive its deadline.
+    /// It was not sent, because the lease does not outlast its deadline.
     #[error("not sent: the lease ends too soon")]
     Fenced,
-    /// It could not be built. Nothing was sent.
+    /// It was not sent, because the request is invalid.
     #[error("not sent: {0}")]
     Invalid(Box<dyn std::error::Error + Send + Sync>),
-    /// The API server refused it. It had no effect.
+    /// The API server rejected it. It had no effect.
     #[error("{}", .status.message)]
     Refused {
-        /// The server's words.
+        /// The status of the response.
         status: Box<Status>,
-        /// How long the server asks to wait.
+        /// The delay that the API server requests.
         retry_after: Option<Duration>,
     },
-    /// No answer, or one that says nothing about the effect: it may have been done, or may still be.
-    #[error("no certain answer: {0}")]
-    Lost(String),
+    /// It is unconfirmed: there was no response, or the response does not show the effect. The API server may have
+    /// carried it out, or may still do so.
+    #[error("unconfirmed: {0}")]
+    Unconfirmed(String),
 }
 
 impl WriteError {
-    /// Whether an object of this name exists already. `Conflict`, which a quota may answer, is not that.
+    /// Whether an object of this name already exists. This does not include `Conflict`, which a quota can return.
     pub fn is_already_exists(&self) -> bool {
         matches!(self, Self::Refused { status, .. } if status.reason == "AlreadyExists")
     }
 
-    /// Whether the object, or the one with the demanded UID, is not there.
+    /// Whether the object with this name or with the required UID does not exist.
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Refused { status, .. } if status.code == 404)
     }
@@ -61,12 +62,12 @@ impl WriteError {
         matches!(self, Self::Refused { status, .. } if status.code == 409 && status.reason == "Conflict")
     }
 
-    /// Whether the object that the write would make is not a valid one, or a test in a JSON patch failed.
+    /// Whether the resulting object is invalid, or a test in a JSON patch failed.
     pub fn is_unprocessable(&self) -> bool {
         matches!(self, Self::Refused { status, .. } if status.code == 422)
     }
 
-    /// How long the server asks to wait.
+    /// The delay that the API server requests.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,
@@ -75,7 +76,7 @@ impl WriteError {
     }
 }
 
-/// Sends writes.
+/// Sends writes to the API server.
 #[derive(Clone)]
 pub struct Writer {
     client: Client,
@@ -85,11 +86,11 @@ pub struct Writer {
     deadline: Duration,
     field_manager: String,
     metrics: WriteMetrics,
-    bodies: Bodies,
+    bodies: ResponseBodies,
 }
 
 impl Writer {
-    /// A writer with at most `in_flight` requests at a time, each of which is given up after `deadline`.
+    /// Creates a writer with at most `in_flight` requests at a time. A request is unconfirmed after `deadline`.
     pub fn new(
         client: Client,
         env: Env,
@@ -100,12 +101,12 @@ impl Writer {
     ) -> Self {
         let permits = Arc::new(Semaphore::new(in_flight));
         let field_manager = "vmpool-controller".to_owned();
-        let bodies = Bodies::default();
+        let bodies = ResponseBodies::default();
         Self { client, env, fence, permits, deadline, field_manager, metrics, bodies }
     }
 
-    /// What the answers share; reads share it, too.
-    pub(crate) fn bodies(&self) -> &Bodies {
+    /// The memory limit of response bodies, which reads share.
+    pub(crate) fn bodies(&self) -> &ResponseBodies {
         &self.bodies
     }
 
@@ -121,7 +122,8 @@ impl Writer {
     ) -> Result<T, WriteError> {
         let params = PostParams { field_manager: Some(self.field_manager.clone()), ..PostParams::default() };
         let body = serde_json::to_vec(&object).map_err(|error| WriteError::Invalid(error.into()))?;
-        // Many writes wait at a time. What they wait with is text: a tree of it may take fifty times as much memory.
+        // Many writes wait at the same time. They keep the body as text, because the tree can need fifty times as much
+        // memory.
         drop(object);
         self.send(kind, Path::new(path).create(&params, body)).await
     }
@@ -149,8 +151,8 @@ impl Writer {
         self.send(kind, request).await
     }
 
-    /// Deletes the object with this name *and* UID, in the background; at this version only, if there is one. Answers with the
-    /// version that it has from then on, if something still holds it.
+    /// Deletes the object with this name *and* UID with background propagation; if `version` is given, only at this
+    /// version. Returns the new version of the object, if finalizers keep it.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -187,17 +189,18 @@ impl Writer {
     ) -> Result<T, WriteError> {
         let request = request.map_err(|error| WriteError::Invalid(error.into()))?;
         let _permit = self.permits.acquire().await.map_err(|error| WriteError::Invalid(error.into()))?;
-        // Asked for last: waiting for a place takes time.
+        // Checked last, because waiting for a permit takes time.
         if !self.fence.admits(self.deadline) {
             return Err(WriteError::Fenced);
         }
         let exchange = async {
-            let response = self.client.send(request.map(Into::into)).await.map_err(|error| lost(&error))?;
+            let response =
+                self.client.send(request.map(Into::into)).await.map_err(|error| unconfirmed(&error))?;
             let (parts, body) = response.into_parts();
             let mut body = std::pin::pin!(body);
             let mut whole = self.bodies.begin();
             while let Some(frame) = body.frame().await {
-                if let Some(data) = frame.map_err(|error| lost(&error))?.data_ref() {
+                if let Some(data) = frame.map_err(|error| unconfirmed(&error))?.data_ref() {
                     whole.push(data).await;
                 }
             }
@@ -205,12 +208,12 @@ impl Writer {
         };
         match self.env.timeout(self.deadline, exchange).await {
             Ok(result) => result,
-            Err(elapsed) => Err(WriteError::Lost(elapsed.to_string())),
+            Err(elapsed) => Err(WriteError::Unconfirmed(elapsed.to_string())),
         }
     }
 }
 
-/// What a deletion is answered with: the object as it is left, or a status, which has no version.
+/// The response to a deletion: the object if it still exists, or a status, which has no version.
 #[derive(serde::Deserialize)]
 struct Left {
     #[serde(default)]
@@ -223,21 +226,21 @@ struct LeftMeta {
     resource_version: String,
 }
 
-fn lost(error: &(dyn std::error::Error + 'static)) -> WriteError {
-    WriteError::Lost(vmpool_runtime::telemetry::with_causes(error))
+fn unconfirmed(error: &(dyn std::error::Error + 'static)) -> WriteError {
+    WriteError::Unconfirmed(vmpool_runtime::telemetry::with_causes(error))
 }
 
 fn answer<T: DeserializeOwned>(parts: &http::response::Parts, body: &[u8]) -> Result<T, WriteError> {
     if parts.status.is_success() {
-        return serde_json::from_slice(body).map_err(|error| lost(&error));
+        return serde_json::from_slice(body).map_err(|error| unconfirmed(&error));
     }
     let status: Status = serde_json::from_slice(body).unwrap_or_else(|_| Status {
         message: String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned(),
         ..Status::default()
     });
-    // A server that broke down may have stored the object before.
+    // The API server may have stored the object before the error.
     if parts.status.is_server_error() && parts.status != StatusCode::NOT_IMPLEMENTED {
-        return Err(WriteError::Lost(format!("{}: {}", parts.status, status.message)));
+        return Err(WriteError::Unconfirmed(format!("{}: {}", parts.status, status.message)));
     }
     let retry_after = parts
         .headers

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 use rstest::rstest;
+use vmpool_api::annotations;
 use vmpool_controller::Reason;
 use vmpool_controller::metrics::Metrics;
 use vmpool_controller::options::Options;
+use vmpool_engine::backoff::FailureReason;
 use vmpool_engine::condition;
-use vmpool_engine::pacing::FailureReason;
 use vmpool_installation::workspace_root;
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::Kind;
@@ -150,6 +151,19 @@ fn every_label_and_annotation_is_documented() {
     let mut existing = constants("api/src/ext/keys.rs");
     existing.remove(vmpool_api::PREFIX);
     same(POOLS, documented, existing);
+}
+
+#[test]
+fn every_setting_of_the_rollout_is_documented_with_its_annotation() {
+    let documented = table("docs/rollouts.md", "Setting").into_iter().map(|row| code(&row[1]).concat());
+    let existing = [
+        annotations::ROLLOUT_MAX_UNAVAILABLE,
+        annotations::ROLLOUT_PAUSED,
+        annotations::ROLLOUT_REVISION,
+        annotations::REVISION_HISTORY_LIMIT,
+    ];
+    let existing = existing.map(|key| key.trim_start_matches(vmpool_api::PREFIX).to_owned());
+    same("docs/rollouts.md", documented, existing);
 }
 
 #[test]

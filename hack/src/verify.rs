@@ -7,6 +7,7 @@ mod hygiene;
 mod junit;
 mod output;
 mod packages;
+mod prose;
 mod report;
 mod runner;
 mod stall;
@@ -23,13 +24,14 @@ use self::report::Report;
 use self::steps::{Outcome, STEPS};
 use crate::workspace::Workspace;
 
-/// Looks for problems that the compiler accepts: tests that never run, and forbidden dependencies.
+/// Looks for problems that the compiler accepts: tests that never run, forbidden dependencies, and words that hide the actor.
 ///
 /// # Errors
 /// The first kind of problem that was found, after all problems of that kind were listed.
 pub(crate) fn hygiene(workspace: &Workspace) -> Result<()> {
     hygiene::check(workspace)?;
-    walls::check(workspace)
+    walls::check(workspace)?;
+    prose::check(workspace)
 }
 
 /// The names of all steps, in their order.

@@ -5,7 +5,7 @@ use axum::extract::{Extension, State as Extract};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, header};
 use serde_json::Value;
-use vmpool_engine::admission::{self, Outcome, Stage, scale};
+use vmpool_platforms::dvp::admission::{self, Evaluation, Outcome, scale};
 use vmpool_runtime::https::Peer;
 
 use crate::State;
@@ -121,8 +121,8 @@ async fn judge_pool(state: &State, request: &Request, caller: Caller) -> (Answer
     }
     let question = admission::Request { user: &request.user_info.username, old, new: &request.object };
     let verdict = match admission::begin(&state.settings, question) {
-        Stage::Done(verdict) => verdict,
-        Stage::Look(look) => {
+        Evaluation::Decided(verdict) => verdict,
+        Evaluation::NeedsFacts(look) => {
             let facts = state.reader.facts(&request.namespace, look.needs(), caller).await;
             look.finish(&facts)
         }

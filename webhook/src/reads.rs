@@ -9,8 +9,9 @@ use kube::Client;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use vmpool_api::Quantity;
+use vmpool_api::names::is_dns_subdomain;
 use vmpool_api::v1alpha2::API_VERSION;
-use vmpool_engine::admission::{
+use vmpool_platforms::dvp::admission::{
     Class, ClassName, Facts, Found, Image, ImageId, ImageKind, Needs, Revision, Snapshot, default_class,
 };
 use vmpool_runtime::Env;
@@ -227,23 +228,12 @@ fn bytes(quantity: &Value) -> Option<u64> {
 /// The path of an object, or of all without a name. `None` if a part is no name of an object: names come from users, and
 /// one such as `../secrets/key` must not lead anywhere.
 fn path(api: &str, namespace: Option<&str>, plural: &str, name: Option<&str>) -> Option<String> {
-    if !namespace.into_iter().chain(name).all(is_name) {
+    if !namespace.into_iter().chain(name).all(is_dns_subdomain) {
         return None;
     }
     let namespace = namespace.map_or_else(String::new, |namespace| format!("namespaces/{namespace}/"));
     let name = name.map_or_else(String::new, |name| format!("/{name}"));
     Some(format!("/apis/{api}/{namespace}{plural}{name}"))
-}
-
-/// A DNS subdomain, as all names of these kinds are.
-fn is_name(name: &str) -> bool {
-    let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let part = |part: &str| {
-        part.bytes().all(|byte| letter(byte) || byte == b'-')
-            && part.bytes().next().is_some_and(letter)
-            && part.bytes().last().is_some_and(letter)
-    };
-    name.len() <= 253 && name.split('.').all(part)
 }
 
 #[cfg(test)]

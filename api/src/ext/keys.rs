@@ -21,11 +21,6 @@ pub mod labels {
     pub const TEMPLATE_HASH: &str = "vmpool.virtualization.deckhouse.io/template-hash";
     /// On all disks of a pool: name of the disk template from which the disk was created.
     pub const DISK_TEMPLATE: &str = "vmpool.virtualization.deckhouse.io/disk-template";
-
-    /// The selector for the machines and pods of the pool with this UID, as published in the status.
-    pub fn selector(pool_uid: &str) -> String {
-        format!("{POOL_UID}={pool_uid}")
-    }
 }
 
 /// Annotations.

@@ -1,12 +1,12 @@
 //! Handwritten additions to the generated types.
 
 mod accessors;
+pub(crate) mod builder;
 pub mod conditions;
 pub mod crds;
 pub(crate) mod duration;
-pub mod finalizers;
+pub mod enums;
 pub(crate) mod keys;
+pub mod names;
 pub(crate) mod quantity;
 pub(crate) mod share;
-pub(crate) mod sketch;
-pub mod words;

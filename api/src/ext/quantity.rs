@@ -28,20 +28,13 @@ pub enum QuantityError {
         /// The text.
         text: String,
     },
-    /// The quantity has a fraction of a thousandth.
-    #[error("the quantity {text:?} is finer than a thousandth")]
-    TooFine {
-        /// The text.
-        text: String,
-    },
 }
 
 /// A quantity in its original spelling.
 ///
 /// Objects may contain it as a string or as a number. It is not validated on deserialization, so that one invalid value
-/// does not make a whole list unreadable; [`bytes`](Self::bytes), [`milli`](Self::milli) and [`compare`](Self::compare)
-/// validate it. Equality compares the text: `1Gi` and `1024Mi` differ, although [`compare`](Self::compare) returns
-/// `Equal`.
+/// does not make a whole list unreadable; [`bytes`](Self::bytes) and [`compare`](Self::compare) validate it. Equality
+/// compares the text: `1Gi` and `1024Mi` differ, although [`compare`](Self::compare) returns `Equal`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Quantity(String);
 
@@ -84,22 +77,6 @@ impl Quantity {
         }
         let whole = nanos / NANOS + i128::from(nanos % NANOS != 0);
         u64::try_from(whole).map_err(|_| self.too_large())
-    }
-
-    /// The quantity in thousandths: for CPUs, the number of millicores.
-    ///
-    /// # Errors
-    /// [`QuantityError::NotAQuantity`], [`QuantityError::Negative`], [`QuantityError::TooFine`] below a thousandth, and
-    /// [`QuantityError::TooLarge`] above 2^64 - 1 thousandths.
-    pub fn milli(&self) -> Result<u64, QuantityError> {
-        let nanos = self.nanos()?;
-        if nanos < 0 {
-            return Err(QuantityError::Negative { text: self.0.clone() });
-        }
-        if nanos % 1_000_000 != 0 {
-            return Err(QuantityError::TooFine { text: self.0.clone() });
-        }
-        u64::try_from(nanos / 1_000_000).map_err(|_| self.too_large())
     }
 
     /// Compares the amounts, regardless of their suffixes.

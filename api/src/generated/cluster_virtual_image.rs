@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
-/// Where the image comes from.
+/// The desired state of the image.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "virtualization.deckhouse.io",
@@ -22,38 +22,38 @@ use serde::{Deserialize, Serialize};
 #[kube(derive = "Default")]
 #[kube(derive = "PartialEq")]
 pub struct ClusterVirtualImageSpec {
-    /// Where the data of the image comes from.
+    /// Source of the data of the image.
     #[serde(rename = "dataSource")]
     pub data_source: ClusterVirtualImageDataSource,
 }
 
-/// Where the data of the image comes from.
+/// Source of the data of the image.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct ClusterVirtualImageDataSource {
-    /// An image that is stored as a layer in a container registry. Goes with type ContainerImage.
+    /// An image that is stored as a layer in a container registry, for type ContainerImage.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "containerImage")]
     pub container_image: Option<ClusterVirtualImageDataSourceContainerImage>,
-    /// An image that is downloaded from a web server. Goes with type HTTP.
+    /// An image that the platform downloads from a web server, for type HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<ClusterVirtualImageDataSourceHttp>,
-    /// Another image, a disk or a snapshot. Goes with type ObjectRef.
+    /// Another image, a disk or a snapshot, for type ObjectRef.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "objectRef")]
     pub object_ref: Option<ClusterVirtualImageDataSourceObjectRef>,
-    /// Which source it is. The field of that name, and no other, is present beside it: http, containerImage, objectRef, or upload, which alone may be left out.
+    /// Type of the source. Set the field with the corresponding name, and no other one: http, containerImage, objectRef or upload. upload is optional.
     #[serde(rename = "type")]
     pub r#type: String,
-    /// What is known beforehand about data that a user uploads. Goes with type Upload, where it is optional.
+    /// Expected properties of data that a user uploads, for type Upload. Optional.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upload: Option<ClusterVirtualImageDataSourceUpload>,
 }
 
-/// An image that is stored as a layer in a container registry. Goes with type ContainerImage.
+/// An image that is stored as a layer in a container registry, for type ContainerImage.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct ClusterVirtualImageDataSourceContainerImage {
     /// Certificates to trust for this registry, PEM text encoded as base64.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "caBundle")]
     pub ca_bundle: Option<String>,
-    /// Reference of the container image, host/repository with a tag or a digest.
+    /// Reference of the container image: host/repository with a tag or a digest.
     pub image: String,
     /// Credentials for the registry.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "imagePullSecret")]
@@ -68,20 +68,20 @@ pub struct ClusterVirtualImageDataSourceContainerImageImagePullSecret {
     pub name: Option<String>,
 }
 
-/// An image that is downloaded from a web server. Goes with type HTTP.
+/// An image that the platform downloads from a web server, for type HTTP.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct ClusterVirtualImageDataSourceHttp {
     /// Certificates to trust for this server, PEM text encoded as base64.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "caBundle")]
     pub ca_bundle: Option<String>,
-    /// Digests that the downloaded data must have. Every digest given is compared, and one that differs fails the import.
+    /// Digests of the downloaded data. If the data does not have each of these digests, the import fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum: Option<ClusterVirtualImageDataSourceHttpChecksum>,
-    /// Where the image is, an http or https address.
+    /// URL of the image, with http or https.
     pub url: String,
 }
 
-/// Digests that the downloaded data must have. Every digest given is compared, and one that differs fails the import.
+/// Digests of the downloaded data. If the data does not have each of these digests, the import fails.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct ClusterVirtualImageDataSourceHttpChecksum {
     /// MD5 digest, 32 hexadecimal digits.
@@ -104,27 +104,27 @@ pub struct ClusterVirtualImageDataSourceHttpChecksum {
     pub streebog512: Option<String>,
 }
 
-/// Another image, a disk or a snapshot. Goes with type ObjectRef.
+/// Another image, a disk or a snapshot, for type ObjectRef.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct ClusterVirtualImageDataSourceObjectRef {
     /// Kind of the source.
     pub kind: String,
     /// Name of the source.
     pub name: String,
-    /// Namespace of the source. Left out for a ClusterVirtualImage.
+    /// Namespace of the source. A ClusterVirtualImage has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
 
-/// What is known beforehand about data that a user uploads. Goes with type Upload, where it is optional.
+/// Expected properties of data that a user uploads, for type Upload. Optional.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct ClusterVirtualImageDataSourceUpload {
-    /// Digests that the downloaded data must have. Every digest given is compared, and one that differs fails the import.
+    /// Digests of the downloaded data. If the data does not have each of these digests, the import fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum: Option<ClusterVirtualImageDataSourceUploadChecksum>,
 }
 
-/// Digests that the downloaded data must have. Every digest given is compared, and one that differs fails the import.
+/// Digests of the downloaded data. If the data does not have each of these digests, the import fails.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct ClusterVirtualImageDataSourceUploadChecksum {
     /// MD5 digest, 32 hexadecimal digits.
@@ -147,39 +147,39 @@ pub struct ClusterVirtualImageDataSourceUploadChecksum {
     pub streebog512: Option<String>,
 }
 
-/// What the platform last saw of the image.
+/// The state of the image that the platform last observed.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct ClusterVirtualImageStatus {
-    /// Whether the image is a CD-ROM, which a machine reads and a disk cannot be made from.
+    /// Whether the image is a CD-ROM. Machines can read a CD-ROM, and no disk can be created from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cdrom: Option<bool>,
     /// Standard Kubernetes conditions, at most one of each type. A condition that does not apply is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<Condition>>,
-    /// Format that the image was found in, for example qcow2, raw or iso.
+    /// Format of the source, for example qcow2, raw or iso.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
-    /// The metadata.generation that the status was computed for.
+    /// The metadata.generation from which the status was computed.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "observedGeneration")]
     pub observed_generation: Option<i64>,
-    /// Where the image is in its life. Machines and disks can use it when it is Ready.
+    /// Phase of the image. Machines and disks can use it in phase Ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// How large the image is.
+    /// Size of the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<ClusterVirtualImageStatusSize>,
 }
 
-/// How large the image is.
+/// Size of the image.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct ClusterVirtualImageStatusSize {
-    /// Space that the image takes where it is stored, a quantity.
+    /// Storage space that the image uses, a quantity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<String>,
     /// The same in bytes, a decimal number.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "storedBytes")]
     pub stored_bytes: Option<String>,
-    /// Size of a disk made from the image, a quantity.
+    /// Size of a disk that is created from the image, a quantity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unpacked: Option<String>,
     /// The same in bytes, a decimal number.

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
-/// A disk of a virtual machine, where its space comes from and what is on it at first.
+/// The desired state of the disk.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "virtualization.deckhouse.io",
@@ -24,41 +24,41 @@ use serde::{Deserialize, Serialize};
 #[kube(derive = "Default")]
 #[kube(derive = "PartialEq")]
 pub struct VirtualDiskSpec {
-    /// What the disk contains at first. A disk without a data source starts empty.
+    /// Source of the initial contents of the disk. A disk without a data source is empty.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "dataSource")]
     pub data_source: Option<VirtualDiskDataSource>,
-    /// The volume that carries the disk.
+    /// The volume of the disk.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "persistentVolumeClaim")]
     pub persistent_volume_claim: Option<VirtualDiskPersistentVolumeClaim>,
 }
 
-/// What the disk contains at first. A disk without a data source starts empty.
+/// Source of the initial contents of the disk. A disk without a data source is empty.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualDiskDataSource {
-    /// An image that is stored as a layer in a container registry. Goes with type ContainerImage.
+    /// An image that is stored as a layer in a container registry, for type ContainerImage.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "containerImage")]
     pub container_image: Option<VirtualDiskDataSourceContainerImage>,
-    /// An image that is downloaded from a web server. Goes with type HTTP.
+    /// An image that the platform downloads from a web server, for type HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<VirtualDiskDataSourceHttp>,
-    /// An image or a snapshot in the cluster. Goes with type ObjectRef.
+    /// An image or a snapshot in the cluster, for type ObjectRef.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "objectRef")]
     pub object_ref: Option<VirtualDiskDataSourceObjectRef>,
-    /// Where the data comes from. The field of that name, and no other, is present beside it: http, containerImage, objectRef, or upload, which alone may be left out.
+    /// Type of the source. Set the field with the corresponding name, and no other one: http, containerImage, objectRef or upload. upload is optional.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "type")]
     pub r#type: Option<String>,
-    /// What is known beforehand about data that a user uploads. Goes with type Upload, where it is optional.
+    /// Expected properties of data that a user uploads, for type Upload. Optional.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upload: Option<VirtualDiskDataSourceUpload>,
 }
 
-/// An image that is stored as a layer in a container registry. Goes with type ContainerImage.
+/// An image that is stored as a layer in a container registry, for type ContainerImage.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualDiskDataSourceContainerImage {
     /// Certificates to trust for this registry, PEM text encoded as base64.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "caBundle")]
     pub ca_bundle: Option<String>,
-    /// Reference of the container image, host/repository with a tag or a digest.
+    /// Reference of the container image: host/repository with a tag or a digest.
     pub image: String,
     /// Credentials for the registry.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "imagePullSecret")]
@@ -73,20 +73,20 @@ pub struct VirtualDiskDataSourceContainerImageImagePullSecret {
     pub name: Option<String>,
 }
 
-/// An image that is downloaded from a web server. Goes with type HTTP.
+/// An image that the platform downloads from a web server, for type HTTP.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualDiskDataSourceHttp {
     /// Certificates to trust for this server, PEM text encoded as base64.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "caBundle")]
     pub ca_bundle: Option<String>,
-    /// Digests that the downloaded data must have. Every digest given is compared, and one that differs fails the import.
+    /// Digests of the downloaded data. If the data does not have each of these digests, the import fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum: Option<VirtualDiskDataSourceHttpChecksum>,
-    /// Where the image is, an http or https address.
+    /// URL of the image, with http or https.
     pub url: String,
 }
 
-/// Digests that the downloaded data must have. Every digest given is compared, and one that differs fails the import.
+/// Digests of the downloaded data. If the data does not have each of these digests, the import fails.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualDiskDataSourceHttpChecksum {
     /// MD5 digest, 32 hexadecimal digits.
@@ -109,24 +109,24 @@ pub struct VirtualDiskDataSourceHttpChecksum {
     pub streebog512: Option<String>,
 }
 
-/// An image or a snapshot in the cluster. Goes with type ObjectRef.
+/// An image or a snapshot in the cluster, for type ObjectRef.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualDiskDataSourceObjectRef {
-    /// Kind of the source. VirtualImage and VirtualDiskSnapshot are looked up in the namespace of the disk.
+    /// Kind of the source. A VirtualImage or VirtualDiskSnapshot must be in the namespace of the disk.
     pub kind: String,
     /// Name of the source.
     pub name: String,
 }
 
-/// What is known beforehand about data that a user uploads. Goes with type Upload, where it is optional.
+/// Expected properties of data that a user uploads, for type Upload. Optional.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualDiskDataSourceUpload {
-    /// Digests that the downloaded data must have. Every digest given is compared, and one that differs fails the import.
+    /// Digests of the downloaded data. If the data does not have each of these digests, the import fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum: Option<VirtualDiskDataSourceUploadChecksum>,
 }
 
-/// Digests that the downloaded data must have. Every digest given is compared, and one that differs fails the import.
+/// Digests of the downloaded data. If the data does not have each of these digests, the import fails.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualDiskDataSourceUploadChecksum {
     /// MD5 digest, 32 hexadecimal digits.
@@ -149,53 +149,53 @@ pub struct VirtualDiskDataSourceUploadChecksum {
     pub streebog512: Option<String>,
 }
 
-/// The volume that carries the disk.
+/// The volume of the disk.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualDiskPersistentVolumeClaim {
-    /// Capacity of the disk, for example 10Gi. May be left out when a data source is given, and the disk is then as large as its source. It can grow later and never shrinks.
+    /// Capacity of the disk, for example 10Gi. With a data source, it is optional, and the default is the size of the source. You can raise it later, and not lower it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<Quantity>,
-    /// Storage class of the volume. When left out, the cluster's default class is used.
+    /// Storage class of the volume. The default is the default class of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "storageClassName")]
     pub storage_class_name: Option<String>,
 }
 
-/// What the platform last saw of the disk.
+/// The state of the disk that the platform last observed.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualDiskStatus {
-    /// Machines of the namespace that list the disk among their devices.
+    /// Machines of the namespace that have the disk among their devices.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "attachedToVirtualMachines")]
     pub attached_to_virtual_machines: Option<Vec<VirtualDiskStatusAttachedToVirtualMachines>>,
-    /// Size that the disk has, a quantity.
+    /// Present size of the disk, a quantity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<String>,
     /// Standard Kubernetes conditions, at most one of each type. A condition that does not apply is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<Condition>>,
-    /// The metadata.generation that the status was computed for.
+    /// The metadata.generation from which the status was computed.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "observedGeneration")]
     pub observed_generation: Option<i64>,
-    /// Where the disk is in its life.
+    /// Phase of the disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// What carries the disk.
+    /// The object that contains the data of the disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<VirtualDiskStatusTarget>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualDiskStatusAttachedToVirtualMachines {
-    /// Whether the machine holds the disk open. At most one machine does.
+    /// Whether the machine mounts the disk. At most one machine mounts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mounted: Option<bool>,
     /// Name of the machine.
     pub name: String,
 }
 
-/// What carries the disk.
+/// The object that contains the data of the disk.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualDiskStatusTarget {
-    /// Name of the PersistentVolumeClaim that holds the data.
+    /// Name of the PersistentVolumeClaim that contains the data.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "persistentVolumeClaimName")]
     pub persistent_volume_claim_name: Option<String>,
 }

@@ -11,7 +11,7 @@ use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How a virtual machine is built, which devices it has, and when it runs.
+/// The desired state of the virtual machine.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "virtualization.deckhouse.io",
@@ -25,10 +25,10 @@ use std::collections::BTreeMap;
 #[kube(derive = "Default")]
 #[kube(derive = "PartialEq")]
 pub struct VirtualMachineSpec {
-    /// Rules for choosing the node, with the meaning that they have for pods.
+    /// Rules for choosing the node, with the same meaning as for pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub affinity: Option<VirtualMachineAffinity>,
-    /// Disks and images attached to the machine, at most 16. Without bootOrder the machine boots from the first one that it can boot from.
+    /// Disks and images of the machine, at most 16. Without bootOrder, the machine boots from the first bootable one.
     #[serde(rename = "blockDeviceRefs")]
     pub block_device_refs: Vec<VirtualMachineBlockDeviceRefs>,
     /// Firmware that starts the guest.
@@ -36,59 +36,59 @@ pub struct VirtualMachineSpec {
     pub bootloader: Option<String>,
     /// Processors of the machine.
     pub cpu: VirtualMachineCpu,
-    /// How changes that need a restart of the machine are handled.
+    /// How the platform applies changes that need a restart of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disruptions: Option<VirtualMachineDisruptions>,
-    /// Whether disks and networks use the fast virtio devices. Switch it off for guests without such drivers; devices can then not be added while the machine runs.
+    /// Whether disks and networks use virtio devices. Disable it for guests without virtio drivers. Then devices cannot be attached to a running machine.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "enableParavirtualization")]
     pub enable_paravirtualization: Option<bool>,
-    /// Graphics processors passed through to the machine, at most 16.
+    /// GPUs of the machine, at most 16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus: Option<Vec<VirtualMachineGpus>>,
-    /// Whether a live migration may slow the guest down to finish. The Safe policies do not, the Forced ones do; Always fixes the choice, Prefer lets a single migration choose otherwise.
+    /// Whether a live migration may slow the guest down to finish. The Safe policies do not allow it, and the Forced policies do. With the Prefer policies, a single migration can override the choice.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "liveMigrationPolicy")]
     pub live_migration_policy: Option<String>,
     /// Memory of the machine.
     pub memory: VirtualMachineMemory,
-    /// Networks that the machine is connected to. When left out, it is connected to the main network of the cluster.
+    /// Networks of the machine. The default is the main network of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub networks: Option<Vec<VirtualMachineNetworks>>,
-    /// Labels that a node must have to run the machine.
+    /// Labels that the node of the machine must have.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "nodeSelector")]
     pub node_selector: Option<BTreeMap<String, String>>,
-    /// What guest to prepare for. Windows adds the features that Windows expects, Legacy suits very old systems.
+    /// Type of the guest. Windows adds the features that Windows requires. Legacy is for very old systems.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "osType")]
     pub os_type: Option<String>,
-    /// The PriorityClass that decides who goes first when nodes are full.
+    /// The PriorityClass of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "priorityClassName")]
     pub priority_class_name: Option<String>,
-    /// What the guest is told at its first start, for cloud-init or Windows sysprep.
+    /// Configuration of the guest at its first start, for cloud-init or Windows sysprep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provisioning: Option<VirtualMachineProvisioning>,
-    /// When the machine runs. AlwaysOn starts it again after every shutdown, AlwaysOff keeps it off, Manual leaves it to operations, AlwaysOnUnlessStoppedManually starts it once and respects a shutdown.
+    /// When the machine runs. With AlwaysOn, the platform starts it after every shutdown. With AlwaysOff, it stays off. With Manual, only operations start and stop it. With AlwaysOnUnlessStoppedManually, the platform starts it once, and not after a shutdown.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "runPolicy")]
     pub run_policy: Option<String>,
-    /// Seconds that the guest has to shut down before it is switched off.
+    /// Seconds that the guest has to shut down before the platform powers it off.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "terminationGracePeriodSeconds")]
     pub termination_grace_period_seconds: Option<i64>,
-    /// Taints of nodes that the machine puts up with, with the meaning that they have for pods.
+    /// Taints of nodes that the machine tolerates, with the same meaning as for pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tolerations: Option<Vec<VirtualMachineTolerations>>,
-    /// How machines are spread over nodes, zones and other places, with the meaning that it has for pods.
+    /// How the scheduler spreads machines over nodes, zones and other topology domains, with the same meaning as for pods.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "topologySpreadConstraints")]
     pub topology_spread_constraints: Option<Vec<VirtualMachineTopologySpreadConstraints>>,
-    /// USB devices passed through to the machine, at most 8. A device fits one machine only, so a pool refuses them.
+    /// USB devices of the machine, at most 8. Only one machine can use a device, so they are not allowed in a pool.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "usbDevices")]
     pub usb_devices: Option<Vec<VirtualMachineUsbDevices>>,
-    /// The VirtualMachineClass that sets the processor type and the sizes that are allowed. When left out, the default class of the cluster is filled in.
+    /// The VirtualMachineClass, which defines the processor type and the allowed sizes. The default is the default class of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "virtualMachineClassName")]
     pub virtual_machine_class_name: Option<String>,
-    /// The VirtualMachineIPAddress that the machine uses on the main network. When left out, one is made for it. It fits one machine only, so a pool refuses it.
+    /// The VirtualMachineIPAddress of the machine in the main network. If the field is not set, the platform creates one. Only one machine can use it, so it is not allowed in a pool.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "virtualMachineIPAddressName")]
     pub virtual_machine_ip_address_name: Option<String>,
 }
 
-/// Rules for choosing the node, with the meaning that they have for pods.
+/// Rules for choosing the node, with the same meaning as for pods.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinity {
     /// Requirements and preferences about the node itself.
@@ -105,7 +105,7 @@ pub struct VirtualMachineAffinity {
 /// Requirements and preferences about the node itself.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityNodeAffinity {
-    /// What makes a node more welcome. The node with the greatest sum of weights is preferred.
+    /// Preferences for nodes. The scheduler prefers the node with the highest sum of weights.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -113,7 +113,7 @@ pub struct VirtualMachineAffinityNodeAffinity {
     )]
     pub preferred_during_scheduling_ignored_during_execution:
         Option<Vec<VirtualMachineAffinityNodeAffinityPreferredDuringSchedulingIgnoredDuringExecution>>,
-    /// What a node must be like. It is not looked at again once the machine runs.
+    /// Requirements on the node. They are not evaluated again while the machine runs.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -125,14 +125,14 @@ pub struct VirtualMachineAffinityNodeAffinity {
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityNodeAffinityPreferredDuringSchedulingIgnoredDuringExecution {
-    /// What a preferred node is like.
+    /// Requirements on a preferred node.
     pub preference:
         VirtualMachineAffinityNodeAffinityPreferredDuringSchedulingIgnoredDuringExecutionPreference,
-    /// How much the preference counts, from 1 to 100.
+    /// Weight of the preference, from 1 to 100.
     pub weight: i32,
 }
 
-/// What a preferred node is like.
+/// Requirements on a preferred node.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityNodeAffinityPreferredDuringSchedulingIgnoredDuringExecutionPreference {
     /// Requirements on labels of the node.
@@ -147,11 +147,11 @@ pub struct VirtualMachineAffinityNodeAffinityPreferredDuringSchedulingIgnoredDur
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityNodeAffinityPreferredDuringSchedulingIgnoredDuringExecutionPreferenceMatchExpressions
 {
-    /// The label or field that the requirement looks at.
+    /// Key of the label or field.
     pub key: String,
-    /// How the label or field is compared with values.
+    /// Operator of the comparison.
     pub operator: String,
-    /// Values to compare with. In and NotIn take at least one, Gt and Lt take exactly one integer, Exists and DoesNotExist take none.
+    /// Values of the comparison. In and NotIn need at least one, Gt and Lt need exactly one integer, Exists and DoesNotExist have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<String>>,
 }
@@ -160,16 +160,16 @@ pub struct VirtualMachineAffinityNodeAffinityPreferredDuringSchedulingIgnoredDur
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityNodeAffinityPreferredDuringSchedulingIgnoredDuringExecutionPreferenceMatchFields
 {
-    /// The label or field that the requirement looks at.
+    /// Key of the label or field.
     pub key: String,
-    /// How the label or field is compared with values.
+    /// Operator of the comparison.
     pub operator: String,
-    /// Values to compare with. In and NotIn take at least one, Gt and Lt take exactly one integer, Exists and DoesNotExist take none.
+    /// Values of the comparison. In and NotIn need at least one, Gt and Lt need exactly one integer, Exists and DoesNotExist have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<String>>,
 }
 
-/// What a node must be like. It is not looked at again once the machine runs.
+/// Requirements on the node. They are not evaluated again while the machine runs.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityNodeAffinityRequiredDuringSchedulingIgnoredDuringExecution {
     /// Alternatives, at least one. A node that satisfies any of them is suitable.
@@ -179,7 +179,7 @@ pub struct VirtualMachineAffinityNodeAffinityRequiredDuringSchedulingIgnoredDuri
     >,
 }
 
-/// Requirements on a node. All of them must hold; a term without requirements chooses no node.
+/// Requirements on a node. A node must satisfy all of them. A term without requirements selects no node.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityNodeAffinityRequiredDuringSchedulingIgnoredDuringExecutionNodeSelectorTerms {
     /// Requirements on labels of the node.
@@ -194,11 +194,11 @@ pub struct VirtualMachineAffinityNodeAffinityRequiredDuringSchedulingIgnoredDuri
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityNodeAffinityRequiredDuringSchedulingIgnoredDuringExecutionNodeSelectorTermsMatchExpressions
 {
-    /// The label or field that the requirement looks at.
+    /// Key of the label or field.
     pub key: String,
-    /// How the label or field is compared with values.
+    /// Operator of the comparison.
     pub operator: String,
-    /// Values to compare with. In and NotIn take at least one, Gt and Lt take exactly one integer, Exists and DoesNotExist take none.
+    /// Values of the comparison. In and NotIn need at least one, Gt and Lt need exactly one integer, Exists and DoesNotExist have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<String>>,
 }
@@ -207,11 +207,11 @@ pub struct VirtualMachineAffinityNodeAffinityRequiredDuringSchedulingIgnoredDuri
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityNodeAffinityRequiredDuringSchedulingIgnoredDuringExecutionNodeSelectorTermsMatchFields
 {
-    /// The label or field that the requirement looks at.
+    /// Key of the label or field.
     pub key: String,
-    /// How the label or field is compared with values.
+    /// Operator of the comparison.
     pub operator: String,
-    /// Values to compare with. In and NotIn take at least one, Gt and Lt take exactly one integer, Exists and DoesNotExist take none.
+    /// Values of the comparison. In and NotIn need at least one, Gt and Lt need exactly one integer, Exists and DoesNotExist have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<String>>,
 }
@@ -219,7 +219,7 @@ pub struct VirtualMachineAffinityNodeAffinityRequiredDuringSchedulingIgnoredDuri
 /// Machines and pods to be near to.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAffinity {
-    /// Terms that make a node more welcome. The node with the greatest sum of weights is preferred.
+    /// Terms that the scheduler prefers to satisfy. It prefers the node with the highest sum of weights.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -230,7 +230,7 @@ pub struct VirtualMachineAffinityVirtualMachineAndPodAffinity {
             VirtualMachineAffinityVirtualMachineAndPodAffinityPreferredDuringSchedulingIgnoredDuringExecution,
         >,
     >,
-    /// Terms that must all hold for a node to be chosen. They are not looked at again once the machine runs.
+    /// Terms that a node must satisfy. They are not evaluated again while the machine runs.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -243,43 +243,43 @@ pub struct VirtualMachineAffinityVirtualMachineAndPodAffinity {
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAffinityPreferredDuringSchedulingIgnoredDuringExecution {
-    /// The term itself.
+    /// The term.
     #[serde(rename = "virtualMachineAndPodAffinityTerm")]
     pub virtual_machine_and_pod_affinity_term: VirtualMachineAffinityVirtualMachineAndPodAffinityPreferredDuringSchedulingIgnoredDuringExecutionVirtualMachineAndPodAffinityTerm,
-    /// How much the term counts, from 1 to 100.
+    /// Weight of the term, from 1 to 100.
     pub weight: i32,
 }
 
-/// The term itself.
+/// The term.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAffinityPreferredDuringSchedulingIgnoredDuringExecutionVirtualMachineAndPodAffinityTerm {
-    /// The machines and pods that are meant, chosen by their labels. Left out, it chooses none.
+    /// Selects the machines and pods by their labels. Without it, the term selects none.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "labelSelector")]
     pub label_selector: Option<VirtualMachineAffinityVirtualMachineAndPodAffinityPreferredDuringSchedulingIgnoredDuringExecutionVirtualMachineAndPodAffinityTermLabelSelector>,
-    /// Keys of labels whose values are taken from the machine itself and must be equal on the chosen ones.
+    /// Keys of labels. The selected machines and pods must have the same values as the machine.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "matchLabelKeys")]
     pub match_label_keys: Option<Vec<String>>,
-    /// Keys of labels whose values are taken from the machine itself and must differ on the chosen ones.
+    /// Keys of labels. The selected machines and pods must have different values than the machine.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "mismatchLabelKeys")]
     pub mismatch_label_keys: Option<Vec<String>>,
-    /// Namespaces to look in, chosen by their labels, in addition to those that namespaces lists.
+    /// Selects namespaces by their labels, in addition to those in namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "namespaceSelector")]
     pub namespace_selector: Option<VirtualMachineAffinityVirtualMachineAndPodAffinityPreferredDuringSchedulingIgnoredDuringExecutionVirtualMachineAndPodAffinityTermNamespaceSelector>,
-    /// Namespaces to look in. When this and namespaceSelector are left out, the machine's own.
+    /// Names of namespaces. Without this field and namespaceSelector, the namespace of the machine is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Vec<String>>,
-    /// Label of nodes whose value makes two nodes the same place, for example kubernetes.io/hostname.
+    /// Key of a node label, for example kubernetes.io/hostname. Nodes with the same value are one topology domain.
     #[serde(rename = "topologyKey")]
     pub topology_key: String,
 }
 
-/// The machines and pods that are meant, chosen by their labels. Left out, it chooses none.
+/// Selects the machines and pods by their labels. Without it, the term selects none.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAffinityPreferredDuringSchedulingIgnoredDuringExecutionVirtualMachineAndPodAffinityTermLabelSelector {
-    /// Requirements that a plain comparison of values cannot express.
+    /// Requirements on labels, with operators.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "matchExpressions")]
     pub match_expressions: Option<Vec<VirtualMachineAffinityVirtualMachineAndPodAffinityPreferredDuringSchedulingIgnoredDuringExecutionVirtualMachineAndPodAffinityTermLabelSelectorMatchExpressions>>,
-    /// Labels that must be there with exactly these values.
+    /// Labels that an object must have, with exactly these values.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "matchLabels")]
     pub match_labels: Option<BTreeMap<String, String>>,
 }
@@ -287,22 +287,22 @@ pub struct VirtualMachineAffinityVirtualMachineAndPodAffinityPreferredDuringSche
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAffinityPreferredDuringSchedulingIgnoredDuringExecutionVirtualMachineAndPodAffinityTermLabelSelectorMatchExpressions
 {
-    /// Key of the label that the requirement looks at.
+    /// Key of the label.
     pub key: String,
-    /// How the label is compared with values.
+    /// Operator of the comparison.
     pub operator: String,
-    /// Values for In and NotIn, at least one. Left out for Exists and DoesNotExist.
+    /// Values for In and NotIn, at least one. Exists and DoesNotExist have no values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<String>>,
 }
 
-/// Namespaces to look in, chosen by their labels, in addition to those that namespaces lists.
+/// Selects namespaces by their labels, in addition to those in namespaces.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAffinityPreferredDuringSchedulingIgnoredDuringExecutionVirtualMachineAndPodAffinityTermNamespaceSelector {
-    /// Requirements that a plain comparison of values cannot express.
+    /// Requirements on labels, with operators.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "matchExpressions")]
     pub match_expressions: Option<Vec<VirtualMachineAffinityVirtualMachineAndPodAffinityPreferredDuringSchedulingIgnoredDuringExecutionVirtualMachineAndPodAffinityTermNamespaceSelectorMatchExpressions>>,
-    /// Labels that must be there with exactly these values.
+    /// Labels that an object must have, with exactly these values.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "matchLabels")]
     pub match_labels: Option<BTreeMap<String, String>>,
 }
@@ -310,45 +310,45 @@ pub struct VirtualMachineAffinityVirtualMachineAndPodAffinityPreferredDuringSche
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAffinityPreferredDuringSchedulingIgnoredDuringExecutionVirtualMachineAndPodAffinityTermNamespaceSelectorMatchExpressions
 {
-    /// Key of the label that the requirement looks at.
+    /// Key of the label.
     pub key: String,
-    /// How the label is compared with values.
+    /// Operator of the comparison.
     pub operator: String,
-    /// Values for In and NotIn, at least one. Left out for Exists and DoesNotExist.
+    /// Values for In and NotIn, at least one. Exists and DoesNotExist have no values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<String>>,
 }
 
-/// Machines or pods, and the kind of place to be near to or away from.
+/// Machines or pods, and the topology in which to be near to or away from them.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAffinityRequiredDuringSchedulingIgnoredDuringExecution {
-    /// The machines and pods that are meant, chosen by their labels. Left out, it chooses none.
+    /// Selects the machines and pods by their labels. Without it, the term selects none.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "labelSelector")]
     pub label_selector: Option<VirtualMachineAffinityVirtualMachineAndPodAffinityRequiredDuringSchedulingIgnoredDuringExecutionLabelSelector>,
-    /// Keys of labels whose values are taken from the machine itself and must be equal on the chosen ones.
+    /// Keys of labels. The selected machines and pods must have the same values as the machine.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "matchLabelKeys")]
     pub match_label_keys: Option<Vec<String>>,
-    /// Keys of labels whose values are taken from the machine itself and must differ on the chosen ones.
+    /// Keys of labels. The selected machines and pods must have different values than the machine.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "mismatchLabelKeys")]
     pub mismatch_label_keys: Option<Vec<String>>,
-    /// Namespaces to look in, chosen by their labels, in addition to those that namespaces lists.
+    /// Selects namespaces by their labels, in addition to those in namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "namespaceSelector")]
     pub namespace_selector: Option<VirtualMachineAffinityVirtualMachineAndPodAffinityRequiredDuringSchedulingIgnoredDuringExecutionNamespaceSelector>,
-    /// Namespaces to look in. When this and namespaceSelector are left out, the machine's own.
+    /// Names of namespaces. Without this field and namespaceSelector, the namespace of the machine is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Vec<String>>,
-    /// Label of nodes whose value makes two nodes the same place, for example kubernetes.io/hostname.
+    /// Key of a node label, for example kubernetes.io/hostname. Nodes with the same value are one topology domain.
     #[serde(rename = "topologyKey")]
     pub topology_key: String,
 }
 
-/// The machines and pods that are meant, chosen by their labels. Left out, it chooses none.
+/// Selects the machines and pods by their labels. Without it, the term selects none.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAffinityRequiredDuringSchedulingIgnoredDuringExecutionLabelSelector {
-    /// Requirements that a plain comparison of values cannot express.
+    /// Requirements on labels, with operators.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "matchExpressions")]
     pub match_expressions: Option<Vec<VirtualMachineAffinityVirtualMachineAndPodAffinityRequiredDuringSchedulingIgnoredDuringExecutionLabelSelectorMatchExpressions>>,
-    /// Labels that must be there with exactly these values.
+    /// Labels that an object must have, with exactly these values.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "matchLabels")]
     pub match_labels: Option<BTreeMap<String, String>>,
 }
@@ -356,22 +356,22 @@ pub struct VirtualMachineAffinityVirtualMachineAndPodAffinityRequiredDuringSched
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAffinityRequiredDuringSchedulingIgnoredDuringExecutionLabelSelectorMatchExpressions
 {
-    /// Key of the label that the requirement looks at.
+    /// Key of the label.
     pub key: String,
-    /// How the label is compared with values.
+    /// Operator of the comparison.
     pub operator: String,
-    /// Values for In and NotIn, at least one. Left out for Exists and DoesNotExist.
+    /// Values for In and NotIn, at least one. Exists and DoesNotExist have no values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<String>>,
 }
 
-/// Namespaces to look in, chosen by their labels, in addition to those that namespaces lists.
+/// Selects namespaces by their labels, in addition to those in namespaces.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAffinityRequiredDuringSchedulingIgnoredDuringExecutionNamespaceSelector {
-    /// Requirements that a plain comparison of values cannot express.
+    /// Requirements on labels, with operators.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "matchExpressions")]
     pub match_expressions: Option<Vec<VirtualMachineAffinityVirtualMachineAndPodAffinityRequiredDuringSchedulingIgnoredDuringExecutionNamespaceSelectorMatchExpressions>>,
-    /// Labels that must be there with exactly these values.
+    /// Labels that an object must have, with exactly these values.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "matchLabels")]
     pub match_labels: Option<BTreeMap<String, String>>,
 }
@@ -379,11 +379,11 @@ pub struct VirtualMachineAffinityVirtualMachineAndPodAffinityRequiredDuringSched
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAffinityRequiredDuringSchedulingIgnoredDuringExecutionNamespaceSelectorMatchExpressions
 {
-    /// Key of the label that the requirement looks at.
+    /// Key of the label.
     pub key: String,
-    /// How the label is compared with values.
+    /// Operator of the comparison.
     pub operator: String,
-    /// Values for In and NotIn, at least one. Left out for Exists and DoesNotExist.
+    /// Values for In and NotIn, at least one. Exists and DoesNotExist have no values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<String>>,
 }
@@ -391,53 +391,53 @@ pub struct VirtualMachineAffinityVirtualMachineAndPodAffinityRequiredDuringSched
 /// Machines and pods to stay away from.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAntiAffinity {
-    /// Terms that make a node more welcome. The node with the greatest sum of weights is preferred.
+    /// Terms that the scheduler prefers to satisfy. It prefers the node with the highest sum of weights.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "preferredDuringSchedulingIgnoredDuringExecution")]
     pub preferred_during_scheduling_ignored_during_execution: Option<Vec<VirtualMachineAffinityVirtualMachineAndPodAntiAffinityPreferredDuringSchedulingIgnoredDuringExecution>>,
-    /// Terms that must all hold for a node to be chosen. They are not looked at again once the machine runs.
+    /// Terms that a node must satisfy. They are not evaluated again while the machine runs.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "requiredDuringSchedulingIgnoredDuringExecution")]
     pub required_during_scheduling_ignored_during_execution: Option<Vec<VirtualMachineAffinityVirtualMachineAndPodAntiAffinityRequiredDuringSchedulingIgnoredDuringExecution>>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAntiAffinityPreferredDuringSchedulingIgnoredDuringExecution {
-    /// The term itself.
+    /// The term.
     #[serde(rename = "virtualMachineAndPodAffinityTerm")]
     pub virtual_machine_and_pod_affinity_term: VirtualMachineAffinityVirtualMachineAndPodAntiAffinityPreferredDuringSchedulingIgnoredDuringExecutionVirtualMachineAndPodAffinityTerm,
-    /// How much the term counts, from 1 to 100.
+    /// Weight of the term, from 1 to 100.
     pub weight: i32,
 }
 
-/// The term itself.
+/// The term.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAntiAffinityPreferredDuringSchedulingIgnoredDuringExecutionVirtualMachineAndPodAffinityTerm {
-    /// The machines and pods that are meant, chosen by their labels. Left out, it chooses none.
+    /// Selects the machines and pods by their labels. Without it, the term selects none.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "labelSelector")]
     pub label_selector: Option<VirtualMachineAffinityVirtualMachineAndPodAntiAffinityPreferredDuringSchedulingIgnoredDuringExecutionVirtualMachineAndPodAffinityTermLabelSelector>,
-    /// Keys of labels whose values are taken from the machine itself and must be equal on the chosen ones.
+    /// Keys of labels. The selected machines and pods must have the same values as the machine.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "matchLabelKeys")]
     pub match_label_keys: Option<Vec<String>>,
-    /// Keys of labels whose values are taken from the machine itself and must differ on the chosen ones.
+    /// Keys of labels. The selected machines and pods must have different values than the machine.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "mismatchLabelKeys")]
     pub mismatch_label_keys: Option<Vec<String>>,
-    /// Namespaces to look in, chosen by their labels, in addition to those that namespaces lists.
+    /// Selects namespaces by their labels, in addition to those in namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "namespaceSelector")]
     pub namespace_selector: Option<VirtualMachineAffinityVirtualMachineAndPodAntiAffinityPreferredDuringSchedulingIgnoredDuringExecutionVirtualMachineAndPodAffinityTermNamespaceSelector>,
-    /// Namespaces to look in. When this and namespaceSelector are left out, the machine's own.
+    /// Names of namespaces. Without this field and namespaceSelector, the namespace of the machine is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Vec<String>>,
-    /// Label of nodes whose value makes two nodes the same place, for example kubernetes.io/hostname.
+    /// Key of a node label, for example kubernetes.io/hostname. Nodes with the same value are one topology domain.
     #[serde(rename = "topologyKey")]
     pub topology_key: String,
 }
 
-/// The machines and pods that are meant, chosen by their labels. Left out, it chooses none.
+/// Selects the machines and pods by their labels. Without it, the term selects none.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAntiAffinityPreferredDuringSchedulingIgnoredDuringExecutionVirtualMachineAndPodAffinityTermLabelSelector {
-    /// Requirements that a plain comparison of values cannot express.
+    /// Requirements on labels, with operators.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "matchExpressions")]
     pub match_expressions: Option<Vec<VirtualMachineAffinityVirtualMachineAndPodAntiAffinityPreferredDuringSchedulingIgnoredDuringExecutionVirtualMachineAndPodAffinityTermLabelSelectorMatchExpressions>>,
-    /// Labels that must be there with exactly these values.
+    /// Labels that an object must have, with exactly these values.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "matchLabels")]
     pub match_labels: Option<BTreeMap<String, String>>,
 }
@@ -445,22 +445,22 @@ pub struct VirtualMachineAffinityVirtualMachineAndPodAntiAffinityPreferredDuring
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAntiAffinityPreferredDuringSchedulingIgnoredDuringExecutionVirtualMachineAndPodAffinityTermLabelSelectorMatchExpressions
 {
-    /// Key of the label that the requirement looks at.
+    /// Key of the label.
     pub key: String,
-    /// How the label is compared with values.
+    /// Operator of the comparison.
     pub operator: String,
-    /// Values for In and NotIn, at least one. Left out for Exists and DoesNotExist.
+    /// Values for In and NotIn, at least one. Exists and DoesNotExist have no values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<String>>,
 }
 
-/// Namespaces to look in, chosen by their labels, in addition to those that namespaces lists.
+/// Selects namespaces by their labels, in addition to those in namespaces.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAntiAffinityPreferredDuringSchedulingIgnoredDuringExecutionVirtualMachineAndPodAffinityTermNamespaceSelector {
-    /// Requirements that a plain comparison of values cannot express.
+    /// Requirements on labels, with operators.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "matchExpressions")]
     pub match_expressions: Option<Vec<VirtualMachineAffinityVirtualMachineAndPodAntiAffinityPreferredDuringSchedulingIgnoredDuringExecutionVirtualMachineAndPodAffinityTermNamespaceSelectorMatchExpressions>>,
-    /// Labels that must be there with exactly these values.
+    /// Labels that an object must have, with exactly these values.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "matchLabels")]
     pub match_labels: Option<BTreeMap<String, String>>,
 }
@@ -468,45 +468,45 @@ pub struct VirtualMachineAffinityVirtualMachineAndPodAntiAffinityPreferredDuring
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAntiAffinityPreferredDuringSchedulingIgnoredDuringExecutionVirtualMachineAndPodAffinityTermNamespaceSelectorMatchExpressions
 {
-    /// Key of the label that the requirement looks at.
+    /// Key of the label.
     pub key: String,
-    /// How the label is compared with values.
+    /// Operator of the comparison.
     pub operator: String,
-    /// Values for In and NotIn, at least one. Left out for Exists and DoesNotExist.
+    /// Values for In and NotIn, at least one. Exists and DoesNotExist have no values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<String>>,
 }
 
-/// Machines or pods, and the kind of place to be near to or away from.
+/// Machines or pods, and the topology in which to be near to or away from them.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAntiAffinityRequiredDuringSchedulingIgnoredDuringExecution {
-    /// The machines and pods that are meant, chosen by their labels. Left out, it chooses none.
+    /// Selects the machines and pods by their labels. Without it, the term selects none.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "labelSelector")]
     pub label_selector: Option<VirtualMachineAffinityVirtualMachineAndPodAntiAffinityRequiredDuringSchedulingIgnoredDuringExecutionLabelSelector>,
-    /// Keys of labels whose values are taken from the machine itself and must be equal on the chosen ones.
+    /// Keys of labels. The selected machines and pods must have the same values as the machine.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "matchLabelKeys")]
     pub match_label_keys: Option<Vec<String>>,
-    /// Keys of labels whose values are taken from the machine itself and must differ on the chosen ones.
+    /// Keys of labels. The selected machines and pods must have different values than the machine.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "mismatchLabelKeys")]
     pub mismatch_label_keys: Option<Vec<String>>,
-    /// Namespaces to look in, chosen by their labels, in addition to those that namespaces lists.
+    /// Selects namespaces by their labels, in addition to those in namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "namespaceSelector")]
     pub namespace_selector: Option<VirtualMachineAffinityVirtualMachineAndPodAntiAffinityRequiredDuringSchedulingIgnoredDuringExecutionNamespaceSelector>,
-    /// Namespaces to look in. When this and namespaceSelector are left out, the machine's own.
+    /// Names of namespaces. Without this field and namespaceSelector, the namespace of the machine is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Vec<String>>,
-    /// Label of nodes whose value makes two nodes the same place, for example kubernetes.io/hostname.
+    /// Key of a node label, for example kubernetes.io/hostname. Nodes with the same value are one topology domain.
     #[serde(rename = "topologyKey")]
     pub topology_key: String,
 }
 
-/// The machines and pods that are meant, chosen by their labels. Left out, it chooses none.
+/// Selects the machines and pods by their labels. Without it, the term selects none.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAntiAffinityRequiredDuringSchedulingIgnoredDuringExecutionLabelSelector {
-    /// Requirements that a plain comparison of values cannot express.
+    /// Requirements on labels, with operators.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "matchExpressions")]
     pub match_expressions: Option<Vec<VirtualMachineAffinityVirtualMachineAndPodAntiAffinityRequiredDuringSchedulingIgnoredDuringExecutionLabelSelectorMatchExpressions>>,
-    /// Labels that must be there with exactly these values.
+    /// Labels that an object must have, with exactly these values.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "matchLabels")]
     pub match_labels: Option<BTreeMap<String, String>>,
 }
@@ -514,22 +514,22 @@ pub struct VirtualMachineAffinityVirtualMachineAndPodAntiAffinityRequiredDuringS
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAntiAffinityRequiredDuringSchedulingIgnoredDuringExecutionLabelSelectorMatchExpressions
 {
-    /// Key of the label that the requirement looks at.
+    /// Key of the label.
     pub key: String,
-    /// How the label is compared with values.
+    /// Operator of the comparison.
     pub operator: String,
-    /// Values for In and NotIn, at least one. Left out for Exists and DoesNotExist.
+    /// Values for In and NotIn, at least one. Exists and DoesNotExist have no values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<String>>,
 }
 
-/// Namespaces to look in, chosen by their labels, in addition to those that namespaces lists.
+/// Selects namespaces by their labels, in addition to those in namespaces.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAntiAffinityRequiredDuringSchedulingIgnoredDuringExecutionNamespaceSelector {
-    /// Requirements that a plain comparison of values cannot express.
+    /// Requirements on labels, with operators.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "matchExpressions")]
     pub match_expressions: Option<Vec<VirtualMachineAffinityVirtualMachineAndPodAntiAffinityRequiredDuringSchedulingIgnoredDuringExecutionNamespaceSelectorMatchExpressions>>,
-    /// Labels that must be there with exactly these values.
+    /// Labels that an object must have, with exactly these values.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "matchLabels")]
     pub match_labels: Option<BTreeMap<String, String>>,
 }
@@ -537,21 +537,21 @@ pub struct VirtualMachineAffinityVirtualMachineAndPodAntiAffinityRequiredDuringS
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineAffinityVirtualMachineAndPodAntiAffinityRequiredDuringSchedulingIgnoredDuringExecutionNamespaceSelectorMatchExpressions
 {
-    /// Key of the label that the requirement looks at.
+    /// Key of the label.
     pub key: String,
-    /// How the label is compared with values.
+    /// Operator of the comparison.
     pub operator: String,
-    /// Values for In and NotIn, at least one. Left out for Exists and DoesNotExist.
+    /// Values for In and NotIn, at least one. Exists and DoesNotExist have no values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<String>>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineBlockDeviceRefs {
-    /// Place in the boot order, 1 is tried first. When left out, the place in the list counts.
+    /// Position in the boot order. The machine tries 1 first. The default is the position in the list.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "bootOrder")]
     pub boot_order: Option<i64>,
-    /// Kind of the device. A VirtualDisk can be written and belongs to one running machine; images are read-only and shared.
+    /// Kind of the device. A VirtualDisk is writable, and only one running machine can use it. Images are read-only, and several machines can use them.
     pub kind: String,
     /// Name of the disk or image.
     pub name: String,
@@ -560,24 +560,24 @@ pub struct VirtualMachineBlockDeviceRefs {
 /// Processors of the machine.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineCpu {
-    /// Share of each core that is guaranteed to the machine, from 1% to 100%, or Auto to let the platform choose. When left out, the class decides when the machine is created.
+    /// Guaranteed share of each core, from 1% to 100%. With Auto, the platform chooses the share. The default is that of the class at the time when the machine is created.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "coreFraction")]
     pub core_fraction: Option<String>,
-    /// Number of virtual cores. Above 16 the machine gets 2 sockets, above 32 it gets 4, above 64 it gets 8, and the number must be divisible by that.
+    /// Number of virtual cores. With more than 16 cores, the machine has 2 sockets, with more than 32 it has 4, with more than 64 it has 8. The number must be divisible by the number of sockets.
     pub cores: i32,
 }
 
-/// How changes that need a restart of the machine are handled.
+/// How the platform applies changes that need a restart of the machine.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineDisruptions {
-    /// Manual waits until somebody restarts the machine, Automatic restarts it as soon as a change needs it.
+    /// With Manual, the change waits until a user restarts the machine. With Automatic, the platform restarts the machine as soon as a change needs it.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "restartApprovalMode")]
     pub restart_approval_mode: Option<String>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineGpus {
-    /// The class that the processor is taken from. Naming a class twice asks for two.
+    /// Class of the GPU. List a class twice to get two GPUs.
     #[serde(rename = "gpuClassName")]
     pub gpu_class_name: String,
 }
@@ -591,54 +591,54 @@ pub struct VirtualMachineMemory {
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineNetworks {
-    /// Number that ties the network to one interface of the machine. Main is number 1. The platform fills it in when it is left out.
+    /// Number that assigns the network to one interface of the machine. Main has number 1. If the field is not set, the platform sets it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<i64>,
-    /// The reserved address that this interface uses. It fits one machine only, so a pool refuses it.
+    /// The reserved address of this interface. Only one machine can use it, so it is not allowed in a pool.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "ipAddressName")]
     pub ip_address_name: Option<String>,
-    /// Name of the network. Left out for Main.
+    /// Name of the network. Main has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Main is the cluster's own pod network, Network belongs to a namespace, ClusterNetwork to the cluster.
+    /// Type of the network. Main is the pod network of the cluster, a Network belongs to a namespace, and a ClusterNetwork to the cluster.
     #[serde(rename = "type")]
     pub r#type: String,
-    /// The VirtualMachineMACAddress that this interface uses. It fits one machine only, so a pool refuses it.
+    /// The VirtualMachineMACAddress of this interface. Only one machine can use it, so it is not allowed in a pool.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "virtualMachineMACAddressName")]
     pub virtual_machine_mac_address_name: Option<String>,
 }
 
-/// What the guest is told at its first start, for cloud-init or Windows sysprep.
+/// Configuration of the guest at its first start, for cloud-init or Windows sysprep.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineProvisioning {
-    /// The Secret that holds the Windows answer file.
+    /// The Secret that contains the Windows answer file.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "sysprepRef")]
     pub sysprep_ref: Option<VirtualMachineProvisioningSysprepRef>,
-    /// Which of the fields beside it holds the data. Exactly that one is present.
+    /// Type of the data. Set the field with the corresponding name, and no other one.
     #[serde(rename = "type")]
     pub r#type: String,
-    /// The cloud-init text itself, at most 2048 bytes. Everybody who may read the object can read it, so it is no place for secrets; larger or secret text goes into a Secret, see userDataRef.
+    /// Inline cloud-init text, at most 2048 bytes. All users who may read the object can read it. Put larger or secret text into a Secret, and use userDataRef.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "userData")]
     pub user_data: Option<String>,
-    /// The Secret that holds the cloud-init text.
+    /// The Secret that contains the cloud-init text.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "userDataRef")]
     pub user_data_ref: Option<VirtualMachineProvisioningUserDataRef>,
 }
 
-/// The Secret that holds the Windows answer file.
+/// The Secret that contains the Windows answer file.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineProvisioningSysprepRef {
-    /// Kind of the object that holds the data. Only Secret exists.
+    /// Kind of the object that contains the data. The only kind is Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// Name of the Secret.
     pub name: String,
 }
 
-/// The Secret that holds the cloud-init text.
+/// The Secret that contains the cloud-init text.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineProvisioningUserDataRef {
-    /// Kind of the object that holds the data. Only Secret exists.
+    /// Kind of the object that contains the data. The only kind is Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// Name of the Secret.
@@ -647,57 +647,57 @@ pub struct VirtualMachineProvisioningUserDataRef {
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineTolerations {
-    /// Effect of the taint that is tolerated, NoSchedule, PreferNoSchedule or NoExecute. Every effect when left out.
+    /// Effect of the taint: NoSchedule, PreferNoSchedule or NoExecute. The default is every effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<String>,
-    /// Key of the taint. Left out together with operator Exists, it means every taint.
+    /// Key of the taint. Without a key, operator Exists matches every taint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// How value is compared with the value of the taint, Exists or Equal. Equal when left out.
+    /// Operator of the comparison, Exists or Equal. The default is Equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator: Option<String>,
-    /// Seconds that a NoExecute taint is tolerated. Tolerated for ever when left out.
+    /// Seconds for which the machine tolerates a NoExecute taint. By default, there is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "tolerationSeconds")]
     pub toleration_seconds: Option<i64>,
-    /// Value of the taint that is tolerated. Left out with operator Exists.
+    /// Value of the taint. Operator Exists has no value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineTopologySpreadConstraints {
-    /// The machines that are counted.
+    /// Selects the machines that count.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "labelSelector")]
     pub label_selector: Option<VirtualMachineTopologySpreadConstraintsLabelSelector>,
-    /// How many more matching machines one place may have than another.
+    /// By how much the numbers of matching machines in two topology domains may differ.
     #[serde(rename = "maxSkew")]
     pub max_skew: i32,
-    /// Label of nodes whose value makes two nodes the same place.
+    /// Key of a node label. Nodes with the same value are one topology domain.
     #[serde(rename = "topologyKey")]
     pub topology_key: String,
-    /// DoNotSchedule keeps the machine waiting, ScheduleAnyway takes the best node there is.
+    /// With DoNotSchedule, the machine waits. With ScheduleAnyway, the scheduler chooses the best available node.
     #[serde(rename = "whenUnsatisfiable")]
     pub when_unsatisfiable: String,
 }
 
-/// The machines that are counted.
+/// Selects the machines that count.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineTopologySpreadConstraintsLabelSelector {
-    /// Requirements that a plain comparison of values cannot express.
+    /// Requirements on labels, with operators.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "matchExpressions")]
     pub match_expressions: Option<Vec<VirtualMachineTopologySpreadConstraintsLabelSelectorMatchExpressions>>,
-    /// Labels that must be there with exactly these values.
+    /// Labels that an object must have, with exactly these values.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "matchLabels")]
     pub match_labels: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineTopologySpreadConstraintsLabelSelectorMatchExpressions {
-    /// Key of the label that the requirement looks at.
+    /// Key of the label.
     pub key: String,
-    /// How the label is compared with values.
+    /// Operator of the comparison.
     pub operator: String,
-    /// Values for In and NotIn, at least one. Left out for Exists and DoesNotExist.
+    /// Values for In and NotIn, at least one. Exists and DoesNotExist have no values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<String>>,
 }
@@ -708,10 +708,10 @@ pub struct VirtualMachineUsbDevices {
     pub name: String,
 }
 
-/// What the platform last saw of the machine.
+/// The state of the machine that the platform last observed.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineStatus {
-    /// Devices that are really attached. Before the machine first starts, the devices that are wanted.
+    /// Attached devices. Before the first start of the machine, the devices of the spec.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "blockDeviceRefs")]
     pub block_device_refs: Option<Vec<VirtualMachineStatusBlockDeviceRefs>>,
     /// Standard Kubernetes conditions, at most one of each type. A condition that does not apply is absent.
@@ -720,28 +720,28 @@ pub struct VirtualMachineStatus {
     /// Node that the machine runs on.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "nodeName")]
     pub node_name: Option<String>,
-    /// The metadata.generation that all conditions were computed for.
+    /// The metadata.generation from which the platform computed all conditions.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "observedGeneration")]
     pub observed_generation: Option<i64>,
-    /// Where the machine is in its life.
+    /// Phase of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
     /// Changes of the spec that need a restart to take effect.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "restartAwaitingChanges")]
     pub restart_awaiting_changes: Option<Vec<VirtualMachineStatusRestartAwaitingChanges>>,
-    /// Pods that carry the machine. During a migration there are two.
+    /// Pods of the machine. During a migration there are two.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "virtualMachinePods")]
     pub virtual_machine_pods: Option<Vec<VirtualMachineStatusVirtualMachinePods>>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineStatusBlockDeviceRefs {
-    /// Whether the guest has the device at this moment.
+    /// Whether the guest has the device at present.
     pub attached: bool,
-    /// Place in the boot order.
+    /// Position in the boot order.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "bootOrder")]
     pub boot_order: Option<i64>,
-    /// Whether the device was added while the machine ran.
+    /// Whether the device was attached while the machine was running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hotplugged: Option<bool>,
     /// Kind of the device.
@@ -753,7 +753,7 @@ pub struct VirtualMachineStatusBlockDeviceRefs {
     /// Name of the device inside the machine, for example sda.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// The VirtualMachineBlockDeviceAttachment that added the device, if one did.
+    /// The VirtualMachineBlockDeviceAttachment that attached the device, if there is one.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -764,13 +764,13 @@ pub struct VirtualMachineStatusBlockDeviceRefs {
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineStatusRestartAwaitingChanges {
-    /// The value that the machine runs with.
+    /// The value in the running machine.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "currentValue")]
     pub current_value: Option<serde_json::Value>,
-    /// The value that the spec asks for.
+    /// The value in the spec.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "desiredValue")]
     pub desired_value: Option<serde_json::Value>,
-    /// What is done to the value, for example replace, add or remove.
+    /// Type of the change, for example replace, add or remove.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
     /// The field that changes.

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
-/// What is attached to which machine.
+/// The device and the machine.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "virtualization.deckhouse.io",
@@ -40,16 +40,16 @@ pub struct VirtualMachineBlockDeviceAttachmentBlockDeviceRef {
     pub name: String,
 }
 
-/// How far the attachment is.
+/// State of the attachment.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineBlockDeviceAttachmentStatus {
     /// Standard Kubernetes conditions, at most one of each type. A condition that does not apply is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<Condition>>,
-    /// The metadata.generation that the status was computed for.
+    /// The metadata.generation from which the status was computed.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "observedGeneration")]
     pub observed_generation: Option<i64>,
-    /// How far the attachment is. The machine has the device when it is Attached.
+    /// Phase of the attachment. In phase Attached, the machine has the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
 }

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
-/// What machines of the class may be like.
+/// Properties of the machines of the class.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "virtualization.deckhouse.io",
@@ -23,19 +23,19 @@ use serde::{Deserialize, Serialize};
 #[kube(derive = "Default")]
 #[kube(derive = "PartialEq")]
 pub struct VirtualMachineClassSpec {
-    /// Sizes that are allowed, each for a range of cores. A machine must fit the policy whose range has its number of cores. Without policies every size is allowed.
+    /// Allowed sizes, each for a range of cores. A machine must comply with the policy for its number of cores. Without policies, every size is allowed.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "sizingPolicies")]
     pub sizing_policies: Option<Vec<VirtualMachineClassSizingPolicies>>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineClassSizingPolicies {
-    /// Values of cpu.coreFraction that are allowed. All are allowed when left out.
+    /// Allowed values of cpu.coreFraction. By default, all values are allowed.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "coreFractions")]
     pub core_fractions: Option<Vec<String>>,
-    /// Numbers of cores that the policy is for.
+    /// Range of the numbers of cores to which the policy applies.
     pub cores: VirtualMachineClassSizingPoliciesCores,
-    /// Value of cpu.coreFraction for machines that leave it out.
+    /// Default value of cpu.coreFraction.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "defaultCoreFraction")]
     pub default_core_fraction: Option<String>,
     /// Amounts of memory that the policy allows.
@@ -43,14 +43,14 @@ pub struct VirtualMachineClassSizingPolicies {
     pub memory: Option<VirtualMachineClassSizingPoliciesMemory>,
 }
 
-/// Numbers of cores that the policy is for.
+/// Range of the numbers of cores to which the policy applies.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineClassSizingPoliciesCores {
-    /// Greatest number of cores.
+    /// Highest number of cores.
     pub max: i32,
-    /// Least number of cores.
+    /// Lowest number of cores.
     pub min: i32,
-    /// Distance between allowed numbers, counted from min. Every number is allowed when left out.
+    /// Step between allowed numbers, counted from min. By default, every number is allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<i32>,
 }
@@ -58,16 +58,16 @@ pub struct VirtualMachineClassSizingPoliciesCores {
 /// Amounts of memory that the policy allows.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineClassSizingPoliciesMemory {
-    /// Greatest amount of memory.
+    /// Highest amount of memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<Quantity>,
-    /// Least amount of memory.
+    /// Lowest amount of memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<Quantity>,
     /// Amounts of memory for each core.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "perCore")]
     pub per_core: Option<VirtualMachineClassSizingPoliciesMemoryPerCore>,
-    /// Distance between allowed amounts, counted from min. Every amount is allowed when left out.
+    /// Step between allowed amounts, counted from min. By default, every amount is allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<Quantity>,
 }
@@ -75,21 +75,21 @@ pub struct VirtualMachineClassSizingPoliciesMemory {
 /// Amounts of memory for each core.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineClassSizingPoliciesMemoryPerCore {
-    /// Greatest amount of memory for each core.
+    /// Highest amount of memory for each core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<Quantity>,
-    /// Least amount of memory for each core.
+    /// Lowest amount of memory for each core.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<Quantity>,
 }
 
-/// What the platform last saw of the class.
+/// The state of the class that the platform last observed.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineClassStatus {
     /// Standard Kubernetes conditions, at most one of each type. A condition that does not apply is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<Condition>>,
-    /// The metadata.generation that the status was computed for.
+    /// The metadata.generation from which the status was computed.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "observedGeneration")]
     pub observed_generation: Option<i64>,
     /// Whether machines can use the class.

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 
-/// What is to be done. It cannot be changed afterwards.
+/// The desired operation. It is immutable.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "virtualization.deckhouse.io",
@@ -23,10 +23,10 @@ use serde::{Deserialize, Serialize};
 #[kube(derive = "Default")]
 #[kube(derive = "PartialEq")]
 pub struct VirtualMachineOperationSpec {
-    /// For Stop and Restart, switch off without waiting for the guest. For Migrate and Evict, slow the guest down if the migration would not finish otherwise.
+    /// For Stop and Restart, whether to power the machine off without waiting for the guest. For Migrate and Evict, whether to slow the guest down if the migration would not finish otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
-    /// What to do. Start, Stop and Restart switch the machine, Migrate and Evict move it to another node while it runs.
+    /// Type of the operation. Start, Stop and Restart change whether the machine runs. Migrate and Evict move the running machine to another node.
     #[serde(rename = "type")]
     pub r#type: String,
     /// Name of the machine, in the namespace of the operation.
@@ -34,16 +34,16 @@ pub struct VirtualMachineOperationSpec {
     pub virtual_machine_name: String,
 }
 
-/// How far the operation is.
+/// State of the operation.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineOperationStatus {
     /// Standard Kubernetes conditions, at most one of each type. A condition that does not apply is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<Condition>>,
-    /// The metadata.generation that the status was computed for.
+    /// The metadata.generation from which the status was computed.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "observedGeneration")]
     pub observed_generation: Option<i64>,
-    /// How far the operation is. Completed and Failed are final.
+    /// Phase of the operation. Completed and Failed are final.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
 }

@@ -13,7 +13,7 @@ use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What the owner of the pool wants.
+/// The desired state of the pool.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[kube(
     group = "virtualization.deckhouse.io",
@@ -27,111 +27,111 @@ use std::collections::BTreeMap;
 #[kube(derive = "Default")]
 #[kube(derive = "PartialEq")]
 pub struct VirtualMachinePoolSpec {
-    /// Number of machines that the pool should have. People, autoscalers and the removal of named machines change it; the controller never does. Without it the pool is empty.
+    /// The desired number of machines. Users, autoscalers and targeted removals change it, and the controller never does. The default is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    /// Number of earlier machine templates that are kept as ControllerRevisions, to return to. Those that machines still have are kept besides. Without it 10.
+    /// Number of earlier revisions of the machine template that the controller keeps as ControllerRevisions, for a rollback. It also keeps the revisions that machines have. The default is 10.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "revisionHistoryLimit")]
     pub revision_history_limit: Option<i32>,
-    /// How a changed machine template reaches the machines that exist. Where the cluster's definition of a pool lacks these fields, annotations stand for them.
+    /// How the controller applies a changed machine template to existing machines. If the CustomResourceDefinition of a cluster does not have these fields, use the equivalent annotations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<VirtualMachinePoolRollout>,
-    /// Which machines leave when replicas goes down. NewestFirst and OldestFirst go by age, Explicit removes only machines that somebody names. There is no default, because the wrong choice costs data.
+    /// Which machines the controller deletes when replicas is lowered. NewestFirst and OldestFirst choose machines by age. With Explicit, the controller deletes only the targets of targeted removals. There is no default, because the wrong policy deletes data.
     #[serde(rename = "scaleDownPolicy")]
     pub scale_down_policy: String,
-    /// Disks that every machine gets for itself, from 1 to 16. Removing an entry, or renaming it, deletes the disks that were made from it.
+    /// Disk templates, from 1 to 16. Every machine gets its own disk for each of them. If you remove or rename an entry, the controller deletes its disks.
     #[serde(rename = "virtualDiskTemplates")]
     pub virtual_disk_templates: Vec<VirtualMachinePoolVirtualDiskTemplates>,
-    /// What every machine of the pool is made from.
+    /// The template from which the controller creates every machine of the pool.
     #[serde(rename = "virtualMachineTemplate")]
     pub virtual_machine_template: VirtualMachinePoolVirtualMachineTemplate,
 }
 
-/// How a changed machine template reaches the machines that exist. Where the cluster's definition of a pool lacks these fields, annotations stand for them.
+/// How the controller applies a changed machine template to existing machines. If the CustomResourceDefinition of a cluster does not have these fields, use the equivalent annotations.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachinePoolRollout {
-    /// How many machines may be unavailable at once while a template is rolled out, those that are unavailable for another reason included. A number from 1, or a percentage of replicas, rounded down and at least one machine. Without it 25%.
+    /// How many machines may be unavailable at the same time during a rollout, including those that are unavailable for other reasons. A number from 1, or a percentage of replicas, rounded down and at least one machine. The default is 25%.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxUnavailable")]
     pub max_unavailable: Option<IntOrPercent>,
-    /// Whether machines that exist are left as they are. New machines are made from the present template all the same.
+    /// Whether the rollout is paused. While it is paused, the controller updates no further machines. It still creates new machines from the current template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    /// Name of a stored revision of the machine template, as status.desiredTemplateHash showed it. Machines are made from it and brought to it in place of virtualMachineTemplate, until this is removed.
+    /// Name of a stored revision of the machine template, as status.desiredTemplateHash showed it. While it is set, the controller creates and updates machines from that revision instead of virtualMachineTemplate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
 }
 
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachinePoolVirtualDiskTemplates {
-    /// Name of the template, a DNS label. It is what blockDeviceRefs refers to, and it becomes a part of the names of disks.
+    /// Name of the disk template, a DNS label. blockDeviceRefs refers to it, and the names of disks contain it.
     pub name: String,
-    /// What happens to a disk when its machine leaves. Without it the disk is deleted.
+    /// What happens to a disk when its machine is deleted. By default, the disk is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim: Option<VirtualMachinePoolVirtualDiskTemplatesReclaim>,
-    /// The disk, with the fields of a VirtualDisk. A larger persistentVolumeClaim.size also grows disks that exist; every other change is for new disks only.
+    /// The spec of the disks, with the fields of a VirtualDisk. If you raise persistentVolumeClaim.size, the controller expands existing disks. Every other change applies to new disks only.
     pub spec: VirtualDiskSpec,
 }
 
-/// What happens to a disk when its machine leaves. Without it the disk is deleted.
+/// What happens to a disk when its machine is deleted. By default, the disk is deleted.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachinePoolVirtualDiskTemplatesReclaim {
-    /// Number of free disks that are spared from deletion, those that became free last. Needs onScaleDown Retain and ttl.
+    /// Number of free disks that the controller does not delete, even if they exceed ttl. These are the disks that became free last. Requires onScaleDown Retain and ttl.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<i32>,
-    /// Delete removes the disk with its machine. Retain keeps it, with its data, for another machine of the pool. It cannot change for an existing template.
+    /// With Delete, the disk is deleted together with its machine. With Retain, the pool keeps the disk with its data for another machine. The value of an existing disk template cannot change.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "onScaleDown")]
     pub on_scale_down: Option<String>,
-    /// How long a disk may be free before it is deleted, a duration such as 90s, 30m or 1h30m. Without it free disks stay for ever. Needs onScaleDown Retain.
+    /// How long a disk is free before the controller deletes it, a duration such as 90s, 30m or 1h30m. Without it, the controller deletes no free disks. Requires onScaleDown Retain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<String>,
 }
 
-/// What every machine of the pool is made from.
+/// The template from which the controller creates every machine of the pool.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachinePoolVirtualMachineTemplate {
-    /// Labels and annotations for the machines. Other metadata is chosen by the pool.
+    /// Labels and annotations of the machines. The controller sets all other metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<VirtualMachinePoolVirtualMachineTemplateMetadata>,
-    /// The machine, with the fields of a VirtualMachine. A block device of kind VirtualDisk names an entry of virtualDiskTemplates, and every machine gets a disk of its own in that place.
+    /// The spec of the machines, with the fields of a VirtualMachine. A block device of kind VirtualDisk names an entry of virtualDiskTemplates, and every machine gets its own disk at that position.
     pub spec: VirtualMachineSpec,
 }
 
-/// Labels and annotations for the machines. Other metadata is chosen by the pool.
+/// Labels and annotations of the machines. The controller sets all other metadata.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachinePoolVirtualMachineTemplateMetadata {
-    /// Annotations put on every machine. Keys under vmpool.virtualization.deckhouse.io are reserved.
+    /// Annotations of every machine. Keys under vmpool.virtualization.deckhouse.io are reserved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
-    /// Labels put on every machine, and by the platform on its pod. Keys under vmpool.virtualization.deckhouse.io are reserved.
+    /// Labels of every machine. The platform copies them to the pod of the machine. Keys under vmpool.virtualization.deckhouse.io are reserved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<BTreeMap<String, String>>,
 }
 
-/// What the controller last saw. Counters are written even when they are zero.
+/// The state that the controller last observed. It contains counters also if they are zero.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachinePoolStatus {
-    /// State of the pool. Available says whether all machines run, Progressing is there while their number changes, Synced says whether all have the template that they should have, ReplicaFailure is there while something fails, and InvalidSettings while a setting cannot be read.
+    /// Conditions of the pool. Available shows whether all machines run, and Synced whether the current revision is in effect in all machines. Progressing is present while their number changes, ReplicaFailure while writes fail, and InvalidSettings while a setting cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<Condition>>,
-    /// Identifies the template that machines should have: the present one, or the revision that spec.rollout.revision names. Machines carry it as a label once they have taken it up.
+    /// Name of the current revision: that of the template, or the one that spec.rollout.revision names. A machine has it as a label when the revision is in effect.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "desiredTemplateHash")]
     pub desired_template_hash: Option<String>,
-    /// The metadata.generation that the controller last worked on, also if something failed then.
+    /// The metadata.generation that the controller last processed, also if a write failed.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "observedGeneration")]
     pub observed_generation: Option<i64>,
-    /// Machines that run, also while they migrate, and are not being deleted.
+    /// The number of machines that run or migrate, and are not being deleted.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "readyReplicas")]
     pub ready_replicas: Option<i32>,
-    /// Machines that exist, stopped and terminating ones included.
+    /// The number of existing machines, including stopped and terminating ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    /// Machines that have been given the template that they should have and need a restart to take it up.
+    /// The number of machines to which the current revision was written, and that need a restart to apply it.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "restartPendingReplicas")]
     pub restart_pending_replicas: Option<i32>,
-    /// Label selector for the pods of the pool's machines. Autoscalers read it through the scale subresource.
+    /// Label selector for the pods of the machines. Autoscalers read it through the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
-    /// Machines that have taken up the template that they should have, and are not being deleted.
+    /// The number of machines in which the current revision is in effect, and that are not being deleted.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "updatedReplicas")]
     pub updated_replicas: Option<i32>,
 }

@@ -1,9 +1,9 @@
 {{/*
 The Deployment of one program. Takes a dict of root, component and args, the flags that only this program has.
 
-A program that serves (webhook, apiserver) has a port in its values. Of those every copy works at any time, so that a
-rollout makes the new pod first; and a pod that has to go serves on for drainSeconds, because kube-proxy and the API server
-take a moment to learn that it goes.
+A program that serves requests (webhook, apiserver) has a port in its values. All of its replicas serve requests, so a rolling
+update creates the new pod first. A terminating pod continues to serve for drainSeconds, because kube-proxy and the API server
+notice the termination after a delay.
 */}}
 {{- define "vmpool.deployment" -}}
 {{- $root := .root }}
@@ -58,7 +58,7 @@ spec:
         runAsUser: 65532
         runAsGroup: 65532
         {{- if $mounted }}
-        # The key is readable for the group.
+        # The group of the process can read the key.
         fsGroup: 65532
         {{- end }}
         seccompProfile:
@@ -112,7 +112,7 @@ spec:
             periodSeconds: 10
             timeoutSeconds: {{ $root.Values.probes.timeoutSeconds }}
             failureThreshold: 3
-          # A rollout goes on, and a drain may take the next pod, as soon as this passes.
+          # When this passes, a rolling update continues, and a drain can evict the next pod.
           readinessProbe:
             httpGet:
               path: /readyz
@@ -181,7 +181,7 @@ spec:
         - topologyKey: {{ . }}
           maxSkew: 1
           whenUnsatisfiable: ScheduleAnyway
-          # The pods of this version only: those that a rollout takes away do not count.
+          # Only pods of this version count, and not those that a rolling update replaces.
           matchLabelKeys: [pod-template-hash]
           labelSelector:
             matchLabels:

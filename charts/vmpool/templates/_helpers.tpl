@@ -1,19 +1,19 @@
 {{/*
-Names do not follow the release's name: audit rules, docs and the programs themselves speak of the accounts, so they are
-always vmpool-controller, vmpool-webhook and vmpool-apiserver. Templates for one of them take a dict of root (the top
+The names do not contain the name of the release. Audit rules, documentation and programs use the names of the accounts, so
+they are always vmpool-controller, vmpool-webhook and vmpool-apiserver. Templates for one program take a dict of root (the top
 context) and component.
 */}}
 {{- define "vmpool.name" -}}
 vmpool-{{ .component }}
 {{- end }}
 
-{{/* What selects the pods of one program; a Deployment's selector cannot change, so keep this small. */}}
+{{/* The selector of the pods of one program. The selector of a Deployment cannot change, so it has few labels. */}}
 {{- define "vmpool.selector" -}}
 app.kubernetes.io/name: {{ include "vmpool.name" . }}
 app.kubernetes.io/instance: {{ include "vmpool.instance" .root }}
 {{- end }}
 
-{{/* What selects the pods of all three. */}}
+{{/* The selector of the pods of all three programs. */}}
 {{- define "vmpool.selector.all" -}}
 app.kubernetes.io/instance: {{ include "vmpool.instance" . }}
 app.kubernetes.io/part-of: vmpool
@@ -29,7 +29,7 @@ app.kubernetes.io/part-of: vmpool
 {{ include "vmpool.labels.common" .root }}
 {{- end }}
 
-{{/* Labels of what belongs to no single program. */}}
+{{/* Labels of objects that do not belong to a single program. */}}
 {{- define "vmpool.labels.shared" -}}
 app.kubernetes.io/name: vmpool
 app.kubernetes.io/instance: {{ include "vmpool.instance" . }}
@@ -53,12 +53,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 {{- end }}
 
-{{/* The user that a program's ServiceAccount is to the API server. */}}
+{{/* The full user name of a program's ServiceAccount. */}}
 {{- define "vmpool.user" -}}
 system:serviceaccount:{{ .root.Release.Namespace }}:{{ include "vmpool.name" . }}
 {{- end }}
 
-{{/* A=true,B=false in a stable order: range over a map goes by key. */}}
+{{/* The gates as A=true,B=false, in a stable order, because range iterates over a map in the order of its keys. */}}
 {{- define "vmpool.featureGates" -}}
 {{- $gates := list -}}
 {{- range $name, $on := .Values.featureGates -}}
@@ -67,12 +67,12 @@ system:serviceaccount:{{ .root.Release.Namespace }}:{{ include "vmpool.name" . }
 {{- join "," $gates -}}
 {{- end }}
 
-{{/* The name of the pool's definition, and of the file that holds it. */}}
+{{/* The name of the CustomResourceDefinition of pools, and of its file. */}}
 {{- define "vmpool.crd" -}}
 virtualmachinepools.virtualization.deckhouse.io
 {{- end }}
 
-{{/* The APIService of our own group, and that of the platform's. */}}
+{{/* The groups and APIServices of vmpool and of the platform. */}}
 {{- define "vmpool.group.own" -}}
 subresources.vmpool.dev
 {{- end }}
@@ -87,23 +87,23 @@ v1alpha2.{{ include "vmpool.group.platform" . }}
 {{- end }}
 
 {{/*
-Who holds the platform's group: "nobody", "ours", "foreign", "taken" (it was ours, and somebody put his own service into
-it) or "unseen", when there is no cluster to look at, as in `helm template`.
+The holder of the platform's group: "none", "own" (this release), "foreign", "taken" (the APIService belongs to this release, and
+another client has changed its service) or "unknown" (Helm cannot read the cluster, as in `helm template`).
 */}}
 {{- define "vmpool.platformGroup.holder" -}}
 {{- if not (lookup "v1" "Namespace" "" "kube-system") -}}
-unseen
+unknown
 {{- else -}}
 {{- $found := lookup "apiregistration.k8s.io/v1" "APIService" "" (include "vmpool.apiservice.platform" .) -}}
 {{- if not $found -}}
-nobody
+none
 {{- else -}}
 {{- $annotations := $found.metadata.annotations | default dict -}}
 {{- $released := and (eq (get $annotations "meta.helm.sh/release-name") .Release.Name) (eq (get $annotations "meta.helm.sh/release-namespace") .Release.Namespace) -}}
 {{- $service := $found.spec.service | default dict -}}
 {{- $points := and (eq (get $service "name" | default "") "vmpool-apiserver") (eq (get $service "namespace" | default "") .Release.Namespace) -}}
 {{- if and $released $points -}}
-ours
+own
 {{- else if $released -}}
 taken
 {{- else -}}
@@ -113,20 +113,20 @@ foreign
 {{- end -}}
 {{- end }}
 
-{{/* "true" where we serve the platform's group. Fails where that would overwrite or delete what is not ours. */}}
+{{/* "true" if vmpool serves the platform's group. Fails if that would overwrite or delete an APIService of another owner. */}}
 {{- define "vmpool.platformGroup" -}}
 {{- $wanted := toString .Values.apiserver.platformGroup -}}
 {{- $holder := include "vmpool.platformGroup.holder" . -}}
 {{- $name := include "vmpool.apiservice.platform" . -}}
 {{- if eq $holder "taken" -}}
-{{- fail (printf "APIService %s was this release's, and leads to somebody else's service now. Helm would delete it. Give it up first: kubectl annotate apiservice %s helm.sh/resource-policy=keep meta.helm.sh/release-name- meta.helm.sh/release-namespace-" $name $name) -}}
+{{- fail (printf "APIService %s belongs to this release, but its service is now that of another API server. Helm would delete the APIService. Remove it from the release first: kubectl annotate apiservice %s helm.sh/resource-policy=keep meta.helm.sh/release-name- meta.helm.sh/release-namespace-" $name $name) -}}
 {{- else if not .Values.featureGates.VirtualMachinePool -}}
 {{- else if eq $wanted "false" -}}
 {{- else if eq $holder "foreign" -}}
 {{- if eq $wanted "true" -}}
-{{- fail (printf "apiserver.platformGroup is true, but APIService %s belongs to somebody else. Set it to auto or false: scaledownwith is served in %s anyway" $name (include "vmpool.group.own" .)) -}}
+{{- fail (printf "apiserver.platformGroup is true, but APIService %s belongs to another API server. Set apiserver.platformGroup to auto or false. vmpool serves scaledownwith in %s in any case" $name (include "vmpool.group.own" .)) -}}
 {{- end -}}
-{{- else if and (eq $holder "unseen") (eq $wanted "auto") -}}
+{{- else if and (eq $holder "unknown") (eq $wanted "auto") -}}
 {{- else -}}
 true
 {{- end -}}
@@ -137,12 +137,13 @@ true
 {{ include "vmpool.name" . }}-tls
 {{- end }}
 
-{{/* The name under which the API server reaches a program's Service. */}}
+{{/* The DNS name that the API server uses for a program's Service. */}}
 {{- define "vmpool.dnsName" -}}
 {{ include "vmpool.name" . }}.{{ .root.Release.Namespace }}.svc
 {{- end }}
 
-{{/* What has cert-manager put its CA into a webhook configuration or an APIService; a dict of root and component. */}}
+{{/* The annotation that lets cert-manager put its CA into a webhook configuration or an APIService. Takes a dict of root and
+component. */}}
 {{- define "vmpool.caInjection" -}}
 {{- if eq .root.Values.certificates.mode "CertManager" }}
 cert-manager.io/inject-ca-from: {{ .root.Release.Namespace }}/{{ include "vmpool.name" . }}

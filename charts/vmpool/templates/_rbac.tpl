@@ -1,6 +1,6 @@
 {{/*
 A role for one program, and its binding to the program's account. Takes a dict of root, component, name, rules (text), and
-namespace for a Role or nothing for a ClusterRole. Renders nothing without rules.
+namespace. With a namespace, it renders a Role, and otherwise a ClusterRole. Without rules, it renders nothing.
 */}}
 {{- define "vmpool.grant" -}}
 {{- $rules := .rules | trim }}
@@ -23,7 +23,7 @@ rules:
 {{- end }}
 {{- end }}
 
-{{/* Binds the role of that kind and name, or of the name in role, to the program's account. */}}
+{{/* A binding of a role to the program's account. The role has the given kind, and the name in role, or else the given name. */}}
 {{- define "vmpool.bind" -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ .kind }}Binding
@@ -45,8 +45,8 @@ subjects:
 {{- end }}
 
 {{/*
-The Secret of a program's own certificate, and no other. A name cannot be asked for on create: the server decides before it
-knows one. With cert-manager the kubelet mounts the Secret, and the program may read none.
+The right to the Secret with the program's own certificate. A create request cannot be limited to a name: the API server
+authorizes it before it knows the name. With cert-manager, the kubelet mounts the Secret, and the program may read no Secrets.
 */}}
 {{- define "vmpool.rules.tlsSecret" -}}
 {{- if eq .root.Values.certificates.mode "SelfSigned" }}

@@ -1,20 +1,21 @@
-//! Conditions of a pool: the words that status, events and docs share.
+//! Conditions of a pool: their types and reasons, which status, events and documentation share.
 
 use jiff::Timestamp;
 
-/// Whether the pool has at least as many ready replicas as desired.
+/// Whether at least the desired number of machines is ready.
 pub const AVAILABLE: &str = "Available";
-/// Present and True while the number of members differs from the desired one.
+/// Present and True while the number of machines differs from the desired number.
 pub const PROGRESSING: &str = "Progressing";
-/// Whether every live member is made from the current template.
+/// Whether the current template is in effect in every live machine.
 pub const SYNCED: &str = "Synced";
-/// Present and True while the last attempt to write something failed.
+/// Present and True while the last attempt at a write failed.
 pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// Present and True while a setting of the pool cannot be read. Its safe value holds, and the pool is served.
+/// Present and True while a setting of the pool cannot be read. The controller uses the safe value of that setting and
+/// continues to reconcile the pool.
 pub const INVALID_SETTINGS: &str = "InvalidSettings";
 
-/// The condition types that the engine publishes; every other one in a status belongs to somebody else.
+/// The condition types that the engine publishes. All others in a status belong to other controllers.
 pub const OWN: [&str; 5] = [AVAILABLE, PROGRESSING, SYNCED, REPLICA_FAILURE, INVALID_SETTINGS];
 
 /// `Available` is True.
@@ -25,17 +26,19 @@ pub const INSUFFICIENT_READY_REPLICAS: &str = "InsufficientReadyReplicas";
 pub const REPLICAS_PROGRESSING: &str = "ReplicasProgressing";
 /// `Synced` is True.
 pub const POOL_SYNCED: &str = "PoolSynced";
-/// `Synced` is False: the current template is on its way to live members, or would be if nothing held it up.
+/// `Synced` is False: live machines do not have the current template yet, and the rollout is in progress, paused,
+/// stopped or blocked.
 pub const ROLLOUT_IN_PROGRESS: &str = "RolloutInProgress";
-/// `Synced` is False: a live member that has the current template waits for somebody to restart it.
+/// `Synced` is False: the current template was written to a live machine, and takes effect after a user approves its
+/// restart.
 pub const RESTART_PENDING_APPROVAL: &str = "RestartPendingApproval";
-/// `Synced` is False: a live member keeps something of another template until it is stopped or recreated.
+/// `Synced` is False: a live machine keeps a disk of an earlier template until it is stopped or recreated.
 pub const RECREATION_REQUIRED: &str = "RecreationRequired";
 /// `InvalidSettings` is True.
 pub const UNREADABLE_SETTINGS: &str = "UnreadableSettings";
-/// `Synced` is False: a person detached a disk from a live member by hand. The controller does not attach it again.
+/// `Synced` is False: a user detached a disk from a live machine. The controller does not attach it again.
 pub const DISK_DETACHED_BY_HAND: &str = "DiskDetachedByHand";
-/// `Synced` is False: for long the platform has not looked at changes of members, so that nobody knows what is in
+/// `Synced` is False: the platform has not evaluated changes of machines in time, so it is unknown whether they are in
 /// effect.
 pub const CHANGES_NOT_EVALUATED: &str = "ChangesNotEvaluated";
 
@@ -46,13 +49,13 @@ pub struct Condition {
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// One word, for programs.
+    /// The reason: one CamelCase word, for programs.
     pub reason: String,
-    /// A sentence, for people.
+    /// The message: a sentence, for users.
     pub message: String,
-    /// When `status` changed last.
+    /// When `status` last changed.
     pub last_transition: Timestamp,
-    /// The generation of the pool that it speaks of.
+    /// The generation of the pool that it was computed for.
     pub observed_generation: Option<i64>,
 }
 
@@ -64,8 +67,8 @@ pub(crate) struct Wanted {
     pub(crate) message: String,
 }
 
-/// Dates `wanted`: a condition whose status did not change keeps the time of its last transition. Conditions of
-/// others are kept as they are.
+/// Sets the transition times of `wanted`: a condition whose status did not change keeps its time. Conditions of other
+/// controllers stay unchanged.
 pub(crate) fn merge(
     wanted: Vec<Wanted>,
     published: &[Condition],

@@ -1,7 +1,7 @@
-//! What we wrote and the cache does not show yet.
+//! Pending writes: writes of the controller that its cache does not show yet.
 //!
-//! Caches lag behind our own writes. The ledger lays the missing writes over a snapshot of the cache, so that a pass
-//! neither repeats a write nor has to wait for the cache.
+//! The cache shows the controller's own writes with a delay. The ledger overlays the pending writes on a snapshot of
+//! the cache. A pass therefore neither repeats a write nor waits for the cache.
 //!
 //! ```text
 //!  create --201--> Written ---cache shows that name at that version, or newer-> (left)
@@ -17,21 +17,21 @@
 //!              no answer--> Unknown --the same create answered: Written; name seen in the cache--> (left)
 //! ```
 //!
-//! Plain absence from the cache proves nothing: the object may not have been seen *yet*. For the same reason an
-//! object that a live read did not find stays as Gone while the cache still shows it: counted, it would be a surplus
-//! that some other machine would have to leave for. An entry that grows old is settled by a live read, never by
-//! repeating the write blindly.
+//! Absence from the cache does not prove that an object is gone: the cache may not show it *yet*. If a live read does
+//! not find an object that the cache still shows, the ledger keeps it as Gone. Otherwise the controller would count it
+//! and delete another machine as surplus. The controller resolves an old entry with a live read and never by repeating
+//! the write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::model::{Disk, ObjectId, Replica, Uid};
+use crate::model::{Disk, Machine, ObjectId, Uid};
 
-/// Age at which an entry is settled by a live read: far beyond any healthy watch delay.
+/// Age at which the controller resolves an entry with a live read. It is much longer than the delay of a working watch.
 pub const SAFETY_AGE: Duration = Duration::from_secs(30);
 
-/// How long a request that got no answer may still be committed: the API server's own request timeout.
+/// How long the API server may still commit an unconfirmed request: its own request timeout.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Facts of an object that the ledger can hold.
@@ -45,7 +45,7 @@ pub trait Fact: Clone {
     fn terminated(&self) -> Self;
 }
 
-impl Fact for Replica {
+impl Fact for Machine {
     fn id(&self) -> &ObjectId {
         &self.id
     }
@@ -78,13 +78,13 @@ pub struct Seen<T> {
     pub version: u64,
 }
 
-/// What a cache can tell about one namespace and resource.
+/// What the ledger needs from a cache of one namespace and resource.
 pub trait Cache<T> {
     /// The object of this name.
     fn get(&self, name: &str) -> Option<Seen<T>>;
-    /// Whether a watch event said that the object with this UID was deleted, as far as the cache remembers.
+    /// Whether a watch event reported the deletion of the object with this UID, as far as the cache remembers.
     fn saw_deleted(&self, uid: &Uid) -> bool;
-    /// Whether the cache holds the result of a list that *began* after this moment.
+    /// Whether the cache contains the result of a list that *began* after this uptime.
     fn relisted_since(&self, uptime: Duration) -> bool;
 }
 
@@ -94,16 +94,16 @@ enum Entry<T> {
         number: u64,
     },
     Written(Seen<T>),
-    /// At the version of the write that the deletion followed; 0 where the cache had shown the object already.
+    /// At the version of the write before the deletion; 0 if the cache had already shown the object.
     Deleted(Seen<T>),
-    /// The cache may still show it; `shown` says whether it did last time.
+    /// The cache may still show it. `shown` is whether it did at the last call of [`Ledger::settle`].
     Gone {
         uid: Uid,
         shown: bool,
     },
 }
 
-/// The writes of one pool on one resource that the cache has not shown yet, by name.
+/// The pending writes of one pool on one resource, by object name.
 #[derive(Clone, Debug)]
 pub struct Ledger<T> {
     entries: BTreeMap<Arc<str>, (Entry<T>, Duration)>,
@@ -115,40 +115,41 @@ impl<T> Default for Ledger<T> {
     }
 }
 
-/// A create whose answer was lost.
+/// A create whose response was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unanswered {
-    /// The name that was asked for.
+pub struct UnconfirmedCreate {
+    /// The requested name.
     pub name: Arc<str>,
     /// The number behind the name.
     pub number: u64,
-    /// Uptime when the last attempt was given up.
+    /// Uptime when the last attempt ended without a response.
     pub since: Duration,
 }
 
 impl<T: Fact> Ledger<T> {
-    /// Records a create or a patch that the server answered with this object.
+    /// Records a create or a patch that the API server confirmed with this object.
     pub fn written(&mut self, seen: Seen<T>, uptime: Duration) {
         self.entries.insert(seen.facts.id().name.clone(), (Entry::Written(seen), uptime));
     }
 
-    /// Records a create that got no answer. It may have been committed, or may still be.
-    pub fn unanswered(&mut self, name: &Arc<str>, number: u64, uptime: Duration) {
+    /// Records an unconfirmed create. The API server may have committed it, or may still commit it.
+    pub fn create_unconfirmed(&mut self, name: &Arc<str>, number: u64, uptime: Duration) {
         self.entries.insert(name.clone(), (Entry::Unknown { number }, uptime));
     }
 
-    /// Records that an object of somebody else has the name: an earlier create of it cannot have succeeded.
+    /// Records that an object which does not belong to the pool has the name. An earlier create of this name therefore
+    /// has not succeeded.
     ///
-    /// Not for a create that was refused for another reason, such as a quota: the earlier one may still be committed
-    /// once that reason is gone.
-    pub fn refused(&mut self, name: &str) {
+    /// Do not call this for a create that was rejected for another reason, such as a quota. The API server may still
+    /// commit the earlier create when that reason no longer applies.
+    pub fn name_taken(&mut self, name: &str) {
         if let Some((Entry::Unknown { .. }, _)) = self.entries.get(name) {
             self.entries.remove(name);
         }
     }
 
-    /// Records an accepted deletion, or one that got no answer: while it may have been accepted, nobody else leaves
-    /// in its place.
+    /// Records a confirmed or unconfirmed deletion. While the machine may be terminating, the controller deletes no
+    /// other machine in its place.
     pub fn deleted(&mut self, facts: &T, uptime: Duration) {
         let version = match self.entries.get(&facts.id().name) {
             Some((Entry::Written(seen) | Entry::Deleted(seen), _))
@@ -162,8 +163,8 @@ impl<T: Fact> Ledger<T> {
         self.entries.insert(facts.id().name.clone(), (deleted, uptime));
     }
 
-    /// Records that a live answer did not find an object that has an entry. The entry of another UID stays; without
-    /// one nothing is recorded, so a deletion that met a 404 is recorded by [`Ledger::deleted`].
+    /// Records that a live read did not find an object that has an entry. An entry of another UID stays. Without an
+    /// entry, nothing is recorded; record a deletion that got a 404 with [`Ledger::deleted`].
     pub fn gone(&mut self, id: &ObjectId) {
         if let Some((entry, _)) = self.entries.get_mut(&id.name)
             && entry.uid() == Some(&id.uid)
@@ -172,13 +173,13 @@ impl<T: Fact> Ledger<T> {
         }
     }
 
-    /// Drops what the cache shows by now.
+    /// Removes the entries that the cache shows by now.
     pub fn settle(&mut self, cache: &dyn Cache<T>) {
         self.entries.retain(|name, (entry, at)| {
             let seen = cache.get(name);
             match (entry, seen) {
                 (Entry::Unknown { .. }, seen) => seen.is_none(),
-                // Another UID at an older version had the name before: the cache is still on its way.
+                // An object with another UID had the name at an older version: the cache is still behind.
                 (Entry::Written(written), Some(seen)) => seen.version < written.version,
                 (Entry::Deleted(deleted), Some(seen)) => {
                     if seen.facts.id().uid == deleted.facts.id().uid {
@@ -202,7 +203,7 @@ impl<T: Fact> Ledger<T> {
         });
     }
 
-    /// Lays the entries over a snapshot that [`Ledger::settle`] was called for.
+    /// Overlays the entries on a snapshot. Call [`Ledger::settle`] with the same cache before.
     pub fn overlay(&self, snapshot: &mut Vec<Arc<T>>) {
         if self.entries.is_empty() {
             return;
@@ -224,12 +225,12 @@ impl<T: Fact> Ledger<T> {
         snapshot.extend(missing.filter_map(|(_, (entry, _))| entry.facts().cloned()));
     }
 
-    /// The newest facts of `name` that an entry holds.
+    /// The newest facts of `name` in the ledger.
     pub fn get(&self, name: &str) -> Option<&Arc<T>> {
         self.entries.get(name)?.0.facts()
     }
 
-    /// The same with the version, where the server answered with it.
+    /// The same with its version, if the API server confirmed the write.
     pub fn written_as(&self, name: &str) -> Option<Seen<T>> {
         match &self.entries.get(name)?.0 {
             Entry::Written(Seen { facts, version }) => Some(Seen { facts: facts.clone(), version: *version }),
@@ -237,26 +238,26 @@ impl<T: Fact> Ledger<T> {
         }
     }
 
-    /// The creates whose answer was lost, in the order of their names.
-    pub fn lost_answers(&self) -> Vec<Unanswered> {
+    /// The unconfirmed creates, ordered by name.
+    pub fn unconfirmed_creates(&self) -> Vec<UnconfirmedCreate> {
         self.entries
             .iter()
             .filter_map(|(name, (entry, since))| match entry {
                 Entry::Unknown { number } => {
-                    Some(Unanswered { name: name.clone(), number: *number, since: *since })
+                    Some(UnconfirmedCreate { name: name.clone(), number: *number, since: *since })
                 }
                 _ => None,
             })
             .collect()
     }
 
-    /// Time until the first entry is overdue: when to look again although nothing may happen until then.
+    /// Time until the first entry is overdue. The next pass must start then, even without an event.
     pub fn due_in(&self, uptime: Duration) -> Option<Duration> {
         self.entries.values().map(|(entry, at)| (*at + entry.limit()).saturating_sub(uptime)).min()
     }
 
-    /// Names whose entry must be settled by a live read: answered writes past [`SAFETY_AGE`], and lost answers past
-    /// [`REQUEST_TIMEOUT`] that nobody repeated.
+    /// Names whose entries need a live read: confirmed writes older than [`SAFETY_AGE`], and unconfirmed creates older
+    /// than [`REQUEST_TIMEOUT`] that no pass repeated.
     pub fn overdue(&self, uptime: Duration) -> Vec<Arc<str>> {
         self.entries
             .iter()
@@ -265,11 +266,11 @@ impl<T: Fact> Ledger<T> {
             .collect()
     }
 
-    /// Settles an overdue entry by what a live read found under its name.
+    /// Resolves an overdue entry with the result of a live read of its name.
     pub fn resolve(&mut self, name: &str, live: Option<Seen<T>>, uptime: Duration) {
         let Some((entry, at)) = self.entries.get_mut(name) else { return };
         match (&entry, live) {
-            // The same object, and the cache still lags: keep its newest state, and look again later.
+            // The same object, and the cache is still behind: keep its newest state, and check again later.
             (Entry::Written(_) | Entry::Unknown { .. }, Some(seen))
                 if entry.uid().is_none_or(|uid| *uid == seen.facts.id().uid) =>
             {
@@ -277,12 +278,12 @@ impl<T: Fact> Ledger<T> {
                 *at = uptime;
             }
             (Entry::Deleted(deleted), Some(seen)) if deleted.facts.id().uid == seen.facts.id().uid => {
-                // A deletion that was accepted and did not leave a trace did not happen.
+                // The object has no deletionTimestamp, so the deletion was not carried out.
                 *entry =
                     if seen.facts.is_terminating() { Entry::Deleted(seen) } else { Entry::Written(seen) };
                 *at = uptime;
             }
-            // Under the name is nothing, or something else. While the cache shows the old object, hide it.
+            // There is no object of this name, or another one. Hide the old object while the cache shows it.
             (Entry::Written(Seen { facts, .. }) | Entry::Deleted(Seen { facts, .. }), _) => {
                 *entry = Entry::Gone { uid: facts.id().uid.clone(), shown: true };
                 *at = uptime;
@@ -299,7 +300,7 @@ impl<T: Fact> Ledger<T> {
         self.entries.len()
     }
 
-    /// Whether the cache shows all that was written.
+    /// Whether the cache shows all writes.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -311,7 +312,7 @@ impl<T: Fact> Ledger<T> {
 }
 
 impl<T: Fact> Entry<T> {
-    /// Age at which a live read must settle it.
+    /// Age at which a live read must resolve it.
     fn limit(&self) -> Duration {
         match self {
             Self::Unknown { .. } => REQUEST_TIMEOUT,
@@ -329,7 +330,7 @@ impl<T: Fact> Entry<T> {
 }
 
 impl<T> Entry<T> {
-    /// The newest facts of an object that is known to exist.
+    /// The newest facts, if the object is known to exist.
     fn facts(&self) -> Option<&Arc<T>> {
         match self {
             Self::Unknown { .. } | Self::Gone { .. } => None,

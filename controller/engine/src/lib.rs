@@ -30,14 +30,13 @@
 //! * the record of named machines on the pool, which follows the steps of [`removal`]: an accepted entry that nobody
 //!   lowered the count for removes its machine, which is then replaced.
 
-pub mod admission;
+pub mod backoff;
 pub mod condition;
 pub mod ledger;
 pub mod limits;
 pub mod memory;
 pub mod model;
-pub mod numbers;
-pub mod pacing;
+pub mod names;
 pub mod plan;
 pub mod removal;
 pub mod revision;
@@ -49,6 +48,6 @@ mod simulation;
 pub(crate) mod testing;
 
 pub use memory::Memory;
-pub use model::{Disk, ObjectId, Pool, Replica, Uid};
+pub use model::{Disk, Machine, ObjectId, Pool, Uid};
 pub use plan::{Action, Observed, Plan, plan};
 pub use status::{Status, status};

@@ -1,32 +1,39 @@
-//! Limits on what a user can store, so that no object of one tenant costs the memory that all pools share.
+//! Limits on the size of objects, so that no object of one tenant uses up the memory that all pools share.
 //!
-//! Each lies ten times above any real use. A cluster whose definitions of pools, machines and disks have no limits of
-//! their own stores larger objects; the controller then treats only that object as invalid.
+//! Each limit is ten times larger than any real use. A cluster whose definitions of pools, machines and disks have no
+//! limits can store larger objects. The controller treats only such an object as invalid.
 
-/// Longest `spec` of a pool, in bytes of JSON. A tree of such a text may take fifty times as much memory.
+/// Maximum size of the `spec` of a pool, in bytes of JSON. The parsed tree of such a text can need fifty times as much
+/// memory.
 pub const POOL_SPEC: usize = 128 * 1024;
 
-/// Deepest nesting of lists and maps in an object of a pool. Decoders give up at 128, and read nothing of the object then.
+/// Maximum nesting of lists and maps in an object of a pool. Decoders fail at 128 levels, and then read nothing of the
+/// object.
 pub const NESTING: usize = 100;
 
-/// Longest `status` of a pool that the controller reads, in bytes of JSON. The controller replaces a longer one.
+/// Maximum size of the `status` of a pool that the controller reads, in bytes of JSON. The controller replaces a larger
+/// status.
 pub const POOL_STATUS: usize = 128 * 1024;
 
-/// Largest machine that the controller patches, in bytes of JSON: everything that a pool can set, and four times as
-/// much that other writers and the platform may add.
+/// Maximum size of a machine that the controller patches, in bytes of JSON: all fields that a pool can set, and four
+/// times as much for other clients and the platform.
 pub const MACHINE: usize = 512 * 1024;
 
-/// Most entries of a list in a machine, a disk or a pool that the controller reads. The platform attaches at most 16
-/// devices.
+/// Maximum number of entries of a list in a machine, a disk or a pool that the controller reads. The platform attaches
+/// at most 16 devices.
 pub const ENTRIES: usize = 256;
 
-/// Most validation errors of one pool that the controller keeps.
-pub const FLAWS: usize = 16;
+/// Maximum number of validation errors that the controller keeps for one pool.
+pub const VALIDATION_ERRORS: usize = 16;
 
-/// Longest name of an object, in bytes.
+/// Maximum length of the message of a condition or an event, in bytes. The API server accepts no longer note of an event.
+pub const MESSAGE: usize = 1000;
+
+/// Maximum length of an object name, in bytes.
 pub const NAME: usize = 253;
 
-/// `text`, cut to one byte more than a name can have: enough to equal no name that exists.
+/// `text`, truncated to one byte more than the maximum length of a name, so that a truncated text never equals an
+/// existing name.
 pub fn clip(text: &str) -> &str {
     let mut end = text.len().min(NAME + 1);
     while !text.is_char_boundary(end) {
@@ -35,8 +42,20 @@ pub fn clip(text: &str) -> &str {
     &text[..end]
 }
 
-/// The validation error of a pool whose `spec` takes `size` bytes and is nested `depth` levels deep, if one of them is too
-/// much.
+/// `text`, truncated at a character boundary to [`MESSAGE`] bytes.
+pub fn shorten(mut text: String) -> String {
+    if text.len() > MESSAGE {
+        let mut end = MESSAGE - 4;
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text.push_str(" ...");
+    }
+    text
+}
+
+/// The validation error of a pool whose `spec` has `size` bytes and `depth` levels of nesting, if it exceeds a limit.
 pub fn spec_error(size: usize, depth: usize) -> Option<String> {
     if size > POOL_SPEC {
         return Some(format!(
@@ -49,7 +68,7 @@ pub fn spec_error(size: usize, depth: usize) -> Option<String> {
     })
 }
 
-/// How many lists and maps are open at once in a JSON text.
+/// The nesting depth of lists and maps in a JSON text.
 pub fn nesting(json: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let (mut in_string, mut escaped) = (false, false);

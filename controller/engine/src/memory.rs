@@ -1,75 +1,77 @@
-//! What the controller remembers of one pool from one pass to the next. All of it may be lost at any moment.
+//! State of one pool that the controller keeps between passes. The controller remains correct if this state is lost at
+//! any time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::backoff::{Backoff, Failure};
 use crate::ledger::{Ledger, REQUEST_TIMEOUT};
-use crate::model::{Disk, Pool, Replica, Uid};
-use crate::pacing::{Failure, Pacing};
-use crate::plan::{Stage, Trials, Wants};
+use crate::model::{Disk, Machine, Pool, Uid};
+use crate::plan::{RolloutAttempts, Stage, Wants};
 use crate::removal::RESERVATION_AGE;
 use crate::revision::RevisionId;
 
-/// How many times in a row a machine must be refused with a disk before the controller tries another disk, if the platform
-/// says that a disk is the reason and does not name it.
+/// Number of consecutive rejections of a machine after which the controller tries another disk, if the platform reports
+/// that a disk is the reason but not which disk.
 pub const SUSPICIONS: u32 = 3;
 
-/// How long a disk that a machine was refused for is not handed out again.
+/// How long the controller does not allocate a disk that was the reason for a rejected machine.
 pub const REFUSAL_AGE: Duration = Duration::from_mins(10);
 
-/// The memory of one pool, kept by its UID: a pool of the same name that comes later starts with an empty one.
+/// The memory of one pool. It is stored by UID, so a new pool with the name of an old one starts with an empty memory.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    /// Writes on machines that the cache does not show yet.
-    pub machines: Ledger<Replica>,
-    /// Writes on disks that the cache does not show yet.
+    /// Pending writes of machines.
+    pub machines: Ledger<Machine>,
+    /// Pending writes of disks.
     pub disks: Ledger<Disk>,
-    /// The next machine number to use; never falls.
+    /// The next machine number to use. It never decreases.
     pub next_number: u64,
-    /// The pace of creating machines.
-    pub creating: Pacing,
-    /// The pace of deleting machines.
-    pub removing: Pacing,
-    /// The pace of repairs: disks, pointers to them, labels.
-    pub repairing: Pacing,
-    /// The pace of writing the record of named machines, and of pruning the history.
-    pub recording: Pacing,
-    /// The pace of writing templates to machines.
-    pub updating: Pacing,
-    /// The pace of saying on machines which template is in effect.
-    pub advancing: Pacing,
-    /// The pace of writing on disks between machines.
-    pub keeping: Pacing,
-    /// The pace of making disks larger.
-    pub growing: Pacing,
-    /// What came of bringing revisions to machines.
-    pub trials: Trials,
-    /// The generation that the paces belong to.
+    /// Backoff of creating machines.
+    pub creating: Backoff,
+    /// Backoff of deleting machines.
+    pub removing: Backoff,
+    /// Backoff of repairs: disks, references to disks, labels.
+    pub repairing: Backoff,
+    /// Backoff of writing the removal record and of deleting revisions.
+    pub cleaning_up: Backoff,
+    /// Backoff of updating machines.
+    pub updating: Backoff,
+    /// Backoff of recording on machines which revision is in effect.
+    pub recording_revisions: Backoff,
+    /// Backoff of garbage collection and of the annotations of disks.
+    pub collecting_disks: Backoff,
+    /// Backoff of expanding disks.
+    pub expanding_disks: Backoff,
+    /// Results of updating machines.
+    pub rollout_attempts: RolloutAttempts,
+    /// The generation of the pool that the backoffs belong to.
     pub generation: i64,
-    /// The revision that the pace of bringing it to machines belongs to.
+    /// The revision that the backoff of updating machines belongs to.
     revision: Option<RevisionId>,
-    /// Machines whose deletion got no answer, and when: it may still be carried out.
-    unsure: BTreeMap<Uid, Duration>,
-    /// Age at which reservations are dropped, if it is another one than [`RESERVATION_AGE`].
+    /// Machines with an unconfirmed deletion, and its uptime. The API server may still carry it out.
+    unconfirmed_deletes: BTreeMap<Uid, Duration>,
+    /// Age at which the controller drops reservations; `None` means [`RESERVATION_AGE`].
     pub reservation_timeout: Option<Duration>,
-    /// Requests that have reservations, and when they were first seen: the only clock that they are judged by.
+    /// Requests that have reservations, and the uptime when the controller first saw them. The age of a reservation is
+    /// measured only from that time.
     reservations: BTreeMap<Arc<str>, Duration>,
-    /// Names of objects whose last write was refused: they let others go first.
+    /// Names of objects whose last write was rejected. The controller writes to them after all others.
     refused: BTreeSet<Arc<str>>,
-    /// Disks that are neither free nor in use yet, and since when they are waited for.
+    /// Disks that are neither free nor in use yet, and since when the plan waits for them.
     awaited: BTreeMap<Arc<str>, Duration>,
-    /// Disks that a machine was refused for, and when.
+    /// Disks that were the reason for a rejected machine, and when.
     refused_disks: BTreeMap<Arc<str>, Duration>,
-    /// How many times in a row a machine was refused with a disk that the platform did not name.
+    /// Number of consecutive rejections of machines with this disk in which the platform named no disk.
     suspected_disks: BTreeMap<Arc<str>, u32>,
 }
 
 impl Memory {
-    /// Takes note of the pool as it is now: numbers below the open block are used up, reservations are as old as they
-    /// are known, and an edit of the spec is a reason to try again at once.
-    pub fn meet(&mut self, pool: &Pool, uptime: Duration) {
-        self.next_number = self.next_number.max(pool.block.map_or(0, |block| block.first));
+    /// Updates the memory with the current pool. Numbers below the current name block count as used, new reservations
+    /// get their time, and a change of the spec resets all backoffs.
+    pub fn observe(&mut self, pool: &Pool, uptime: Duration) {
+        self.next_number = self.next_number.max(pool.name_block.map_or(0, |block| block.first));
         if !(self.reservations.is_empty() && pool.record.is_empty()) {
             let requests = pool.record.requests();
             self.reservations.retain(|request, _| requests.contains(request));
@@ -86,28 +88,30 @@ impl Memory {
             self.creating.reset();
             self.removing.reset();
             self.repairing.reset();
-            self.recording.reset();
+            self.cleaning_up.reset();
             self.updating.reset();
-            self.advancing.reset();
-            self.keeping.reset();
-            self.growing.reset();
+            self.recording_revisions.reset();
+            self.collecting_disks.reset();
+            self.expanding_disks.reset();
             self.refused.clear();
         }
     }
 
-    /// Records a deletion that got no answer. As long as it may be carried out, this machine and no other is the
-    /// one that leaves: the same deletion is asked for again, which can do no harm.
-    pub fn unsure_of(&mut self, machine: &Uid, uptime: Duration) {
-        self.unsure.retain(|_, since| uptime.saturating_sub(*since) < REQUEST_TIMEOUT);
-        self.unsure.insert(machine.clone(), uptime);
+    /// Records an unconfirmed deletion. While the API server may still carry it out, the controller repeats the same
+    /// deletion and deletes no other machine in its place.
+    pub fn delete_unconfirmed(&mut self, machine: &Uid, uptime: Duration) {
+        self.unconfirmed_deletes.retain(|_, since| uptime.saturating_sub(*since) < REQUEST_TIMEOUT);
+        self.unconfirmed_deletes.insert(machine.clone(), uptime);
     }
 
-    /// Whether a deletion of this machine got no answer and may still be carried out.
-    pub fn is_unsure_of(&self, machine: &Uid, uptime: Duration) -> bool {
-        self.unsure.get(machine).is_some_and(|since| uptime.saturating_sub(*since) < REQUEST_TIMEOUT)
+    /// Whether a deletion of this machine is unconfirmed and the API server may still carry it out.
+    pub fn is_delete_unconfirmed(&self, machine: &Uid, uptime: Duration) -> bool {
+        self.unconfirmed_deletes
+            .get(machine)
+            .is_some_and(|since| uptime.saturating_sub(*since) < REQUEST_TIMEOUT)
     }
 
-    /// How long the reservations of a request still stand; nothing if they are to be dropped.
+    /// How long the reservations of a request remain valid; `None` if the controller must drop them.
     pub fn reservation_left(&self, request: &str, uptime: Duration) -> Option<Duration> {
         let timeout = self.reservation_timeout.unwrap_or(RESERVATION_AGE);
         let age =
@@ -115,8 +119,8 @@ impl Memory {
         timeout.checked_sub(age).filter(|left| !left.is_zero())
     }
 
-    /// Records whether the last write on the object of this name was refused.
-    pub fn note(&mut self, name: &Arc<str>, refused: bool) {
+    /// Records whether the last write of the object with this name was rejected.
+    pub fn record_result(&mut self, name: &Arc<str>, refused: bool) {
         if refused {
             self.refused.insert(name.clone());
         } else {
@@ -124,69 +128,69 @@ impl Memory {
         }
     }
 
-    /// Whether the last write on the object of this name was refused. Such a one is tried after all others, so that it
-    /// holds nobody up.
+    /// Whether the last write of the object with this name was rejected. The controller tries such objects last, so
+    /// that they do not delay others.
     pub fn was_refused(&self, name: &str) -> bool {
         self.refused.contains(name)
     }
 
-    /// Forgets failures of what is not wanted any more.
-    pub fn keep_wanted(&mut self, wants: Wants) {
-        for (pacing, wanted) in [
+    /// Resets the backoffs of writes that the plan no longer contains.
+    pub fn reset_unwanted(&mut self, wants: Wants) {
+        for (backoff, wanted) in [
             (&mut self.creating, wants.create),
             (&mut self.removing, wants.remove),
             (&mut self.repairing, wants.repair),
-            (&mut self.recording, wants.record),
+            (&mut self.cleaning_up, wants.clean_up),
             (&mut self.updating, wants.update),
-            (&mut self.advancing, wants.advance),
-            (&mut self.keeping, wants.keep),
-            (&mut self.growing, wants.grow),
+            (&mut self.recording_revisions, wants.record_revision),
+            (&mut self.collecting_disks, wants.collect_disks),
+            (&mut self.expanding_disks, wants.expand_disks),
         ] {
-            if !wanted && pacing.cause().is_some() {
-                pacing.reset();
+            if !wanted && backoff.cause().is_some() {
+                backoff.reset();
             }
         }
     }
 
-    /// The pace of the writes of a stage.
-    pub fn pace(&mut self, stage: Stage) -> &mut Pacing {
+    /// The backoff of the writes of a stage.
+    pub fn backoff_mut(&mut self, stage: Stage) -> &mut Backoff {
         match stage {
             Stage::Repair => &mut self.repairing,
             Stage::Remove => &mut self.removing,
             Stage::Prepare | Stage::Create => &mut self.creating,
             Stage::Update => &mut self.updating,
-            Stage::Advance => &mut self.advancing,
-            Stage::Keep => &mut self.keeping,
-            Stage::Grow => &mut self.growing,
-            Stage::Settle => &mut self.recording,
+            Stage::RecordRevision => &mut self.recording_revisions,
+            Stage::CollectDisks => &mut self.collecting_disks,
+            Stage::ExpandDisks => &mut self.expanding_disks,
+            Stage::CleanUp => &mut self.cleaning_up,
         }
     }
 
-    /// The failure to show, the gravest first.
+    /// The failure to report: the first one in order of severity.
     pub fn failure(&self) -> Option<&Failure> {
-        self.paces().into_iter().find_map(Pacing::cause)
+        self.backoffs().into_iter().find_map(Backoff::cause)
     }
 
-    /// How long until the first of the pauses after a failure is over; `None` if nothing is paused.
-    pub fn pause(&self, uptime: Duration) -> Option<Duration> {
-        self.paces().into_iter().filter_map(|pacing| pacing.width(uptime).err()).min()
+    /// Time until the first delay after a failure ends; `None` if there is no delay.
+    pub fn remaining_backoff(&self, uptime: Duration) -> Option<Duration> {
+        self.backoffs().into_iter().filter_map(|backoff| backoff.batch_size(uptime).err()).min()
     }
 
-    /// All paces, the gravest first.
-    fn paces(&self) -> [&Pacing; 8] {
+    /// All backoffs, the most severe first.
+    fn backoffs(&self) -> [&Backoff; 8] {
         [
             &self.creating,
             &self.repairing,
             &self.removing,
             &self.updating,
-            &self.advancing,
-            &self.keeping,
-            &self.growing,
-            &self.recording,
+            &self.recording_revisions,
+            &self.collecting_disks,
+            &self.expanding_disks,
+            &self.cleaning_up,
         ]
     }
 
-    /// Takes note of the disks that a plan waits for; the others are waited for no longer.
+    /// Records the disks that a plan waits for, and drops all others.
     pub fn await_disks(&mut self, awaited: &[Arc<str>], uptime: Duration) {
         self.awaited.retain(|disk, _| awaited.contains(disk));
         for disk in awaited {
@@ -194,19 +198,21 @@ impl Memory {
         }
     }
 
-    /// How long a disk is waited for.
+    /// How long plans have waited for a disk.
     pub fn awaited(&self, disk: &str, uptime: Duration) -> Duration {
         self.awaited.get(disk).map_or(Duration::ZERO, |since| uptime.saturating_sub(*since))
     }
 
-    /// Records that a machine was refused because of a disk: it is not handed out for a while.
+    /// Records that a machine was rejected because of a disk. The controller does not allocate the disk for
+    /// [`REFUSAL_AGE`].
     pub fn refuse_disk(&mut self, disk: &Arc<str>, uptime: Duration) {
         self.refused_disks.retain(|_, since| uptime.saturating_sub(*since) < REFUSAL_AGE);
         self.refused_disks.insert(disk.clone(), uptime);
     }
 
-    /// Records that a machine was refused because of one of these disks, and that the platform did not name it. After a few
-    /// times in a row they are not handed out for a while. Returns those that now are not.
+    /// Records that a machine was rejected because of one of these disks, and that the platform did not name it. After
+    /// [`SUSPICIONS`] consecutive rejections the controller does not allocate them for [`REFUSAL_AGE`]. Returns the
+    /// disks for which this begins now.
     pub fn suspect_disks<'d>(
         &mut self,
         disks: impl IntoIterator<Item = &'d Arc<str>>,
@@ -225,7 +231,7 @@ impl Memory {
         refused
     }
 
-    /// Records that a machine was accepted with these disks.
+    /// Records that the API server accepted a machine with these disks.
     pub fn accept_disks<'d>(&mut self, disks: impl IntoIterator<Item = &'d Arc<str>>) {
         if self.suspected_disks.is_empty() {
             return;
@@ -235,7 +241,7 @@ impl Memory {
         }
     }
 
-    /// How long this disk is still not handed out because a machine was refused for it; `None` if it may be.
+    /// How long the controller must not allocate this disk because of a rejected machine; `None` if it may.
     pub fn disk_refusal(&self, disk: &str, uptime: Duration) -> Option<Duration> {
         let age = uptime.saturating_sub(*self.refused_disks.get(disk)?);
         REFUSAL_AGE.checked_sub(age).filter(|left| !left.is_zero())

@@ -1,4 +1,4 @@
-//! The vocabulary of the engine: pools, replicas and disks in words that every platform can be put into.
+//! The data model of the engine: pools, machines and disks in terms that every platform can be translated to.
 
 mod blank;
 
@@ -9,8 +9,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::condition::Condition;
-use crate::numbers::Block;
-use crate::removal::Record;
+use crate::names::NameBlock;
+use crate::removal::RemovalRecord;
 use crate::revision::RevisionId;
 
 /// The UID of an object: opaque, never reused by the API server.
@@ -73,15 +73,15 @@ impl fmt::Display for ObjectId {
 /// How the machines of a pool are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
-    /// `<pool>-<five characters>`, from [`crate::numbers`]; a name does not return.
-    Scattered,
-    /// `<pool>-<ordinal>`, always the smallest ordinal that no object of the namespace has.
+    /// `<pool>-<five characters>`, from [`crate::names`]. The pool never reuses a name.
+    Random,
+    /// `<pool>-<ordinal>`, with the smallest ordinal that no object of the namespace has.
     Ordinal,
 }
 
-/// Which machines leave when there are more than desired.
+/// Which machines a scale-down deletes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Removal {
+pub enum ScaleDownPolicy {
     /// The youngest first.
     NewestFirst,
     /// The oldest first.
@@ -90,7 +90,7 @@ pub enum Removal {
     LowestOrdinalFirst,
     /// The greatest ordinal first, as a StatefulSet does.
     HighestOrdinalFirst,
-    /// None: only machines that somebody named leave.
+    /// None. The controller deletes only the targets of targeted removals.
     Explicit,
 }
 
@@ -98,53 +98,56 @@ pub enum Removal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifetime {
     /// As long as its machine, which owns it.
-    Machine,
-    /// Beyond its machine: the pool owns it and hands it to another machine.
-    Pool,
+    Ephemeral,
+    /// Until garbage collection: the pool owns it and allocates it to another machine.
+    Retained,
 }
 
-/// One entry of the pool's list of per-replica disks.
+/// One entry of `spec.virtualDiskTemplates`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskTemplate {
     /// Name of the template, unique within the pool.
     pub name: Arc<str>,
-    /// What happens to its disks when their machine leaves.
+    /// What happens to its disks when their machine is deleted.
     pub lifetime: Lifetime,
-    /// How many of its free disks are kept whatever their age.
-    pub keep: usize,
-    /// Age at which a free disk beyond [`DiskTemplate::keep`] is deleted; `None`: never.
+    /// Number of its free disks that garbage collection keeps regardless of their age.
+    pub keep_free: usize,
+    /// Age at which garbage collection deletes a free disk beyond [`DiskTemplate::keep_free`]. With `None` it deletes
+    /// none.
     pub ttl: Option<Duration>,
-    /// The size that its disks shall have at least, in bytes; `None` leaves them as they are.
+    /// Minimum size of its disks, in bytes. With `None` the controller does not expand them.
     pub size: Option<u64>,
-    /// Whether machines of the pool's current revision have a device for it. A template without one keeps its disks.
+    /// Whether machines of the pool's current revision have a device for it. Garbage collection keeps the disks of a
+    /// template without a device.
     pub used: bool,
 }
 
 impl DiskTemplate {
-    /// A template of the current revision that keeps nothing and asks for no size.
+    /// A template of the current revision with a device, no free disks to keep, no time to live and no minimum size.
     pub fn new(name: &str, lifetime: Lifetime) -> Self {
-        Self { name: name.into(), lifetime, keep: 0, ttl: None, size: None, used: true }
+        Self { name: name.into(), lifetime, keep_free: 0, ttl: None, size: None, used: true }
     }
 }
 
-/// How a changed template reaches the machines.
+/// How the controller applies a changed template to existing machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rollout {
-    /// Whether no further machine is changed.
+    /// Whether the rollout is paused: the controller updates no further machine.
     pub paused: bool,
-    /// How many machines may be unavailable at once because of it.
+    /// The disruption budget: how many machines may be unavailable at the same time because of the rollout.
     pub budget: Budget,
-    /// Revisions that are kept besides the current one and those that members name.
+    /// Number of revisions to keep besides the current one and those that machines refer to.
     pub history: usize,
-    /// The stored revision that machines shall have instead of the template in the spec.
+    /// The stored revision that replaces the template in the spec.
     pub pinned: Option<RevisionId>,
-    /// Whether the revision cannot be read, or is not stored. No machine is updated then, and new machines are created
-    /// from the last stored revision, which is `pinned` once the stored revisions are known.
+    /// Whether the requested revision cannot be read or is not stored. If so, the controller updates no machine and
+    /// creates new machines from the last stored revision. `pinned` contains that revision as soon as the stored
+    /// revisions are known.
     pub held: bool,
 }
 
 impl Rollout {
-    /// Whether no further machine is updated.
+    /// Whether the rollout is paused or held, so that the controller updates no further machine.
     pub fn stands_still(&self) -> bool {
         self.paused || self.held
     }
@@ -156,12 +159,12 @@ impl Default for Rollout {
     }
 }
 
-/// A share of a pool.
+/// A number of machines, or a share of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Budget {
-    /// So many machines; at least one counts.
+    /// A number of machines, at least one.
     Machines(usize),
-    /// So many of a hundred desired machines, rounded down; at least one counts.
+    /// A percentage of the desired machines, rounded down, but at least one machine.
     Percent(u8),
 }
 
@@ -183,71 +186,72 @@ impl Budget {
     }
 }
 
-/// A pool, as its owner wants it.
+/// A pool: its spec, and the state that its annotations and its status store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pool {
     /// Name and UID.
     pub id: ObjectId,
     /// `metadata.namespace`.
     pub namespace: Arc<str>,
-    /// `metadata.generation`: counts changes of the spec.
+    /// `metadata.generation`, which counts changes of the spec.
     pub generation: i64,
     /// Whether the API server has accepted its deletion.
     pub deleting: bool,
-    /// Replicas it should have.
+    /// Desired number of machines: `spec.replicas`.
     pub desired: usize,
-    /// Who leaves first.
-    pub removal: Removal,
-    /// How machines are called.
+    /// Which machines a scale-down deletes.
+    pub scale_down_policy: ScaleDownPolicy,
+    /// How the controller names machines.
     pub naming: Naming,
-    /// Identity of the revision that machines shall have.
+    /// Identity of the current revision.
     pub revision: RevisionId,
     /// Whether that revision is stored, so that its identity is fixed.
     pub revision_stored: bool,
-    /// How it reaches machines that exist.
+    /// How the controller applies it to existing machines.
     pub rollout: Rollout,
-    /// The disks that every machine gets as objects of their own. Empty where the platform keeps disks inside the
-    /// machine object.
+    /// The disk templates. The list is empty if the platform stores disks inside the machine object.
     pub disks: Vec<DiskTemplate>,
-    /// The block of machine numbers that is open; `None` before the first one.
-    pub block: Option<Block>,
-    /// The machines that were named to be removed. Empty if it cannot be read, which is a flaw then.
-    pub record: Record,
-    /// The status that was published last.
+    /// The current name block; `None` before the first one.
+    pub name_block: Option<NameBlock>,
+    /// The removal record. If it cannot be read, it is empty and [`Pool::validation_errors`] contains the error.
+    pub record: RemovalRecord,
+    /// The last published status.
     pub published: Published,
-    /// What could not be read and without which no machine can be created, in words for the owner.
-    pub flaws: Vec<String>,
-    /// Settings that could not be read, in words for the owner. Each has its safe value, and the pool is served.
-    pub unreadable: Vec<String>,
+    /// Messages about fields that cannot be read and that the controller needs to create machines.
+    pub validation_errors: Vec<String>,
+    /// Messages about settings that cannot be read. The controller uses the safe value of each, and continues to
+    /// reconcile the pool.
+    pub invalid_settings: Vec<String>,
 }
 
 /// The status that the pool object shows now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Published {
-    /// All conditions, those of others included.
+    /// All conditions, including those of other controllers.
     pub conditions: Vec<Condition>,
-    /// The counters and identities, as the platform wrote them; `None` while there is no complete status.
+    /// The counters and identities; `None` while the status is incomplete.
     pub summary: Option<crate::status::Summary>,
-    /// The template that the status names as the desired one, and the generation of the pool that it speaks of. There
-    /// may be no summary beside it: another controller may leave counters out.
+    /// The desired template hash in the status, and the generation that the status observed. It can be present without
+    /// a summary, because another controller may omit counters.
     pub named: Option<(RevisionId, i64)>,
 }
 
-/// What a machine is doing, as far as a pool cares.
+/// What a machine is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activity {
-    /// Its guest runs; live migration included.
+    /// Its guest runs, or is being live-migrated.
     Running,
-    /// It is stopped and stays so until somebody starts it: a change of its template disturbs nobody.
+    /// It is stopped until a user starts it. An update of a stopped machine disrupts no workload.
     Stopped,
-    /// Anything else: not started, starting, stopping, broken.
+    /// It is not started, starting, stopping or failed.
     NotRunning,
 }
 
 /// A device of a machine that is a disk object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskRef {
-    /// The disk template that it fills, as the member's own disk map says; `None` for a disk that came otherwise.
+    /// The disk template that it fills, from the disk map of the machine. `None` for a disk that is not in the disk
+    /// map.
     pub template: Option<Arc<str>>,
     /// Name of the disk.
     pub disk: Arc<str>,
@@ -255,7 +259,8 @@ pub struct DiskRef {
     pub position: usize,
 }
 
-/// A disk that the disk map of a machine names, and that no device of the machine refers to: a person removed the device.
+/// A disk that the disk map of a machine names and that no device of the machine refers to, because a user removed the
+/// device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DetachedDisk {
     /// The disk template that it fills.
@@ -264,49 +269,50 @@ pub struct DetachedDisk {
     pub disk: Arc<str>,
 }
 
-/// One machine of the namespace: a member, or one that might be taken for one.
+/// One machine of the namespace. It belongs to the pool if its controller owner reference names the pool.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts: any of them may come with any other")]
-pub struct Replica {
+pub struct Machine {
     /// Name and UID.
     pub id: ObjectId,
     /// `metadata.creationTimestamp`; whole seconds, as the API server keeps it.
     pub created: Timestamp,
     /// Whether it has a deletionTimestamp.
     pub terminating: bool,
-    /// UID of its controller owner.
+    /// UID in its controller owner reference.
     pub owner: Option<Uid>,
     /// The managed label that holds a pool's UID.
     pub pool_uid_label: Option<Uid>,
     /// The managed label that holds a pool's name.
     pub pool_label: Option<Arc<str>>,
-    /// The template revision that is in effect.
+    /// The revision that is in effect in it.
     pub revision: Option<RevisionId>,
-    /// The template revision that was last written to it.
+    /// The revision that the controller last wrote to it.
     pub written: Option<RevisionId>,
-    /// Whether the platform has looked at its spec as it is now.
+    /// Whether the platform has evaluated its current spec.
     pub evaluated: bool,
-    /// What it is doing.
+    /// Its state.
     pub activity: Activity,
-    /// Whether a change waits for its restart.
+    /// Whether a change of its spec takes effect only after a restart.
     pub restart_pending: bool,
-    /// Whether the platform restarts it for such a change without being asked.
+    /// Whether the platform restarts it for such a change without approval.
     pub restarts_itself: bool,
     /// Its disks.
     pub disks: Vec<DiskRef>,
-    /// The disks of its disk map that are not among these.
+    /// The disks of its disk map that no device refers to.
     pub detached: Vec<DetachedDisk>,
-    /// The disk that it boots from, if it boots from one: the smallest boot order, or else the first device.
+    /// The disk that it boots from: the one with the smallest boot order, or else the first device. `None` if it does
+    /// not boot from a disk.
     pub boot_disk: Option<Arc<str>>,
-    /// Disks that its status still shows and its spec does not: they may still be mounted.
+    /// Disks that its status still shows and its spec does not. They may still be mounted.
     pub lingering: Vec<Arc<str>>,
-    /// Whether all its devices are there, as the platform says.
+    /// Whether the platform reports that all its devices are ready.
     pub devices_ready: bool,
 }
 
-impl Replica {
+impl Machine {
     /// The disks that are not free while the machine exists: those of its devices, those that only its disk map names,
-    /// and those that may still be mounted. A disk may come twice.
+    /// and those that may still be mounted. A disk can occur twice.
     pub fn held_disks(&self) -> impl Iterator<Item = &Arc<str>> {
         let devices = self.disks.iter().map(|device| &device.disk);
         devices.chain(self.detached.iter().map(|detached| &detached.disk)).chain(&self.lingering)
@@ -328,96 +334,96 @@ pub struct Disk {
     pub pool_uid_label: Option<Uid>,
     /// The managed label that holds the name of its template.
     pub template: Option<Arc<str>>,
-    /// What it is doing.
+    /// Its state.
     pub state: DiskState,
-    /// Why it failed, in the platform's words; only of one that failed or is lost.
+    /// The failure that the platform reports; only for a failed or lost disk.
     pub failure: Option<Arc<str>>,
     /// The size that its spec asks for, in bytes.
     pub size: Option<u64>,
     /// The size that it has, in bytes.
     pub capacity: Option<u64>,
-    /// The machine that has it mounted, as the disk's status says.
+    /// The machine that mounts it, from the status of the disk.
     pub mounted_by: Option<Arc<str>>,
-    /// Whether an image is made from it, or its data is being exported.
+    /// Whether an image is being created from it, or its data is being exported.
     pub used_otherwise: bool,
-    /// What we keep on a disk of the pool between its machines.
-    pub marks: Marks,
+    /// The annotations that the controller stores on a disk of the pool.
+    pub annotations: DiskAnnotations,
 }
 
-/// What a disk is doing, as far as a pool cares.
+/// The state of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DiskState {
-    /// It holds data and can be used.
+    /// It contains data and can be used.
     Ready,
-    /// It is on its way: being made, or waiting for its first consumer.
+    /// It is being provisioned, or waits for its first consumer.
     #[default]
-    Coming,
-    /// It is changing: growing or moving. It can be used, and its spec must be left alone.
+    Pending,
+    /// It is being resized or migrated. It can be used, but its spec must not be changed.
     Changing,
-    /// It could not be made.
+    /// Its provisioning failed.
     Failed,
-    /// Its volume is gone.
+    /// Its volume was deleted.
     Lost,
 }
 
-/// What we keep on a disk of the pool between its machines.
+/// The annotations that the controller stores on a disk of the pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
-    /// The machine that it is promised to. Names do not return, so a name is enough.
+pub struct DiskAnnotations {
+    /// The machine that it is allocated to. A name identifies the machine, because names are never reused.
     pub claimed_by: Option<Arc<str>>,
-    /// Since when no machine has it.
-    pub free_since: Option<Mark>,
-    /// Since when it is about to be deleted.
-    pub collecting_since: Option<Mark>,
+    /// Since when no machine uses it.
+    pub free_since: Option<StoredTime>,
+    /// Since when garbage collection intends to delete it.
+    pub collecting_since: Option<StoredTime>,
 }
 
-/// A moment that was written on an object, where anybody may have changed it.
+/// A time that is stored in an annotation, which users can edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
-    /// The moment.
+pub enum StoredTime {
+    /// The time.
     At(Timestamp),
-    /// What stands there is no moment.
+    /// The annotation does not contain a valid time.
     Unreadable,
 }
 
-/// A disk of a machine that is to be created or changed.
+/// A disk of a machine that the plan creates or changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskDraft {
     /// Name of the disk.
     pub name: Arc<str>,
     /// The template that it fills.
     pub template: Arc<str>,
-    /// Where it comes from.
+    /// Its source.
     pub source: DiskSource,
 }
 
 impl DiskDraft {
-    /// A disk to be made.
+    /// A disk that does not exist yet.
     pub fn new(name: Arc<str>, template: Arc<str>) -> Self {
         Self { name, template, source: DiskSource::New }
     }
 }
 
-/// Where a disk of a draft comes from.
+/// The source of a disk in a draft.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiskSource {
-    /// It is created after the machine that refers to it.
+    /// The controller creates it after the machine that refers to it.
     New,
-    /// It exists, belongs to the pool and is free: it is claimed before the machine refers to it.
+    /// It is a free disk of the pool. The controller allocates it before the machine refers to it.
     Free(ObjectId),
-    /// It exists and is the machine's already: it was claimed for it, or the machine refers to it.
-    Held(ObjectId),
+    /// It exists and is already allocated to the machine, or the machine refers to it.
+    Existing(ObjectId),
 }
 
-/// A machine to be created, with every choice already made, and the disks that belong to the same unit.
+/// A machine to create together with its disks. It contains every decision that creating it needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
     /// Name of the machine.
     pub name: Arc<str>,
     /// The number that the name was made from.
     pub number: u64,
-    /// The revision that it is made from.
+    /// The revision that it is created from.
     pub revision: RevisionId,
-    /// Its own disks, in the order of the pool's templates.
+    /// Its disks, in the order of the pool's disk templates.
     pub disks: Vec<DiskDraft>,
 }

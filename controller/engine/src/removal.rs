@@ -1,32 +1,31 @@
-//! The record of removing chosen machines, kept on the pool as an annotation.
+//! The removal record of targeted removals, stored in an annotation of the pool.
 //!
-//! Who names machines to be removed writes twice on the pool before anything is deleted, both times guarded by its
-//! resource version:
+//! A targeted removal consists of two writes of the pool before any deletion. Both require the resource version that
+//! was read:
 //!
 //! ```text
-//!  reserve   the targets are written down, `replicas` stays          a target that vanishes now is not replaced
-//!  verify    each target is read live; one is missing or foreign:    withdraw, and nothing has happened
-//!  accept    one write lowers `replicas` by what [`Record::accept`]  from here on it happens, whoever dies
-//!            says and makes the targets accepted
-//!  delete    with a UID precondition, by the same program and by     an entry leaves when its machine is gone
-//!            the controller, whichever comes first
+//!  reserve   the targets are recorded, `replicas` is unchanged       a target that disappears now is not replaced
+//!  verify    each target is read live; if one is missing or foreign  withdraw: nothing has changed
+//!  accept    one write lowers `replicas` by the result of            the removal will be completed, even if programs exit
+//!            [`RemovalRecord::accept`] and accepts the targets
+//!  delete    with a UID precondition, by the same program and by     an entry is removed when its machine is gone
+//!            the controller, whichever is first
 //! ```
 //!
-//! An accepted target is a victim under every policy, and the only one for its decrement. A reservation that nobody
-//! accepts is dropped by the controller [`RESERVATION_AGE`] after it first saw it, by its own clock: nothing in the
-//! record is a time. So whoever sent a reservation less than [`accept_within`] ago and finds it missing knows that its
-//! own acceptance went through, although the answer was lost.
+//! The controller deletes an accepted target with every policy, and deletes no other machine for its decrement. The
+//! controller drops a reservation that is not accepted [`RESERVATION_AGE`] after it first saw it, by its own clock. The
+//! record contains no time. If a client sent a reservation less than [`accept_within`] ago and finds it missing, its
+//! unconfirmed acceptance has succeeded.
 //!
-//! A target is identified by its UID. There is one accepted entry for it at most; reservations of several requests
-//! stand side by side, so that one of them withdrawing takes nothing from the others. While another request still has
-//! a reservation of an accepted target, the accepted entry stays even if the machine is gone, so that this request
-//! finds it when it accepts, and counts nothing twice.
+//! A target is identified by its UID and has at most one accepted entry. Several requests can hold reservations of the
+//! same target, and a withdrawal affects only one request. While another request has a reservation of an accepted
+//! target, the accepted entry stays even if the machine is gone. That request then finds the entry when it accepts, and
+//! does not count the target twice.
 //!
-//! An entry says who asked, for the event that tells of the machine's end. Many machines are mostly named by one person
-//! at a time, so a name is written with the first of a run of entries and holds for those that follow it; a record of
-//! the greatest size has room for it whatever the machines are called. Where very many people ask at once, the last of
-//! them stay unnamed rather than taking the room of somebody's entries. Nothing rests on a name: a record without names, such
-//! as an earlier version writes, is as good.
+//! An entry contains the user who requested the removal, for the event about the deletion. Consecutive entries of one
+//! user store the name once, so that a record of the maximum size has space for it. If many users request removals at
+//! the same time, the record omits the last names, so that the names do not use the space of entries. No decision
+//! depends on a name. A record without names, as earlier versions write it, is valid.
 
 mod written;
 
@@ -37,36 +36,37 @@ use std::time::Duration;
 use crate::model::{ObjectId, Uid};
 pub use written::ParseError;
 
-/// Most entries that one pool may have open.
+/// Maximum number of entries of one pool.
 pub const LIMIT: usize = 1000;
 
-/// Most bytes that the written record may have: all annotations of an object share 256 KiB.
+/// Maximum size of the stored record, in bytes. All annotations of an object together may have 256 KiB.
 pub const LIMIT_BYTES: usize = 192 * 1024;
 
-/// Most bytes of the name of who asked: what is longer is cut.
+/// Maximum length of the name of a user, in bytes. A longer name is truncated.
 pub const LIMIT_NAME: usize = 256;
 
-/// Room that names leave for each entry that may still come: what one takes with the longest name of a machine.
+/// Space that names leave for each entry that can still be added, in bytes: the size of an entry with the longest name
+/// of a machine.
 const PLAIN_BYTES: usize = 170;
 
-/// Age at which the controller drops a reservation, counted from when it first saw it, unless it is told otherwise.
+/// Default age at which the controller drops a reservation, counted from when it first saw it.
 pub const RESERVATION_AGE: Duration = Duration::from_secs(30);
 
-/// Age, counted from before it was sent, up to which a reservation cannot have been dropped, if it is dropped at
-/// `reservation_age`. The rest is for clocks that run at different speeds.
+/// Age up to which a reservation cannot have been dropped, counted from before it was sent, if the controller drops it
+/// at `reservation_age`. The difference allows for clocks that run at different speeds.
 pub fn accept_within(reservation_age: Duration) -> Duration {
     reservation_age / 6 * 5
 }
 
-/// How far the removal of one target has come.
+/// The state of one target.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum State {
-    /// A request may be about to remove it: if it vanishes, it is not replaced.
+    /// A request has reserved it. If the machine disappears, the controller does not replace it.
     Reserved {
-        /// Identity of the request, chosen by who sent it.
+        /// Identity of the request, chosen by its client.
         request: Arc<str>,
     },
-    /// `replicas` was lowered for it.
+    /// The removal is accepted: `replicas` was lowered for it.
     Accepted,
 }
 
@@ -75,48 +75,48 @@ pub enum State {
 pub struct Entry {
     /// The machine.
     pub target: ObjectId,
-    /// How far its removal has come.
+    /// The state of its removal.
     pub state: State,
-    /// The user who asked for it, as far as that is known.
+    /// The user who requested the removal, if known.
     pub by: Option<Arc<str>>,
 }
 
-/// The entries of one pool, in the order in which they came.
+/// The entries of one pool, in the order in which they were added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Record {
+pub struct RemovalRecord {
     entries: Vec<Entry>,
 }
 
-/// No room for further entries: try again when some have left.
+/// The record has no space for further entries. Try again after some were removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{entries} removals of {bytes} bytes would be open at once, and a pool has room for {LIMIT} of {LIMIT_BYTES}"
+    "the removal record would have {entries} entries and {bytes} bytes, more than the limit of {LIMIT} entries and \
+     {LIMIT_BYTES} bytes"
 )]
 pub struct Full {
-    /// Entries that there would be.
+    /// Number of entries that the record would have.
     pub entries: usize,
-    /// Bytes that the written record would have.
+    /// Size that the stored record would have, in bytes.
     pub bytes: usize,
 }
 
-impl Record {
+impl RemovalRecord {
     /// The entries.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Whether there are none; the annotation is left out then.
+    /// Whether there are no entries. If so, the annotation is omitted.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The targets whose removal was accepted: each once.
+    /// The accepted targets, each once.
     pub fn accepted(&self) -> impl Iterator<Item = &ObjectId> {
         self.entries.iter().filter(|entry| entry.state == State::Accepted).map(|entry| &entry.target)
     }
 
-    /// The targets that are reserved and that nobody's acceptance covers, each once: while they are, they count as
-    /// present.
+    /// The targets that are reserved and not accepted, each once. They count as present.
     pub fn reserved(&self) -> impl Iterator<Item = &ObjectId> {
         let mut known: BTreeSet<&Uid> = self.accepted().map(|target| &target.uid).collect();
         self.entries.iter().map(|entry| &entry.target).filter(move |target| known.insert(&target.uid))
@@ -143,8 +143,8 @@ impl Record {
         self.entries.iter().any(|entry| entry.is_of(request) && entry.target.uid == *target)
     }
 
-    /// Reserves the targets for a request, or none of them. What it has reserved before, and what is named twice, is
-    /// reserved once. Nobody is known to have asked.
+    /// Reserves all targets for a request, or none of them. Targets that are already reserved by the request or that
+    /// occur twice are reserved once. The entries contain no user.
     ///
     /// # Errors
     /// [`Full`] beyond [`LIMIT`] entries or [`LIMIT_BYTES`]; the record is unchanged then.
@@ -155,11 +155,12 @@ impl Record {
         self.enter(request, None, targets)
     }
 
-    /// As [`Record::reserve`], for `user`, who asked for it. Where there is room for the targets and not for the name, it
-    /// is left out: who asked must not decide about what may be removed.
+    /// As [`RemovalRecord::reserve`], with the user who requested the removal. If there is space for the targets but
+    /// not for the name, the name is omitted, so that the length of a name does not decide whether a removal is
+    /// possible.
     ///
     /// # Errors
-    /// As for [`Record::reserve`].
+    /// As for [`RemovalRecord::reserve`].
     ///
     /// # Panics
     /// If `request` is empty.
@@ -191,7 +192,7 @@ impl Record {
             Some(_) => LIMIT_BYTES - LIMIT.saturating_sub(full.entries) * PLAIN_BYTES,
             None => LIMIT_BYTES,
         };
-        // Who adds nothing needs no room.
+        // A request that adds no entry needs no space.
         if full.entries > before && (full.entries > LIMIT || full.bytes > room) {
             self.entries.truncate(before);
             return Err(full);
@@ -199,15 +200,15 @@ impl Record {
         Ok(())
     }
 
-    /// Gives up all reservations of a request. What was accepted stays accepted.
+    /// Removes all reservations of a request. Accepted entries stay.
     pub fn withdraw(&mut self, request: &str) {
         self.entries.retain(|entry| !entry.is_of(request));
     }
 
-    /// Accepts what a request has reserved, and says by how much `replicas` goes down for it: by the targets that
-    /// nobody's acceptance had covered.
+    /// Accepts all reservations of a request. Returns by how much to lower `replicas`: the number of targets that were
+    /// not accepted before.
     ///
-    /// Whoever accepts first makes sure with [`Record::holds`] that it still has all its reservations.
+    /// The caller must check with [`RemovalRecord::holds`] that all reservations still exist.
     pub fn accept(&mut self, request: &str) -> usize {
         let mut accepted: BTreeSet<Uid> = self.accepted().map(|target| target.uid.clone()).collect();
         let before = accepted.len();
@@ -221,8 +222,7 @@ impl Record {
         accepted.len() - before
     }
 
-    /// The accepted targets whose entries may leave once their machines are gone: those that no request still has a
-    /// reservation of.
+    /// The accepted targets whose entries can be removed when their machines are gone: those without a reservation.
     pub fn may_leave(&self) -> impl Iterator<Item = &ObjectId> {
         let held: BTreeSet<&Uid> = self
             .entries
@@ -233,8 +233,8 @@ impl Record {
         self.accepted().filter(move |target| !held.contains(&target.uid))
     }
 
-    /// Takes out the accepted entries of these machines, which are gone. Entries that may not leave yet stay.
-    pub fn settle(&mut self, gone: &BTreeSet<Uid>) {
+    /// Removes the accepted entries of these machines, which are gone. Entries that must not be removed yet stay.
+    pub fn prune(&mut self, gone: &BTreeSet<Uid>) {
         let leaving: BTreeSet<Uid> = self
             .may_leave()
             .map(|target| &target.uid)

@@ -1,4 +1,4 @@
-//! Identity of a template: a hash that no upgrade of ours can change, and the history that keeps it.
+//! Revisions: the identity of a template, which no upgrade of vmpool changes, and the history of stored revisions.
 
 mod history;
 
@@ -8,33 +8,37 @@ use std::sync::Arc;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-pub use history::{History, Resolved, Stored};
+pub use history::{History, Resolved, StoredRevision};
 
-/// Names one content of a template: 16 lower-case hexadecimal digits (64 bits) when we computed it, anything that fits
-/// into a label value when another controller did.
+/// What the controller does if the requested revision cannot be used. Part of the message.
+pub const HELD: &str =
+    "the rollout is held, and new machines are created from the last revision that was current";
+
+/// The identity of a revision: 16 lower-case hexadecimal digits (64 bits) if vmpool computed it, or any label value if
+/// another controller did.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RevisionId(Arc<str>);
 
 impl RevisionId {
-    /// The id of a template's content, as long as no other one is stored under it.
+    /// The identity for the content of a template, if no other content is stored with this identity.
     ///
-    /// The hash covers a canonical form: keys sorted, and what is null or an empty object left out, so that
-    /// "absent" and "null" are the same template. It does not depend on the layout of any type of ours. The caller
-    /// removes values that equal the schema's defaults first.
+    /// The hash is computed over a canonical form with sorted keys, without nulls and empty objects, so "absent" and
+    /// "null" are the same template. It does not depend on Rust types. The caller must first remove values that equal
+    /// the defaults of the schema.
     pub fn of(template: &Value) -> Self {
         Fingerprint::of(template).id(1)
     }
 
-    /// The names that the object of this stored revision may have, in the order in which they are tried: the plain one
-    /// is given away where an earlier pool of the same name has left its own behind. `uid` is that of the pool.
+    /// The possible names of the stored object of this revision, in the order in which the controller tries them. The
+    /// first name may be in use by a revision of an earlier pool with the same name. `uid` is the UID of the pool.
     pub fn object_names(&self, pool: &str, uid: &str) -> [String; 2] {
         let plain = format!("{pool}-{self}");
-        let mark: String = uid.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
-        let marked = format!("{plain}-{}", mark.to_ascii_lowercase());
-        [plain, marked]
+        let suffix: String = uid.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+        let distinct = format!("{plain}-{}", suffix.to_ascii_lowercase());
+        [plain, distinct]
     }
 
-    /// The id as it stands in labels and in the status.
+    /// The identity as stored in labels and in the status.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -64,7 +68,8 @@ impl fmt::Debug for RevisionId {
     }
 }
 
-/// What a template consists of, in 32 bytes: equal for two templates exactly if they are structurally equal.
+/// A fingerprint of the content of a template, 32 bytes. It is equal for two templates exactly if they are structurally
+/// equal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
@@ -75,7 +80,7 @@ impl Fingerprint {
         Self(Sha256::digest(text.as_bytes()).into())
     }
 
-    /// An id for it. Where another content has the first one, the next `attempt` gives another.
+    /// An identity for this content. If another content has the first identity, the next `attempt` yields another one.
     fn id(&self, attempt: u64) -> RevisionId {
         let digest = match attempt {
             0 | 1 => self.0,
@@ -92,17 +97,18 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// `None` for what counts as absent.
+/// The canonical form; `None` if the value counts as absent.
 fn canonical(value: &Value) -> Option<Value> {
     match value {
         Value::Null => None,
         Value::Object(map) => {
-            // An ordered map on purpose: whether serde_json sorts is a feature that any dependency may switch.
+            // An ordered map on purpose, because any dependency can enable the feature of serde_json that disables
+            // sorting.
             let kept: std::collections::BTreeMap<&String, Value> =
                 map.iter().filter_map(|(key, value)| canonical(value).map(|value| (key, value))).collect();
             (!kept.is_empty()).then(|| kept.into_iter().map(|(k, v)| (k.clone(), v)).collect())
         }
-        // Positions in a list mean something: nothing is dropped from one.
+        // Positions in a list are significant, so no entry is removed.
         Value::Array(items) => {
             Some(items.iter().map(|item| canonical(item).unwrap_or(Value::Null)).collect())
         }

@@ -1,4 +1,4 @@
-//! The status of a pool: a function of what was observed and of the last failure.
+//! The status of a pool, computed from the observed state and the last failure.
 
 mod detached;
 mod synced;
@@ -6,11 +6,11 @@ mod synced;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::backoff::Failure;
 use crate::condition::{self, Condition, Wanted};
-use crate::model::{Activity, Removal, Replica, Uid};
-use crate::pacing::Failure;
-use crate::plan::rollout::Standing;
-use crate::plan::{Observed, blocker};
+use crate::model::{Activity, Machine, ScaleDownPolicy, Uid};
+use crate::plan::rollout::RolloutState;
+use crate::plan::{Observed, invalid_spec};
 use crate::revision::RevisionId;
 
 pub use detached::{Detached, detached};
@@ -18,47 +18,47 @@ pub use detached::{Detached, detached};
 /// The counters and identities of a status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// The generation that the pass worked on.
+    /// The generation that the pass used.
     pub observed_generation: i64,
-    /// Members that exist, Terminating and stopped ones included: they still use resources.
+    /// Machines that exist, including terminating and stopped ones, because they still use resources.
     pub replicas: usize,
-    /// Live members that run.
+    /// Live machines that run.
     pub ready: usize,
-    /// Live members in which the current template is in effect.
+    /// Live machines in which the current revision is in effect.
     pub updated: usize,
-    /// Live members that carry the current template and wait for a restart.
+    /// Live machines with the current revision that need a restart.
     pub restart_pending: usize,
-    /// Identity of the current template.
+    /// Identity of the current revision.
     pub revision: RevisionId,
 }
 
-/// What the pool should show.
+/// The status of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Counters and identities.
     pub summary: Summary,
-    /// All conditions, those of others included.
+    /// All conditions, including those of other controllers.
     pub conditions: Vec<Condition>,
 }
 
 /// The status of the observed pool.
 pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
     let pool = observed.pool;
-    let census = Census::take(observed);
+    let counts = MachineCounts::of(observed);
     let summary = Summary {
         observed_generation: pool.generation,
-        replicas: census.members,
-        ready: census.ready,
-        updated: census.updated,
-        restart_pending: census.restart_pending,
+        replicas: counts.total,
+        ready: counts.ready,
+        updated: counts.updated,
+        restart_pending: counts.restart_pending,
         revision: pool.revision.clone(),
     };
 
-    let mut wanted = vec![available(&summary, pool.desired), synced::synced(observed, &census)];
-    if census.members != pool.desired {
-        wanted.push(progressing(observed, census.members, census.live));
+    let mut wanted = vec![available(&summary, pool.desired), synced::synced(observed, &counts)];
+    if counts.total != pool.desired {
+        wanted.push(progressing(observed, counts.total, counts.live));
     }
-    if let Some(failure) = blocker(pool).as_ref().or(failure) {
+    if let Some(failure) = invalid_spec(pool).as_ref().or(failure) {
         wanted.push(Wanted {
             kind: condition::REPLICA_FAILURE,
             holds: true,
@@ -66,12 +66,12 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
             message: failure.message.clone(),
         });
     }
-    if !pool.unreadable.is_empty() {
+    if !pool.invalid_settings.is_empty() {
         wanted.push(Wanted {
             kind: condition::INVALID_SETTINGS,
             holds: true,
             reason: condition::UNREADABLE_SETTINGS,
-            message: unreadable(&pool.unreadable),
+            message: summarize(&pool.invalid_settings),
         });
     }
     let conditions =
@@ -79,8 +79,8 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
     Status { summary, conditions }
 }
 
-/// What cannot be read, in one message. The API server limits its length.
-fn unreadable(settings: &[String]) -> String {
+/// The invalid settings in one message, limited to a number that the API server accepts.
+fn summarize(settings: &[String]) -> String {
     const SHOWN: usize = 10;
     let shown = settings.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join("; ");
     match settings.len().checked_sub(SHOWN) {
@@ -89,43 +89,43 @@ fn unreadable(settings: &[String]) -> String {
     }
 }
 
-/// The members, counted in one walk.
+/// Counts of the pool's machines.
 #[derive(Clone, Copy, Debug, Default)]
-struct Census {
-    members: usize,
-    /// Members that do not leave; the other counts are of these.
+struct MachineCounts {
+    total: usize,
+    /// Live machines. The following counts include only these.
     live: usize,
     ready: usize,
     updated: usize,
-    /// Those that the current template was written to and that wait for a restart.
+    /// Machines with the current revision that need a restart.
     restart_pending: usize,
-    /// Those of them that somebody has to restart.
+    /// Machines of these that need an approval for the restart.
     for_approval: usize,
-    /// Those that keep something of another template.
+    /// Machines that keep a disk of an earlier template.
     stranded: usize,
 }
 
-impl Census {
-    fn take(observed: &Observed<'_>) -> Self {
+impl MachineCounts {
+    fn of(observed: &Observed<'_>) -> Self {
         let pool = observed.pool;
-        let mut census = Self::default();
-        for member in observed.members() {
-            census.members += 1;
-            if !member.terminating {
-                census.count(Standing::of(pool, member), member);
+        let mut counts = Self::default();
+        for machine in observed.pool_machines() {
+            counts.total += 1;
+            if !machine.terminating {
+                counts.count(RolloutState::of(pool, machine), machine);
             }
         }
-        census
+        counts
     }
 
-    fn count(&mut self, standing: Standing, member: &Replica) {
-        let waits = member.restart_pending && standing != Standing::Behind;
+    fn count(&mut self, state: RolloutState, machine: &Machine) {
+        let waits = machine.restart_pending && state != RolloutState::Outdated;
         self.live += 1;
-        self.ready += usize::from(member.activity == Activity::Running);
-        self.updated += usize::from(standing == Standing::Settled);
+        self.ready += usize::from(machine.activity == Activity::Running);
+        self.updated += usize::from(state == RolloutState::Current);
         self.restart_pending += usize::from(waits);
-        self.for_approval += usize::from(waits && !member.restarts_itself);
-        self.stranded += usize::from(standing == Standing::Stranded);
+        self.for_approval += usize::from(waits && !machine.restarts_itself);
+        self.stranded += usize::from(state == RolloutState::Stranded);
     }
 }
 
@@ -143,25 +143,25 @@ fn available(summary: &Summary, desired: usize) -> Wanted {
     }
 }
 
-fn progressing(observed: &Observed<'_>, members: usize, live: usize) -> Wanted {
+fn progressing(observed: &Observed<'_>, machines: usize, live: usize) -> Wanted {
     let pool = observed.pool;
     let desired = pool.desired;
     let named: BTreeSet<&Uid> = pool.record.accepted().map(|target| &target.uid).collect();
-    let leaving = |member: &&Arc<Replica>| !member.terminating && named.contains(&member.id.uid);
-    let staying = live - observed.members().filter(leaving).count();
-    let message = if members < desired {
-        format!("creating replicas: {members} of {desired} exist")
-    } else if pool.removal == Removal::Explicit && staying > desired {
+    let leaving = |machine: &&Arc<Machine>| !machine.terminating && named.contains(&machine.id.uid);
+    let staying = live - observed.pool_machines().filter(leaving).count();
+    let message = if machines < desired {
+        format!("creating replicas: {machines} of {desired} exist")
+    } else if pool.scale_down_policy == ScaleDownPolicy::Explicit && staying > desired {
         format!(
-            "{staying} live replicas exceed replicas: {desired}, and in a pool with explicit removal none leaves by \
-             itself: remove {} by name, which lowers replicas, and then raise replicas to {desired} again; or raise \
-             replicas to {staying} to keep all",
+            "{staying} live replicas exceed replicas: {desired}, and with explicit removal the controller deletes \
+             only the targets of targeted removals: remove {} by name, which lowers replicas, and then set \
+             replicas to {desired} again; or set replicas to {staying} to keep all",
             staying - desired
         )
     } else if live <= desired {
-        format!("{} of {members} replicas are terminating, {desired} desired", members - live)
+        format!("{} of {machines} replicas are terminating, {desired} desired", machines - live)
     } else {
-        format!("removing replicas: {members} exist, {desired} desired")
+        format!("removing replicas: {machines} exist, {desired} desired")
     };
     Wanted { kind: condition::PROGRESSING, holds: true, reason: condition::REPLICAS_PROGRESSING, message }
 }

@@ -8,13 +8,13 @@ use jiff::Timestamp;
 use proptest::test_runner::Config;
 
 use crate::model::{
-    Activity, Disk, DiskRef, DiskTemplate, Lifetime, Mark, Marks, Naming, ObjectId, Pool, Published, Removal,
-    Replica, Rollout, Uid,
+    Activity, Disk, DiskAnnotations, DiskRef, DiskTemplate, Lifetime, Machine, Naming, ObjectId, Pool,
+    Published, Rollout, ScaleDownPolicy, StoredTime, Uid,
 };
-use crate::numbers::{Block, Namer};
+use crate::names::{NameBlock, Namer};
 use crate::plan::Action;
-use crate::plan::{Observed, Taken};
-use crate::removal::Record;
+use crate::plan::{NamesInUse, Observed};
+use crate::removal::RemovalRecord;
 use crate::revision::RevisionId;
 use crate::{Memory, Plan};
 
@@ -24,7 +24,7 @@ pub(crate) const POOL_UID: &str = "pool-uid";
 const UPTIME: Duration = Duration::from_secs(100);
 
 /// The template whose disks outlive their machines, in worlds that have one.
-pub(crate) const KEPT: &str = "data";
+pub(crate) const RETAINED: &str = "data";
 
 /// For laws about stories: more of them than there are cases of other laws, since most are dull. `PROPTEST_CASES` sets the
 /// number of both.
@@ -39,14 +39,14 @@ pub(crate) fn now() -> Timestamp {
 }
 
 /// So many seconds before that; after it if negative.
-pub(crate) fn ago(seconds: i64) -> Mark {
-    Mark::At(now() - jiff::SignedDuration::from_secs(seconds))
+pub(crate) fn ago(seconds: i64) -> StoredTime {
+    StoredTime::At(now() - jiff::SignedDuration::from_secs(seconds))
 }
 
 /// A pool with one disk per machine, and what exists around it.
 pub(crate) struct World {
     pub(crate) pool: Pool,
-    pub(crate) machines: Vec<Arc<Replica>>,
+    pub(crate) machines: Vec<Arc<Machine>>,
     pub(crate) disks: BTreeMap<Arc<str>, Arc<Disk>>,
     /// Who else refers to disks of the pool.
     pub(crate) others: BTreeMap<Arc<str>, Vec<Arc<str>>>,
@@ -65,20 +65,20 @@ impl World {
             generation: 1,
             deleting: false,
             desired,
-            removal: Removal::NewestFirst,
-            naming: Naming::Scattered,
+            scale_down_policy: ScaleDownPolicy::NewestFirst,
+            naming: Naming::Random,
             revision: RevisionId::from("r1"),
             revision_stored: true,
             rollout: Rollout::default(),
-            disks: vec![DiskTemplate::new("root", Lifetime::Machine)],
-            block: None,
-            record: Record::default(),
+            disks: vec![DiskTemplate::new("root", Lifetime::Ephemeral)],
+            name_block: None,
+            record: RemovalRecord::default(),
             published: Published::default(),
-            flaws: Vec::new(),
-            unreadable: Vec::new(),
+            validation_errors: Vec::new(),
+            invalid_settings: Vec::new(),
         };
         let mut memory = Memory::default();
-        memory.meet(&pool, UPTIME);
+        memory.observe(&pool, UPTIME);
         Self {
             pool,
             machines: Vec::new(),
@@ -92,16 +92,16 @@ impl World {
     }
 
     /// Adds a running member with its disk; `age` is its creation time in seconds.
-    pub(crate) fn member(mut self, name: &str, age: i64) -> Self {
-        let replica = member(name, age);
-        for disk in &replica.disks {
-            self.disks.insert(disk.disk.clone(), Arc::new(own_disk(&disk.disk, &replica)));
+    pub(crate) fn with_machine(mut self, name: &str, age: i64) -> Self {
+        let machine = machine(name, age);
+        for disk in &machine.disks {
+            self.disks.insert(disk.disk.clone(), Arc::new(own_disk(&disk.disk, &machine)));
         }
-        self.machines.push(Arc::new(replica));
+        self.machines.push(Arc::new(machine));
         self
     }
 
-    pub(crate) fn edit(mut self, name: &str, edit: impl FnOnce(&mut Replica)) -> Self {
+    pub(crate) fn edit(mut self, name: &str, edit: impl FnOnce(&mut Machine)) -> Self {
         let machine =
             self.machines.iter_mut().find(|machine| &*machine.id.name == name).expect("no such machine");
         edit(Arc::make_mut(machine));
@@ -109,9 +109,9 @@ impl World {
     }
 
     /// Adds `count` running members that were created one second after the other, with names of the pool's own.
-    pub(crate) fn members(mut self, count: u64) -> Self {
+    pub(crate) fn with_machines(mut self, count: u64) -> Self {
         for number in 0..count {
-            self = self.member(&name(number), i64::try_from(number).expect("small"));
+            self = self.with_machine(&name(number), i64::try_from(number).expect("small"));
         }
         self.memory.next_number = self.memory.next_number.max(count);
         self.block(0, count.max(64))
@@ -119,15 +119,15 @@ impl World {
 
     /// Opens a block of numbers.
     pub(crate) fn block(mut self, first: u64, end: u64) -> Self {
-        self.pool.block = Some(Block { first, end });
-        self.memory.meet(&self.pool, self.uptime);
+        self.pool.name_block = Some(NameBlock { first, end });
+        self.memory.observe(&self.pool, self.uptime);
         self
     }
 
     /// Sends creates of these numbers that get no answer, at the world's uptime.
-    pub(crate) fn unanswered(mut self, numbers: impl IntoIterator<Item = u64>) -> Self {
+    pub(crate) fn with_unconfirmed(mut self, numbers: impl IntoIterator<Item = u64>) -> Self {
         for number in numbers {
-            self.memory.machines.unanswered(&name(number).into(), number, self.uptime);
+            self.memory.machines.create_unconfirmed(&name(number).into(), number, self.uptime);
             self.memory.next_number = self.memory.next_number.max(number + 1);
         }
         self
@@ -147,7 +147,7 @@ impl World {
     pub(crate) fn reserved(mut self, request: &str, names: &[&str]) -> Self {
         let targets: Vec<ObjectId> = names.iter().map(|name| target(name)).collect();
         self.pool.record.reserve(request, &targets).expect("there is room");
-        self.memory.meet(&self.pool, self.uptime);
+        self.memory.observe(&self.pool, self.uptime);
         self
     }
 
@@ -155,7 +155,7 @@ impl World {
     pub(crate) fn named(self, request: &str, names: &[&str]) -> Self {
         let mut world = self.reserved(request, names);
         world.pool.desired -= world.pool.record.accept(request);
-        world.memory.meet(&world.pool, world.uptime);
+        world.memory.observe(&world.pool, world.uptime);
         world
     }
 
@@ -176,7 +176,7 @@ impl World {
 
     /// Adds a template whose disks outlive their machines, as `edit` leaves it.
     pub(crate) fn keeping(mut self, edit: impl FnOnce(&mut DiskTemplate)) -> Self {
-        let mut template = DiskTemplate::new(KEPT, Lifetime::Pool);
+        let mut template = DiskTemplate::new(RETAINED, Lifetime::Retained);
         edit(&mut template);
         self.pool.disks.push(template);
         self
@@ -185,17 +185,20 @@ impl World {
     /// Lets a machine have this disk of the kept template; it is made unless it exists.
     pub(crate) fn holding(self, machine: &str, disk: &str) -> Self {
         let mounted_by = Some(machine.into());
-        let made = |disk: &str| Some(Disk { mounted_by, ..kept_disk(disk) });
+        let made = |disk: &str| Some(Disk { mounted_by, ..retained_disk(disk) });
         self.disk(disk, |existing| existing.or_else(|| made(disk))).edit(machine, |machine| {
             let position = machine.disks.len();
-            machine.disks.push(DiskRef { template: Some(KEPT.into()), disk: disk.into(), position });
+            machine.disks.push(DiskRef { template: Some(RETAINED.into()), disk: disk.into(), position });
         })
     }
 
     /// Adds a disk of the kept template that nobody has had for so many seconds.
     pub(crate) fn free(self, disk: &str, seconds: i64) -> Self {
         let free_since = Some(ago(seconds));
-        let made = Disk { marks: Marks { free_since, ..Marks::default() }, ..kept_disk(disk) };
+        let made = Disk {
+            annotations: DiskAnnotations { free_since, ..DiskAnnotations::default() },
+            ..retained_disk(disk)
+        };
         self.disk(disk, |_| Some(made))
     }
 
@@ -217,13 +220,13 @@ impl World {
             pool: &self.pool,
             machines,
             disks: self.disks.clone().into_iter().collect(),
-            kept: self.disks.values().cloned().collect(),
-            others: self.others.clone().into_iter().collect(),
+            pool_disks: self.disks.values().cloned().collect(),
+            other_users: self.others.clone().into_iter().collect(),
             collection_grace: crate::plan::COLLECTION_GRACE,
             stored: self.stored.clone(),
-            unanswered: self.memory.machines.lost_answers(),
+            unconfirmed_creates: self.memory.machines.unconfirmed_creates(),
             memory: &self.memory,
-            taken: self,
+            names_in_use: self,
         }
     }
 
@@ -232,11 +235,11 @@ impl World {
     }
 }
 
-impl Taken for World {
-    fn machine(&self, name: &str) -> bool {
+impl NamesInUse for World {
+    fn has_machine(&self, name: &str) -> bool {
         self.foreign_names.contains(name) || self.machines.iter().any(|machine| &*machine.id.name == name)
     }
-    fn disk(&self, name: &str) -> bool {
+    fn has_disk(&self, name: &str) -> bool {
         self.foreign_names.contains(name) || self.disks.contains_key(name)
     }
 }
@@ -262,7 +265,7 @@ pub(crate) fn deleted(plan: &Plan) -> Vec<&str> {
     plan.actions
         .iter()
         .filter_map(|action| match action {
-            Action::Delete { member, .. } => Some(&*member.name),
+            Action::Delete { machine, .. } => Some(&*machine.name),
             _ => None,
         })
         .collect()
@@ -273,8 +276,8 @@ pub(crate) fn target(name: &str) -> ObjectId {
     ObjectId::new(name, &format!("uid-of-{name}"))
 }
 
-pub(crate) fn member(name: &str, age: i64) -> Replica {
-    Replica {
+pub(crate) fn machine(name: &str, age: i64) -> Machine {
+    Machine {
         created: Timestamp::from_second(age).expect("in range"),
         owner: Some(Uid::from(POOL_UID)),
         pool_uid_label: Some(Uid::from(POOL_UID)),
@@ -290,26 +293,26 @@ pub(crate) fn member(name: &str, age: i64) -> Replica {
         }],
         boot_disk: Some(format!("{name}-root").into()),
         devices_ready: true,
-        ..Replica::blank(target(name))
+        ..Machine::blank(target(name))
     }
 }
 
-pub(crate) fn own_disk(name: &str, member: &Replica) -> Disk {
+pub(crate) fn own_disk(name: &str, machine: &Machine) -> Disk {
     Disk {
-        owner: Some(member.id.clone()),
+        owner: Some(machine.id.clone()),
         pool_uid_label: Some(Uid::from(POOL_UID)),
         template: Some("root".into()),
-        mounted_by: Some(member.id.name.clone()),
+        mounted_by: Some(machine.id.name.clone()),
         ..Disk::blank(target(name))
     }
 }
 
 /// A disk of the kept template that nobody has, without any mark.
-pub(crate) fn kept_disk(name: &str) -> Disk {
+pub(crate) fn retained_disk(name: &str) -> Disk {
     Disk {
         owner: Some(ObjectId::new("web", POOL_UID)),
         pool_uid_label: Some(Uid::from(POOL_UID)),
-        template: Some(KEPT.into()),
+        template: Some(RETAINED.into()),
         ..Disk::blank(target(name))
     }
 }

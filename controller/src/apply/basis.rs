@@ -1,4 +1,5 @@
-//! What the writes of a pass rest on: the objects as they were planned on, and a last look at who uses what.
+//! What the writes of a pass depend on: the versions of the objects that the plan used, and a last live read of the
+//! users of disks.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,19 +14,19 @@ use crate::observe::Snapshot;
 use crate::platform::Platform;
 use crate::revisions::Templates;
 
-/// Names of disks, and of whoever uses them.
+/// Names of disks, each with the name of a user.
 type Users = HashMap<Arc<str>, Arc<str>>;
 
-/// The versions of objects that a plan is about, of those that are still known as the pass saw them.
+/// The versions of the objects that a plan uses, if the objects have not changed since the snapshot.
 ///
-/// Whoever acts on such a version acts on what was planned for: the server refuses it once the object is another.
+/// A write that requires such a version is rejected if the object has changed since the plan.
 #[derive(Default)]
 pub(super) struct Basis {
     machines: HashMap<Uid, u64>,
     disks: HashMap<Uid, Seen<Disk>>,
-    /// Who uses the disks that are to be deleted, by their names; `Err` if that could not be found out.
+    /// The users of the disks to delete, by disk; `Err` if a live read failed.
     users: Option<Result<Users, String>>,
-    /// What machines are made from.
+    /// The templates that machines are created from.
     pub(super) templates: Templates,
 }
 
@@ -41,27 +42,29 @@ impl Basis {
         let (mut machines, mut disks) = (HashSet::new(), HashSet::new());
         for action in actions {
             match action {
-                Action::Delete { member, reason: DeleteReason::Surplus } => {
-                    machines.extend([&member.uid]);
+                Action::Delete { machine, reason: DeleteReason::Surplus } => {
+                    machines.extend([&machine.uid]);
                 }
                 Action::Update { disks: wanted, .. } => disks.extend(free(wanted).map(|disk| &disk.uid)),
                 Action::Create { draft } => disks.extend(free(&draft.disks).map(|disk| &disk.uid)),
                 Action::Repoint { to, .. } => {
                     disks.extend(free(std::slice::from_ref(to)).map(|disk| &disk.uid));
                 }
-                Action::Mark { disk, .. } | Action::Grow { disk, .. } | Action::DeleteDisk { disk, .. } => {
+                Action::AnnotateDisk { disk, .. }
+                | Action::ExpandDisk { disk, .. }
+                | Action::DeleteDisk { disk, .. } => {
                     disks.insert(&disk.uid);
                 }
                 Action::Relabel { .. }
                 | Action::Release { .. }
                 | Action::CreateDisk { .. }
                 | Action::Detach { .. }
-                | Action::Advance { .. }
-                | Action::Delete { reason: DeleteReason::Named, .. }
-                | Action::OpenBlock { .. }
+                | Action::RecordRevision { .. }
+                | Action::Delete { reason: DeleteReason::Targeted, .. }
+                | Action::OpenNameBlock { .. }
                 | Action::StoreRevision { .. }
                 | Action::PruneRevision { .. }
-                | Action::Settle { .. } => {}
+                | Action::PruneRecord { .. } => {}
             }
         }
         let mut basis = Self::default();
@@ -70,7 +73,7 @@ impl Basis {
                 let name = &planned.id.name;
                 let known = memory.machines.written_as(name);
                 let known = known.or_else(|| context.machines.get(&pool.namespace, name));
-                // A change that is no fact leaves the facts as they are.
+                // Changes of other fields do not change the facts.
                 if let Some(known) = known.filter(|known| is_same(&known.facts, planned)) {
                     basis.machines.insert(planned.id.uid.clone(), known.version);
                 }
@@ -89,19 +92,19 @@ impl Basis {
         basis
     }
 
-    /// The version of a machine that was planned on; `None` if it is known to have changed.
+    /// The version of a machine that the plan used; `None` if the machine is known to have changed.
     pub(super) fn machine(&self, machine: &ObjectId) -> Option<u64> {
         self.machines.get(&machine.uid).copied()
     }
 
-    /// A disk as it was planned on; `None` if it is known to have changed.
+    /// A disk as the plan used it; `None` if the disk is known to have changed.
     pub(super) fn disk(&self, disk: &ObjectId) -> Option<&Seen<Disk>> {
         self.disks.get(&disk.uid)
     }
 
-    /// Looks who uses the disks that `batch` is to delete: every machine and every attachment of the namespace, as
-    /// they are now. Whoever began to use one before it was marked is among them, however far the caches lag behind.
-    pub(super) async fn look_for_users<P: Platform>(
+    /// Lists all machines and attachments of the namespace live, and records which of them use the disks that `batch`
+    /// deletes. They include every use that began before the disk was marked, independent of the delay of the caches.
+    pub(super) async fn read_disk_users<P: Platform>(
         &mut self,
         context: &Context<P>,
         pool: &PoolEntry<P>,
@@ -143,15 +146,15 @@ impl Basis {
         self.users = Some(looked.map(|()| users));
     }
 
-    /// Who uses a disk that is to be deleted.
+    /// The user of a disk to delete.
     ///
     /// # Errors
-    /// It could not be found out; in the API server's words.
+    /// The error of the live read.
     pub(super) fn user_of(&self, disk: &str) -> Result<Option<&Arc<str>>, String> {
         match &self.users {
             Some(Ok(users)) => Ok(users.get(disk)),
             Some(Err(error)) => Err(error.clone()),
-            None => Err("nobody has looked who uses it".to_owned()),
+            None => Err("its users were not read".to_owned()),
         }
     }
 }
@@ -160,10 +163,10 @@ fn is_same<T: PartialEq>(known: &Arc<T>, planned: &Arc<T>) -> bool {
     Arc::ptr_eq(known, planned) || known == planned
 }
 
-/// Those that must be claimed first.
+/// The free disks among `disks`, which must be allocated first.
 pub(super) fn free(disks: &[DiskDraft]) -> impl Iterator<Item = &ObjectId> {
     disks.iter().filter_map(|draft| match &draft.source {
         DiskSource::Free(disk) => Some(disk),
-        DiskSource::New | DiskSource::Held(_) => None,
+        DiskSource::New | DiskSource::Existing(_) => None,
     })
 }

@@ -1,42 +1,42 @@
-//! A machine and its disks, which are one unit. Disks that exist are promised to it first; those that are to be made
-//! come after it, because they may name its UID as their owner.
+//! Creating a machine together with its disks. Existing disks are allocated to the machine first. New disks are created
+//! after it, because their owner reference can contain its UID.
 
 use std::time::Duration;
 
+use vmpool_engine::backoff::FailureReason;
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::{DiskDraft, DiskSource, Draft, Lifetime};
-use vmpool_engine::pacing::FailureReason;
-use vmpool_engine::{Disk, Memory, ObjectId, Replica, Uid};
+use vmpool_engine::{Disk, Machine, Memory, ObjectId, Uid};
 
 use super::basis::Basis;
-use super::{Outcome, Step, keep, seen};
+use super::{Outcome, Step, disk, seen};
 use crate::context::{Context, PoolEntry, collection};
-use crate::events::{Happening, Reason};
+use crate::events::{PoolEvent, Reason};
 use crate::metrics::{Metrics, WriteKind};
 use crate::platform::Platform;
 use crate::write::WriteError;
 
-/// What came of one unit.
+/// The result of creating a machine with its disks.
 pub(super) struct Unit {
     draft: Draft,
-    machine: Machine,
-    /// Those that were made.
+    machine: CreateResult,
+    /// The results of its new disks.
     disks: Vec<Made>,
 }
 
 struct Made {
     draft: DiskDraft,
-    /// UID of the owner that it should have.
+    /// UID of the expected owner.
     owner: Uid,
     result: Result<Seen<Disk>, WriteError>,
 }
 
-enum Machine {
-    /// It exists and is ours.
-    Exists(Seen<Replica>),
-    /// Somebody else has the name.
-    NameTaken(Seen<Replica>),
-    /// Somebody had the name a moment ago.
+enum CreateResult {
+    /// It exists and the pool owns it.
+    Exists(Seen<Machine>),
+    /// An object that the pool does not own has the name.
+    NameTaken(Seen<Machine>),
+    /// Another object had the name and was just deleted.
     NameFreed,
     /// It may exist.
     Unknown(WriteError),
@@ -50,7 +50,7 @@ pub(super) async fn unit<P: Platform>(
     basis: &Basis,
     draft: &Draft,
 ) -> Outcome {
-    let (claimed, stop) = keep::claim(context, pool, basis, &draft.disks, &draft.name).await;
+    let (claimed, stop) = disk::claim(context, pool, basis, &draft.disks, &draft.name).await;
     let outcome = match stop {
         Some(stop) => stop,
         None => Outcome::Unit(promised(context, pool, basis, draft).await),
@@ -58,7 +58,7 @@ pub(super) async fn unit<P: Platform>(
     outcome.after(claimed)
 }
 
-/// The unit of a machine that has been promised all the disks that it is to get and that exist.
+/// Creates a machine after all its existing disks were allocated to it, and then its new disks.
 async fn promised<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -67,19 +67,19 @@ async fn promised<P: Platform>(
 ) -> Unit {
     let mut unit =
         Unit { draft: draft.clone(), machine: machine(context, pool, basis, draft).await, disks: Vec::new() };
-    if let Machine::Exists(replica) = &unit.machine
-        && !replica.facts.terminating
+    if let CreateResult::Exists(machine) = &unit.machine
+        && !machine.facts.terminating
     {
-        // One that exists already may have been made from another draft: what it does not refer to would be one disk
-        // too many, and what it lacks is repaired by the next pass.
-        let refers = |disk: &&DiskDraft| replica.facts.disks.iter().any(|device| device.disk == disk.name);
+        // An existing machine may have been created from another draft. Disks that it does not refer to would be
+        // surplus, and the next pass repairs what it lacks.
+        let refers = |disk: &&DiskDraft| machine.facts.disks.iter().any(|device| device.disk == disk.name);
         let new = draft.disks.iter().filter(|disk| disk.source == DiskSource::New);
         for wanted in new.filter(refers) {
-            let id = &replica.facts.id;
+            let id = &machine.facts.id;
             let result = disk(context, pool, id, wanted).await;
             let failed = result.is_err();
             unit.disks.push(Made { draft: wanted.clone(), owner: owner(pool, id, wanted), result });
-            // The rest is created by the repair of a later pass, at its pace.
+            // A later pass creates the rest as repairs, with their backoff.
             if failed {
                 break;
             }
@@ -93,40 +93,40 @@ async fn machine<P: Platform>(
     pool: &PoolEntry<P>,
     basis: &Basis,
     draft: &Draft,
-) -> Machine {
+) -> CreateResult {
     let namespace = &*pool.facts.namespace;
     let body = P::machine(&pool.object, &basis.templates.wanted.value(), draft);
     let path = collection::<P::Machine>(namespace);
     match context.writer.create::<P::Machine>(WriteKind::CreateMachine, path, body).await {
-        Ok(machine) => Machine::Exists(seen(&machine, P::read_machine)),
+        Ok(machine) => CreateResult::Exists(seen(&machine, P::read_machine)),
         Err(error) if error.is_already_exists() => {
             match context.get_live::<P::Machine>(namespace, &draft.name).await {
                 Ok(Some(machine)) => {
                     let machine = seen(&machine, P::read_machine);
                     if machine.facts.owner.as_ref() == Some(&pool.facts.id.uid) {
-                        Machine::Exists(machine)
+                        CreateResult::Exists(machine)
                     } else {
-                        Machine::NameTaken(machine)
+                        CreateResult::NameTaken(machine)
                     }
                 }
-                Ok(None) => Machine::NameFreed,
-                Err(error) => Machine::Unknown(WriteError::Lost(error.to_string())),
+                Ok(None) => CreateResult::NameFreed,
+                Err(error) => CreateResult::Unknown(WriteError::Unconfirmed(error.to_string())),
             }
         }
-        Err(error @ WriteError::Lost(_)) => Machine::Unknown(error),
-        Err(error) => Machine::Refused(error),
+        Err(error @ WriteError::Unconfirmed(_)) => CreateResult::Unknown(error),
+        Err(error) => CreateResult::Refused(error),
     }
 }
 
-/// Creates a disk of `member`. One that exists already is returned as it is, whoever owns it: the plan sees to it.
+/// Creates a disk of `machine`. If the disk already exists, returns it with any owner; the next plan decides about it.
 pub(super) async fn disk<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    member: &ObjectId,
+    machine: &ObjectId,
     draft: &DiskDraft,
 ) -> Result<Seen<Disk>, WriteError> {
     let namespace = &*pool.facts.namespace;
-    let Some(body) = P::disk(&pool.object, member, draft) else {
+    let Some(body) = P::disk(&pool.object, machine, draft) else {
         return Err(WriteError::Invalid(format!("the pool has no disk template {}", draft.template).into()));
     };
     let path = collection::<P::Disk>(namespace);
@@ -135,42 +135,49 @@ pub(super) async fn disk<P: Platform>(
         Err(error) if error.is_already_exists() => {
             match context.get_live::<P::Disk>(namespace, &draft.name).await {
                 Ok(Some(disk)) => Ok(seen(&disk, P::read_disk)),
-                Ok(None) => Err(WriteError::Lost("a disk of that name was there and is gone".to_owned())),
-                Err(error) => Err(WriteError::Lost(error.to_string())),
+                Ok(None) => {
+                    Err(WriteError::Unconfirmed("a disk with that name existed and is gone".to_owned()))
+                }
+                Err(error) => Err(WriteError::Unconfirmed(error.to_string())),
             }
         }
         Err(error) => Err(error),
     }
 }
 
-/// Notes that a disk of the pool may exist, or still come to be: another machine waits for it rather than getting one
-/// more, should the one that it was for be gone.
-pub(super) fn note_lost(memory: &mut Memory, draft: &DiskDraft, error: &WriteError, uptime: Duration) {
-    if matches!(error, WriteError::Lost(_)) {
-        memory.disks.unanswered(&draft.name, 0, uptime);
+/// Records an unconfirmed create of a retained disk. If its machine is deleted, another machine waits for the disk
+/// instead of getting a new one.
+pub(super) fn record_unconfirmed_disk(
+    memory: &mut Memory,
+    draft: &DiskDraft,
+    error: &WriteError,
+    uptime: Duration,
+) {
+    if matches!(error, WriteError::Unconfirmed(_)) {
+        memory.disks.create_unconfirmed(&draft.name, 0, uptime);
     }
 }
 
-/// Who owns a disk of this template.
-pub(super) fn owner<P: Platform>(pool: &PoolEntry<P>, member: &ObjectId, draft: &DiskDraft) -> Uid {
+/// The UID of the owner of a disk of this template.
+pub(super) fn owner<P: Platform>(pool: &PoolEntry<P>, machine: &ObjectId, draft: &DiskDraft) -> Uid {
     let template = pool.facts.disks.iter().find(|template| template.name == draft.template);
     match template.map(|template| template.lifetime) {
-        Some(Lifetime::Pool) => pool.facts.id.uid.clone(),
-        Some(Lifetime::Machine) | None => member.uid.clone(),
+        Some(Lifetime::Retained) => pool.facts.id.uid.clone(),
+        Some(Lifetime::Ephemeral) | None => machine.uid.clone(),
     }
 }
 
-fn machine_failure(draft: &Draft, error: &WriteError) -> Happening {
-    Happening {
+fn machine_failure(draft: &Draft, error: &WriteError) -> PoolEvent {
+    PoolEvent {
         reason: Reason::FailedCreate,
         name: draft.name.to_string(),
         note: format!("creating machine {}: {error}", draft.name),
     }
 }
 
-/// What a disk that could not be created means to the owner of the pool.
-pub(super) fn disk_failure(draft: &DiskDraft, error: &WriteError) -> Happening {
-    Happening {
+/// The event about a disk that could not be created.
+pub(super) fn disk_failure(draft: &DiskDraft, error: &WriteError) -> PoolEvent {
+    PoolEvent {
         reason: Reason::FailedDisk,
         name: draft.name.to_string(),
         note: format!("creating disk {}: {error}", draft.name),
@@ -178,47 +185,48 @@ pub(super) fn disk_failure(draft: &DiskDraft, error: &WriteError) -> Happening {
 }
 
 impl Unit {
-    pub(super) fn learn(self, metrics: &Metrics, memory: &mut Memory, uptime: Duration) -> Step {
+    pub(super) fn record(self, metrics: &Metrics, memory: &mut Memory, uptime: Duration) -> Step {
         let Self { draft, machine, disks } = self;
-        // A refused create had no effect: its number is as good as new. Any other is used up.
-        if !matches!(machine, Machine::Refused(_)) {
+        // A rejected create had no effect, so its number can be used again. Any other number is used up.
+        if !matches!(machine, CreateResult::Refused(_)) {
             memory.next_number = memory.next_number.max(draft.number + 1);
         }
-        let replica = match machine {
-            Machine::Exists(replica) => replica,
-            Machine::NameTaken(machine) => {
-                // An earlier attempt without an answer is settled by that too: the name is not ours and never will be.
-                memory.machines.refused(&draft.name);
-                // It may have been a member when it was created, and then it has disks of the pool, which are not free.
+        let machine = match machine {
+            CreateResult::Exists(machine) => machine,
+            CreateResult::NameTaken(machine) => {
+                // This also resolves an earlier unconfirmed create: another object has the name.
+                memory.machines.name_taken(&draft.name);
+                // The machine may have belonged to the pool when it was created. Then it uses disks of the pool, which
+                // are not free.
                 memory.machines.written(machine, uptime);
                 return Step::outdated();
             }
-            // Whoever had the name says nothing about an earlier attempt, which may still happen.
-            Machine::NameFreed => return Step::outdated(),
-            Machine::Unknown(error) => {
-                memory.machines.unanswered(&draft.name, draft.number, uptime);
+            // The API server may still carry out an earlier unconfirmed create.
+            CreateResult::NameFreed => return Step::outdated(),
+            CreateResult::Unknown(error) => {
+                memory.machines.create_unconfirmed(&draft.name, draft.number, uptime);
                 return Step::failed(machine_failure(&draft, &error), error);
             }
-            Machine::Refused(error) => {
-                keep::note_refusal(memory, &draft.disks, &error, uptime);
+            CreateResult::Refused(error) => {
+                disk::record_rejected_disks(memory, &draft.disks, &error, uptime);
                 return Step::failed(machine_failure(&draft, &error), error);
             }
         };
-        let id = replica.facts.id.clone();
+        let id = machine.facts.id.clone();
         tracing::info!(machine = &*id.name, machine_uid = id.uid.as_str(), "created a machine");
-        memory.machines.written(replica, uptime);
+        memory.machines.written(machine, uptime);
         memory.accept_disks(draft.disks.iter().map(|disk| &disk.name));
-        let created = Happening {
+        let created = PoolEvent {
             reason: Reason::SuccessfulCreate,
             name: id.name.to_string(),
             note: format!("created machine {id}"),
         };
         let mut step = Step::done(Some(created));
-        step.happenings.extend(keep::reused(metrics, &draft.disks, &id));
+        step.events.extend(disk::reused(metrics, &draft.disks, &id));
         for Made { draft, owner, result } in disks {
             match result {
                 Ok(disk) => {
-                    // A foreign disk is not what the machine needs: the next plan finds another name.
+                    // The machine cannot use a foreign disk. The next plan chooses another name.
                     if disk.facts.owner.as_ref().is_none_or(|found| found.uid != owner) {
                         step.done = false;
                         step.outdated = true;
@@ -227,7 +235,7 @@ impl Unit {
                 }
                 Err(error) => {
                     if owner != id.uid {
-                        note_lost(memory, &draft, &error, uptime);
+                        record_unconfirmed_disk(memory, &draft, &error, uptime);
                     }
                     step.fail(disk_failure(&draft, &error), error);
                     step.reason = Some(FailureReason::DiskFailure);

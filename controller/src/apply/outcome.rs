@@ -1,95 +1,95 @@
-//! What came of an action, and what follows from it.
+//! The outcome of an action, and its effect on the memory.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use vmpool_engine::backoff::FailureReason;
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::DiskDraft;
-use vmpool_engine::pacing::FailureReason;
-use vmpool_engine::plan::{Answer, DeleteReason};
+use vmpool_engine::plan::{DeleteReason, UpdateOutcome};
 use vmpool_engine::revision::RevisionId;
-use vmpool_engine::{Disk, Memory, ObjectId, Replica};
+use vmpool_engine::{Disk, Machine, Memory, ObjectId};
 
-use super::{create, delete, keep, pool, update};
+use super::{create, delete, disk, pool, update};
 use crate::context::{Context, PoolEntry};
-use crate::events::{Happening, Reason};
+use crate::events::{PoolEvent, Reason};
 use crate::platform::Platform;
 use crate::revisions::Change;
 use crate::write::WriteError;
 
-/// What came of one action, for the memory.
+/// The outcome of one action.
 pub(super) enum Outcome {
-    /// It was not begun: a neighbour failed, or the pool changed.
+    /// It was not started, because another action of the stage failed or the pool changed.
     Skipped,
     /// A machine and its disks.
     Unit(create::Unit),
     /// A machine was changed.
-    Machine(Seen<Replica>, Vec<Happening>),
-    /// A machine was not written to, because it differs from the revision in more than it was to get.
-    Differs(Seen<Replica>, RevisionId),
-    /// A machine was refused other disks.
-    DisksRefused(Vec<DiskDraft>, Happening, WriteError),
+    Machine(Seen<Machine>, Vec<PoolEvent>),
+    /// A machine was not written to, because its spec differs from the revision.
+    Differs(Seen<Machine>, RevisionId),
+    /// An update of a machine with other disks was rejected.
+    DisksRefused(Vec<DiskDraft>, PoolEvent, WriteError),
     /// A disk was created, or found to exist.
-    Disk(Seen<Disk>, Option<Happening>),
-    /// A disk is not what was planned for.
+    Disk(Seen<Disk>, Option<PoolEvent>),
+    /// A disk differs from the one that the plan used.
     DiskChanged(Seen<Disk>),
     /// A disk is being deleted, or is gone.
-    DiskDeleted(Arc<Disk>, Option<Happening>),
-    /// Disks were written first, for what came of the rest.
+    DiskDeleted(Arc<Disk>, Option<PoolEvent>),
+    /// Disks were written first; the inner outcome is that of the rest.
     After(Vec<Seen<Disk>>, Box<Outcome>),
     /// A machine is being deleted.
     Deleted(ObjectId, DeleteReason),
-    /// A machine that should leave was gone already.
+    /// A machine to delete was already gone.
     Gone(ObjectId),
-    /// A machine that should leave is not what was planned for.
-    Changed(Seen<Replica>),
-    /// It is unknown whether the machine is being deleted.
+    /// A machine differs from the one that the plan used.
+    Changed(Seen<Machine>),
+    /// A deletion is unconfirmed.
     MaybeDeleted(ObjectId, WriteError),
-    /// A revision was written to a machine, or was to be.
+    /// An attempt to write a revision to a machine.
     Updated(update::Update),
-    /// Something was done to a stored revision, which may be other than it should be.
+    /// A stored revision was changed or found. `done` is whether it has the expected content.
     Revision { change: Change, done: bool },
-    /// A block is open.
+    /// A name block was recorded.
     Opened,
-    /// Entries left the record of named machines.
-    Settled(pool::Settled),
-    /// What it was about changed meanwhile.
+    /// The removal record was pruned.
+    PrunedRecord(pool::PrunedRecord),
+    /// The object changed since the plan.
     Outdated,
     /// It failed.
-    Failed(Happening, WriteError),
+    Failed(PoolEvent, WriteError),
 }
 
-/// What one outcome means.
+/// The effect of one outcome.
 #[derive(Default)]
 pub(super) struct Step {
-    pub(super) happenings: Vec<Happening>,
-    /// It went through.
+    pub(super) events: Vec<PoolEvent>,
+    /// It succeeded.
     pub(super) done: bool,
     /// Plan again at once.
     pub(super) outdated: bool,
     pub(super) error: Option<WriteError>,
-    /// What failed, if it is not what the action is named after.
+    /// The reason of the failure, if it is not the one of the action.
     pub(super) reason: Option<FailureReason>,
-    /// What was done to a stored revision.
+    /// The change of a stored revision.
     pub(super) revision: Option<Change>,
 }
 
 impl Step {
-    pub(super) fn done(happening: Option<Happening>) -> Self {
-        Self { happenings: happening.into_iter().collect(), done: true, ..Self::default() }
+    pub(super) fn done(event: Option<PoolEvent>) -> Self {
+        Self { events: event.into_iter().collect(), done: true, ..Self::default() }
     }
     pub(super) fn outdated() -> Self {
         Self { outdated: true, ..Self::default() }
     }
-    pub(super) fn failed(happening: Happening, error: WriteError) -> Self {
+    pub(super) fn failed(event: PoolEvent, error: WriteError) -> Self {
         let mut step = Self::default();
-        step.fail(happening, error);
+        step.fail(event, error);
         step
     }
-    /// A write that was never sent because the lease ends is nothing to tell the owner of the pool.
-    pub(super) fn fail(&mut self, happening: Happening, error: WriteError) {
+    /// A write that was not sent because the lease ends causes no event.
+    pub(super) fn fail(&mut self, event: PoolEvent, error: WriteError) {
         if !matches!(error, WriteError::Fenced) {
-            self.happenings.push(happening);
+            self.events.push(event);
         }
         self.done = false;
         self.error = Some(error);
@@ -97,13 +97,13 @@ impl Step {
 }
 
 impl Outcome {
-    /// What came of it after these disks were written.
+    /// The outcome, after these disks were written.
     pub(super) fn after(self, disks: Vec<Seen<Disk>>) -> Self {
         if disks.is_empty() { self } else { Self::After(disks, Box::new(self)) }
     }
 
-    /// Tells the memory.
-    pub(super) fn learn<P: Platform>(
+    /// Records the outcome in the memory.
+    pub(super) fn record<P: Platform>(
         self,
         context: &Context<P>,
         pool: &PoolEntry<P>,
@@ -113,16 +113,16 @@ impl Outcome {
         match self {
             Self::Skipped | Self::Outdated => Step::outdated(),
             Self::Opened => Step::done(None),
-            Self::Machine(seen, happenings) => {
+            Self::Machine(seen, events) => {
                 memory.machines.written(seen, uptime);
-                Step { happenings, ..Step::done(None) }
+                Step { events, ..Step::done(None) }
             }
-            Self::DisksRefused(disks, happening, error) => {
-                keep::note_refusal(memory, &disks, &error, uptime);
-                Step::failed(happening, error)
+            Self::DisksRefused(disks, event, error) => {
+                disk::record_rejected_disks(memory, &disks, &error, uptime);
+                Step::failed(event, error)
             }
             Self::Differs(seen, revision) => {
-                memory.trials.learn(&seen.facts.id.uid, &revision, Answer::Differs, uptime);
+                memory.rollout_attempts.record(&seen.facts.id.uid, &revision, UpdateOutcome::Differs, uptime);
                 memory.machines.written(seen, uptime);
                 Step::outdated()
             }
@@ -130,23 +130,23 @@ impl Outcome {
                 memory.machines.written(seen, uptime);
                 Step::outdated()
             }
-            Self::Disk(seen, happening) => {
+            Self::Disk(seen, event) => {
                 memory.disks.written(seen, uptime);
-                Step::done(happening)
+                Step::done(event)
             }
             Self::DiskChanged(seen) => {
                 memory.disks.written(seen, uptime);
                 Step::outdated()
             }
-            Self::DiskDeleted(disk, happening) => {
+            Self::DiskDeleted(disk, event) => {
                 memory.disks.deleted(&disk, uptime);
-                Step::done(happening)
+                Step::done(event)
             }
             Self::After(disks, rest) => {
                 for disk in disks {
                     memory.disks.written(disk, uptime);
                 }
-                rest.learn(context, pool, memory)
+                rest.record(context, pool, memory)
             }
             Self::Deleted(id, reason) => {
                 forget_live(context, pool, memory, &id, uptime);
@@ -157,8 +157,9 @@ impl Outcome {
                     "deleted a machine"
                 );
                 context.metrics.removals.deleted(reason);
-                // That of a named one is told when its entry leaves the record: mostly others delete it.
-                let told = (reason == DeleteReason::Surplus).then(|| Happening {
+                // The event about a target is sent when its entry is removed from the record, because other programs
+                // delete most targets.
+                let told = (reason == DeleteReason::Surplus).then(|| PoolEvent {
                     reason: Reason::SuccessfulDelete,
                     name: id.name.to_string(),
                     note: format!("deleted machine {id}"),
@@ -169,18 +170,18 @@ impl Outcome {
                 forget_live(context, pool, memory, &id, uptime);
                 Step::done(None)
             }
-            // Until that is certain the plan lets nobody else leave instead.
+            // While the deletion is unconfirmed, the plan deletes no other machine in its place.
             Self::MaybeDeleted(id, error) => {
-                memory.unsure_of(&id.uid, uptime);
+                memory.delete_unconfirmed(&id.uid, uptime);
                 Step::failed(delete::failure(&id, &error), error)
             }
-            Self::Unit(unit) => unit.learn(&context.metrics, memory, uptime),
-            Self::Updated(update) => update.learn(memory, uptime),
+            Self::Unit(unit) => unit.record(&context.metrics, memory, uptime),
+            Self::Updated(update) => update.record(memory, uptime),
             Self::Revision { change, done } => {
                 Step { revision: Some(change), done, outdated: !done, ..Step::default() }
             }
-            Self::Settled(settled) => settled.learn(&context.metrics, memory, uptime),
-            Self::Failed(happening, error) => Step::failed(happening, error),
+            Self::PrunedRecord(pruned) => pruned.record(&context.metrics, memory, uptime),
+            Self::Failed(event, error) => Step::failed(event, error),
         }
     }
 }

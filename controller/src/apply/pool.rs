@@ -1,5 +1,5 @@
-//! What the controller writes on the pool besides its status: blocks of machine numbers, and the record of named
-//! machines. Both are guarded by the version of the pool that was planned on.
+//! Writes of the pool besides its status: name blocks and the removal record. Both require the version of the pool that
+//! the plan used.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,46 +11,50 @@ use kube::api::Patch;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use vmpool_engine::ledger::Seen;
-use vmpool_engine::numbers::Block;
+use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::{Entry, State};
-use vmpool_engine::{Memory, ObjectId, Replica, Uid};
+use vmpool_engine::{Machine, Memory, ObjectId, Uid};
 
 use super::{Outcome, Step, seen};
 use crate::context::{Context, PoolEntry, ReadError, collection};
-use crate::events::{Happening, Reason};
+use crate::events::{PoolEvent, Reason};
 use crate::metrics::{Metrics, WriteKind};
 use crate::platform::Platform;
 use crate::write::WriteError;
 
-/// Opens a block of machine numbers.
-pub(super) async fn open<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, block: Block) -> Outcome {
-    match write(context, pool, P::record(block)).await {
+/// Records a name block.
+pub(super) async fn open_name_block<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    block: NameBlock,
+) -> Outcome {
+    match write(context, pool, P::name_block(block)).await {
         Ok(()) => Outcome::Opened,
         Err(error) if error.is_gone() || error.is_conflict() => Outcome::Outdated,
         Err(error) => {
-            let note = format!("recording machine numbers {block} on the pool: {error}");
+            let note = format!("recording name block {block} on the pool: {error}");
             failed(pool, Reason::FailedCreate, note, error)
         }
     }
 }
 
-/// What came of settling the record.
-pub(super) struct Settled {
-    /// Targets that a live read found to be members still: the snapshot had not shown them.
-    here: Vec<Seen<Replica>>,
-    /// The accepted entries that left.
+/// The result of pruning the removal record.
+pub(super) struct PrunedRecord {
+    /// Targets that a live read found and the snapshot did not show.
+    here: Vec<Seen<Machine>>,
+    /// The accepted entries that were removed.
     removed: Vec<Entry>,
-    /// Targets that are there and no members any more: nobody has deleted them.
+    /// Targets that exist and that the pool no longer owns. They were released and not deleted.
     released: BTreeSet<Uid>,
-    /// Requests whose reservations were dropped, and their targets.
+    /// Requests whose reservations were dropped, each with its targets.
     expired: Vec<(Arc<str>, Vec<ObjectId>)>,
     /// Whether the pool was written.
     written: bool,
 }
 
-/// Takes entries out of the record, in one write: accepted targets of which a live read finds nothing to remove, and
-/// reservations.
-pub(super) async fn settle<P: Platform>(
+/// Removes entries from the record in one write: accepted targets that a live read confirms as gone or released, and
+/// expired reservations.
+pub(super) async fn prune_record<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     gone: &[ObjectId],
@@ -58,7 +62,7 @@ pub(super) async fn settle<P: Platform>(
 ) -> Outcome {
     let Confirmed { gone, released, here } = match confirm(context, pool, gone).await {
         Ok(confirmed) => confirmed,
-        Err(error) => return unsettled(pool, WriteError::Lost(error.to_string())),
+        Err(error) => return not_pruned(pool, WriteError::Unconfirmed(error.to_string())),
     };
     let before = &pool.facts.record;
     let mut record = before.clone();
@@ -73,29 +77,29 @@ pub(super) async fn settle<P: Platform>(
     for (request, _) in &expired {
         record.withdraw(request);
     }
-    record.settle(&gone);
+    record.prune(&gone);
     let left = before.entries().iter();
     let left = left.filter(|entry| entry.state == State::Accepted && !record.is_accepted(&entry.target.uid));
-    let settled = Settled { here, removed: left.cloned().collect(), released, expired, written: false };
+    let pruned = PrunedRecord { here, removed: left.cloned().collect(), released, expired, written: false };
     if record == *before {
-        return Outcome::Settled(settled);
+        return Outcome::PrunedRecord(pruned);
     }
-    match write(context, pool, P::removals(&record)).await {
-        Ok(()) => Outcome::Settled(Settled { written: true, ..settled }),
+    match write(context, pool, P::removal_record(&record)).await {
+        Ok(()) => Outcome::PrunedRecord(PrunedRecord { written: true, ..pruned }),
         Err(error) if error.is_gone() || error.is_conflict() => Outcome::Outdated,
-        Err(error) => unsettled(pool, error),
+        Err(error) => not_pruned(pool, error),
     }
 }
 
-/// What a live read of targets has found.
+/// The result of a live read of targets.
 #[derive(Default)]
 struct Confirmed {
-    /// Those that are no members.
+    /// Targets that the pool does not own.
     gone: BTreeSet<Uid>,
-    /// Those among them that exist.
+    /// Those of them that exist.
     released: BTreeSet<Uid>,
-    /// The others.
-    here: Vec<Seen<Replica>>,
+    /// Targets that the pool still owns.
+    here: Vec<Seen<Machine>>,
 }
 
 /// Reads the targets live.
@@ -125,16 +129,16 @@ async fn confirm<P: Platform>(
     Ok(confirmed)
 }
 
-fn unsettled<P: Platform>(pool: &PoolEntry<P>, error: WriteError) -> Outcome {
-    let note = format!("taking settled entries out of the record of machines to be removed: {error}");
+fn not_pruned<P: Platform>(pool: &PoolEntry<P>, error: WriteError) -> Outcome {
+    let note = format!("removing finished entries from the removal record: {error}");
     failed(pool, Reason::FailedRepair, note, error)
 }
 
 fn failed<P: Platform>(pool: &PoolEntry<P>, reason: Reason, note: String, error: WriteError) -> Outcome {
-    Outcome::Failed(Happening { reason, name: pool.facts.id.name.to_string(), note }, error)
+    Outcome::Failed(PoolEvent { reason, name: pool.facts.id.name.to_string(), note }, error)
 }
 
-/// Sends a merge patch to the pool, unless it changed meanwhile.
+/// Sends a merge patch for the pool at the version that the plan used.
 async fn write<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -144,13 +148,13 @@ async fn write<P: Platform>(
     patch["metadata"]["uid"] = json!(pool.facts.id.uid.as_str());
     patch["metadata"]["resourceVersion"] = json!(pool.object.meta().resource_version);
     let (writer, name, patch) = (&context.writer, &pool.facts.id.name, Patch::Merge(patch));
-    // The answer may be large, and says nothing that is needed.
+    // The response can be large, and nothing of it is needed.
     writer.patch::<IgnoredAny, _>(WriteKind::PatchPool, path, name, None, patch).await.map(|_| ())
 }
 
-impl Settled {
-    /// Tells the memory and the metrics.
-    pub(super) fn learn(self, metrics: &Metrics, memory: &mut Memory, uptime: Duration) -> Step {
+impl PrunedRecord {
+    /// Records the result in the memory and in the metrics.
+    pub(super) fn record(self, metrics: &Metrics, memory: &mut Memory, uptime: Duration) -> Step {
         let surprised = !self.here.is_empty();
         for live in self.here {
             memory.machines.written(live, uptime);
@@ -161,35 +165,31 @@ impl Settled {
         let expired = self.expired.iter().map(|(_, targets)| targets.len()).sum();
         metrics.removals.settled(self.removed.len(), expired);
         let removed = self.removed.iter().filter(|entry| !self.released.contains(&entry.target.uid));
-        let mut happenings: Vec<Happening> = removed.map(removed_by_name).collect();
-        happenings.extend(self.expired.into_iter().map(|(request, targets)| {
+        let mut events: Vec<PoolEvent> = removed.map(removed_by_name).collect();
+        events.extend(self.expired.into_iter().map(|(request, targets)| {
             tracing::warn!(request = &*request, targets = targets.len(), "dropped a reservation of machines");
             let names: Vec<&str> = targets.iter().map(|target| &*target.name).collect();
-            Happening {
+            PoolEvent {
                 reason: Reason::ReservationExpired,
                 name: names.join(", "),
                 note: format!(
-                    "removing {} was begun and neither carried out nor given up in time: nothing was removed, and \
-                     it may be asked for again",
+                    "the targeted removal of {} was neither accepted nor withdrawn in time: no machine was \
+                     removed; send the request again",
                     names.join(", ")
                 ),
             }
         }));
-        Step { happenings, outdated: surprised, done: true, ..Step::default() }
+        Step { events, outdated: surprised, done: true, ..Step::default() }
     }
 }
 
-/// Tells that a machine is gone that somebody had named: once, whoever has deleted it, since its entry leaves with one
-/// write. Names of users come from outside: their control characters are escaped.
-fn removed_by_name(entry: &Entry) -> Happening {
+/// The event about a deleted target. Its entry is removed with one write, so there is one event for each target,
+/// whichever program deleted it. Names of users are untrusted, so their control characters are escaped.
+fn removed_by_name(entry: &Entry) -> PoolEvent {
     let Entry { target, by, .. } = entry;
     let (name, why) = match by {
-        Some(by) => (format!("{target} (named by {by:?})"), format!("{by:?} had named")),
-        None => (target.to_string(), "was named to be removed".to_owned()),
+        Some(by) => (format!("{target} (requested by {by:?})"), format!("as requested by {by:?}")),
+        None => (target.to_string(), "in a targeted removal".to_owned()),
     };
-    Happening {
-        reason: Reason::SuccessfulDelete,
-        name,
-        note: format!("removed machine {target}, which {why}"),
-    }
+    PoolEvent { reason: Reason::SuccessfulDelete, name, note: format!("removed machine {target} {why}") }
 }

@@ -1,4 +1,4 @@
-//! Repairs of single members. They are rare, so each begins with a live read and ends in a guarded write.
+//! Repairs of single machines. They are rare, so each starts with a live read and ends with a guarded write.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use vmpool_engine::ObjectId;
 use vmpool_engine::model::DiskDraft;
 
 use super::basis::Basis;
-use super::{Outcome, create, keep, seen};
+use super::{Outcome, create, disk, seen};
 use crate::context::{Context, PoolEntry, collection};
-use crate::events::{Happening, Reason};
+use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
 use crate::platform::Platform;
 use crate::write::WriteError;
 
-/// Sends a merge patch to a machine, unless it changed meanwhile.
+/// Sends a merge patch for a machine at the version of a live read.
 pub(super) async fn patch<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -32,8 +32,8 @@ pub(super) async fn patch<P: Platform>(
     send(context, pool, machine, Patch::Merge(patch), Reason::FailedRepair).await
 }
 
-/// Takes our markers off a machine that is no member any more, once the disks are its own that the pool had kept for
-/// it. Those that it shares with a member stay the pool's.
+/// Removes the controller's labels and annotations from a released machine. First the machine becomes the owner of its
+/// retained disks, except those that it shares with a machine of the pool.
 pub(super) async fn release<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -44,15 +44,15 @@ pub(super) async fn release<P: Platform>(
         Ok(live) => P::read_machine(&live),
         Err(outcome) => return outcome,
     };
-    let (handed, stop) = keep::hand_over(context, pool, &live, shared).await;
+    let (handed, stop) = disk::transfer(context, pool, &live, shared).await;
     let outcome = match stop {
         Some(stop) => stop,
-        None => patch(context, pool, machine, P::unmark()).await,
+        None => patch(context, pool, machine, P::remove_markers()).await,
     };
     outcome.after(handed)
 }
 
-/// Makes a machine refer to another disk, which is promised to it first if it is a free one.
+/// Makes a machine refer to another disk. A free disk is allocated to it first.
 pub(super) async fn repoint<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -62,28 +62,26 @@ pub(super) async fn repoint<P: Platform>(
     to: &DiskDraft,
 ) -> Outcome {
     let drafts = std::slice::from_ref(to);
-    let (claimed, stop) = keep::claim(context, pool, basis, drafts, &machine.name).await;
+    let (claimed, stop) = disk::claim(context, pool, basis, drafts, &machine.name).await;
     let outcome = match stop {
         Some(stop) => stop,
         None => match point(context, pool, machine, from, to).await {
-            // Only the disk map was wrong.
-            Outcome::Machine(changed, happenings) if from.1 == &*to.name => {
-                Outcome::Machine(changed, happenings)
+            // Only the disk map changed.
+            Outcome::Machine(changed, events) if from.1 == &*to.name => Outcome::Machine(changed, events),
+            Outcome::Machine(changed, mut events) => {
+                let why = format!("disk {} replaces it", to.name);
+                events.push(disk::detached(from.1, machine, &why));
+                events.extend(disk::reused(&context.metrics, drafts, machine));
+                Outcome::Machine(changed, events)
             }
-            Outcome::Machine(changed, mut happenings) => {
-                let why = format!("disk {} takes its place", to.name);
-                happenings.push(keep::detached(from.1, machine, &why));
-                happenings.extend(keep::reused(&context.metrics, drafts, machine));
-                Outcome::Machine(changed, happenings)
-            }
-            Outcome::Failed(happening, error) => Outcome::DisksRefused(drafts.to_vec(), happening, error),
+            Outcome::Failed(event, error) => Outcome::DisksRefused(drafts.to_vec(), event, error),
             outcome => outcome,
         },
     };
     outcome.after(claimed)
 }
 
-/// Takes a device away from a machine, because another machine keeps its disk.
+/// Removes a device from a machine, because another machine keeps its disk.
 pub(super) async fn detach<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -93,9 +91,9 @@ pub(super) async fn detach<P: Platform>(
 ) -> Outcome {
     let outcome = edit(context, pool, machine, |live| P::detach(live, position, disk)).await;
     match outcome {
-        Outcome::Machine(changed, mut happenings) => {
-            happenings.push(keep::detached(disk, machine, "another machine keeps it"));
-            Outcome::Machine(changed, happenings)
+        Outcome::Machine(changed, mut events) => {
+            events.push(disk::detached(disk, machine, "another machine keeps it"));
+            Outcome::Machine(changed, events)
         }
         outcome => outcome,
     }
@@ -111,7 +109,7 @@ async fn point<P: Platform>(
     edit(context, pool, machine, |live| P::repoint(live, position, from, to)).await
 }
 
-/// Sends the JSON patch that `operations` makes of a machine as it is now.
+/// Sends the JSON patch that `operations` computes from the live machine.
 async fn edit<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -137,8 +135,8 @@ async fn edit<P: Platform>(
     }
 }
 
-/// A test in the patch failed if the machine changed since it was read as `old`. If it did not, the patch itself is
-/// refused: trying again at once would not end.
+/// Distinguishes the two causes of a rejected patch. If the machine changed since it was read as `old`, a test in the
+/// patch failed. Otherwise the patch itself is rejected, and an immediate retry would repeat forever.
 async fn refused<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -155,27 +153,27 @@ async fn refused<P: Platform>(
     }
 }
 
-/// Creates a disk that a member lacks.
+/// Creates a missing disk of a machine.
 pub(super) async fn disk<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    member: &ObjectId,
+    machine: &ObjectId,
     draft: &DiskDraft,
 ) -> Outcome {
-    // The member may be gone by now, and its disk would be nobody's until the garbage collector came by.
-    if let Err(outcome) = live(context, pool, member).await {
+    // The machine may be gone by now, and its disk would have no owner until the garbage collector deletes it.
+    if let Err(outcome) = live(context, pool, machine).await {
         return outcome;
     }
-    match create::disk(context, pool, member, draft).await {
+    match create::disk(context, pool, machine, draft).await {
         Ok(disk) => {
-            let owner = create::owner(pool, member, draft);
+            let owner = create::owner(pool, machine, draft);
             let ours = disk.facts.owner.as_ref().is_some_and(|found| found.uid == owner);
-            let happening = ours.then(|| Happening {
+            let event = ours.then(|| PoolEvent {
                 reason: Reason::DiskCreated,
                 name: draft.name.to_string(),
-                note: format!("created disk {} that machine {member} lacked", draft.name),
+                note: format!("created missing disk {} of machine {machine}", draft.name),
             });
-            Outcome::Disk(disk, happening)
+            Outcome::Disk(disk, event)
         }
         Err(error) => Outcome::Failed(create::disk_failure(draft, &error), error),
     }
@@ -193,7 +191,7 @@ async fn live<P: Platform>(
             if same && meta.deletion_timestamp.is_none() { Ok(live) } else { Err(Outcome::Outdated) }
         }
         Ok(None) => Err(Outcome::Outdated),
-        Err(error) => Err(failed(machine, Reason::FailedRepair, WriteError::Lost(error.to_string()))),
+        Err(error) => Err(failed(machine, Reason::FailedRepair, WriteError::Unconfirmed(error.to_string()))),
     }
 }
 
@@ -218,5 +216,5 @@ async fn send<P: Platform>(
 
 fn failed(machine: &ObjectId, reason: Reason, error: WriteError) -> Outcome {
     let note = format!("repairing machine {machine}: {error}");
-    Outcome::Failed(Happening { reason, name: machine.name.to_string(), note }, error)
+    Outcome::Failed(PoolEvent { reason, name: machine.name.to_string(), note }, error)
 }

@@ -6,16 +6,16 @@ use vmpool_engine::revision::RevisionId;
 use super::Outcome;
 use super::basis::Basis;
 use crate::context::{Context, PoolEntry, collection};
-use crate::events::{Happening, Reason};
+use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
 use crate::platform::Platform;
-use crate::revisions::{Change, Kept, RevisionObject, body};
+use crate::revisions::{Change, RevisionEntry, RevisionObject, body};
 use crate::write::WriteError;
 
-/// Stores the wanted revision.
+/// Stores the current revision.
 ///
-/// The name follows from pool and identity, so a repeated request meets the first one. A revision that an earlier pool
-/// of this name has left behind keeps its name, and ours gets another.
+/// The name is computed from the pool and the identity, so a repeated request gets `AlreadyExists`. If a revision of an
+/// earlier pool has the name, this one gets another name.
 pub(super) async fn store<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -27,39 +27,41 @@ pub(super) async fn store<P: Platform>(
         let path = collection::<RevisionObject>(&pool.facts.namespace);
         let object = body(pool, &name, id, &basis.templates);
         match context.writer.create::<RevisionObject>(WriteKind::CreateRevision, path, object).await {
-            Ok(stored) => return kept(pool, basis, id, &stored).unwrap_or(Outcome::Outdated),
+            Ok(stored) => return entry(pool, basis, id, &stored).unwrap_or(Outcome::Outdated),
             Err(error) if error.is_already_exists() => {
                 match context.get_live::<RevisionObject>(&pool.facts.namespace, &name).await {
                     Ok(Some(stored)) => {
-                        if let Some(outcome) = kept(pool, basis, id, &stored) {
+                        if let Some(outcome) = entry(pool, basis, id, &stored) {
                             return outcome;
                         }
                     }
                     Ok(None) => return Outcome::Outdated,
-                    Err(error) => return failed(pool, id, "storing", WriteError::Lost(error.to_string())),
+                    Err(error) => {
+                        return failed(pool, id, "storing", WriteError::Unconfirmed(error.to_string()));
+                    }
                 }
             }
             Err(error) => return failed(pool, id, "storing", error),
         }
     }
-    let error = WriteError::Invalid("other objects have the names that it could have".into());
+    let error = WriteError::Invalid("other objects already have its possible names".into());
     failed(pool, id, "storing", error)
 }
 
-/// What a stored object means; `None` if it is another pool's. One of ours with this name and another content is news:
-/// the next plan finds another identity.
-fn kept<P: Platform>(
+/// The outcome for a stored object; `None` if it belongs to another pool. If it belongs to this pool and has another
+/// content, the next plan chooses another identity.
+fn entry<P: Platform>(
     pool: &PoolEntry<P>,
     basis: &Basis,
     id: &RevisionId,
     object: &RevisionObject,
 ) -> Option<Outcome> {
-    let kept = Kept::read::<P>(object, &pool.facts.id.uid)?;
-    let wanted = kept.stored.id == *id && Some(kept.stored.content) == basis.templates.fingerprint;
+    let entry = RevisionEntry::read::<P>(object, &pool.facts.id.uid)?;
+    let wanted = entry.stored.id == *id && Some(entry.stored.content) == basis.templates.fingerprint;
     if wanted {
-        tracing::info!(revision = id.as_str(), number = kept.stored.number, "stored a revision");
+        tracing::info!(revision = id.as_str(), number = entry.stored.number, "stored a revision");
     }
-    Some(Outcome::Revision { change: Change::Stored(kept), done: wanted })
+    Some(Outcome::Revision { change: Change::Stored(entry), done: wanted })
 }
 
 /// Deletes a stored revision.
@@ -73,7 +75,7 @@ pub(super) async fn prune<P: Platform>(
     let path = collection::<RevisionObject>(&pool.facts.namespace);
     match context.writer.delete(WriteKind::DeleteRevision, path, object, None).await {
         Ok(_) => {}
-        // Gone, or another one of this name by now.
+        // Gone, or another object has the name.
         Err(error) if error.is_gone() || error.is_conflict() => {}
         Err(error) => return failed(pool, id, "deleting", error),
     }
@@ -84,5 +86,5 @@ pub(super) async fn prune<P: Platform>(
 fn failed<P: Platform>(pool: &PoolEntry<P>, id: &RevisionId, doing: &str, error: WriteError) -> Outcome {
     let reason = if doing == "storing" { Reason::FailedCreate } else { Reason::FailedRepair };
     let note = format!("{doing} revision {id} of the template: {error}");
-    Outcome::Failed(Happening { reason, name: pool.facts.id.name.to_string(), note }, error)
+    Outcome::Failed(PoolEvent { reason, name: pool.facts.id.name.to_string(), note }, error)
 }

@@ -1,7 +1,7 @@
-//! Members get the wanted revision, and say when it is in effect.
+//! Updates of machines to the current revision, and the label of the revision that is in effect.
 //!
-//! Each write is computed from the member as it is at that moment, with every field, and demands that very version of
-//! it. Another writer's change in between costs another attempt, never that change.
+//! Each write is computed from a live read of the machine with all its fields, and requires the version that was read.
+//! If another client changes the machine in between, the controller tries again and does not overwrite the change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,55 +11,55 @@ use serde_json::{Value, json};
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::limits;
 use vmpool_engine::model::{Activity, DiskDraft};
-use vmpool_engine::plan::{Answer, Terms};
+use vmpool_engine::plan::{Disruption, UpdateOutcome};
 use vmpool_engine::revision::RevisionId;
-use vmpool_engine::{Memory, ObjectId, Replica};
+use vmpool_engine::{Machine, Memory, ObjectId};
 
 use super::basis::Basis;
-use super::{Outcome, Step, keep, seen};
+use super::{Outcome, Step, disk, seen};
 use crate::context::{Context, PoolEntry, collection};
-use crate::events::{Happening, Reason};
+use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
 use crate::platform::{Platform, Text};
 use crate::write::WriteError;
 
-/// How often a write is tried on a member that others write to all the time, before another pass tries again.
+/// Number of attempts for a machine that other clients change continuously, before the next pass tries again.
 const ATTEMPTS: usize = 3;
 
-/// What is to be written to a member.
+/// An update to write to a machine.
 pub(super) struct Wanted<'a> {
-    pub(super) member: &'a ObjectId,
-    /// The revision that says what of the member is the pool's.
+    pub(super) machine: &'a ObjectId,
+    /// The merge base.
     pub(super) base: Option<&'a RevisionId>,
     pub(super) to: &'a RevisionId,
     pub(super) disks: &'a [DiskDraft],
-    /// What must be true of the member.
-    pub(super) terms: Terms,
+    /// The disruption that the plan allows.
+    pub(super) disruption: Disruption,
 }
 
-/// What came of writing a revision to a member.
+/// The result of writing a revision to a machine.
 pub(super) struct Update {
-    member: ObjectId,
+    machine: ObjectId,
     to: RevisionId,
-    /// Its disks; if it failed, those that the machine did not have before.
+    /// The disks of the machine; after a failure only those that the machine did not have before.
     disks: Vec<DiskDraft>,
-    result: Result<(Seen<Replica>, Vec<Happening>), WriteError>,
+    result: Result<(Seen<Machine>, Vec<PoolEvent>), WriteError>,
 }
 
-/// The disks among `disks` that the machine does not refer to yet: only one of these can be why it was refused.
-fn added(disks: &[DiskDraft], machine: &Replica) -> Vec<DiskDraft> {
+/// The disks that the machine does not refer to yet. Only one of these can be the reason for a rejection.
+fn added(disks: &[DiskDraft], machine: &Machine) -> Vec<DiskDraft> {
     let refers = |disk: &DiskDraft| machine.disks.iter().any(|device| device.disk == disk.name);
     disks.iter().filter(|disk| !refers(disk)).cloned().collect()
 }
 
-/// Writes a revision to a member: first its free disks are promised to it, then one patch changes the machine.
+/// Writes a revision to a machine: free disks are allocated to it first, and then one patch changes the machine.
 pub(super) async fn update<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     basis: &Basis,
     wanted: &Wanted<'_>,
 ) -> Outcome {
-    let (claimed, stop) = keep::claim(context, pool, basis, wanted.disks, &wanted.member.name).await;
+    let (claimed, stop) = disk::claim(context, pool, basis, wanted.disks, &wanted.machine.name).await;
     let outcome = match stop {
         Some(stop) => stop,
         None => write(context, pool, basis, wanted).await,
@@ -73,14 +73,14 @@ async fn write<P: Platform>(
     basis: &Basis,
     wanted: &Wanted<'_>,
 ) -> Outcome {
-    let Wanted { member, base, to, disks, terms } = *wanted;
+    let Wanted { machine, base, to, disks, disruption } = *wanted;
     let from = base.and_then(|base| basis.templates.of(base, to));
-    let result = patched(context, pool, member, |live, machine| {
+    let result = patched(context, pool, machine, |live, machine| {
         let is_other = |written: &RevisionId| {
             base != Some(written) && (written == to || basis.templates.stored.contains_key(written))
         };
         let changed = machine.written.as_ref().is_some_and(is_other);
-        if changed || terms == Terms::Idle && machine.activity == Activity::Running {
+        if changed || disruption == Disruption::NotRunning && machine.activity == Activity::Running {
             return Err(Unfit::Changed);
         }
         let wanted = basis.templates.wanted.value();
@@ -93,21 +93,21 @@ async fn write<P: Platform>(
             P::update(live, from.as_ref(), template, disks)
         };
         let Some(mut patch) = patch else { return Ok(None) };
-        if terms == Terms::Markers && patch.get("spec").is_some() {
+        if disruption == Disruption::MetadataOnly && patch.get("spec").is_some() {
             return Err(Unfit::Differs);
         }
-        // Where the spec stays as it is, there is nothing to wait for.
+        // If the spec does not change, the platform has nothing to evaluate.
         if patch.get("spec").is_none() && machine.evaluated && !machine.restart_pending {
-            json_patch::merge(&mut patch, &P::advance(to));
+            json_patch::merge(&mut patch, &P::record_revision(to));
         }
         Ok(Some(patch))
     });
     let mut tried = disks.to_vec();
     let result = match result.await {
         Patched::Done { before, after } => {
-            let mut happenings = applied(member, to, &before, &after.facts);
-            happenings.extend(keep::reused(&context.metrics, disks, member));
-            Ok((after, happenings))
+            let mut events = applied(machine, to, &before, &after.facts);
+            events.extend(disk::reused(&context.metrics, disks, machine));
+            Ok((after, events))
         }
         Patched::Nothing(machine) => Ok((machine, Vec::new())),
         Patched::Unfit(Unfit::Changed, machine) => return Outcome::Changed(machine),
@@ -117,78 +117,78 @@ async fn write<P: Platform>(
             tried = added(disks, &before);
             Err(error)
         }
-        Patched::Unread(error) => return Outcome::Failed(failure(member, to, &error), error),
+        Patched::Unread(error) => return Outcome::Failed(failure(machine, to, &error), error),
     };
-    Outcome::Updated(Update { member: member.clone(), to: to.clone(), disks: tried, result })
+    Outcome::Updated(Update { machine: machine.clone(), to: to.clone(), disks: tried, result })
 }
 
-/// Tells which revision a member got, and which disks it lost by that.
-fn applied(member: &ObjectId, to: &RevisionId, before: &Replica, after: &Replica) -> Vec<Happening> {
-    let note = format!("wrote revision {to} of the template to machine {member}");
-    let mut happenings =
-        vec![Happening { reason: Reason::TemplateApplied, name: member.name.to_string(), note }];
+/// The events about an updated machine and the disks that were detached from it.
+fn applied(machine: &ObjectId, to: &RevisionId, before: &Machine, after: &Machine) -> Vec<PoolEvent> {
+    let note = format!("wrote revision {to} of the template to machine {machine}");
+    let mut events =
+        vec![PoolEvent { reason: Reason::TemplateApplied, name: machine.name.to_string(), note }];
     let lost = before.disks.iter().filter(|device| {
         device.template.is_some() && !after.disks.iter().any(|left| left.disk == device.disk)
     });
-    happenings.extend(lost.map(|device| keep::detached(&device.disk, member, "the template changed")));
-    happenings
+    events.extend(lost.map(|device| disk::detached(&device.disk, machine, "the template changed")));
+    events
 }
 
 impl Update {
     /// Tells the memory.
-    pub(super) fn learn(self, memory: &mut Memory, uptime: Duration) -> Step {
-        let Self { member, to, disks, result } = self;
+    pub(super) fn record(self, memory: &mut Memory, uptime: Duration) -> Step {
+        let Self { machine, to, disks, result } = self;
         let answer = match &result {
-            Ok(_) => Some(Answer::Accepted),
-            Err(WriteError::Lost(_)) => Some(Answer::Lost),
-            Err(error) if is_verdict(error) => Some(Answer::Refused),
+            Ok(_) => Some(UpdateOutcome::Accepted),
+            Err(WriteError::Unconfirmed(_)) => Some(UpdateOutcome::Unconfirmed),
+            Err(error) if is_verdict(error) => Some(UpdateOutcome::Refused),
             Err(_) => None,
         };
         if let Some(answer) = answer {
-            memory.trials.learn(&member.uid, &to, answer, uptime);
+            memory.rollout_attempts.record(&machine.uid, &to, answer, uptime);
         }
         match result {
-            Ok((machine, happenings)) => {
+            Ok((written, events)) => {
                 tracing::info!(
-                    machine = &*member.name,
+                    machine = &*machine.name,
                     revision = to.as_str(),
                     "wrote a revision to a machine"
                 );
-                memory.machines.written(machine, uptime);
+                memory.machines.written(written, uptime);
                 memory.accept_disks(disks.iter().map(|disk| &disk.name));
-                Step { happenings, ..Step::done(None) }
+                Step { events, ..Step::done(None) }
             }
             Err(error) => {
-                keep::note_refusal(memory, &disks, &error, uptime);
-                Step::failed(failure(&member, &to, &error), error)
+                disk::record_rejected_disks(memory, &disks, &error, uptime);
+                Step::failed(failure(&machine, &to, &error), error)
             }
         }
     }
 }
 
-fn failure(member: &ObjectId, to: &RevisionId, error: &WriteError) -> Happening {
-    let note = format!("writing revision {to} of the template to machine {member}: {error}");
-    Happening { reason: Reason::FailedTemplateUpdate, name: member.name.to_string(), note }
+fn failure(machine: &ObjectId, to: &RevisionId, error: &WriteError) -> PoolEvent {
+    let note = format!("writing revision {to} of the template to machine {machine}: {error}");
+    PoolEvent { reason: Reason::FailedTemplateUpdate, name: machine.name.to_string(), note }
 }
 
-/// Whether the machine's new content was judged. A server that is too busy says nothing about that.
+/// Whether the API server validated the update. A busy server did not.
 fn is_verdict(error: &WriteError) -> bool {
     matches!(error, WriteError::Refused { status, .. } if status.code != 429)
 }
 
-/// Says on a member that the revision which was written last is in effect.
-pub(super) async fn advance<P: Platform>(
+/// Records on a machine that the revision which was last written is in effect.
+pub(super) async fn record_revision<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    member: &ObjectId,
+    machine: &ObjectId,
     to: &RevisionId,
 ) -> Outcome {
-    let result = patched(context, pool, member, |_, machine| {
+    let result = patched(context, pool, machine, |_, machine| {
         let is_in_effect =
             machine.written.as_ref() == Some(to) && machine.evaluated && !machine.restart_pending;
         match (is_in_effect, machine.revision.as_ref() == Some(to)) {
             (_, true) => Ok(None),
-            (true, false) => Ok(Some(P::advance(to))),
+            (true, false) => Ok(Some(P::record_revision(to))),
             (false, false) => Err(Unfit::Changed),
         }
     });
@@ -198,89 +198,89 @@ pub(super) async fn advance<P: Platform>(
         Patched::Unfit(_, machine) => Outcome::Changed(machine),
         Patched::Outdated => Outcome::Outdated,
         Patched::Failed(error, _) | Patched::Unread(error) => {
-            let note = format!("marking that revision {to} is in effect in machine {member}: {error}");
-            let happening = Happening { reason: Reason::FailedRepair, name: member.name.to_string(), note };
-            Outcome::Failed(happening, error)
+            let note = format!("marking that revision {to} is in effect in machine {machine}: {error}");
+            let event = PoolEvent { reason: Reason::FailedRepair, name: machine.name.to_string(), note };
+            Outcome::Failed(event, error)
         }
     }
 }
 
-/// Why a member is left as it is.
+/// Why a machine is not written to.
 enum Unfit {
-    /// It is not what was planned for.
+    /// It differs from the machine that the plan used.
     Changed,
-    /// More would change than was meant to.
+    /// Its spec would change, which the plan does not allow.
     Differs,
 }
 
-/// What came of patching a member.
+/// The result of patching a machine.
 enum Patched {
     Done {
-        before: Arc<Replica>,
-        after: Seen<Replica>,
+        before: Arc<Machine>,
+        after: Seen<Machine>,
     },
-    /// It is as it shall be.
-    Nothing(Seen<Replica>),
-    /// It must be left as it is.
-    Unfit(Unfit, Seen<Replica>),
-    /// It is gone, or changes too often.
+    /// It is already as intended.
+    Nothing(Seen<Machine>),
+    /// It must not be written to.
+    Unfit(Unfit, Seen<Machine>),
+    /// It is gone, or changes too frequently.
     Outdated,
     /// It could not be read, so nothing was sent.
     Unread(WriteError),
-    /// It was sent to the machine as it was before, and failed.
-    Failed(WriteError, Arc<Replica>),
+    /// The patch of the machine in this state was sent and failed.
+    Failed(WriteError, Arc<Machine>),
 }
 
-/// Sends the merge patch that `compute` makes of a member as it is now.
+/// Sends the merge patch that `compute` returns for the live machine.
 async fn patched<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    member: &ObjectId,
-    compute: impl Fn(&Value, &Replica) -> Result<Option<Value>, Unfit>,
+    machine: &ObjectId,
+    compute: impl Fn(&Value, &Machine) -> Result<Option<Value>, Unfit>,
 ) -> Patched {
     let namespace = &*pool.facts.namespace;
     for _ in 0..ATTEMPTS {
-        let live = match context.get_text::<P::Machine>(namespace, &member.name).await {
-            Ok(Some(live)) => live,
+        let body = match context.get_text::<P::Machine>(namespace, &machine.name).await {
+            Ok(Some(body)) => body,
             Ok(None) => return Patched::Outdated,
-            Err(error) => return Patched::Unread(WriteError::Lost(error.to_string())),
+            Err(error) => return Patched::Unread(WriteError::Unconfirmed(error.to_string())),
         };
-        let (machine, patch) = match prepare(pool, member, live.bytes(), &compute) {
+        let (live, patch) = match prepare(pool, machine, body.bytes(), &compute) {
             Ok(prepared) => prepared,
             Err(patched) => return patched,
         };
-        drop(live);
+        drop(body);
         let (path, patch) = (collection::<P::Machine>(namespace), Patch::Merge(patch));
         let kind = WriteKind::UpdateMachine;
-        match context.writer.patch::<P::Machine, _>(kind, path, &member.name, None, patch).await {
+        match context.writer.patch::<P::Machine, _>(kind, path, &machine.name, None, patch).await {
             Ok(after) => {
-                let before = machine.facts.clone();
+                let before = live.facts.clone();
                 return Patched::Done { before, after: seen(&after, P::read_machine) };
             }
             Err(error) if error.is_conflict() => {}
             Err(error) if error.is_gone() => return Patched::Outdated,
-            Err(error) => return Patched::Failed(error, machine.facts),
+            Err(error) => return Patched::Failed(error, live.facts),
         }
     }
     Patched::Outdated
 }
 
-/// The member as it is in `live`, and the patch for it. The tree of the member ends here, before anything is sent: that
-/// of a large one takes much memory, and many patches are under way at a time.
+/// The machine in `live`, and the patch for it. The parsed tree of the machine is dropped before the patch is sent,
+/// because a large tree needs much memory and many patches are in flight at the same time.
 fn prepare<P: Platform>(
     pool: &PoolEntry<P>,
-    member: &ObjectId,
+    id: &ObjectId,
     live: &[u8],
-    compute: impl Fn(&Value, &Replica) -> Result<Option<Value>, Unfit>,
-) -> Result<(Seen<Replica>, Value), Patched> {
-    let unreadable = |error: serde_json::Error| Patched::Unread(WriteError::Lost(error.to_string()));
+    compute: impl Fn(&Value, &Machine) -> Result<Option<Value>, Unfit>,
+) -> Result<(Seen<Machine>, Value), Patched> {
+    let unreadable = |error: serde_json::Error| Patched::Unread(WriteError::Unconfirmed(error.to_string()));
     let machine: P::Machine = serde_json::from_slice(live).map_err(unreadable)?;
     let machine = seen(&machine, P::read_machine);
-    let is_member = machine.facts.owner.as_ref() == Some(&pool.facts.id.uid);
-    if machine.facts.id != *member {
+    let is_owned = machine.facts.owner.as_ref() == Some(&pool.facts.id.uid);
+    if machine.facts.id != *id {
         return Err(Patched::Outdated);
     }
-    if machine.facts.terminating || !is_member {
+    if machine.facts.terminating || !is_owned {
         return Err(Patched::Unfit(Unfit::Changed, machine));
     }
     if live.len() > limits::MACHINE {
@@ -295,7 +295,7 @@ fn prepare<P: Platform>(
         Ok(None) => return Err(Patched::Nothing(machine)),
         Err(unfit) => return Err(Patched::Unfit(unfit, machine)),
     };
-    patch["metadata"]["uid"] = json!(member.uid.as_str());
+    patch["metadata"]["uid"] = json!(id.uid.as_str());
     patch["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
     Ok((machine, patch))
 }

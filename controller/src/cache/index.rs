@@ -1,4 +1,4 @@
-//! Where the objects with a key are.
+//! The index of a cache: namespaces and names of the objects with a key.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ type Place = (Arc<str>, Arc<str>);
 #[derive(Default)]
 pub(super) struct Index(HashMap<Key, Places>);
 
-/// Nearly every disk is referred to by one machine, and a set takes ten times the room of its only element.
+/// Most disks have one machine, and a set needs ten times the memory of its only element.
 enum Places {
     One(Place),
     Many(BTreeSet<Place>),
@@ -49,7 +49,7 @@ impl Index {
         }
     }
 
-    /// Where the objects with this key are, in the order of their names.
+    /// The namespaces and names of the objects with this key, in order.
     pub(super) fn places(&self, key: &Key) -> impl Iterator<Item = &Place> {
         let (one, many) = match self.0.get(key) {
             None => (None, None),

@@ -1,17 +1,17 @@
-//! What objects are found by, and whom a change of them concerns.
+//! The keys of cached objects, for lookups and for wakeups.
 
 use std::sync::Arc;
 
-use vmpool_engine::{Disk, Replica, Uid};
+use vmpool_engine::{Disk, Machine, Uid};
 
 use crate::platform::Attachment;
 
-/// What an object can be found by, besides its name.
+/// A key of an object besides its name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
-    /// A pool owns it or is named by its label.
+    /// The UID of the pool in its owner reference or in its label.
     Pool(Uid),
-    /// It is this disk of this namespace, or refers to it.
+    /// Namespace and name of the disk that it is or that it refers to.
     Disk(Arc<str>, Arc<str>),
 }
 
@@ -19,15 +19,15 @@ pub(crate) enum Key {
 pub(crate) trait Cached: PartialEq + Send + Sync + 'static {
     fn name(&self) -> &Arc<str>;
     fn uid(&self) -> &Uid;
-    /// Whom it concerns.
+    /// Its keys.
     fn keys(&self, namespace: &Arc<str>) -> Vec<Key>;
-    /// Whether somebody asks for it by a key of this kind.
+    /// Whether objects of this type are looked up by this kind of key.
     fn is_looked_up_by(_: &Key) -> bool {
         true
     }
 }
 
-impl Cached for Replica {
+impl Cached for Machine {
     fn name(&self) -> &Arc<str> {
         &self.id.name
     }
@@ -41,7 +41,7 @@ impl Cached for Replica {
     }
 }
 
-/// The owner may be a machine, and then nobody asks for it.
+/// The owner may be a machine. No lookup uses its UID.
 impl Cached for Disk {
     fn name(&self) -> &Arc<str> {
         &self.id.name
@@ -55,7 +55,7 @@ impl Cached for Disk {
         keys
     }
     fn is_looked_up_by(key: &Key) -> bool {
-        // By its name it is found without an index.
+        // A disk is found by its name without an index.
         matches!(key, Key::Pool(_))
     }
 }

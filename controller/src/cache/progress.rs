@@ -1,26 +1,26 @@
-//! Up to when a cache shows what happened, as far as that can be known.
+//! Up to which time a cache is known to be complete.
 //!
-//! A watch does not say how late it is. But it tells changes in their order: once it has told of a write of ours, it has told
-//! of everything that happened before that write was sent.
+//! A watch does not report its delay. But it reports changes in order: if it has shown a write of the controller, it
+//! has also shown all changes before that write was sent.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How many writes are waited for. The later ones say more, so the earliest are forgotten first.
+/// Maximum number of writes to track. A later write proves more, so the earliest ones are dropped first.
 const WAITING: usize = 1024;
 
 #[derive(Default)]
 pub(super) struct Progress {
-    /// The newest version that the watch has told of since the last list.
+    /// The newest version that the watch has shown since the last list.
     shown: u64,
-    /// Up to when everything is known to be there.
+    /// The uptime up to which the cache is known to be complete.
     proven: Option<Duration>,
-    /// When the writes of ours were sent that the watch has not told of, by their versions.
+    /// The uptimes of writes that the watch has not shown yet, by version.
     waiting: BTreeMap<u64, Duration>,
 }
 
 impl Progress {
-    /// The watch has told of this version, and with it of all before.
+    /// Records that the watch has shown this version and therefore all earlier ones.
     pub(super) fn show(&mut self, version: u64) {
         self.shown = self.shown.max(version);
         while let Some(write) = self.waiting.first_entry().filter(|write| *write.key() <= self.shown) {
@@ -28,7 +28,7 @@ impl Progress {
         }
     }
 
-    /// A write of ours, sent at this uptime, was answered with this version.
+    /// Records a write that was sent at this uptime and confirmed with this version.
     pub(super) fn wrote(&mut self, version: u64, sent: Duration) {
         if version <= self.shown {
             self.proven = self.proven.max(Some(sent));
@@ -40,9 +40,9 @@ impl Progress {
         self.waiting.insert(version, sent);
     }
 
-    /// A list that began then has become the content.
+    /// Records that a list which began at this uptime has replaced the content.
     pub(super) fn listed(&mut self, began: Duration) {
-        // Versions may have begun again at a lower one, if somebody restored the storage: the watch from here on counts.
+        // If etcd was restored, versions may have restarted at a lower value. Only the watch from now on counts.
         self.shown = 0;
         self.proven = self.proven.max(Some(began));
     }

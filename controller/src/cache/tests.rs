@@ -1,23 +1,23 @@
 use vmpool_engine::ledger::Cache as _;
 use vmpool_engine::model::{Activity, DiskRef};
-use vmpool_engine::{Disk, ObjectId, Replica};
+use vmpool_engine::{Disk, Machine, ObjectId};
 
 use super::*;
 use crate::platform::Attachment;
 
 const NAMESPACE: &str = "team-a";
 
-fn replica(name: &str, owner: Option<&str>) -> Replica {
+fn machine(name: &str, owner: Option<&str>) -> Machine {
     let id = ObjectId::new(name, &format!("uid of {name}"));
-    Replica { owner: owner.map(Uid::from), ..Replica::blank(id) }
+    Machine { owner: owner.map(Uid::from), ..Machine::blank(id) }
 }
 
-fn at(version: u64, facts: Replica) -> Located<Replica> {
+fn at(version: u64, facts: Machine) -> Located<Machine> {
     Located { namespace: NAMESPACE.into(), seen: Seen { facts: Arc::new(facts), version } }
 }
 
-fn names(replicas: &[Arc<Replica>]) -> Vec<&str> {
-    replicas.iter().map(|replica| &*replica.id.name).collect()
+fn names(replicas: &[Arc<Machine>]) -> Vec<&str> {
+    replicas.iter().map(|machine| &*machine.id.name).collect()
 }
 
 fn pool(uid: &str) -> Key {
@@ -30,12 +30,12 @@ fn seconds(seconds: u64) -> Duration {
 
 #[test]
 fn machines_are_found_by_owner_by_label_and_by_disk() {
-    let cache = Cache::<Replica>::default();
-    let mut labelled = replica("labelled", None);
+    let cache = Cache::<Machine>::default();
+    let mut labelled = machine("labelled", None);
     labelled.pool_uid_label = Some("web".into());
-    let mut user = replica("user", Some("other"));
+    let mut user = machine("user", Some("other"));
     user.disks.push(DiskRef { template: None, disk: "scratch".into(), position: 0 });
-    cache.applied(at(1, replica("owned", Some("web"))));
+    cache.applied(at(1, machine("owned", Some("web"))));
     cache.applied(at(2, labelled));
     cache.applied(at(3, user));
     assert_eq!(names(&cache.by_key(&pool("web"))), ["labelled", "owned"]);
@@ -46,8 +46,8 @@ fn machines_are_found_by_owner_by_label_and_by_disk() {
 
 #[test]
 fn machines_are_found_by_disks_that_only_their_status_shows() {
-    let cache = Cache::<Replica>::default();
-    let mut letting_go = replica("letting-go", Some("web"));
+    let cache = Cache::<Machine>::default();
+    let mut letting_go = machine("letting-go", Some("web"));
     letting_go.lingering.push("scratch".into());
     cache.applied(at(1, letting_go));
     assert_eq!(names(&cache.by_key(&Key::Disk(NAMESPACE.into(), "scratch".into()))), ["letting-go"]);
@@ -99,10 +99,10 @@ fn attachments_are_found_by_what_they_attach() {
 
 #[test]
 fn one_disk_of_many_machines_has_all_of_them_in_order_and_none_once_they_let_go() {
-    let cache = Cache::<Replica>::default();
+    let cache = Cache::<Machine>::default();
     let key = Key::Disk(NAMESPACE.into(), "shared".into());
     let user = |name: &str| {
-        let mut user = replica(name, None);
+        let mut user = machine(name, None);
         user.disks.push(DiskRef { template: None, disk: "shared".into(), position: 0 });
         user
     };
@@ -111,7 +111,7 @@ fn one_disk_of_many_machines_has_all_of_them_in_order_and_none_once_they_let_go(
     }
     assert_eq!(names(&cache.by_key(&key)), ["a", "b", "c"]);
     for (gone, left) in [("a", vec!["b", "c"]), ("c", vec!["b"]), ("b", vec![])] {
-        cache.applied(at(2, replica(gone, None)));
+        cache.applied(at(2, machine(gone, None)));
         assert_eq!(names(&cache.by_key(&key)), left);
     }
     assert!(cache.inner.read().index.is_empty());
@@ -119,26 +119,26 @@ fn one_disk_of_many_machines_has_all_of_them_in_order_and_none_once_they_let_go(
 
 #[test]
 fn a_change_of_owner_concerns_both_pools_and_moves_the_index() {
-    let cache = Cache::<Replica>::default();
-    cache.applied(at(1, replica("m", Some("web"))));
-    assert_eq!(cache.applied(at(2, replica("m", Some("db")))), [pool("web"), pool("db")]);
+    let cache = Cache::<Machine>::default();
+    cache.applied(at(1, machine("m", Some("web"))));
+    assert_eq!(cache.applied(at(2, machine("m", Some("db")))), [pool("web"), pool("db")]);
     assert!(cache.by_key(&pool("web")).is_empty());
     assert_eq!(names(&cache.by_key(&pool("db"))), ["m"]);
 }
 
 #[test]
 fn equal_facts_concern_nobody_but_the_version_goes_on() {
-    let cache = Cache::<Replica>::default();
-    assert_eq!(cache.applied(at(1, replica("m", Some("web")))), [pool("web")]);
-    assert!(cache.applied(at(9, replica("m", Some("web")))).is_empty());
+    let cache = Cache::<Machine>::default();
+    assert_eq!(cache.applied(at(1, machine("m", Some("web")))), [pool("web")]);
+    assert!(cache.applied(at(9, machine("m", Some("web")))).is_empty());
     assert_eq!(cache.get(NAMESPACE, "m").unwrap().version, 9);
 }
 
 #[test]
 fn a_machine_that_turns_ready_concerns_its_pool_once() {
-    let cache = Cache::<Replica>::default();
-    cache.applied(at(1, replica("m", Some("web"))));
-    let mut running = replica("m", Some("web"));
+    let cache = Cache::<Machine>::default();
+    cache.applied(at(1, machine("m", Some("web"))));
+    let mut running = machine("m", Some("web"));
     running.activity = Activity::Running;
     let concerned = cache.applied(at(2, running));
     assert!(concerned.iter().all(|key| *key == pool("web")) && !concerned.is_empty());
@@ -146,17 +146,17 @@ fn a_machine_that_turns_ready_concerns_its_pool_once() {
 
 #[test]
 fn a_list_counts_when_it_is_complete_and_then_replaces_everything() {
-    let cache = Cache::<Replica>::default();
+    let cache = Cache::<Machine>::default();
     assert!(!cache.is_synced());
     cache.begin_list(seconds(10));
-    cache.listed(at(1, replica("a", Some("web"))));
+    cache.listed(at(1, machine("a", Some("web"))));
     assert!(!cache.is_synced());
     assert!(cache.get(NAMESPACE, "a").is_none());
     assert_eq!(cache.end_list(), [pool("web")]);
     assert!(cache.is_synced());
 
     cache.begin_list(seconds(20));
-    cache.listed(at(5, replica("b", Some("db"))));
+    cache.listed(at(5, machine("b", Some("db"))));
     assert!(cache.get(NAMESPACE, "a").is_some(), "the old content stays until the list is complete");
     let concerned = cache.end_list();
     assert!(concerned.contains(&pool("web")) && concerned.contains(&pool("db")));
@@ -167,12 +167,12 @@ fn a_list_counts_when_it_is_complete_and_then_replaces_everything() {
 
 #[test]
 fn a_list_that_breaks_off_changes_nothing() {
-    let cache = Cache::<Replica>::default();
-    cache.applied(at(1, replica("a", Some("web"))));
+    let cache = Cache::<Machine>::default();
+    cache.applied(at(1, machine("a", Some("web"))));
     cache.begin_list(seconds(10));
-    cache.listed(at(2, replica("half", Some("web"))));
+    cache.listed(at(2, machine("half", Some("web"))));
     cache.begin_list(seconds(20));
-    cache.listed(at(3, replica("a", Some("web"))));
+    cache.listed(at(3, machine("a", Some("web"))));
     assert!(cache.end_list().is_empty(), "the same facts as before");
     assert!(cache.get(NAMESPACE, "half").is_none());
     assert!(cache.end_list().is_empty(), "an end without a beginning");
@@ -181,7 +181,7 @@ fn a_list_that_breaks_off_changes_nothing() {
 
 #[test]
 fn only_a_list_that_began_later_proves_absence() {
-    let cache = Cache::<Replica>::default();
+    let cache = Cache::<Machine>::default();
     assert!(!cache.of(NAMESPACE).relisted_since(seconds(0)));
     cache.begin_list(seconds(10));
     assert!(!cache.of(NAMESPACE).relisted_since(seconds(5)), "it is not complete");
@@ -193,9 +193,9 @@ fn only_a_list_that_began_later_proves_absence() {
 
 #[test]
 fn a_deletion_takes_the_object_and_is_remembered_for_a_while() {
-    let cache = Cache::<Replica>::default();
-    cache.applied(at(1, replica("m", Some("web"))));
-    assert_eq!(cache.deleted(&at(2, replica("m", Some("web"))), seconds(100)), [pool("web")]);
+    let cache = Cache::<Machine>::default();
+    cache.applied(at(1, machine("m", Some("web"))));
+    assert_eq!(cache.deleted(&at(2, machine("m", Some("web"))), seconds(100)), [pool("web")]);
     assert!(cache.get(NAMESPACE, "m").is_none());
     assert!(cache.by_key(&pool("web")).is_empty());
     let uid = Uid::from("uid of m");
@@ -203,33 +203,33 @@ fn a_deletion_takes_the_object_and_is_remembered_for_a_while() {
     assert!(!cache.of(NAMESPACE).saw_deleted(&Uid::from("somebody else")));
 
     // Expiry happens with the deletions that follow.
-    cache.deleted(&at(3, replica("n", None)), seconds(100) + REMEMBER_DELETIONS);
+    cache.deleted(&at(3, machine("n", None)), seconds(100) + REMEMBER_DELETIONS);
     assert!(cache.of(NAMESPACE).saw_deleted(&uid));
-    cache.deleted(&at(4, replica("o", None)), seconds(101) + REMEMBER_DELETIONS);
+    cache.deleted(&at(4, machine("o", None)), seconds(101) + REMEMBER_DELETIONS);
     assert!(!cache.of(NAMESPACE).saw_deleted(&uid));
     assert_eq!(cache.inner.read().deleted.len(), 2);
 }
 
 #[test]
 fn a_deletion_of_what_was_never_seen_is_remembered_too() {
-    let cache = Cache::<Replica>::default();
-    assert!(cache.deleted(&at(2, replica("m", Some("web"))), seconds(1)).is_empty());
+    let cache = Cache::<Machine>::default();
+    assert!(cache.deleted(&at(2, machine("m", Some("web"))), seconds(1)).is_empty());
     assert!(cache.of(NAMESPACE).saw_deleted(&Uid::from("uid of m")));
 }
 
 #[test]
 fn nothing_is_kept_of_objects_that_are_gone() {
-    let cache = Cache::<Replica>::default();
-    cache.applied(at(1, replica("m", Some("web"))));
-    cache.deleted(&at(2, replica("m", Some("web"))), seconds(1));
+    let cache = Cache::<Machine>::default();
+    cache.applied(at(1, machine("m", Some("web"))));
+    cache.deleted(&at(2, machine("m", Some("web"))), seconds(1));
     let inner = cache.inner.read();
     assert!(inner.objects.is_empty() && inner.index.is_empty());
 }
 
 #[test]
 fn namespaces_are_apart() {
-    let cache = Cache::<Replica>::default();
-    cache.applied(at(1, replica("m", Some("web"))));
+    let cache = Cache::<Machine>::default();
+    cache.applied(at(1, machine("m", Some("web"))));
     assert!(cache.get("team-b", "m").is_none());
     assert!(cache.of("team-b").get("m").is_none());
     assert_eq!(cache.of(NAMESPACE).get("m").unwrap().version, 1);
@@ -237,16 +237,16 @@ fn namespaces_are_apart() {
 
 #[test]
 fn what_a_watch_told_of_a_write_of_ours_it_told_of_everything_before() {
-    let cache = Cache::<Replica>::default();
-    cache.applied(at(10, replica("a", None)));
+    let cache = Cache::<Machine>::default();
+    cache.applied(at(10, machine("a", None)));
     assert_eq!(cache.proven(), None, "who knows how late it is");
     cache.wrote(12, seconds(5));
     cache.wrote(14, seconds(6));
-    cache.applied(at(11, replica("a", None)));
+    cache.applied(at(11, machine("a", None)));
     assert_eq!(cache.proven(), None);
-    cache.applied(at(13, replica("b", None)));
+    cache.applied(at(13, machine("b", None)));
     assert_eq!(cache.proven(), Some(seconds(5)));
-    cache.deleted(&at(14, replica("b", None)), seconds(9));
+    cache.deleted(&at(14, machine("b", None)), seconds(9));
     assert_eq!(cache.proven(), Some(seconds(6)));
     cache.wrote(12, seconds(8));
     assert_eq!(cache.proven(), Some(seconds(8)), "the watch was faster than the answer");
@@ -256,27 +256,27 @@ fn what_a_watch_told_of_a_write_of_ours_it_told_of_everything_before() {
 
 #[test]
 fn a_list_shows_everything_up_to_when_it_began() {
-    let cache = Cache::<Replica>::default();
+    let cache = Cache::<Machine>::default();
     cache.begin_list(seconds(3));
-    cache.listed(at(20, replica("a", None)));
+    cache.listed(at(20, machine("a", None)));
     cache.wrote(19, seconds(4));
     assert_eq!(cache.proven(), None, "it is not complete");
     cache.end_list();
     assert_eq!(cache.proven(), Some(seconds(3)));
-    cache.applied(at(21, replica("a", None)));
+    cache.applied(at(21, machine("a", None)));
     assert_eq!(cache.proven(), Some(seconds(4)));
 }
 
 #[test]
 fn versions_of_before_a_list_prove_nothing_after_it() {
-    let cache = Cache::<Replica>::default();
-    cache.applied(at(90, replica("a", None)));
+    let cache = Cache::<Machine>::default();
+    cache.applied(at(90, machine("a", None)));
     // Somebody restores the storage as it was, and everything is listed again.
     cache.begin_list(seconds(3));
-    cache.listed(at(20, replica("a", None)));
+    cache.listed(at(20, machine("a", None)));
     cache.end_list();
     cache.wrote(22, seconds(5));
     assert_eq!(cache.proven(), Some(seconds(3)), "nothing was shown since");
-    cache.applied(at(22, replica("b", None)));
+    cache.applied(at(22, machine("b", None)));
     assert_eq!(cache.proven(), Some(seconds(5)));
 }

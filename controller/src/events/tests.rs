@@ -1,4 +1,5 @@
 use rstest::rstest;
+use vmpool_engine::limits;
 use vmpool_runtime::env::Task;
 use vmpool_runtime::testing::{ManualClock, env, unfenced};
 
@@ -6,13 +7,13 @@ use super::*;
 use crate::metrics::WriteMetrics;
 use crate::testing::{Fate, NAMESPACE, Server, Verb};
 
-fn happening(reason: Reason, number: usize, note: &str) -> Happening {
-    Happening { reason, name: format!("web-{number}"), note: note.to_owned() }
+fn event(reason: Reason, number: usize, note: &str) -> PoolEvent {
+    PoolEvent { reason, name: format!("web-{number}"), note: note.to_owned() }
 }
 
-fn created(count: usize) -> Vec<Happening> {
+fn created(count: usize) -> Vec<PoolEvent> {
     (0..count)
-        .map(|number| happening(Reason::SuccessfulCreate, number, &format!("created machine web-{number}")))
+        .map(|number| event(Reason::SuccessfulCreate, number, &format!("created machine web-{number}")))
         .collect()
 }
 
@@ -38,17 +39,16 @@ fn the_rest_lists_the_names() {
 
 #[test]
 fn ten_of_each_reason_stand_alone() {
-    let mut happenings = created(12);
-    happenings
-        .extend((0..12).map(|n| happening(Reason::SuccessfulDelete, n, &format!("deleted machine web-{n}"))));
-    let notes = condense(happenings);
+    let mut events = created(12);
+    events.extend((0..12).map(|n| event(Reason::SuccessfulDelete, n, &format!("deleted machine web-{n}"))));
+    let notes = condense(events);
     let of = |reason| notes.iter().filter(|(other, _)| *other == reason).count();
     assert_eq!((of(Reason::SuccessfulCreate), of(Reason::SuccessfulDelete)), (11, 11));
 }
 
 #[test]
 fn equal_notes_are_one_note() {
-    let same = (0..50).map(|number| happening(Reason::FailedCreate, number, "exceeded quota")).collect();
+    let same = (0..50).map(|number| event(Reason::FailedCreate, number, "exceeded quota")).collect();
     assert_eq!(condense(same), [(Reason::FailedCreate, "exceeded quota".to_owned())]);
 }
 
@@ -60,17 +60,17 @@ fn equal_notes_are_one_note() {
 fn a_long_note_is_cut_between_two_characters(#[case] character: &str) {
     for offset in 0..4 {
         let note = format!("{}{}", "-".repeat(offset), character.repeat(2000));
-        let (_, cut) = condense(vec![happening(Reason::FailedCreate, 0, &note)]).remove(0);
+        let (_, cut) = condense(vec![event(Reason::FailedCreate, 0, &note)]).remove(0);
         let kept = cut.strip_suffix(" ...").unwrap();
         assert!(note.starts_with(kept));
-        assert!((LONGEST_NOTE - 8..=LONGEST_NOTE).contains(&cut.len()), "{}", cut.len());
+        assert!((limits::MESSAGE - 8..=limits::MESSAGE).contains(&cut.len()), "{}", cut.len());
     }
 }
 
 #[test]
 fn a_note_of_the_longest_length_is_kept() {
-    let note = "x".repeat(LONGEST_NOTE);
-    assert_eq!(condense(vec![happening(Reason::FailedCreate, 0, &note)])[0].1, note);
+    let note = "x".repeat(limits::MESSAGE);
+    assert_eq!(condense(vec![event(Reason::FailedCreate, 0, &note)])[0].1, note);
 }
 
 struct World {
@@ -104,7 +104,7 @@ impl World {
             namespace: NAMESPACE.into(),
             id: ObjectId::new("web", "uid of web"),
         };
-        self.events.tell(&subject, vec![happening(reason, 1, note)]);
+        self.events.publish(&subject, vec![event(reason, 1, note)]);
         self.clock.settle().await;
     }
 }

@@ -1,4 +1,4 @@
-//! Requests to the API server, counted where they leave: reads, writes, watches and the lease alike.
+//! Metrics of requests to the API server, counted by a layer of the client: reads, writes, watches and the lease.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use tower::{Layer, Service};
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::Registry;
 
+use super::label_values::{Code, Resource, Verb};
 use super::labels::{DurationLabels, RequestLabels};
-use super::words::{Code, Resource, Verb};
 use crate::platform::Platform;
 
-/// From what a good API server on the same machine takes to the deadline of a request.
+/// From a fast API server on the same node to the deadline of a request.
 const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 8.0];
 
-/// What is known about requests.
+/// Metrics of requests.
 #[derive(Clone, Debug)]
 pub struct ApiMetrics {
     env: Env,
@@ -38,19 +38,19 @@ impl ApiMetrics {
             requests: registry.register(
                 "vmpool_api_requests_total",
                 "requests",
-                "Requests sent to the API server. What was not sent, because the lease ended too soon, is in vmpool_writes_total",
+                "Requests sent to the API server. Writes that were not sent because the lease ended too soon are only in vmpool_writes_total",
                 Family::default(),
             ),
             durations: registry.register(
                 "vmpool_api_request_duration_seconds",
                 "seconds",
-                "Time from a request until its answer began. Requests without an answer and watches are left out",
+                "Time from a request until its response began. Requests without a response and watches are omitted",
                 Family::new_with_constructor(histogram as fn() -> Histogram),
             ),
         }
     }
 
-    /// The layer that counts the requests of a client, which knows the resources of one platform.
+    /// The layer that counts the requests of a client, with the resources of one platform.
     pub fn layer<P: Platform>(&self) -> RequestLayer {
         let plurals = [
             (P::Pool::plural(&()), Resource::Pools),
@@ -119,11 +119,11 @@ impl RequestLayer {
     fn begin<A>(&self, request: &Request<A>) -> Exchange {
         let (verb, resource) = classify(&*self.plurals, request.method(), request.uri());
         let metrics = self.metrics.clone();
-        Exchange { begun: metrics.env.uptime(), metrics, verb, resource, code: Code::Lost }
+        Exchange { begun: metrics.env.uptime(), metrics, verb, resource, code: Code::NoResponse }
     }
 }
 
-/// One request under way. It counts when it ends, however it does: an answer that nobody waits for any more is lost.
+/// One request in flight. It is counted when it ends. If its future is dropped, it is counted as lost.
 struct Exchange {
     metrics: ApiMetrics,
     begun: Duration,
@@ -150,14 +150,14 @@ impl Drop for Exchange {
     }
 }
 
-/// What a request asks for. Paths are those of the API: `/apis/GROUP/VERSION/[namespaces/NAMESPACE/]PLURAL[/NAME[/SUB]]`,
-/// and `/api/VERSION/...` for the core group.
+/// The verb and the resource of a request. Paths are those of the API:
+/// `/apis/GROUP/VERSION/[namespaces/NAMESPACE/]PLURAL[/NAME[/SUB]]`, and `/api/VERSION/...` for the core group.
 fn classify(plurals: &[(Cow<'static, str>, Resource)], method: &Method, uri: &http::Uri) -> (Verb, Resource) {
     let mut path = uri.path().trim_start_matches('/').split('/');
     let prefix = if path.next() == Some("apis") { 2 } else { 1 };
     let mut path = path.skip(prefix);
     let mut plural = path.next();
-    // A namespace itself is never asked for.
+    // The controller does not request namespaces themselves.
     if plural == Some("namespaces") {
         plural = path.nth(1);
     }

@@ -1,31 +1,31 @@
-//! Disks that the pools own: what has become of them, and what is done with them.
+//! Metrics of retained disks: their usage, and the writes of them.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use vmpool_engine::model::{DiskState, Lifetime};
-use vmpool_engine::plan::DiskEnd;
+use vmpool_engine::plan::DiskDeleteReason;
 use vmpool_engine::{Disk, Pool};
 use vmpool_runtime::metrics::Registry;
 use vmpool_runtime::words;
 
-use super::census::gauge;
 use super::labels::{ClaimLabels, CollectionLabels, DiskLabels, each};
+use super::pools::gauge;
 
 words!(
-    /// What has become of a disk that a pool owns; the first that applies.
+    /// The usage of a disk that a pool owns: the first one that applies.
     pub(crate) DiskUse {
         /// It has a deletion timestamp.
         Terminating => "terminating",
         /// A machine or an attachment refers to it, or it is mounted.
         InUse => "in_use",
-        /// It is promised to a machine that does not refer to it yet.
+        /// It is allocated to a machine that does not refer to it yet.
         Claimed => "claimed",
-        /// It failed, or its volume is gone.
+        /// It failed, or lost its volume.
         Broken => "broken",
-        /// It is about to be deleted.
+        /// It is marked for deletion.
         Collecting => "collecting",
-        /// It waits for a machine.
+        /// It is free.
         Free => "free",
     }
 );
@@ -33,37 +33,37 @@ words!(
 words!(
     /// Why a disk was deleted.
     pub(crate) Collection {
-        /// It was free for longer than its template allows.
+        /// It was free for longer than the ttl of its template.
         Expired => "expired",
-        /// It failed, or its volume was gone.
+        /// It failed, or lost its volume.
         Broken => "broken",
-        /// Its template left the pool.
+        /// Its disk template was removed from the pool.
         TemplateRemoved => "template_removed",
     }
 );
 
 words!(
-    /// What came of the attempt to promise a free disk to a machine.
+    /// The outcome of an attempt to allocate a free disk to a machine.
     pub(crate) ClaimOutcome {
-        /// It is the machine's.
+        /// The disk is allocated.
         Done => "done",
-        /// It was not any more what was planned for. Another plan is made.
+        /// The disk had changed since the plan. The controller plans again.
         Outdated => "outdated",
         /// The write failed.
         Failed => "failed",
     }
 );
 
-/// The disks of one pool, or of several, by what has become of them.
+/// The numbers of disks of one or several pools by their usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DiskCounts {
     states: [usize; DiskUse::ALL.len()],
-    /// Free ones that no ttl ends.
+    /// Free disks whose template has no ttl.
     endless: usize,
 }
 
 impl DiskCounts {
-    /// Counts disks that `pool` owns, each with whether somebody refers to it.
+    /// Counts disks that `pool` owns. Each is given with whether an object refers to it.
     pub(crate) fn of<'a>(pool: &Pool, disks: impl Iterator<Item = (&'a Disk, bool)>) -> Self {
         let mut counts = Self::default();
         for (disk, referred) in disks {
@@ -71,13 +71,13 @@ impl DiskCounts {
             counts.states[state as usize] += 1;
             let template = pool.disks.iter().find(|known| Some(&known.name) == disk.template.as_ref());
             let endless =
-                template.is_some_and(|known| known.lifetime == Lifetime::Pool && known.ttl.is_none());
+                template.is_some_and(|known| known.lifetime == Lifetime::Retained && known.ttl.is_none());
             counts.endless += usize::from(state == DiskUse::Free && endless);
         }
         counts
     }
 
-    /// Adds those of another pool.
+    /// Adds the numbers of another pool.
     pub(super) fn add(&mut self, other: &Self) {
         self.states.iter_mut().zip(other.states).for_each(|(sum, count)| *sum += count);
         self.endless += other.endless;
@@ -89,18 +89,18 @@ fn use_of(disk: &Disk, referred: bool) -> DiskUse {
         DiskUse::Terminating
     } else if referred || disk.mounted_by.is_some() {
         DiskUse::InUse
-    } else if disk.marks.claimed_by.is_some() {
+    } else if disk.annotations.claimed_by.is_some() {
         DiskUse::Claimed
     } else if matches!(disk.state, DiskState::Failed | DiskState::Lost) {
         DiskUse::Broken
-    } else if disk.marks.collecting_since.is_some() {
+    } else if disk.annotations.collecting_since.is_some() {
         DiskUse::Collecting
     } else {
         DiskUse::Free
     }
 }
 
-/// The gauges that show the sums.
+/// The gauges of the sums.
 #[derive(Debug)]
 pub(super) struct DiskGauges {
     disks: Family<DiskLabels, Gauge>,
@@ -113,13 +113,13 @@ impl DiskGauges {
             disks: registry.register(
                 "vmpool_disks",
                 "disks",
-                "Disks that outlive their machines, of all pools together, as the last pass of each pool saw them",
+                "Retained disks of all pools, as of the last pass of each pool",
                 each(DiskUse::ALL.iter().map(|&state| DiskLabels { state })),
             ),
             endless: registry.register(
                 "vmpool_disks_without_ttl",
                 "disks",
-                "Those of the free ones whose template has no ttl: nothing ever deletes them",
+                "Free disks whose template has no ttl. Garbage collection never deletes them",
                 Gauge::default(),
             ),
         }
@@ -133,7 +133,7 @@ impl DiskGauges {
     }
 }
 
-/// Counters of what is done with disks.
+/// Counters of writes of disks.
 #[derive(Clone, Debug)]
 pub(crate) struct DiskMetrics {
     claims: Family<ClaimLabels, Counter>,
@@ -149,47 +149,47 @@ impl DiskMetrics {
             claims: registry.register(
                 "vmpool_disk_claims_total",
                 "claims",
-                "Attempts to promise a free disk to a machine, by what came of them",
+                "Attempts to allocate a free disk to a machine, by outcome",
                 each(ClaimOutcome::ALL.iter().map(|&outcome| ClaimLabels { outcome })),
             ),
             reused: registry.register(
                 "vmpool_disks_reused_total",
                 "disks",
-                "Free disks that another machine got",
+                "Free disks that were allocated to another machine",
                 Counter::default(),
             ),
             grown: registry.register(
                 "vmpool_disks_resized_total",
                 "disks",
-                "Disks that were made larger because their template was",
+                "Disks that were expanded because their template asks for a larger size",
                 Counter::default(),
             ),
             spared: registry.register(
                 "vmpool_disks_spared_total",
                 "disks",
-                "Disks that were about to be deleted, and that the last look before found in use",
+                "Disks to delete that the last live read found in use",
                 Counter::default(),
             ),
             collections: registry.register(
                 "vmpool_disk_collections_total",
                 "disks",
-                "Disks of pools whose deletion by the controller was accepted, by why",
+                "Retained disks that the controller deleted, by reason",
                 each(Collection::ALL.iter().map(|&reason| CollectionLabels { reason })),
             ),
         }
     }
 
-    /// An attempt to claim a disk ended.
+    /// Counts an attempt to allocate a disk.
     pub(crate) fn claimed(&self, outcome: ClaimOutcome) {
         self.claims.get_or_create(&ClaimLabels { outcome }).inc();
     }
 
     /// A disk is being deleted.
-    pub(crate) fn collected(&self, end: DiskEnd) {
+    pub(crate) fn collected(&self, end: DiskDeleteReason) {
         let reason = match end {
-            DiskEnd::Expired => Collection::Expired,
-            DiskEnd::Broken => Collection::Broken,
-            DiskEnd::TemplateRemoved => Collection::TemplateRemoved,
+            DiskDeleteReason::Expired => Collection::Expired,
+            DiskDeleteReason::Broken => Collection::Broken,
+            DiskDeleteReason::TemplateRemoved => Collection::TemplateRemoved,
         };
         self.collections.get_or_create(&CollectionLabels { reason }).inc();
     }

@@ -1,4 +1,4 @@
-//! The label sets, each made of words of closed sets.
+//! The label sets. Each label has a fixed set of values.
 
 use std::hash::Hash;
 
@@ -6,9 +6,9 @@ use prometheus_client::metrics::family::{Family, MetricConstructor};
 use vmpool_runtime::label_set;
 
 use super::disks::{ClaimOutcome, Collection, DiskUse};
-use super::words::{
-    Code, Deletion, Failed, LedgerResource, MemberState, PassResult, PoolState, RemovalState, Resource,
-    SettledOutcome, Stage, Tenure, Verb, WakeOutcome, WatchResource, WriteKind, WriteOutcome,
+use super::label_values::{
+    Code, Deletion, Failed, LeadershipChange, LedgerResource, MachineState, PassResult, PassStep, PoolState,
+    RemovalState, Resource, SettledOutcome, Verb, WakeOutcome, WatchResource, WriteKind, WriteOutcome,
 };
 
 label_set!(pub(super) RequestLabels { verb: Verb, resource: Resource, code: Code });
@@ -16,10 +16,10 @@ label_set!(pub(super) DurationLabels { verb: Verb, resource: Resource });
 label_set!(pub(super) WriteLabels { kind: WriteKind, outcome: WriteOutcome });
 label_set!(pub(super) FailureLabels { reason: Failed });
 label_set!(pub(super) PassLabels { result: PassResult });
-label_set!(pub(super) StageLabels { stage: Stage });
+label_set!(pub(super) StageLabels { stage: PassStep });
 label_set!(pub(super) WakeLabels { outcome: WakeOutcome });
 label_set!(pub(super) PoolLabels { state: PoolState });
-label_set!(pub(super) MemberLabels { state: MemberState });
+label_set!(pub(super) MachineLabels { state: MachineState });
 label_set!(pub(super) DeletionLabels { reason: Deletion });
 label_set!(pub(super) RemovalLabels { state: RemovalState });
 label_set!(pub(super) SettledLabels { outcome: SettledOutcome });
@@ -28,9 +28,9 @@ label_set!(pub(super) ClaimLabels { outcome: ClaimOutcome });
 label_set!(pub(super) CollectionLabels { reason: Collection });
 label_set!(pub(super) LedgerLabels { resource: LedgerResource });
 label_set!(pub(super) WatchLabels { resource: WatchResource });
-label_set!(pub(super) TenureLabels { event: Tenure });
+label_set!(pub(super) LeadershipLabels { event: LeadershipChange });
 
-/// A family that has these series from the beginning.
+/// A family that contains these series from the start.
 pub(super) fn each<S, M>(labels: impl IntoIterator<Item = S>) -> Family<S, M>
 where
     S: Clone + Eq + Hash,

@@ -1,4 +1,4 @@
-//! Gauges that are read from their source when somebody asks: what the queue, the caches and the census hold.
+//! Gauges that are read from their source at each scrape: the queue, the caches and the counts of pools.
 
 use std::fmt;
 
@@ -8,26 +8,26 @@ use prometheus_client::metrics::gauge::Gauge;
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::Registry;
 
-use super::census::{CensusGauges, Totals, gauge};
+use super::label_values::WatchResource;
 use super::labels::{WatchLabels, each};
-use super::words::WatchResource;
+use super::pools::{PoolGauges, Totals, gauge};
 
-/// What a queue holds.
+/// The contents of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct QueueState {
-    /// Keys whose time has come.
+    /// Keys that are due.
     pub(crate) due: usize,
-    /// Keys whose time will come.
+    /// Keys that will be due later.
     pub(crate) delayed: usize,
-    /// Keys with a pass under way.
+    /// Keys with a running pass.
     pub(crate) running: usize,
 }
 
-/// What a leader holds.
+/// The state of a leader.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Live {
     queue: QueueState,
-    /// Objects in the caches of pools, machines and disks.
+    /// Number of objects in each cache.
     cached: [usize; WatchResource::ALL.len()],
     totals: Totals,
 }
@@ -49,7 +49,7 @@ pub(super) struct LiveGauges {
     delayed: Gauge,
     running: Gauge,
     cached: Family<WatchLabels, Gauge>,
-    census: CensusGauges,
+    pool_counts: PoolGauges,
 }
 
 impl fmt::Debug for LiveGauges {
@@ -62,29 +62,29 @@ impl LiveGauges {
     pub(super) fn new(registry: &mut Registry, env: &Env) -> Self {
         Self {
             source: Mutex::new(None),
-            census: CensusGauges::new(registry, env),
+            pool_counts: PoolGauges::new(registry, env),
             due: registry.register(
                 "vmpool_workqueue_depth",
                 "pools",
-                "Pools whose time has come and that wait for a worker",
+                "Pools that are due and wait for a worker",
                 Gauge::default(),
             ),
             delayed: registry.register(
                 "vmpool_workqueue_delayed",
                 "pools",
-                "Pools whose next pass is due later: every settled pool, and those that pause after a failure",
+                "Pools whose next pass is due later: all converged pools, and those in backoff",
                 Gauge::default(),
             ),
             running: registry.register(
                 "vmpool_workqueue_running",
                 "pools",
-                "Pools with a pass under way",
+                "Pools with a running pass",
                 Gauge::default(),
             ),
             cached: registry.register(
                 "vmpool_cache_objects",
                 "objects",
-                "Objects in the caches of the leader; those of others count, too, because names matter whoever has them",
+                "Objects in the caches of the leader, including objects that do not belong to a pool",
                 each(WatchResource::ALL.iter().map(|&resource| WatchLabels { resource })),
             ),
         }
@@ -96,7 +96,7 @@ impl LiveGauges {
 
     pub(super) fn refresh(&self) {
         let live = self.source.lock().as_ref().and_then(|source| source()).unwrap_or_default();
-        self.census.show(&live.totals);
+        self.pool_counts.show(&live.totals);
         self.due.set(gauge(live.queue.due));
         self.delayed.set(gauge(live.queue.delayed));
         self.running.set(gauge(live.queue.running));

@@ -1,20 +1,20 @@
-//! What the controller tells Prometheus.
+//! The metrics of the controller.
 //!
-//! Counters and histograms are written where things happen; a word of a closed set is their only label, so no
-//! observation allocates. Gauges are read from their sources when somebody asks for the page, and cost nothing else.
+//! Counters and histograms are updated by the code that they describe. Their labels have fixed sets of values, so an
+//! update allocates nothing. Gauges are read from their sources at each scrape, and cost nothing otherwise.
 //!
-//! There is one [`Metrics`] for each process, handed to all that observes. No label names a pool, a machine or a
-//! namespace: the number of time series does not depend on what the cluster holds.
+//! Each process has one [`Metrics`]. No label names a pool, a machine or a namespace, so the number of time series does
+//! not depend on the contents of the cluster.
 
 mod api;
-mod census;
 mod disks;
+mod label_values;
 mod labels;
 mod live;
 mod passes;
+mod pools;
 pub mod reference;
 mod removals;
-mod words;
 mod writes;
 
 use std::sync::Arc;
@@ -28,15 +28,15 @@ use vmpool_runtime::lease::LeaseHealth;
 use vmpool_runtime::metrics::{Description, FloatGauge, Page, Registry};
 
 pub use api::{ApiMetrics, RequestLayer};
-pub(crate) use census::{Census, PoolFacts};
 pub(crate) use disks::{ClaimOutcome, DiskCounts, DiskMetrics};
+pub use label_values::WriteKind;
+pub(crate) use label_values::{LeadershipChange, LedgerResource, PassResult, PassStep, WatchResource};
 pub(crate) use live::{Live, QueueState};
-pub(crate) use passes::{Laps, PassMetrics, QueueMetrics};
-pub use words::WriteKind;
-pub(crate) use words::{LedgerResource, PassResult, Stage, Tenure, WatchResource};
+pub(crate) use passes::{PassMetrics, PassTimer, QueueMetrics};
+pub(crate) use pools::{PoolCounts, PoolReport};
 pub use writes::WriteMetrics;
 
-use labels::{LedgerLabels, TenureLabels, WatchLabels, each};
+use labels::{LeadershipLabels, LedgerLabels, WatchLabels, each};
 use live::LiveGauges;
 use removals::RemovalMetrics;
 
@@ -51,12 +51,12 @@ pub struct Metrics {
     pub(crate) passes: PassMetrics,
     /// Writes and their failures.
     pub(crate) writes: WriteMetrics,
-    /// Who leaves.
+    /// Deletions of machines.
     pub(crate) removals: RemovalMetrics,
-    /// Disks that outlive their machines.
+    /// Retained disks.
     pub(crate) disks: DiskMetrics,
     ledger_overdue: Family<LedgerLabels, Counter>,
-    tenures: Family<TenureLabels, Counter>,
+    leadership_changes: Family<LeadershipLabels, Counter>,
     watch_restarts: Family<WatchLabels, Counter>,
     watch_lists: Family<WatchLabels, Counter>,
     leader: Gauge,
@@ -67,28 +67,28 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// All of them, at zero. Series whose labels are known beforehand are there from the beginning, so that the first
-    /// of a kind shows as an increase.
+    /// Creates all metrics with the value zero. Series with known labels exist from the start, so that the first event
+    /// of a kind is visible as an increase.
     pub fn new(env: &Env) -> Arc<Self> {
         let registry = &mut Registry::new();
         let metrics = Self {
             leader: registry.register(
                 "vmpool_leader",
                 "0 or 1",
-                "Whether this process leads. Summed over all replicas it should be 1",
+                "Whether this process is the leader. The sum over all replicas should be 1",
                 Gauge::default(),
             ),
             lease_remaining: registry.register(
                 "vmpool_lease_remaining_seconds",
                 "seconds",
-                "How long this process may still lead if no renewal succeeds; 0 if it does not lead",
+                "Remaining time until this process must stop leading if no renewal succeeds; 0 on a standby",
                 FloatGauge::default(),
             ),
-            tenures: registry.register(
+            leadership_changes: registry.register(
                 "vmpool_lease_transitions_total",
                 "transitions",
-                "Times that this process began to lead, gave the lease back, or lost it",
-                each(Tenure::ALL.iter().map(|&event| TenureLabels { event })),
+                "Changes of the leadership of this process",
+                each(LeadershipChange::ALL.iter().map(|&event| LeadershipLabels { event })),
             ),
             queue: QueueMetrics::new(registry),
             passes: PassMetrics::new(registry),
@@ -99,19 +99,19 @@ impl Metrics {
             ledger_overdue: registry.register(
                 "vmpool_ledger_overdue_total",
                 "entries",
-                "Own writes that the cache did not show in time, so that they were settled by a live read",
+                "Pending writes that the cache did not show in time and that the controller resolved with a live read",
                 each(LedgerResource::ALL.iter().map(|&resource| LedgerLabels { resource })),
             ),
             watch_restarts: registry.register(
                 "vmpool_watch_restarts_total",
                 "restarts",
-                "Times that a watch broke off with an error. Its regular renewal does not count",
+                "Watches that failed with an error. Regular restarts are not counted",
                 each(WatchResource::ALL.iter().map(|&resource| WatchLabels { resource })),
             ),
             watch_lists: registry.register(
                 "vmpool_watch_lists_total",
                 "lists",
-                "Complete lists begun: one when this process begins to lead, and one whenever a watch cannot go on where it was",
+                "Complete lists: one when this process becomes the leader, and one whenever a watch cannot continue at its version",
                 each(WatchResource::ALL.iter().map(|&resource| WatchLabels { resource })),
             ),
             live: LiveGauges::new(registry, env),
@@ -127,8 +127,8 @@ impl Metrics {
     }
 
     /// Counts a change of leadership.
-    pub(crate) fn tenure(&self, event: Tenure) {
-        self.tenures.get_or_create(&TenureLabels { event }).inc();
+    pub(crate) fn leadership_changed(&self, event: LeadershipChange) {
+        self.leadership_changes.get_or_create(&LeadershipLabels { event }).inc();
     }
 
     /// Reads queue, caches and census from `source` until the guard is dropped.
@@ -140,17 +140,17 @@ impl Metrics {
         Leading(self.clone())
     }
 
-    /// An own write was settled by a live read.
+    /// Counts a pending write that a live read resolved.
     pub(crate) fn settled_live(&self, resource: LedgerResource) {
         self.ledger_overdue.get_or_create(&LedgerLabels { resource }).inc();
     }
 
-    /// A watch broke off.
+    /// Counts a failed watch.
     pub(crate) fn watch_broke_off(&self, resource: WatchResource) {
         self.watch_restarts.get_or_create(&WatchLabels { resource }).inc();
     }
 
-    /// A complete list begins.
+    /// Counts a complete list.
     pub(crate) fn list_begins(&self, resource: WatchResource) {
         self.watch_lists.get_or_create(&WatchLabels { resource }).inc();
     }
@@ -165,13 +165,13 @@ impl Metrics {
         })
     }
 
-    /// What is on the page.
+    /// The descriptions of all metrics.
     pub fn catalogue(&self) -> &[Description] {
         self.page.catalogue()
     }
 }
 
-/// Ends the look into a leader when leading ends, however it does.
+/// Stops reading the state of a leader when the leadership ends.
 #[derive(Debug)]
 pub(crate) struct Leading(Arc<Metrics>);
 

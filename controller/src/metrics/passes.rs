@@ -1,4 +1,4 @@
-//! Passes over pools, and the queue in front of them.
+//! Metrics of passes and of their queue.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use prometheus_client::metrics::histogram::Histogram;
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::Registry;
 
+use super::label_values::{PassResult, PassStep, WakeOutcome};
 use super::labels::{PassLabels, StageLabels, WakeLabels, each};
-use super::words::{PassResult, Stage, WakeOutcome};
 
-/// From a pass over a small settled pool to one that is stuck.
+/// From a pass over a small converged pool to a stuck pass.
 const PASS_BUCKETS: [f64; 12] = [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 60.0];
 
-/// A worker is free at once, or all of them are busy with long passes.
+/// From a free worker to workers that are all busy with long passes.
 const WAIT_BUCKETS: [f64; 9] = [0.001, 0.005, 0.02, 0.1, 0.5, 1.0, 5.0, 20.0, 60.0];
 
-/// The queue of pools. Its length is read when somebody asks.
+/// The queue of pools. Its length is read at each scrape.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueMetrics {
-    /// A wake-up that made a pool due.
+    /// Wakeups that made a pool due.
     pub(crate) queued: Counter,
-    /// A wake-up of a pool that was due already.
+    /// Wakeups of pools that were already due.
     pub(crate) merged: Counter,
-    /// A pass that asked for the next one itself.
+    /// Passes that requested the next pass.
     pub(crate) requeued: Counter,
     wait: Histogram,
 }
@@ -34,10 +34,10 @@ impl QueueMetrics {
         let adds: Family<WakeLabels, Counter> = registry.register(
             "vmpool_workqueue_adds_total",
             "wake-ups",
-            "Wake-ups of pools by events. Those that found the pool due already were merged into one pass",
+            "Wakeups of pools by events. Wakeups of a pool that was already due were merged into one pass",
             each(WakeOutcome::ALL.iter().map(|&outcome| WakeLabels { outcome })),
         );
-        // Every event of a watch wakes a pool: no lookup there.
+        // Every watch event wakes a pool, so this avoids a lookup.
         let counter = |outcome| adds.get_or_create_owned(&WakeLabels { outcome });
         Self {
             queued: counter(WakeOutcome::Queued),
@@ -45,25 +45,25 @@ impl QueueMetrics {
             requeued: registry.register(
                 "vmpool_workqueue_requeues_total",
                 "passes",
-                "Passes that asked for another one before the regular look after ten minutes: to retry, to go on, or to see what they waited for",
+                "Passes that requested another pass before the regular one after ten minutes: to retry, to continue, or to check a blocker",
                 Counter::default(),
             ),
             wait: registry.register(
                 "vmpool_workqueue_wait_seconds",
                 "seconds",
-                "How long a pool waited for a worker once its time had come. The debounce is not part of it",
+                "How long a due pool waited for a worker. The debounce is not included",
                 Histogram::new(WAIT_BUCKETS),
             ),
         }
     }
 
-    /// A worker took a pool that had been due for so long.
+    /// Records how long a due pool waited for a worker.
     pub(crate) fn waited(&self, time: Duration) {
         self.wait.observe(time.as_secs_f64());
     }
 }
 
-/// Passes, by what came of them, and how long they took.
+/// Passes by their result, and their duration.
 #[derive(Clone, Debug)]
 pub(crate) struct PassMetrics {
     passes: Family<PassLabels, Counter>,
@@ -75,14 +75,14 @@ impl PassMetrics {
     pub(super) fn new(registry: &mut Registry) -> Self {
         let stages: Family<StageLabels, Histogram> =
             Family::new_with_constructor((|| Histogram::new(PASS_BUCKETS)) as fn() -> Histogram);
-        for &stage in Stage::ALL {
+        for &stage in PassStep::ALL {
             drop(stages.get_or_create(&StageLabels { stage }));
         }
         Self {
             passes: registry.register(
                 "vmpool_passes_total",
                 "passes",
-                "Passes over pools, by what came of them",
+                "Passes over pools by their result",
                 each(PassResult::ALL.iter().map(|&result| PassLabels { result })),
             ),
             duration: registry.register(
@@ -94,7 +94,7 @@ impl PassMetrics {
             stages: registry.register(
                 "vmpool_pass_stage_duration_seconds",
                 "seconds",
-                "Duration of the parts of a pass. A part that a pass did not come to is left out",
+                "Duration of the steps of a pass. Steps that a pass did not reach are omitted",
                 stages,
             ),
         }
@@ -105,10 +105,10 @@ impl PassMetrics {
         self.passes.get_or_create(&PassLabels { result }).inc();
     }
 
-    /// What a pass took.
-    pub(crate) fn took(&self, laps: &Laps) {
-        self.duration.observe(laps.last.saturating_sub(laps.begun).as_secs_f64());
-        for (&stage, time) in Stage::ALL.iter().zip(laps.times) {
+    /// Records the durations of a pass.
+    pub(crate) fn took(&self, timer: &PassTimer) {
+        self.duration.observe(timer.last.saturating_sub(timer.begun).as_secs_f64());
+        for (&stage, time) in PassStep::ALL.iter().zip(timer.times) {
             if let Some(time) = time {
                 self.stages.get_or_create(&StageLabels { stage }).observe(time.as_secs_f64());
             }
@@ -116,22 +116,22 @@ impl PassMetrics {
     }
 }
 
-/// The stopwatch of one pass. A stage that comes twice is one time.
+/// The timer of one pass. The times of a repeated step are added.
 #[derive(Debug)]
-pub(crate) struct Laps {
+pub(crate) struct PassTimer {
     begun: Duration,
     last: Duration,
-    times: [Option<Duration>; Stage::ALL.len()],
+    times: [Option<Duration>; PassStep::ALL.len()],
 }
 
-impl Laps {
-    pub(crate) fn begin(env: &Env) -> Self {
+impl PassTimer {
+    pub(crate) fn start(env: &Env) -> Self {
         let now = env.uptime();
-        Self { begun: now, last: now, times: [None; Stage::ALL.len()] }
+        Self { begun: now, last: now, times: [None; PassStep::ALL.len()] }
     }
 
-    /// What happened since the last lap was this stage. Returns how long it took.
-    pub(crate) fn lap(&mut self, env: &Env, stage: Stage) -> Duration {
+    /// Assigns the time since the last call to this step. Returns that time.
+    pub(crate) fn record(&mut self, env: &Env, stage: PassStep) -> Duration {
         let now = env.uptime();
         let time = now.saturating_sub(std::mem::replace(&mut self.last, now));
         *self.times[stage as usize].get_or_insert_default() += time;

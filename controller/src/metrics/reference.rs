@@ -1,11 +1,11 @@
-//! The page about metrics in the docs, made from what is registered.
+//! The page about metrics in the docs, generated from the registered metrics.
 
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::reference::{Section, tables};
 
 use super::Metrics;
 
-/// What stands above the table.
+/// The text above the tables.
 const HEAD: &str = "\
 <!-- Generated from src/metrics of the programs, do not edit. Run `cargo xtask generate`. -->
 
@@ -24,7 +24,7 @@ custom resources, such as kube-state-metrics, makes time series of them where th
 Histograms come as `NAME_bucket`, `NAME_sum` and `NAME_count`.
 ";
 
-/// The sections, each with the beginnings of the names that belong to it.
+/// The sections, each with the prefixes of its metrics.
 const SECTIONS: &[Section] = &[
     ("Leadership", &["vmpool_leader", "vmpool_lease_"]),
     ("Pools and machines", &["vmpool_pools", "vmpool_members"]),
@@ -36,7 +36,7 @@ const SECTIONS: &[Section] = &[
     ("The process", &["vmpool_build_", "process_"]),
 ];
 
-/// The controller's part of the page, which is its beginning, as Markdown. Those of webhook and API server follow.
+/// The first part of the page, with the metrics of the controller, as Markdown.
 pub fn part() -> String {
     HEAD.to_owned() + &tables(SECTIONS, Metrics::new(&Env::system()).catalogue())
 }

@@ -1,12 +1,12 @@
-//! Who leaves, and what becomes of the records of named machines.
+//! Metrics of deletions and of removal records.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use vmpool_engine::plan::DeleteReason;
 use vmpool_runtime::metrics::Registry;
 
+use super::label_values::{Deletion, SettledOutcome};
 use super::labels::{DeletionLabels, SettledLabels, each};
-use super::words::{Deletion, SettledOutcome};
 
 /// Counters of removals.
 #[derive(Clone, Debug)]
@@ -21,13 +21,13 @@ impl RemovalMetrics {
             deletions: registry.register(
                 "vmpool_deletions_total",
                 "machines",
-                "Machines whose deletion by the controller was accepted, by why they leave. Whoever names machines deletes them as well, and what was deleted by then is not counted here",
+                "Machines that the controller deleted, by reason. The API server for removals deletes targets as well; the controller does not count those",
                 each(Deletion::ALL.iter().map(|&reason| DeletionLabels { reason })),
             ),
             settled: registry.register(
                 "vmpool_removal_targets_settled_total",
                 "targets",
-                "Targets of removals by name that left the record of their pool, by why",
+                "Targets that were removed from the removal record of their pool, by reason",
                 each(SettledOutcome::ALL.iter().map(|&outcome| SettledLabels { outcome })),
             ),
         }
@@ -37,12 +37,12 @@ impl RemovalMetrics {
     pub(crate) fn deleted(&self, reason: DeleteReason) {
         let reason = match reason {
             DeleteReason::Surplus => Deletion::Surplus,
-            DeleteReason::Named => Deletion::Named,
+            DeleteReason::Targeted => Deletion::Targeted,
         };
         self.deletions.get_or_create(&DeletionLabels { reason }).inc();
     }
 
-    /// So many targets left a record.
+    /// Counts targets that were removed from a record.
     pub(crate) fn settled(&self, removed: usize, expired: usize) {
         for (outcome, count) in [(SettledOutcome::Removed, removed), (SettledOutcome::Expired, expired)] {
             self.settled.get_or_create(&SettledLabels { outcome }).inc_by(count as u64);

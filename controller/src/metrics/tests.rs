@@ -5,8 +5,8 @@ use serde_json::json;
 use vmpool_runtime::metrics::Kind;
 use vmpool_runtime::testing::{ManualClock, env};
 
-use super::words::Failed;
-use super::{Metrics, Tenure, reference};
+use super::label_values::Failed;
+use super::{LeadershipChange, Metrics, reference};
 use crate::testing::{Fate, Refusal, Verb, World, pool};
 
 /// The value of one series of a page; its name with its labels as they stand there.
@@ -81,7 +81,7 @@ fn series_that_can_be_known_are_there_from_the_beginning() {
 #[test]
 fn the_failures_are_the_words_of_the_condition() {
     // A reason that is missing here does not compile.
-    use vmpool_engine::pacing::FailureReason as R;
+    use vmpool_engine::backoff::FailureReason as R;
     let words: BTreeSet<&str> = Failed::ALL.iter().map(|failed| failed.0.as_str()).collect();
     for reason in [
         R::FailedCreate,
@@ -106,9 +106,9 @@ fn the_failures_are_the_words_of_the_condition() {
 #[test]
 fn changes_of_leadership_are_counted() {
     let metrics = Metrics::new(&env(&ManualClock::new(), 0));
-    metrics.tenure(Tenure::Acquired);
-    metrics.tenure(Tenure::Lost);
-    metrics.tenure(Tenure::Acquired);
+    metrics.leadership_changed(LeadershipChange::Acquired);
+    metrics.leadership_changed(LeadershipChange::Lost);
+    metrics.leadership_changed(LeadershipChange::Acquired);
     let page = metrics.page();
     let counted = |event| value(&page, &format!("vmpool_lease_transitions_total{{event=\"{event}\"}}"));
     assert_eq!([counted("acquired"), counted("released"), counted("lost")], [2, 0, 1]);

@@ -1,12 +1,12 @@
-//! What the controller wrote, and what it could not.
+//! Metrics of writes and of their failures.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use vmpool_engine::pacing::FailureReason;
+use vmpool_engine::backoff::FailureReason;
 use vmpool_runtime::metrics::Registry;
 
+use super::label_values::{Failed, WriteKind, WriteOutcome};
 use super::labels::{FailureLabels, WriteLabels, each};
-use super::words::{Failed, WriteKind, WriteOutcome};
 use crate::write::WriteError;
 
 /// Counters of writes. Clones count together.
@@ -25,19 +25,19 @@ impl WriteMetrics {
             writes: registry.register(
                 "vmpool_writes_total",
                 "writes",
-                "Writes that the controller wanted, by what came of them. A create that finds its object there already is refused; a status or a deletion that meets a change is, too",
+                "Writes of the controller by their outcome. Creates that get `AlreadyExists` and writes with a failed precondition count as refused",
                 each(pairs),
             ),
             failures: registry.register(
                 "vmpool_failures_total",
                 "failures",
-                "Batches of writes that failed, by the word that the condition ReplicaFailure shows. The next attempt waits up to a minute",
+                "Batches of writes that failed, by the reason of the condition ReplicaFailure. The controller retries with a backoff of up to one minute",
                 each(Failed::ALL.into_iter().map(|reason| FailureLabels { reason })),
             ),
         }
     }
 
-    /// Counters that belong to no page, for those who write outside of a controller.
+    /// Counters that are not exported, for writers outside of a controller.
     pub fn detached() -> Self {
         Self::new(&mut Registry::new())
     }
@@ -46,7 +46,7 @@ impl WriteMetrics {
         let outcome = match result {
             Ok(_) => WriteOutcome::Done,
             Err(WriteError::Refused { .. }) => WriteOutcome::Refused,
-            Err(WriteError::Lost(_)) => WriteOutcome::Lost,
+            Err(WriteError::Unconfirmed(_)) => WriteOutcome::Unconfirmed,
             Err(WriteError::Fenced) => WriteOutcome::Fenced,
             Err(WriteError::Invalid(_)) => WriteOutcome::Invalid,
         };

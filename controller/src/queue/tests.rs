@@ -31,7 +31,7 @@ impl World {
     }
 
     /// A worker whose every pass takes `time` and asks for `again`.
-    fn worker(mut self, time: Duration, again: Again) -> Self {
+    fn worker(mut self, time: Duration, again: Requeue) -> Self {
         let (env, queue, begun) = (self.env.clone(), self.queue.clone(), self.begun.clone());
         let start = self.env.uptime();
         self.workers.push(self.env.spawn("worker", async move {
@@ -57,7 +57,7 @@ impl World {
 
 #[tokio::test]
 async fn the_first_wake_up_after_a_quiet_time_is_served_at_once() {
-    let world = World::new().worker(Duration::ZERO, Again::Never);
+    let world = World::new().worker(Duration::ZERO, Requeue::Never);
     world.queue.wake(&1);
     world.pass(0).await;
     assert_eq!(world.begun(), [(1, 0)]);
@@ -69,7 +69,7 @@ async fn the_first_wake_up_after_a_quiet_time_is_served_at_once() {
 
 #[tokio::test]
 async fn wake_ups_within_the_debounce_become_one() {
-    let world = World::new().worker(Duration::ZERO, Again::Never);
+    let world = World::new().worker(Duration::ZERO, Requeue::Never);
     world.queue.wake(&1);
     world.pass(10).await;
     for _ in 0..5 {
@@ -82,7 +82,7 @@ async fn wake_ups_within_the_debounce_become_one() {
 
 #[tokio::test]
 async fn a_wake_up_during_a_pass_is_served_after_it_and_its_debounce() {
-    let world = World::new().worker(Duration::from_millis(30), Again::Never);
+    let world = World::new().worker(Duration::from_millis(30), Requeue::Never);
     world.queue.wake(&1);
     world.pass(10).await;
     world.queue.wake(&1);
@@ -93,8 +93,8 @@ async fn a_wake_up_during_a_pass_is_served_after_it_and_its_debounce() {
 #[tokio::test]
 async fn one_key_has_one_pass_at_a_time_however_many_workers_there_are() {
     let world = World::new()
-        .worker(Duration::from_millis(50), Again::Never)
-        .worker(Duration::from_millis(50), Again::Never);
+        .worker(Duration::from_millis(50), Requeue::Never)
+        .worker(Duration::from_millis(50), Requeue::Never);
     world.queue.wake(&1);
     world.pass(1).await;
     world.queue.wake(&1);
@@ -105,7 +105,7 @@ async fn one_key_has_one_pass_at_a_time_however_many_workers_there_are() {
 #[tokio::test]
 async fn several_workers_serve_several_keys_side_by_side() {
     let busy = Duration::from_millis(50);
-    let world = World::new().worker(busy, Again::Never).worker(busy, Again::Never);
+    let world = World::new().worker(busy, Requeue::Never).worker(busy, Requeue::Never);
     for key in 1..=3 {
         world.queue.wake(&key);
     }
@@ -120,7 +120,7 @@ async fn several_workers_serve_several_keys_side_by_side() {
 #[case::the_sooner_wish_first(200, 500, 200)]
 #[tokio::test]
 async fn of_two_wishes_the_sooner_counts(#[case] first: u64, #[case] second: u64, #[case] served: u128) {
-    let world = World::new().worker(Duration::ZERO, Again::Never);
+    let world = World::new().worker(Duration::ZERO, Requeue::Never);
     world.queue.wake_after(&1, Duration::from_millis(first));
     world.pass(0).await;
     world.queue.wake_after(&1, Duration::from_millis(second));
@@ -130,7 +130,7 @@ async fn of_two_wishes_the_sooner_counts(#[case] first: u64, #[case] second: u64
 
 #[tokio::test]
 async fn what_a_pass_asks_for_itself_is_not_debounced() {
-    let world = World::new().worker(Duration::ZERO, Again::After(Duration::from_millis(50)));
+    let world = World::new().worker(Duration::ZERO, Requeue::After(Duration::from_millis(50)));
     world.queue.wake(&1);
     world.pass(100).await;
     assert_eq!(world.begun(), [(1, 0), (1, 50), (1, 100)]);
@@ -138,7 +138,7 @@ async fn what_a_pass_asks_for_itself_is_not_debounced() {
 
 #[tokio::test]
 async fn a_wake_up_during_a_pass_counts_beside_the_wish_of_the_pass() {
-    let world = World::new().worker(Duration::from_millis(30), Again::After(LONG));
+    let world = World::new().worker(Duration::from_millis(30), Requeue::After(LONG));
     world.queue.wake(&1);
     world.pass(10).await;
     world.queue.wake(&1);
@@ -148,7 +148,7 @@ async fn a_wake_up_during_a_pass_counts_beside_the_wish_of_the_pass() {
 
 #[tokio::test]
 async fn a_wake_up_is_never_lost_even_if_all_workers_sleep_for_something_else() {
-    let world = World::new().worker(Duration::ZERO, Again::Never).worker(Duration::ZERO, Again::Never);
+    let world = World::new().worker(Duration::ZERO, Requeue::Never).worker(Duration::ZERO, Requeue::Never);
     // Both workers sleep until this one is due.
     world.queue.wake_after(&1, LONG);
     world.pass(1).await;
@@ -174,14 +174,14 @@ async fn a_worker_that_stops_waiting_takes_no_wake_up_with_it() {
     // The wake-up is meant for the impatient one, which is gone before it runs again.
     world.queue.wake(&1);
     drop(waiting);
-    let world = world.worker(Duration::ZERO, Again::Never);
+    let world = world.worker(Duration::ZERO, Requeue::Never);
     world.pass(0).await;
     assert_eq!(world.begun(), [(1, 0)]);
 }
 
 #[tokio::test]
 async fn the_one_that_is_due_longest_comes_first_so_that_a_busy_pool_starves_nobody() {
-    let world = World::new().worker(Duration::from_millis(40), Again::After(Duration::ZERO));
+    let world = World::new().worker(Duration::from_millis(40), Requeue::After(Duration::ZERO));
     world.queue.wake(&1);
     world.pass(10).await;
     world.queue.wake(&2);
@@ -197,7 +197,7 @@ async fn nothing_is_kept_of_a_key_that_is_done_for_good() {
     assert_eq!(world.queue.next().await, 1);
     world.queue.forget(&1);
     assert_eq!(world.queue.state.lock().slots.len(), 1, "it runs still");
-    world.queue.done(&1, Again::Never, Duration::ZERO);
+    world.queue.done(&1, Requeue::Never, Duration::ZERO);
     world.queue.forget(&1);
     assert!(world.queue.state.lock().slots.is_empty());
     assert!(world.queue.state.lock().due.is_empty());
@@ -209,9 +209,9 @@ async fn a_key_that_was_woken_meanwhile_is_not_forgotten() {
     world.queue.wake(&1);
     assert_eq!(world.queue.next().await, 1);
     world.queue.wake(&1);
-    world.queue.done(&1, Again::Never, Duration::ZERO);
+    world.queue.done(&1, Requeue::Never, Duration::ZERO);
     world.queue.forget(&1);
-    let world = world.worker(Duration::ZERO, Again::Never);
+    let world = world.worker(Duration::ZERO, Requeue::Never);
     world.pass(100).await;
     assert_eq!(world.begun(), [(1, 100)]);
 }
@@ -225,9 +225,9 @@ async fn a_pool_that_takes_long_to_think_about_rests_longer(#[case] effort: u64,
     let world = World::new();
     world.queue.wake(&1);
     assert_eq!(world.queue.next().await, 1);
-    world.queue.done(&1, Again::Never, Duration::from_millis(effort));
+    world.queue.done(&1, Requeue::Never, Duration::from_millis(effort));
     world.queue.wake(&1);
-    let world = world.worker(Duration::ZERO, Again::Never);
+    let world = world.worker(Duration::ZERO, Requeue::Never);
     world.pass(rest - 1).await;
     assert_eq!(world.begun(), []);
     world.pass(1).await;

@@ -1,18 +1,18 @@
-//! Revisions as objects.
+//! The stored objects of revisions.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use vmpool_engine::limits;
-use vmpool_engine::revision::{Fingerprint, RevisionId, Stored};
+use vmpool_engine::revision::{Fingerprint, RevisionId, StoredRevision};
 use vmpool_engine::{ObjectId, Uid};
 
 use super::Templates;
 use crate::context::PoolEntry;
 use crate::platform::{Platform, Text, controller_of, slim_metadata};
 
-/// A ControllerRevision, as far as it is read.
+/// The fields of a ControllerRevision that vmpool reads.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct RevisionObject {
     #[serde(deserialize_with = "slim_metadata")]
@@ -23,41 +23,41 @@ pub(crate) struct RevisionObject {
     revision: i64,
 }
 
-crate::stored!(RevisionObject, "apps", "v1", "ControllerRevision", "controllerrevisions");
+vmpool_platforms::api_object!(RevisionObject, "apps", "v1", "ControllerRevision", "controllerrevisions");
 
-/// A stored revision: what choosing among them needs, and the object.
+/// A stored revision and its object.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
-    pub(crate) stored: Stored,
+pub(crate) struct RevisionEntry {
+    pub(crate) stored: StoredRevision,
     pub(crate) object: ObjectId,
 }
 
-impl Kept {
-    /// Reads a stored revision of a pool; `None` if the object is another's.
+impl RevisionEntry {
+    /// Reads a stored revision of a pool; `None` if the object does not belong to the pool.
     pub(crate) fn read<P: Platform>(object: &RevisionObject, pool: &Uid) -> Option<Self> {
         let metadata = object.meta();
         let id = metadata.labels.as_ref()?.get(P::REVISION_LABEL)?;
         controller_of(metadata).filter(|owner| owner.uid == *pool)?;
-        // Nothing that a pool may have been made from: its tree could take the memory that all pools share.
-        if object.data.len() > limits::POOL_SPEC {
+        // No pool spec is that large, and its parsed tree could use up the memory that all pools share.
+        if object.data.bytes() > limits::POOL_SPEC {
             return None;
         }
         let data = object.data.value();
         let content = data.is_object().then(|| Fingerprint::of(&P::canonical(&data)))?;
-        let stored = Stored { id: limits::clip(id).into(), number: object.revision, content };
+        let stored = StoredRevision { id: limits::clip(id).into(), number: object.revision, content };
         let name = metadata.name.as_deref().unwrap_or_default();
         Some(Self { stored, object: ObjectId::new(name, metadata.uid.as_deref().unwrap_or_default()) })
     }
 }
 
-/// A revision to be stored, under `name`.
+/// The object of a new revision with this `name`.
 pub(crate) fn body<P: Platform>(
     pool: &PoolEntry<P>,
     name: &str,
     id: &RevisionId,
     templates: &Templates,
 ) -> Value {
-    let mut labels = P::mark(&pool.object)["metadata"]["labels"].clone();
+    let mut labels = P::managed_labels(&pool.object)["metadata"]["labels"].clone();
     labels[P::REVISION_LABEL] = id.as_str().into();
     json!({
         "apiVersion": RevisionObject::api_version(&()),

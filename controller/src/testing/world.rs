@@ -12,7 +12,7 @@ use vmpool_runtime::testing::{ManualClock, env, unfenced};
 
 use super::{Call, Server};
 use crate::context::Settings;
-use crate::lead::{Surroundings, Vitals, lead};
+use crate::lead::{LeaderHealth, Surroundings, lead};
 use crate::metrics::Metrics;
 use crate::platform::Dvp;
 
@@ -52,7 +52,7 @@ pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) fence: Fence,
     pub(crate) settings: Settings,
-    pub(crate) vitals: Vitals,
+    pub(crate) leader_health: LeaderHealth,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) stop: CancellationToken,
     leader: Option<Task>,
@@ -64,7 +64,7 @@ impl World {
         let env = env(&clock, 7);
         Self {
             server: Server::new(&env),
-            vitals: Vitals::new(&env),
+            leader_health: LeaderHealth::new(&env),
             metrics: Metrics::new(&env),
             env,
             clock,
@@ -97,7 +97,8 @@ impl World {
             settings: self.settings,
             metrics: self.metrics.clone(),
         };
-        let leading = lead::<Dvp>(surroundings, self.fence.clone(), self.vitals.clone(), self.stop.clone());
+        let leading =
+            lead::<Dvp>(surroundings, self.fence.clone(), self.leader_health.clone(), self.stop.clone());
         self.leader = Some(self.env.spawn("leader", leading));
     }
 

@@ -103,7 +103,7 @@ async fn a_server_that_is_busy_says_how_long() {
 async fn an_error_inside_the_server_says_nothing_about_the_effect(#[case] code: u16) {
     let world = World::new();
     let error = world.answered(code, "InternalError").await;
-    assert!(matches!(error, WriteError::Lost(_)), "{error:?}");
+    assert!(matches!(error, WriteError::Unconfirmed(_)), "{error:?}");
     assert!(error.to_string().contains("words of the server"), "{error}");
     assert_eq!(world.server.take_log().len(), 1, "nothing is retried here");
 }
@@ -120,7 +120,7 @@ async fn a_broken_connection_is_a_lost_answer() {
         let world = World::new();
         world.server.intercept(move |_| if committed { Fate::ResponseLost } else { Fate::Unreachable });
         let error = world.create().await.unwrap_err();
-        assert!(matches!(error, WriteError::Lost(_)), "{error:?}");
+        assert!(matches!(error, WriteError::Unconfirmed(_)), "{error:?}");
         assert_eq!(world.server.get("virtualmachines", "web-1").is_some(), committed);
         assert_eq!(world.server.take_log().len(), 1, "nothing is retried here");
     }
@@ -133,7 +133,7 @@ async fn an_answer_that_cannot_be_read_is_a_lost_one() {
     let path = MACHINES.to_owned();
     let result: Result<std::collections::BTreeMap<String, Value>, _> =
         world.writer(1).create(WriteKind::CreateMachine, path, machine("web-1")).await;
-    assert!(matches!(result, Err(WriteError::Lost(_))), "{result:?}");
+    assert!(matches!(result, Err(WriteError::Unconfirmed(_))), "{result:?}");
 }
 
 #[tokio::test]
@@ -155,7 +155,7 @@ async fn after_the_deadline_the_answer_counts_as_lost() {
     let advancing = world.clock.advance(DEADLINE);
     let (result, ()) = futures::join!(creating, advancing);
     let error = result.unwrap_err();
-    assert!(matches!(error, WriteError::Lost(_)), "{error:?}");
+    assert!(matches!(error, WriteError::Unconfirmed(_)), "{error:?}");
     assert!(world.server.get("virtualmachines", "web-1").is_some(), "and yet it was done");
 }
 
@@ -218,7 +218,7 @@ async fn a_place_is_free_again_after_a_failure() {
     for _ in 0..3 {
         let result =
             writer.create::<Value>(WriteKind::CreateMachine, MACHINES.to_owned(), machine("web-1")).await;
-        assert!(matches!(result, Err(WriteError::Lost(_))));
+        assert!(matches!(result, Err(WriteError::Unconfirmed(_))));
     }
 }
 

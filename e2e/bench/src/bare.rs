@@ -18,7 +18,7 @@ use vmpool_controller::platform::Platform;
 use vmpool_controller::platform::dvp::{DiskObject, Dvp, MachineObject, PoolObject};
 use vmpool_engine::ObjectId;
 use vmpool_engine::model::{DiskDraft, Draft};
-use vmpool_engine::numbers::Namer;
+use vmpool_engine::names::Namer;
 use vmpool_installation::programs::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE};
 use vmpool_invariants::object::Kind;
 

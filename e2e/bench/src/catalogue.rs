@@ -71,7 +71,7 @@ pub(crate) const ONE: &[Entry] = &[
     entry(
         "settled_requests",
         "",
-        "Requests about pools, machines, disks and events during SETTLE in the settled state, from anybody; watches and leases apart.",
+        "Requests about pools, machines, disks and events during SETTLE in the settled state, from all clients; watches and leases apart.",
     ),
     entry(
         "scale_down_seconds",
@@ -134,7 +134,7 @@ pub(crate) const MANY: &[Entry] = &[
     entry("machine_p99_seconds", "s", "`p99_seconds` of machines that started or stopped."),
     entry("scale_p99_seconds", "s", "`p99_seconds` of scale requests."),
     entry("starved_pools", "", "Pools with a change that took more than 5 s, or never showed."),
-    entry("too_many_requests", "", "Answers 429 of the API server, to anybody."),
+    entry("too_many_requests", "", "Answers 429 of the API server, to all clients."),
     entry(
         "refused_requests",
         "",

@@ -37,7 +37,7 @@ pub fn status_errors(pool: &Object, members: &[&Object]) -> Vec<Violation> {
     compare("status.replicas", pool.at("/status/replicas"), members.len().to_string());
     compare("status.readyReplicas", pool.at("/status/readyReplicas"), ready.to_string());
     compare("status.updatedReplicas", pool.at("/status/updatedReplicas"), updated.to_string());
-    compare("status.selector", pool.at("/status/selector"), labels::selector(pool.uid()));
+    compare("status.selector", pool.at("/status/selector"), format!("{}={}", labels::POOL_UID, pool.uid()));
     let record = pool.annotation(annotations::SCALE_DOWN_TARGETS).unwrap_or("none").to_owned();
     compare("the removal record", &Value::from(record), "none".to_owned());
     compare("condition Available", status_of(pool, "Available"), status_text(ready >= desired));

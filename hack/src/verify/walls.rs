@@ -48,6 +48,9 @@ const WALLS: &[Wall] = &[
     Wall { package: "vmpool-api", ours: &[], barred: CLIENTS },
     Wall { package: "vmpool-feature-gates", ours: &[], barred: KUBERNETES },
     Wall { package: "vmpool-engine", ours: &["vmpool-api", "vmpool-feature-gates"], barred: IMPURE },
+    // A platform translates, so it needs no client and no runtime.
+    Wall { package: "vmpool-platforms", ours: &["vmpool-api", "vmpool-engine"], barred: CLIENTS },
+    Wall { package: "vmpool-instancetype", ours: &["vmpool-api"], barred: IMPURE },
     Wall { package: "vmpool-runtime", ours: &["vmpool-feature-gates"], barred: &[] },
     // The simulator verifies the controller, so it shares no code with it.
     Wall { package: "vmpool-simulator", ours: &["vmpool-api"], barred: &[] },
@@ -58,12 +61,12 @@ const WALLS: &[Wall] = &[
     Wall { package: "vmpool-invariants", ours: &["vmpool-api", "vmpool-test-cluster"], barred: &[] },
     Wall {
         package: "vmpool-controller",
-        ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-runtime"],
+        ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-platforms", "vmpool-runtime"],
         barred: &[],
     },
     Wall {
         package: "vmpool-webhook",
-        ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-runtime"],
+        ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-platforms", "vmpool-runtime"],
         barred: &[],
     },
     Wall {

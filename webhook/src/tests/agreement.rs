@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use serde::Deserialize as _;
 use vmpool_api::crds::POOL_CRD;
-use vmpool_engine::admission::{Facts, Found, Outcome, Request, Revision, Rule, Stage, Verdict, begin};
+use vmpool_platforms::dvp::admission::{
+    Evaluation, Facts, Found, Outcome, Request, Revision, Rule, Verdict, begin,
+};
 
 use super::*;
 
@@ -116,9 +118,9 @@ fn judge(states: &[Value]) -> Verdict {
     let new = states.last().expect("a sample has a pool");
     let old = states.iter().rev().nth(1).filter(|old| old["metadata"]["name"] == new["metadata"]["name"]);
     match begin(&settings, Request { user: "alice", old, new }) {
-        Stage::Done(verdict) => verdict,
+        Evaluation::Decided(verdict) => verdict,
         // The definition cannot know which revisions are stored: any that a sample names is there.
-        Stage::Look(look) => {
+        Evaluation::NeedsFacts(look) => {
             look.finish(&Facts { revisions: vec![Found::There(Revision::default())], ..Facts::default() })
         }
     }

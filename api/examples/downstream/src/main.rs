@@ -5,8 +5,8 @@
 use std::error::Error;
 
 use vmpool_api::conditions::{Conditions, pool};
+use vmpool_api::enums::ScaleDownPolicy;
 use vmpool_api::v1alpha2::{BlockDeviceRef, DiskTemplate, VirtualMachinePool};
-use vmpool_api::words::ScaleDownPolicy;
 
 /// A response of an API server.
 const ANSWER: &str = r#"{
@@ -39,7 +39,7 @@ const ANSWER: &str = r#"{
 }"#;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let pool = VirtualMachinePool::sketch("builders", ScaleDownPolicy::OldestFirst)
+    let pool = VirtualMachinePool::builder("builders", ScaleDownPolicy::OldestFirst)
         .namespace("team-a")
         .replicas(2)
         .cpu(1, "5%")

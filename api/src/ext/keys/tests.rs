@@ -34,8 +34,3 @@ fn every_key_is_reserved_and_valid_in_kubernetes() {
 fn other_keys_are_not_reserved(#[case] key: &str) {
     assert!(!is_reserved(key));
 }
-
-#[test]
-fn the_selector_contains_the_uid() {
-    assert_eq!(labels::selector("0b5c"), "vmpool.virtualization.deckhouse.io/pool-uid=0b5c");
-}

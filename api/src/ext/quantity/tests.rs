@@ -27,14 +27,6 @@ fn reads_whole_units(#[case] text: &str, #[case] bytes: u64) {
 }
 
 #[rstest]
-#[case::a_core("1", 1000)]
-#[case::millicores("250m", 250)]
-#[case::a_fraction("1.5", 1500)]
-fn reads_thousandths(#[case] text: &str, #[case] milli: u64) {
-    assert_eq!(Quantity::from(text).milli(), Ok(milli));
-}
-
-#[rstest]
 #[case::empty("")]
 #[case::a_word("plenty")]
 #[case::a_unit_that_does_not_exist("1GB")]
@@ -58,11 +50,6 @@ fn what_is_not_a_quantity(#[case] text: &str) {
 #[case::too_many_digits("9".repeat(50).leak(), QuantityError::TooLarge { text: "9".repeat(50) })]
 fn what_does_not_fit(#[case] text: &str, #[case] error: QuantityError) {
     assert_eq!(Quantity::from(text).bytes(), Err(error));
-}
-
-#[test]
-fn fractions_of_a_millicore_are_refused() {
-    assert_eq!(Quantity::from("100u").milli(), Err(QuantityError::TooFine { text: "100u".to_owned() }));
 }
 
 #[rstest]
@@ -103,6 +90,6 @@ proptest! {
     #[test]
     fn no_text_makes_it_panic(text in "[-+]?[0-9.]{0,45}([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,11})?") {
         let quantity = Quantity::new(text);
-        let _ = (quantity.bytes(), quantity.milli());
+        let _ = quantity.bytes();
     }
 }

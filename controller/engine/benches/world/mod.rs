@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use vmpool_engine::model::{
-    Activity, DiskRef, DiskTemplate, Lifetime, Mark, Marks, Naming, Published, Removal, Rollout,
+    Activity, DiskAnnotations, DiskRef, DiskTemplate, Lifetime, Naming, Published, Rollout, ScaleDownPolicy,
+    StoredTime,
 };
-use vmpool_engine::numbers::{Block, MIN_BLOCK, Namer};
-use vmpool_engine::plan::Taken;
-use vmpool_engine::removal::Record;
+use vmpool_engine::names::{MIN_BLOCK, NameBlock, Namer};
+use vmpool_engine::plan::NamesInUse;
+use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
-use vmpool_engine::{Disk, Memory, ObjectId, Observed, Plan, Pool, Replica, Status, Uid, plan, status};
+use vmpool_engine::{Disk, Machine, Memory, ObjectId, Observed, Plan, Pool, Status, Uid, plan, status};
 
 const POOL_UID: &str = "6b1e3f0a-5d8c-4f7e-9a21-3c4d5e6f7081";
 
@@ -34,12 +35,12 @@ pub(crate) enum Case {
     Shrink,
     /// One disk of [`ONE_IN`] is missing.
     LostDisks,
-    /// Nothing, and every machine has [`KEPT`] disks more, which outlive it; one of [`ONE_IN`] more is free.
+    /// Nothing, and every machine has [`RETAINED`] disks more, which outlive it; one of [`ONE_IN`] more is free.
     KeptDisks,
 }
 
 /// Disks of a machine that outlive it, where it has any.
-const KEPT: [&str; 2] = ["cache", "layers"];
+const RETAINED: [&str; 2] = ["cache", "layers"];
 
 impl Case {
     /// All of them.
@@ -70,9 +71,9 @@ impl Case {
 /// A pool with one disk per machine, and all of it running.
 pub(crate) struct World {
     pool: Pool,
-    machines: Vec<Arc<Replica>>,
+    machines: Vec<Arc<Machine>>,
     disks: BTreeMap<Arc<str>, Arc<Disk>>,
-    kept: Vec<Arc<Disk>>,
+    pool_disks: Vec<Arc<Disk>>,
     memory: Memory,
     names: BTreeSet<Arc<str>>,
 }
@@ -85,10 +86,10 @@ impl World {
     pub(crate) fn new(count: usize, case: Case) -> Self {
         let namer = Namer::new(&"web".into(), &Uid::from(POOL_UID));
         let numbers = u64::try_from(count).expect("a pool of a benchmark");
-        let templates: &[&str] = if case == Case::KeptDisks { &KEPT } else { &[] };
+        let templates: &[&str] = if case == Case::KeptDisks { &RETAINED } else { &[] };
         let machines: Vec<_> =
             (0..numbers).map(|number| Arc::new(machine(&namer.name(number), number, templates))).collect();
-        let owned = |machine: &Arc<Replica>| {
+        let owned = |machine: &Arc<Machine>| {
             let disk = &machine.disks[0].disk;
             (disk.clone(), Arc::new(disk_of(machine, disk)))
         };
@@ -97,14 +98,14 @@ impl World {
             machines.iter().enumerate().filter(|(index, _)| !lost(*index)).map(|(_, machine)| owned(machine));
         let used = machines.iter().flat_map(|machine| {
             let devices = machine.disks.iter().skip(1);
-            devices.map(|device| kept_disk(&device.disk, device.template.as_deref(), Some(machine)))
+            devices.map(|device| retained_disk(&device.disk, device.template.as_deref(), Some(machine)))
         });
         let free = templates.iter().flat_map(|template| {
             (0..count / ONE_IN)
-                .map(move |at| kept_disk(&format!("web-{template}-free{at}"), Some(template), None))
+                .map(move |at| retained_disk(&format!("web-{template}-free{at}"), Some(template), None))
         });
-        let kept: Vec<Arc<Disk>> = used.chain(free).map(Arc::new).collect();
-        let disks = disks.chain(kept.iter().map(|disk| (disk.id.name.clone(), disk.clone())));
+        let pool_disks: Vec<Arc<Disk>> = used.chain(free).map(Arc::new).collect();
+        let disks = disks.chain(pool_disks.iter().map(|disk| (disk.id.name.clone(), disk.clone())));
         let desired = match case {
             Case::Grow => count + STEP,
             Case::Shrink => count - STEP,
@@ -112,17 +113,17 @@ impl World {
         };
         let disks = disks.collect();
         let names = machines.iter().map(|machine| machine.id.name.clone()).collect();
-        let mut pool = pool(desired, Block { first: 0, end: numbers + MIN_BLOCK });
+        let mut pool = pool(desired, NameBlock { first: 0, end: numbers + MIN_BLOCK });
         pool.disks.extend(templates.iter().map(|name| DiskTemplate {
-            keep: 1,
+            keep_free: 1,
             ttl: Some(Duration::from_hours(1)),
             size: Some(1 << 30),
-            ..DiskTemplate::new(name, Lifetime::Pool)
+            ..DiskTemplate::new(name, Lifetime::Retained)
         }));
         let mut memory = Memory::default();
         memory.next_number = numbers;
-        memory.meet(&pool, Duration::from_secs(1000));
-        let mut world = Self { pool, machines, disks, kept, memory, names };
+        memory.observe(&pool, Duration::from_secs(1000));
+        let mut world = Self { pool, machines, disks, pool_disks, memory, names };
         // A pool that lives has a status; comparing with it is part of the cost.
         let published = status(&world.observed(), None);
         world.pool.published =
@@ -140,22 +141,22 @@ impl World {
             pool: &self.pool,
             machines: self.machines.clone(),
             disks: self.disks.clone().into_iter().collect(),
-            kept: self.kept.clone(),
-            others: [].into(),
+            pool_disks: self.pool_disks.clone(),
+            other_users: [].into(),
             collection_grace: vmpool_engine::plan::COLLECTION_GRACE,
             stored: Vec::new(),
-            unanswered: Vec::new(),
+            unconfirmed_creates: Vec::new(),
             memory: &self.memory,
-            taken: self,
+            names_in_use: self,
         }
     }
 }
 
-impl Taken for World {
-    fn machine(&self, name: &str) -> bool {
+impl NamesInUse for World {
+    fn has_machine(&self, name: &str) -> bool {
         self.names.contains(name)
     }
-    fn disk(&self, name: &str) -> bool {
+    fn has_disk(&self, name: &str) -> bool {
         self.disks.contains_key(name)
     }
 }
@@ -165,39 +166,37 @@ pub(crate) fn pass(observed: &Observed<'_>) -> (Plan, Status) {
     (plan(observed), status(observed, observed.memory.failure()))
 }
 
-fn pool(desired: usize, block: Block) -> Pool {
+fn pool(desired: usize, block: NameBlock) -> Pool {
     Pool {
         id: ObjectId::new("web", POOL_UID),
         namespace: "team".into(),
         generation: 1,
         deleting: false,
         desired,
-        removal: Removal::NewestFirst,
-        naming: Naming::Scattered,
+        scale_down_policy: ScaleDownPolicy::NewestFirst,
+        naming: Naming::Random,
         revision: RevisionId::from("5d8c4f7e9a"),
         revision_stored: true,
         rollout: Rollout::default(),
-        disks: vec![DiskTemplate::new("root", Lifetime::Machine)],
-        block: Some(block),
-        record: Record::default(),
+        disks: vec![DiskTemplate::new("root", Lifetime::Ephemeral)],
+        name_block: Some(block),
+        record: RemovalRecord::default(),
         published: Published::default(),
-        flaws: Vec::new(),
-        unreadable: Vec::new(),
+        validation_errors: Vec::new(),
+        invalid_settings: Vec::new(),
     }
 }
 
-fn machine(name: &str, number: u64, kept: &[&str]) -> Replica {
+fn machine(name: &str, number: u64, pool_disks: &[&str]) -> Machine {
     /// A batch of creates gets the same second.
     const PER_SECOND: u64 = 100;
     let second = 1_800_000_000 + i64::try_from(number / PER_SECOND).expect("small");
     let root = ("root", format!("{name}-root"));
-    let kept = kept.iter().map(|template| (*template, format!("web-{template}-{number:06}")));
-    let devices = std::iter::once(root).chain(kept).enumerate().map(|(position, (template, disk))| DiskRef {
-        template: Some(template.into()),
-        disk: disk.into(),
-        position,
+    let pool_disks = pool_disks.iter().map(|template| (*template, format!("web-{template}-{number:06}")));
+    let devices = std::iter::once(root).chain(pool_disks).enumerate().map(|(position, (template, disk))| {
+        DiskRef { template: Some(template.into()), disk: disk.into(), position }
     });
-    Replica {
+    Machine {
         created: Timestamp::from_second(second).expect("in range"),
         owner: Some(Uid::from(POOL_UID)),
         pool_uid_label: Some(Uid::from(POOL_UID)),
@@ -209,11 +208,11 @@ fn machine(name: &str, number: u64, kept: &[&str]) -> Replica {
         disks: devices.collect(),
         boot_disk: Some(format!("{name}-root").into()),
         devices_ready: true,
-        ..Replica::blank(ObjectId::new(name, &format!("3c4d5e6f-{number:012}")))
+        ..Machine::blank(ObjectId::new(name, &format!("3c4d5e6f-{number:012}")))
     }
 }
 
-fn disk_of(machine: &Replica, name: &str) -> Disk {
+fn disk_of(machine: &Machine, name: &str) -> Disk {
     Disk {
         owner: Some(machine.id.clone()),
         pool_uid_label: Some(Uid::from(POOL_UID)),
@@ -224,13 +223,15 @@ fn disk_of(machine: &Replica, name: &str) -> Disk {
 }
 
 /// A disk that the pool owns: a machine's, or one that nobody has.
-fn kept_disk(name: &str, template: Option<&str>, machine: Option<&Arc<Replica>>) -> Disk {
+fn retained_disk(name: &str, template: Option<&str>, machine: Option<&Arc<Machine>>) -> Disk {
     /// When it became free: so late that it may stay.
     const FREE_SINCE: i64 = 1_899_999_000;
     let at = Timestamp::from_second(FREE_SINCE).expect("in range");
-    let marks = match machine {
-        Some(machine) => Marks { claimed_by: Some(machine.id.name.clone()), ..Marks::default() },
-        None => Marks { free_since: Some(Mark::At(at)), ..Marks::default() },
+    let annotations = match machine {
+        Some(machine) => {
+            DiskAnnotations { claimed_by: Some(machine.id.name.clone()), ..DiskAnnotations::default() }
+        }
+        None => DiskAnnotations { free_since: Some(StoredTime::At(at)), ..DiskAnnotations::default() },
     };
     Disk {
         owner: Some(ObjectId::new("web", POOL_UID)),
@@ -239,7 +240,7 @@ fn kept_disk(name: &str, template: Option<&str>, machine: Option<&Arc<Replica>>)
         size: Some(1 << 30),
         capacity: Some(1 << 30),
         mounted_by: machine.map(|machine| machine.id.name.clone()),
-        marks,
+        annotations,
         ..Disk::blank(ObjectId::new(name, &format!("disk-{name}")))
     }
 }

@@ -3,18 +3,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use rstest::rstest;
 
 use super::*;
-use crate::testing::{member, own_disk};
+use crate::testing::{machine, own_disk};
 
 /// What a test lets the cache show.
 #[derive(Default)]
 struct Shown {
-    objects: BTreeMap<String, Seen<Replica>>,
+    objects: BTreeMap<String, Seen<Machine>>,
     deleted: BTreeSet<Uid>,
     relist_began: Option<Duration>,
 }
 
-impl Cache<Replica> for Shown {
-    fn get(&self, name: &str) -> Option<Seen<Replica>> {
+impl Cache<Machine> for Shown {
+    fn get(&self, name: &str) -> Option<Seen<Machine>> {
         self.objects.get(name).cloned()
     }
     fn saw_deleted(&self, uid: &Uid) -> bool {
@@ -29,23 +29,23 @@ impl Cache<Replica> for Shown {
 const AT: Duration = Duration::from_secs(10);
 const VERSION: u64 = 50;
 
-fn replica(uid: &str, terminating: bool) -> Replica {
-    Replica { id: ObjectId::new("web-a", uid), terminating, ..member("web-a", 1) }
+fn web_a(uid: &str, terminating: bool) -> Machine {
+    Machine { id: ObjectId::new("web-a", uid), terminating, ..machine("web-a", 1) }
 }
 
-fn seen(uid: &str, version: u64) -> Seen<Replica> {
-    Seen { facts: Arc::new(replica(uid, false)), version }
+fn seen(uid: &str, version: u64) -> Seen<Machine> {
+    Seen { facts: Arc::new(web_a(uid, false)), version }
 }
 
-fn dying(uid: &str, version: u64) -> Seen<Replica> {
-    Seen { facts: Arc::new(replica(uid, true)), version }
+fn dying(uid: &str, version: u64) -> Seen<Machine> {
+    Seen { facts: Arc::new(web_a(uid, true)), version }
 }
 
 fn nothing() -> Shown {
     Shown::default()
 }
 
-fn showing(object: Seen<Replica>) -> Shown {
+fn showing(object: Seen<Machine>) -> Shown {
     Shown { objects: [("web-a".into(), object)].into(), ..nothing() }
 }
 
@@ -57,39 +57,39 @@ fn relist_that_began(seconds: u64) -> Shown {
     Shown { relist_began: Some(Duration::from_secs(seconds)), ..nothing() }
 }
 
-fn unknown() -> Ledger<Replica> {
+fn unknown() -> Ledger<Machine> {
     let mut ledger = Ledger::default();
-    ledger.unanswered(&"web-a".into(), 7, AT);
+    ledger.create_unconfirmed(&"web-a".into(), 7, AT);
     ledger
 }
 
-fn written() -> Ledger<Replica> {
+fn written() -> Ledger<Machine> {
     let mut ledger = Ledger::default();
     ledger.written(seen("u1", VERSION), AT);
     ledger
 }
 
-fn deleted() -> Ledger<Replica> {
+fn deleted() -> Ledger<Machine> {
     let mut ledger = Ledger::default();
-    ledger.deleted(&replica("u1", false), AT);
+    ledger.deleted(&web_a("u1", false), AT);
     ledger
 }
 
 /// A create and a deletion, neither of which the cache has shown.
-fn written_and_deleted() -> Ledger<Replica> {
+fn written_and_deleted() -> Ledger<Machine> {
     let mut ledger = written();
-    ledger.deleted(&replica("u1", false), AT);
+    ledger.deleted(&web_a("u1", false), AT);
     ledger
 }
 
 /// The deletion of an object whose name another one had, which was written.
-fn another_deleted() -> Ledger<Replica> {
+fn another_deleted() -> Ledger<Machine> {
     let mut ledger = written();
-    ledger.deleted(&replica("u2", false), AT);
+    ledger.deleted(&web_a("u2", false), AT);
     ledger
 }
 
-fn gone() -> Ledger<Replica> {
+fn gone() -> Ledger<Machine> {
     let mut ledger = deleted();
     ledger.gone(&ObjectId::new("web-a", "u1"));
     ledger
@@ -123,7 +123,7 @@ fn gone() -> Ledger<Replica> {
 #[case::gone_leaves_with_the_watch_event(gone(), saw_deleted("u1"), false)]
 #[case::gone_leaves_with_a_relist(gone(), relist_that_began(11), false)]
 #[case::gone_leaves_when_the_name_returns(gone(), showing(seen("u2", VERSION)), false)]
-fn what_the_cache_settles(#[case] mut ledger: Ledger<Replica>, #[case] cache: Shown, #[case] stays: bool) {
+fn what_the_cache_settles(#[case] mut ledger: Ledger<Machine>, #[case] cache: Shown, #[case] stays: bool) {
     ledger.settle(&cache);
     assert_eq!(!ledger.is_empty(), stays);
     assert_eq!(ledger.len(), usize::from(stays));
@@ -131,8 +131,8 @@ fn what_the_cache_settles(#[case] mut ledger: Ledger<Replica>, #[case] cache: Sh
 }
 
 /// (uid, terminating) of what a snapshot shows.
-fn overlaid(ledger: &Ledger<Replica>, snapshot: &[Seen<Replica>]) -> Vec<(String, bool)> {
-    let mut snapshot: Vec<Arc<Replica>> = snapshot.iter().map(|seen| seen.facts.clone()).collect();
+fn overlaid(ledger: &Ledger<Machine>, snapshot: &[Seen<Machine>]) -> Vec<(String, bool)> {
+    let mut snapshot: Vec<Arc<Machine>> = snapshot.iter().map(|seen| seen.facts.clone()).collect();
     ledger.overlay(&mut snapshot);
     snapshot.iter().map(|facts| (facts.id.uid.to_string(), facts.terminating)).collect()
 }
@@ -148,8 +148,8 @@ fn overlaid(ledger: &Ledger<Replica>, snapshot: &[Seen<Replica>]) -> Vec<(String
 #[case::what_is_gone_is_hidden(gone(), &[seen("u1", VERSION)], &[])]
 #[case::another_object_of_the_name_is_not(gone(), &[seen("u2", VERSION)], &[("u2", false)])]
 fn what_is_laid_over_a_snapshot(
-    #[case] ledger: Ledger<Replica>,
-    #[case] snapshot: &[Seen<Replica>],
+    #[case] ledger: Ledger<Machine>,
+    #[case] snapshot: &[Seen<Machine>],
     #[case] expected: &[(&str, bool)],
 ) {
     let expected: Vec<(String, bool)> = expected.iter().map(|(uid, dying)| ((*uid).into(), *dying)).collect();
@@ -159,31 +159,34 @@ fn what_is_laid_over_a_snapshot(
 }
 
 #[rstest]
-#[case::repeated_and_answered(|ledger: &mut Ledger<Replica>| ledger.written(seen("u1", VERSION), AT), 0, 1)]
-#[case::repeated_and_lost_again(|ledger: &mut Ledger<Replica>| ledger.unanswered(&"web-a".into(), 7, AT * 2), 1, 1)]
-#[case::the_name_is_somebody_elses(|ledger: &mut Ledger<Replica>| ledger.refused("web-a"), 0, 0)]
-#[case::another_name_is_somebody_elses(|ledger: &mut Ledger<Replica>| ledger.refused("web-b"), 1, 1)]
+#[case::repeated_and_answered(|ledger: &mut Ledger<Machine>| ledger.written(seen("u1", VERSION), AT), 0, 1)]
+#[case::repeated_and_lost_again(|ledger: &mut Ledger<Machine>| ledger.create_unconfirmed(&"web-a".into(), 7, AT * 2), 1, 1)]
+#[case::the_name_is_somebody_elses(|ledger: &mut Ledger<Machine>| ledger.name_taken("web-a"), 0, 0)]
+#[case::another_name_is_somebody_elses(|ledger: &mut Ledger<Machine>| ledger.name_taken("web-b"), 1, 1)]
 fn how_a_lost_answer_ends(
-    #[case] event: fn(&mut Ledger<Replica>),
-    #[case] unanswered: usize,
+    #[case] event: fn(&mut Ledger<Machine>),
+    #[case] unconfirmed_creates: usize,
     #[case] entries: usize,
 ) {
     let mut ledger = unknown();
     event(&mut ledger);
-    assert_eq!((ledger.lost_answers().len(), ledger.len()), (unanswered, entries));
+    assert_eq!((ledger.unconfirmed_creates().len(), ledger.len()), (unconfirmed_creates, entries));
 }
 
 #[test]
 fn a_lost_answer_remembers_its_number_and_its_last_attempt() {
     let mut ledger = unknown();
-    ledger.unanswered(&"web-a".into(), 7, AT * 3);
-    assert_eq!(ledger.lost_answers(), [Unanswered { name: "web-a".into(), number: 7, since: AT * 3 }]);
+    ledger.create_unconfirmed(&"web-a".into(), 7, AT * 3);
+    assert_eq!(
+        ledger.unconfirmed_creates(),
+        [UnconfirmedCreate { name: "web-a".into(), number: 7, since: AT * 3 }]
+    );
 }
 
 #[test]
 fn a_refusal_forgets_only_lost_answers() {
     let mut ledger = written();
-    ledger.refused("web-a");
+    ledger.name_taken("web-a");
     assert_eq!(ledger.len(), 1);
 }
 
@@ -199,7 +202,7 @@ fn what_is_gone_under_another_uid_stays() {
 #[case::a_deletion(deleted(), SAFETY_AGE)]
 #[case::something_gone(gone(), SAFETY_AGE)]
 #[case::a_lost_answer_may_be_committed_for_longer(unknown(), REQUEST_TIMEOUT)]
-fn an_entry_that_grows_old_asks_for_a_live_read(#[case] ledger: Ledger<Replica>, #[case] limit: Duration) {
+fn an_entry_that_grows_old_asks_for_a_live_read(#[case] ledger: Ledger<Machine>, #[case] limit: Duration) {
     assert_eq!(ledger.overdue((AT + limit).saturating_sub(Duration::from_millis(1))), [""; 0].map(Arc::from));
     assert_eq!(ledger.overdue(AT + limit), ["web-a"].map(Arc::from));
 }
@@ -219,9 +222,9 @@ const LATER: Duration = Duration::from_secs(100);
 #[case::a_lost_create_is_impossible_by_now(unknown(), None, &[], &[])]
 #[case::something_gone_is_still_shown(gone(), None, &[seen("u1", VERSION)], &[])]
 fn how_a_live_read_settles(
-    #[case] mut ledger: Ledger<Replica>,
-    #[case] live: Option<Seen<Replica>>,
-    #[case] snapshot: &[Seen<Replica>],
+    #[case] mut ledger: Ledger<Machine>,
+    #[case] live: Option<Seen<Machine>>,
+    #[case] snapshot: &[Seen<Machine>],
     #[case] expected: &[(&str, bool)],
 ) {
     ledger.resolve("web-a", live, LATER);
@@ -251,7 +254,7 @@ fn a_live_read_of_a_settled_name_changes_nothing() {
 
 #[test]
 fn disks_are_remembered_like_machines() {
-    let disk = own_disk("web-a-root", &member("web-a", 1));
+    let disk = own_disk("web-a-root", &machine("web-a", 1));
     let mut ledger = Ledger::default();
     ledger.written(Seen { facts: Arc::new(disk.clone()), version: VERSION }, AT);
     assert_eq!(ledger.get("web-a-root").map(|disk| disk.terminating), Some(false));
@@ -267,9 +270,9 @@ fn disks_are_remembered_like_machines() {
 fn tells_when_its_first_entry_is_due() {
     let mut ledger = Ledger::default();
     assert_eq!(ledger.due_in(Duration::ZERO), None);
-    let replica = crate::testing::member("web-a", 1);
-    ledger.written(Seen { facts: Arc::new(replica), version: 5 }, Duration::from_secs(10));
-    ledger.unanswered(&"web-b".into(), 7, Duration::from_secs(1));
+    let machine = crate::testing::machine("web-a", 1);
+    ledger.written(Seen { facts: Arc::new(machine), version: 5 }, Duration::from_secs(10));
+    ledger.create_unconfirmed(&"web-b".into(), 7, Duration::from_secs(1));
     assert_eq!(ledger.due_in(Duration::from_secs(20)), Some(Duration::from_secs(20)));
     assert_eq!(ledger.due_in(Duration::from_secs(40)), Some(Duration::ZERO));
     assert_eq!(ledger.overdue(Duration::from_secs(40)), [Arc::from("web-a")]);
@@ -279,10 +282,10 @@ fn tells_when_its_first_entry_is_due() {
 fn only_what_the_server_answered_with_has_a_version() {
     let mut ledger = Ledger::default();
     assert!(ledger.written_as("web-a").is_none());
-    ledger.unanswered(&"web-a".into(), 0, AT);
+    ledger.create_unconfirmed(&"web-a".into(), 0, AT);
     assert!(ledger.written_as("web-a").is_none());
     ledger.written(seen("a", VERSION), AT);
     assert_eq!(ledger.written_as("web-a").map(|seen| seen.version), Some(VERSION));
-    ledger.deleted(&replica("a", false), AT);
+    ledger.deleted(&web_a("a", false), AT);
     assert!(ledger.written_as("web-a").is_none(), "what is on its way out is nobody's to delete");
 }

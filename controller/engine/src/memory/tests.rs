@@ -4,8 +4,8 @@ use std::time::Duration;
 use rstest::rstest;
 
 use super::*;
-use crate::numbers::Block;
-use crate::pacing::FailureReason;
+use crate::backoff::FailureReason;
+use crate::names::NameBlock;
 use crate::testing::World;
 
 const NOW: Duration = Duration::from_secs(10);
@@ -21,18 +21,18 @@ fn failing() -> Memory {
         let reason = match stage {
             Stage::Prepare | Stage::Create => FailureReason::FailedCreate,
             Stage::Remove => FailureReason::FailedDelete,
-            Stage::Repair | Stage::Keep | Stage::Grow => FailureReason::DiskFailure,
+            Stage::Repair | Stage::CollectDisks | Stage::ExpandDisks => FailureReason::DiskFailure,
             Stage::Update => FailureReason::FailedTemplateUpdate,
-            Stage::Advance | Stage::Settle => FailureReason::FailedRepair,
+            Stage::RecordRevision | Stage::CleanUp => FailureReason::FailedRepair,
         };
-        memory.pace(stage).failed(failure(reason), NOW, None, 0.0);
+        memory.backoff_mut(stage).failed(failure(reason), NOW, None, 0.0);
     }
     memory
 }
 
 /// The stages whose last attempt failed, as far as that is remembered.
 fn causes(memory: &mut Memory) -> Vec<Stage> {
-    Stage::ALL.into_iter().filter(|stage| memory.pace(*stage).cause().is_some()).collect()
+    Stage::ALL.into_iter().filter(|stage| memory.backoff_mut(*stage).cause().is_some()).collect()
 }
 
 #[rstest]
@@ -40,14 +40,14 @@ fn causes(memory: &mut Memory) -> Vec<Stage> {
 #[case::creation(Wants { create: true, ..Wants::default() }, &[Stage::Prepare, Stage::Create])]
 #[case::removal(Wants { remove: true, ..Wants::default() }, &[Stage::Remove])]
 #[case::repair(Wants { repair: true, ..Wants::default() }, &[Stage::Repair])]
-#[case::the_record(Wants { record: true, ..Wants::default() }, &[Stage::Settle])]
+#[case::the_record(Wants { clean_up: true, ..Wants::default() }, &[Stage::CleanUp])]
 #[case::a_rollout(Wants { update: true, ..Wants::default() }, &[Stage::Update])]
-#[case::its_end(Wants { advance: true, ..Wants::default() }, &[Stage::Advance])]
-#[case::kept_disks(Wants { keep: true, ..Wants::default() }, &[Stage::Keep])]
-#[case::larger_disks(Wants { grow: true, ..Wants::default() }, &[Stage::Grow])]
+#[case::its_end(Wants { record_revision: true, ..Wants::default() }, &[Stage::RecordRevision])]
+#[case::kept_disks(Wants { collect_disks: true, ..Wants::default() }, &[Stage::CollectDisks])]
+#[case::larger_disks(Wants { expand_disks: true, ..Wants::default() }, &[Stage::ExpandDisks])]
 fn failures_of_what_is_not_wanted_are_forgotten(#[case] wants: Wants, #[case] kept: &[Stage]) {
     let mut memory = failing();
-    memory.keep_wanted(wants);
+    memory.reset_unwanted(wants);
     assert_eq!(causes(&mut memory), kept);
 }
 
@@ -55,8 +55,8 @@ fn failures_of_what_is_not_wanted_are_forgotten(#[case] wants: Wants, #[case] ke
 fn the_width_that_grows_after_a_failure_is_not_forgotten_with_it() {
     let mut memory = failing();
     memory.creating.succeeded();
-    memory.keep_wanted(Wants::default());
-    assert_eq!(memory.creating.width(NOW), Ok(2));
+    memory.reset_unwanted(Wants::default());
+    assert_eq!(memory.creating.batch_size(NOW), Ok(2));
 }
 
 #[rstest]
@@ -64,9 +64,9 @@ fn the_width_that_grows_after_a_failure_is_not_forgotten_with_it() {
 #[case::the_same_generation_is_not(1, true)]
 fn a_new_generation_starts_afresh(#[case] generation: i64, #[case] pauses: bool) {
     let mut memory = failing();
-    memory.meet(&World::desiring(1).pool(|pool| pool.generation = generation).pool, NOW);
+    memory.observe(&World::desiring(1).pool(|pool| pool.generation = generation).pool, NOW);
     assert_eq!(causes(&mut memory), if pauses { Stage::ALL.to_vec() } else { Vec::new() });
-    assert_eq!(memory.creating.width(NOW).is_err(), pauses);
+    assert_eq!(memory.creating.batch_size(NOW).is_err(), pauses);
 }
 
 #[rstest]
@@ -76,8 +76,8 @@ fn a_new_generation_starts_afresh(#[case] generation: i64, #[case] pauses: bool)
 #[case::a_block_of_another_leader_may_be_ahead(70, Some((100, 164)), 100)]
 fn the_next_number(#[case] next: u64, #[case] block: Option<(u64, u64)>, #[case] expected: u64) {
     let mut memory = Memory { next_number: next, ..Memory::default() };
-    let block = block.map(|(first, end)| Block { first, end });
-    memory.meet(&World::desiring(1).pool(|pool| pool.block = block).pool, NOW);
+    let block = block.map(|(first, end)| NameBlock { first, end });
+    memory.observe(&World::desiring(1).pool(|pool| pool.name_block = block).pool, NOW);
     assert_eq!(memory.next_number, expected);
 }
 
@@ -88,8 +88,8 @@ fn the_gravest_failure_shows() {
     while let Some(failure) = memory.failure() {
         let reason = failure.reason;
         for stage in Stage::ALL {
-            if memory.pace(stage).cause().is_some_and(|cause| cause.reason == reason) {
-                memory.pace(stage).reset();
+            if memory.backoff_mut(stage).cause().is_some_and(|cause| cause.reason == reason) {
+                memory.backoff_mut(stage).reset();
             }
         }
         shown.push(reason);
@@ -110,9 +110,9 @@ fn the_gravest_failure_shows() {
 fn a_reservation_is_as_old_as_it_is_known_and_forgotten_when_it_leaves() {
     let world = World::desiring(1).reserved("r", &["a"]);
     let mut memory = Memory::default();
-    memory.meet(&world.pool, NOW);
+    memory.observe(&world.pool, NOW);
     let later = NOW + Duration::from_secs(7);
-    memory.meet(&world.pool, later);
+    memory.observe(&world.pool, later);
     let left = |memory: &Memory, request| memory.reservation_left(request, later);
     assert_eq!(left(&memory, "r"), Some(Duration::from_secs(23)));
     assert_eq!(left(&memory, "another"), Some(RESERVATION_AGE));
@@ -121,17 +121,17 @@ fn a_reservation_is_as_old_as_it_is_known_and_forgotten_when_it_leaves() {
     memory.reservation_timeout = Some(Duration::from_secs(7));
     assert_eq!(left(&memory, "r"), None);
 
-    memory.meet(&World::desiring(1).pool, later);
-    memory.meet(&world.pool, later);
+    memory.observe(&World::desiring(1).pool, later);
+    memory.observe(&world.pool, later);
     assert_eq!(left(&memory, "r"), Some(Duration::from_secs(7)), "it came back as a new one");
 }
 
 #[test]
 fn another_revision_is_a_reason_to_bring_it_to_machines_at_once() {
     let mut memory = failing();
-    memory.meet(&World::desiring(1).pool(|pool| pool.revision = "r2".into()).pool, NOW);
-    assert_eq!(memory.updating.width(NOW), Ok(crate::pacing::FULL_WIDTH));
-    assert!(memory.creating.width(NOW).is_err());
+    memory.observe(&World::desiring(1).pool(|pool| pool.revision = "r2".into()).pool, NOW);
+    assert_eq!(memory.updating.batch_size(NOW), Ok(crate::backoff::MAX_BATCH));
+    assert!(memory.creating.batch_size(NOW).is_err());
 }
 
 #[test]
@@ -160,12 +160,22 @@ fn a_disk_that_a_machine_was_refused_for_is_remembered_for_a_while() {
 #[test]
 fn the_first_pause_to_end_is_the_one_to_wait_for() {
     let mut memory = Memory::default();
-    assert_eq!(memory.pause(NOW), None);
-    memory.growing.failed(failure(FailureReason::DiskFailure), NOW, Some(Duration::from_secs(9)), 0.0);
-    assert_eq!(memory.pause(NOW), Some(Duration::from_secs(9)));
-    memory.keeping.failed(failure(FailureReason::DiskFailure), NOW, Some(Duration::from_secs(3)), 0.0);
-    assert_eq!(memory.pause(NOW), Some(Duration::from_secs(3)));
-    assert_eq!(memory.pause(NOW + Duration::from_secs(3)), Some(Duration::from_secs(6)));
+    assert_eq!(memory.remaining_backoff(NOW), None);
+    memory.expanding_disks.failed(
+        failure(FailureReason::DiskFailure),
+        NOW,
+        Some(Duration::from_secs(9)),
+        0.0,
+    );
+    assert_eq!(memory.remaining_backoff(NOW), Some(Duration::from_secs(9)));
+    memory.collecting_disks.failed(
+        failure(FailureReason::DiskFailure),
+        NOW,
+        Some(Duration::from_secs(3)),
+        0.0,
+    );
+    assert_eq!(memory.remaining_backoff(NOW), Some(Duration::from_secs(3)));
+    assert_eq!(memory.remaining_backoff(NOW + Duration::from_secs(3)), Some(Duration::from_secs(6)));
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Machines and disks of which nothing is known but who they are: what a platform, a model or a test starts from.
+//! Machines and disks with only an identity. Platforms, models and tests fill in the other fields.
 
 use jiff::Timestamp;
 
-use super::{Activity, Disk, DiskState, Marks, ObjectId, Replica};
+use super::{Activity, Disk, DiskAnnotations, DiskState, Machine, ObjectId};
 
-impl Replica {
-    /// A machine as old as time that belongs to nobody, has no disks, and does not run.
+impl Machine {
+    /// A machine without owner, labels, revision and disks that does not run. Its creation time is the Unix epoch.
     pub fn blank(id: ObjectId) -> Self {
         Self {
             id,
@@ -30,7 +30,7 @@ impl Replica {
 }
 
 impl Disk {
-    /// A disk that belongs to nobody, is of no template, and is ready.
+    /// A ready disk without owner, labels and template. Its creation time is the Unix epoch.
     pub fn blank(id: ObjectId) -> Self {
         Self {
             id,
@@ -45,7 +45,7 @@ impl Disk {
             capacity: None,
             mounted_by: None,
             used_otherwise: false,
-            marks: Marks::default(),
+            annotations: DiskAnnotations::default(),
         }
     }
 }

@@ -1,206 +1,207 @@
-//! The writes that a plan consists of.
+//! The actions of a plan.
 
 use std::sync::Arc;
 
-use crate::model::{DiskDraft, Draft, Marks, ObjectId};
-use crate::numbers::Block;
-use crate::pacing::FailureReason;
+use crate::backoff::FailureReason;
+use crate::model::{DiskAnnotations, DiskDraft, Draft, ObjectId};
+use crate::names::NameBlock;
 use crate::revision::RevisionId;
 
-/// One write, with every choice already made.
+/// One write. It contains every decision that the write needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Write the managed labels back to a member.
+    /// Restore the managed labels of a machine.
     Relabel {
-        /// The member.
-        member: ObjectId,
+        /// The machine.
+        machine: ObjectId,
     },
-    /// Take our markers off a machine that is not a member any more.
+    /// Remove the controller's labels and annotations from a machine that the pool no longer owns.
     Release {
         /// The machine.
         machine: ObjectId,
-        /// Disks that it refers to and that stay the pool's, because a member has them. The others become its own.
+        /// Disks that it refers to and that stay with the pool, because another machine of the pool uses them. The
+        /// machine becomes the owner of the others.
         shared: Vec<Arc<str>>,
     },
-    /// Create a disk that a member refers to and that does not exist.
+    /// Create a disk that a machine refers to and that does not exist.
     CreateDisk {
-        /// The member, which will own it.
-        member: ObjectId,
+        /// The machine, which owns the disk unless it is a retained disk.
+        machine: ObjectId,
         /// The disk.
         disk: DiskDraft,
     },
-    /// Make a member refer to a disk of another name, because the member cannot keep the one that it refers to. If both are
-    /// the same disk, only the disk map of the member changes.
+    /// Make a machine refer to another disk, because it cannot use the one that it refers to. If both are the same
+    /// disk, only the disk map of the machine changes.
     Repoint {
-        /// The member.
-        member: ObjectId,
-        /// Position in its list of devices.
+        /// The machine.
+        machine: ObjectId,
+        /// Position in its device list.
         position: usize,
-        /// The name that it refers to now.
+        /// The disk that it refers to now.
         from: Arc<str>,
-        /// The disk that it shall refer to; the next pass creates it.
+        /// The disk to refer to. If it does not exist, the next pass creates it.
         to: DiskDraft,
     },
-    /// Take a device away from a member: a person added it, and another member keeps the disk.
+    /// Remove a device that a user added from a machine, because another machine of the pool uses the disk.
     Detach {
-        /// The member.
-        member: ObjectId,
-        /// Position in its list of devices.
+        /// The machine.
+        machine: ObjectId,
+        /// Position in its device list.
         position: usize,
         /// The disk.
         disk: Arc<str>,
     },
-    /// Write the current revision to a member: spec, labels, annotations and devices, each as far as the pool set it.
+    /// Write the current revision to a machine: the parts of spec, labels, annotations and devices that the pool sets.
     Update {
-        /// The member.
-        member: ObjectId,
-        /// The revision that the member was last written from, which says what of it is the pool's; `None` if that is
-        /// not known, and then nothing is taken away.
+        /// The machine.
+        machine: ObjectId,
+        /// The merge base: the revision that was last written to the machine, which determines the fields to remove.
+        /// With `None`, no field is removed.
         base: Option<RevisionId>,
         /// The revision.
         to: RevisionId,
-        /// The disks that its devices shall be, for every template of the revision, and those of earlier templates
-        /// that it has to keep.
+        /// The disks of its devices: one for each disk template of the revision, and those of earlier templates that
+        /// the machine must keep.
         disks: Vec<DiskDraft>,
-        /// What it was chosen for.
-        terms: Terms,
+        /// Which effect on the machine the plan allows.
+        disruption: Disruption,
     },
-    /// Say on a member that the revision last written to it is in effect.
-    Advance {
-        /// The member.
-        member: ObjectId,
+    /// Record on a machine that the revision which was last written to it is in effect.
+    RecordRevision {
+        /// The machine.
+        machine: ObjectId,
         /// The revision.
         to: RevisionId,
     },
-    /// Write the marks of a disk of the pool, at the version that was planned on.
-    Mark {
+    /// Write the annotations of a disk of the pool, at the version that the plan used.
+    AnnotateDisk {
         /// The disk.
         disk: ObjectId,
-        /// All of its marks, as they shall be.
-        marks: Marks,
-        /// The machine whose claim is given up and that nobody has seen: a live read must not find it either, or
-        /// nothing is written.
+        /// The new values of all its annotations.
+        annotations: DiskAnnotations,
+        /// A machine that the disk is allocated to and that no cache shows. If a live read finds it, apply does not
+        /// write.
         absent: Option<Arc<str>>,
     },
-    /// Make a disk larger.
-    Grow {
+    /// Expand a disk.
+    ExpandDisk {
         /// The disk.
         disk: ObjectId,
-        /// Its size from now on, in bytes.
+        /// Its new size, in bytes.
         to: u64,
     },
-    /// Delete a disk of the pool that nothing refers to. That is confirmed by reads before.
+    /// Delete a disk of the pool that no object refers to. Apply confirms this with live reads first.
     DeleteDisk {
         /// The disk.
         disk: ObjectId,
-        /// Why it goes.
-        reason: DiskEnd,
+        /// Why it is deleted.
+        reason: DiskDeleteReason,
     },
-    /// Delete a member.
+    /// Delete a machine.
     Delete {
-        /// The member.
-        member: ObjectId,
-        /// Why it leaves.
+        /// The machine.
+        machine: ObjectId,
+        /// Why it is deleted.
         reason: DeleteReason,
     },
     /// Record a block of machine numbers on the pool before any of them is used.
-    OpenBlock {
+    OpenNameBlock {
         /// The block.
-        block: Block,
+        block: NameBlock,
     },
     /// Create a machine and its own disks.
     Create {
-        /// What to create.
+        /// The machine.
         draft: Draft,
     },
-    /// Store the current revision under its identity, before any machine has it.
+    /// Store the current revision before it is written to any machine.
     StoreRevision {
         /// The identity.
         revision: RevisionId,
     },
-    /// Delete a stored revision that nothing needs.
+    /// Delete a stored revision that is no longer needed.
     PruneRevision {
         /// The identity.
         revision: RevisionId,
     },
-    /// Take entries that are settled out of the pool's record of named machines.
-    Settle {
-        /// Accepted targets that no member is any more; each must be confirmed by a live read.
+    /// Remove finished entries from the removal record.
+    PruneRecord {
+        /// Accepted targets that are deleted or released. Apply confirms each with a live read.
         gone: Vec<ObjectId>,
-        /// Requests whose reservations are dropped, because nobody accepted them in time.
+        /// Requests whose reservations are dropped because they were not accepted in time.
         expired: Vec<Arc<str>>,
     },
 }
 
-/// Why a member may be written to although machines may become unavailable by that, and so what must be true of it when
-/// it is.
+/// Which disruption of a machine the plan allows. Apply checks it against the live machine before it writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Terms {
-    /// It has a place in the budget.
-    Place,
-    /// It does not run, and so costs no place. If it runs by now, it must not be written to: the version that the patch
-    /// demands is that of a machine which does not run.
-    Idle,
-    /// Another controller made it, and all that it may get are labels and annotations, which disturb nobody. If more than
-    /// these differs, it must not be written to: then it needs a place.
-    Markers,
+pub enum Disruption {
+    /// It may become unavailable: the plan counted it in the disruption budget.
+    Budgeted,
+    /// It does not run and uses no budget. If it runs by now, apply must not write to it. The patch requires the
+    /// version of the machine at which it did not run.
+    NotRunning,
+    /// Another controller created it, and only its labels and annotations may change, which disrupts nothing. If its
+    /// spec differs, apply must not write to it, because it then needs budget.
+    MetadataOnly,
 }
 
-/// Why a member leaves.
+/// Why a machine is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeleteReason {
-    /// There are more members than desired.
+    /// The pool has more machines than desired.
     Surplus,
-    /// Somebody named it, and the count was lowered for it.
-    Named,
+    /// It is the target of an accepted targeted removal.
+    Targeted,
 }
 
 /// Why a disk of the pool is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DiskEnd {
-    /// It was free for longer than its template allows.
+pub enum DiskDeleteReason {
+    /// It was free for longer than the `ttl` of its template.
     Expired,
-    /// It failed, or its volume is gone: there is no data in it.
+    /// It failed or lost its volume, so it contains no data.
     Broken,
-    /// Its template left the pool.
+    /// Its disk template was removed from the pool.
     TemplateRemoved,
 }
 
-/// The steps of a pass that must not overtake each other; actions of one stage may run side by side.
+/// The stages of apply, which run in sequence. The actions of one stage run in parallel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// Markers and disks of members.
+    /// Labels and disks of machines.
     Repair,
     /// Deletions of machines.
     Remove,
-    /// What the pool must record before machines are made or changed: the block of numbers, the revision.
+    /// Writes that creates and updates depend on: the name block and the revision.
     Prepare,
     /// New machines.
     Create,
-    /// Members get the current revision.
+    /// Updates of machines to the current revision.
     Update,
-    /// Members say which revision is in effect. Apart from the others, so that a refusal of one delays none of them.
-    Advance,
-    /// Disks between machines: marks, deletion.
-    Keep,
-    /// Larger disks. Apart from the others, so that a refusal delays none of them.
-    Grow,
-    /// The record of named machines, and the history.
-    Settle,
+    /// Labels that record which revision is in effect. This is a stage of its own, so that a rejected write delays no
+    /// other stage.
+    RecordRevision,
+    /// Annotations and deletions of disks of the pool.
+    CollectDisks,
+    /// Expansions of disks. This is a stage of its own, so that a rejected write delays no other stage.
+    ExpandDisks,
+    /// The removal record, and the deletion of revisions.
+    CleanUp,
 }
 
 impl Stage {
-    /// All of them, in the order in which they are carried out.
+    /// All stages in the order in which apply runs them.
     pub const ALL: [Self; 9] = [
         Self::Repair,
         Self::Remove,
         Self::Prepare,
         Self::Create,
         Self::Update,
-        Self::Advance,
-        Self::Keep,
-        Self::Grow,
-        Self::Settle,
+        Self::RecordRevision,
+        Self::CollectDisks,
+        Self::ExpandDisks,
+        Self::CleanUp,
     ];
 }
 
@@ -214,13 +215,13 @@ impl Action {
             | Self::Repoint { .. }
             | Self::Detach { .. } => Stage::Repair,
             Self::Delete { .. } => Stage::Remove,
-            Self::OpenBlock { .. } | Self::StoreRevision { .. } => Stage::Prepare,
+            Self::OpenNameBlock { .. } | Self::StoreRevision { .. } => Stage::Prepare,
             Self::Create { .. } => Stage::Create,
             Self::Update { .. } => Stage::Update,
-            Self::Advance { .. } => Stage::Advance,
-            Self::Mark { .. } | Self::DeleteDisk { .. } => Stage::Keep,
-            Self::Grow { .. } => Stage::Grow,
-            Self::Settle { .. } | Self::PruneRevision { .. } => Stage::Settle,
+            Self::RecordRevision { .. } => Stage::RecordRevision,
+            Self::AnnotateDisk { .. } | Self::DeleteDisk { .. } => Stage::CollectDisks,
+            Self::ExpandDisk { .. } => Stage::ExpandDisks,
+            Self::PruneRecord { .. } | Self::PruneRevision { .. } => Stage::CleanUp,
         }
     }
 
@@ -228,40 +229,42 @@ impl Action {
     pub fn object(&self) -> &Arc<str> {
         static POOL: std::sync::LazyLock<Arc<str>> = std::sync::LazyLock::new(|| Arc::from(""));
         match self {
-            Self::Relabel { member }
-            | Self::Repoint { member, .. }
-            | Self::Detach { member, .. }
-            | Self::Update { member, .. }
-            | Self::Advance { member, .. }
-            | Self::Delete { member, .. } => &member.name,
-            Self::Release { machine, .. } => &machine.name,
-            Self::Mark { disk, .. } | Self::Grow { disk, .. } | Self::DeleteDisk { disk, .. } => &disk.name,
+            Self::Relabel { machine }
+            | Self::Repoint { machine, .. }
+            | Self::Detach { machine, .. }
+            | Self::Update { machine, .. }
+            | Self::RecordRevision { machine, .. }
+            | Self::Delete { machine, .. }
+            | Self::Release { machine, .. } => &machine.name,
+            Self::AnnotateDisk { disk, .. }
+            | Self::ExpandDisk { disk, .. }
+            | Self::DeleteDisk { disk, .. } => &disk.name,
             Self::CreateDisk { disk, .. } => &disk.name,
             Self::Create { draft } => &draft.name,
-            Self::OpenBlock { .. }
+            Self::OpenNameBlock { .. }
             | Self::StoreRevision { .. }
             | Self::PruneRevision { .. }
-            | Self::Settle { .. } => &POOL,
+            | Self::PruneRecord { .. } => &POOL,
         }
     }
 
-    /// What it means when it fails.
+    /// The reason to report if it fails.
     pub fn failure_reason(&self) -> FailureReason {
         match self {
             Self::Relabel { .. }
             | Self::Release { .. }
-            | Self::Advance { .. }
+            | Self::RecordRevision { .. }
             | Self::PruneRevision { .. }
-            | Self::Settle { .. } => FailureReason::FailedRepair,
+            | Self::PruneRecord { .. } => FailureReason::FailedRepair,
             Self::CreateDisk { .. }
             | Self::Repoint { .. }
             | Self::Detach { .. }
-            | Self::Mark { .. }
-            | Self::Grow { .. }
+            | Self::AnnotateDisk { .. }
+            | Self::ExpandDisk { .. }
             | Self::DeleteDisk { .. } => FailureReason::DiskFailure,
             Self::Update { .. } => FailureReason::FailedTemplateUpdate,
             Self::Delete { .. } => FailureReason::FailedDelete,
-            Self::OpenBlock { .. } | Self::StoreRevision { .. } | Self::Create { .. } => {
+            Self::OpenNameBlock { .. } | Self::StoreRevision { .. } | Self::Create { .. } => {
                 FailureReason::FailedCreate
             }
         }

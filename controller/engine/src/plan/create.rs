@@ -1,66 +1,66 @@
-//! Who is missing, and what the new ones are called.
+//! Creation: how many machines are missing, and their names.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::allocation::{FreeDisks, Recipient};
 use super::disks::disk_name;
-use super::reuse::{For, Shelf};
-use super::{Action, Observed, Plan, Repairs, Stage, Wait, blocker, record};
-use crate::ledger::{REQUEST_TIMEOUT, Unanswered};
+use super::{Action, Blocker, Observed, Plan, Repairs, Stage, invalid_spec, record};
+use crate::backoff::MAX_BATCH;
+use crate::ledger::{REQUEST_TIMEOUT, UnconfirmedCreate};
 use crate::model::{DiskDraft, DiskTemplate, Draft, Lifetime, Naming};
-use crate::numbers::{Block, MIN_BLOCK, Namer};
-use crate::pacing::FULL_WIDTH;
+use crate::names::{MIN_BLOCK, NameBlock, Namer};
 
-pub(super) fn plan(observed: &Observed<'_>, shelf: &mut Shelf<'_>, disks: Repairs, plan: &mut Plan) {
-    // A machine that somebody is about to remove by name is not replaced, although it is gone already.
+pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, disks: Repairs, plan: &mut Plan) {
+    // A reserved machine that is already gone is not replaced.
     let held = record::hold_vanished(observed, plan);
-    let members = observed.members().count() + held;
-    let (repeat, unwanted) = split_lost_answers(observed, members);
-    for lost in unwanted {
-        plan.waits.push(Wait::LostAnswer { name: lost.name.clone() });
-        plan.look_again((lost.since + REQUEST_TIMEOUT).saturating_sub(observed.uptime));
+    let machines = observed.pool_machines().count() + held;
+    let (repeated, unwanted) = split_unconfirmed(observed, machines);
+    for unconfirmed in unwanted {
+        plan.blockers.push(Blocker::UnconfirmedCreate { name: unconfirmed.name.clone() });
+        plan.requeue_in((unconfirmed.since + REQUEST_TIMEOUT).saturating_sub(observed.uptime));
     }
-    // A create without an answer counts as a member: it may exist.
-    let missing = observed.pool.desired.saturating_sub(members + observed.unanswered.len());
-    if missing == 0 && repeat.is_empty() {
+    // An unconfirmed create counts as a machine, because the machine may exist.
+    let missing = observed.pool.desired.saturating_sub(machines + observed.unconfirmed_creates.len());
+    if missing == 0 && repeated.is_empty() {
         return;
     }
     plan.wants.create = true;
-    if let Some(blocker) = blocker(observed.pool) {
-        plan.waits.push(Wait::Owner(blocker.message));
+    if let Some(failure) = invalid_spec(observed.pool) {
+        plan.blockers.push(Blocker::UserAction(failure.message));
         return;
     }
-    // A machine and its disks are one unit: what members lack comes before further members.
+    // A machine and its disks are created together: missing disks have priority over further machines.
     match disks {
         Repairs::Complete => {}
         Repairs::Truncated => return,
-        Repairs::Paused(left) => return plan.pause(Stage::Create, left),
+        Repairs::Paused(left) => return plan.back_off(Stage::Create, left),
     }
-    let width = match observed.memory.creating.width(observed.uptime) {
+    let width = match observed.memory.creating.batch_size(observed.uptime) {
         Ok(width) => width,
-        Err(left) => return plan.pause(Stage::Create, left),
+        Err(left) => return plan.back_off(Stage::Create, left),
     };
-    let fresh = missing.min(width.saturating_sub(repeat.len()));
+    let fresh = missing.min(width.saturating_sub(repeated.len()));
     let numbers = match observed.pool.naming {
-        Naming::Scattered => scattered(observed, shelf, plan, fresh, missing),
+        Naming::Random => scattered(observed, free_disks, plan, fresh, missing),
         Naming::Ordinal => ordinal(observed, fresh),
     };
     let others = plan.actions.len();
-    for lost in repeat.iter().take(width) {
-        let disks = repeated_disks(observed, shelf, lost);
-        plan.actions.push(create(observed, lost.name.clone(), lost.number, disks));
+    for unconfirmed in repeated.iter().take(width) {
+        let disks = repeated_disks(observed, free_disks, unconfirmed);
+        plan.actions.push(create(observed, unconfirmed.name.clone(), unconfirmed.number, disks));
     }
     for (name, number) in numbers {
-        match disks_for(observed, shelf, For { name: &name, number }) {
+        match disks_for(observed, free_disks, Recipient { name: &name, number }) {
             Ok(disks) => plan.actions.push(create(observed, name, number, disks)),
-            Err(wait) => plan.waits.push(wait),
+            Err(blocker) => plan.blockers.push(blocker),
         }
     }
     if fresh < missing && plan.actions.len() > others {
-        // The rest comes with the next pass, which nobody has to wake. If all of these wait, so does the rest: the next
-        // pass would find the same, and the one after it.
-        plan.look_again(Duration::ZERO);
+        // The next pass, which starts at once, plans the rest. If all of these are blocked, the rest is blocked as
+        // well, and an immediate pass would not change that.
+        plan.requeue_in(Duration::ZERO);
     }
 }
 
@@ -68,20 +68,20 @@ fn create(observed: &Observed<'_>, name: Arc<str>, number: u64, disks: Vec<DiskD
     Action::Create { draft: Draft { name, number, revision: observed.pool.revision.clone(), disks } }
 }
 
-/// The lost answers that are settled by repeating the same create, and those that nobody wants any more.
-fn split_lost_answers<'a>(
+/// The unconfirmed creates that the plan repeats, and those that the pool no longer needs.
+fn split_unconfirmed<'a>(
     observed: &'a Observed<'_>,
-    members: usize,
-) -> (&'a [Unanswered], &'a [Unanswered]) {
-    let wanted = observed.pool.desired.saturating_sub(members).min(observed.unanswered.len());
-    observed.unanswered.split_at(wanted)
+    machines: usize,
+) -> (&'a [UnconfirmedCreate], &'a [UnconfirmedCreate]) {
+    let wanted = observed.pool.desired.saturating_sub(machines).min(observed.unconfirmed_creates.len());
+    observed.unconfirmed_creates.split_at(wanted)
 }
 
-/// The numbers of the open block that hold claims on disks, then the next ones, and a new block where they go past its
-/// end.
+/// The numbers of the current name block that disks are allocated to, then the next numbers. If they exceed the block,
+/// the plan opens a new one.
 fn scattered(
     observed: &Observed<'_>,
-    shelf: &Shelf<'_>,
+    free_disks: &FreeDisks<'_>,
     plan: &mut Plan,
     fresh: usize,
     missing: usize,
@@ -91,9 +91,9 @@ fn scattered(
     }
     let namer = Namer::new(&observed.pool.id.name, &observed.pool.id.uid);
     let next = observed.memory.next_number;
-    // In their order: a number that was passed over holds its claim no longer.
+    // In ascending order, because an allocation to a number that was skipped is no longer valid.
     let claimed: BTreeSet<u64> =
-        shelf.open_claims().into_iter().filter_map(|name| namer.number_of(name)).collect();
+        free_disks.awaited_machines().into_iter().filter_map(|name| namer.number_of(name)).collect();
     let unclaimed = (next..).filter(|number| !claimed.contains(number));
     let drawn: Vec<(Arc<str>, u64)> = claimed
         .iter()
@@ -104,24 +104,25 @@ fn scattered(
         .take(fresh)
         .collect();
     let past = drawn.iter().map(|(_, number)| number + 1).fold(next, u64::max);
-    if observed.pool.block.is_none_or(|block| past > block.end) {
-        // Lost answers stay inside the open block: a late one must still meet its own name.
-        let first = observed.unanswered.iter().map(|lost| lost.number).fold(next, u64::min);
-        // As small as a batch allows: a successor may use the names of the open block again.
-        let size = u64::try_from(missing.min(FULL_WIDTH)).unwrap_or(u64::MAX).max(MIN_BLOCK);
+    if observed.pool.name_block.is_none_or(|block| past > block.end) {
+        // Unconfirmed creates stay inside the new block, so that a late create still conflicts with its own name.
+        let first =
+            observed.unconfirmed_creates.iter().map(|unconfirmed| unconfirmed.number).fold(next, u64::min);
+        // As small as the batch allows, because a new leader starts at the beginning of the block again.
+        let size = u64::try_from(missing.min(MAX_BATCH)).unwrap_or(u64::MAX).max(MIN_BLOCK);
         let end = past.max(next.saturating_add(size));
-        plan.actions.push(Action::OpenBlock { block: Block { first, end } });
+        plan.actions.push(Action::OpenNameBlock { block: NameBlock { first, end } });
     }
     drawn
 }
 
-/// The smallest ordinals that no object has.
+/// The smallest ordinals that no object uses.
 fn ordinal(observed: &Observed<'_>, fresh: usize) -> Vec<(Arc<str>, u64)> {
     let promised: BTreeSet<&str> = observed
         .machines
         .iter()
         .map(|machine| &*machine.id.name)
-        .chain(observed.unanswered.iter().map(|lost| &*lost.name))
+        .chain(observed.unconfirmed_creates.iter().map(|unconfirmed| &*unconfirmed.name))
         .collect();
     (0..)
         .map(|number| (Arc::from(format!("{}-{number}", observed.pool.id.name)), number))
@@ -131,12 +132,12 @@ fn ordinal(observed: &Observed<'_>, fresh: usize) -> Vec<(Arc<str>, u64)> {
 }
 
 fn is_free(observed: &Observed<'_>, name: &str) -> bool {
-    let own = templates(observed).filter(|template| template.lifetime == Lifetime::Machine);
-    !observed.taken.machine(name)
-        && own.into_iter().all(|template| !observed.taken.disk(&disk_name(name, &template.name)))
+    let own = templates(observed).filter(|template| template.lifetime == Lifetime::Ephemeral);
+    !observed.names_in_use.has_machine(name)
+        && own.into_iter().all(|template| !observed.names_in_use.has_disk(&disk_name(name, &template.name)))
 }
 
-/// The templates that a new machine has a disk of, in the order of the pool.
+/// The disk templates that a new machine gets a disk of, in the order of the pool.
 fn templates<'a>(observed: &'a Observed<'_>) -> impl Iterator<Item = &'a DiskTemplate> {
     observed.pool.disks.iter().filter(|template| template.used)
 }
@@ -144,21 +145,21 @@ fn templates<'a>(observed: &'a Observed<'_>) -> impl Iterator<Item = &'a DiskTem
 /// The disks of a new machine.
 ///
 /// # Errors
-/// One of them is about to become free. What the machine would have got besides is free again.
+/// A disk that will become free soon. The disks that were already allocated to the machine are free again.
 fn disks_for(
     observed: &Observed<'_>,
-    shelf: &mut Shelf<'_>,
-    machine: For<'_>,
-) -> Result<Vec<DiskDraft>, Wait> {
+    free_disks: &mut FreeDisks<'_>,
+    machine: Recipient<'_>,
+) -> Result<Vec<DiskDraft>, Blocker> {
     let mut disks = Vec::new();
     for template in templates(observed) {
         match template.lifetime {
-            Lifetime::Machine => disks.push(own_disk(machine.name, template)),
-            Lifetime::Pool => match shelf.take(&template.name, machine) {
+            Lifetime::Ephemeral => disks.push(own_disk(machine.name, template)),
+            Lifetime::Retained => match free_disks.allocate(&template.name, machine) {
                 Ok(disk) => disks.push(disk),
-                Err(wait) => {
-                    shelf.give_back(disks);
-                    return Err(wait);
+                Err(blocker) => {
+                    free_disks.return_disks(disks);
+                    return Err(blocker);
                 }
             },
         }
@@ -166,13 +167,17 @@ fn disks_for(
     Ok(disks)
 }
 
-/// The disks of a machine whose create got no answer: the same as the first time.
-fn repeated_disks(observed: &Observed<'_>, shelf: &mut Shelf<'_>, lost: &Unanswered) -> Vec<DiskDraft> {
-    let machine = For { name: &lost.name, number: lost.number };
+/// The disks of a machine with an unconfirmed create: the same as in the first attempt.
+fn repeated_disks(
+    observed: &Observed<'_>,
+    free_disks: &mut FreeDisks<'_>,
+    unconfirmed: &UnconfirmedCreate,
+) -> Vec<DiskDraft> {
+    let machine = Recipient { name: &unconfirmed.name, number: unconfirmed.number };
     templates(observed)
         .map(|template| match template.lifetime {
-            Lifetime::Machine => own_disk(machine.name, template),
-            Lifetime::Pool => shelf.again(&template.name, machine),
+            Lifetime::Ephemeral => own_disk(machine.name, template),
+            Lifetime::Retained => free_disks.repeat(&template.name, machine),
         })
         .collect()
 }

@@ -1,87 +1,90 @@
-//! Disks that a member refers to and that do not exist, belong to somebody else, cannot be used, or are too small.
+//! Disks of machines: those that do not exist, that belong to another owner, that cannot be used, or that are too
+//! small.
 //!
-//! The walk goes over the members' own disk maps and devices, not over the disks: a disk that was never created leaves no
-//! object to find, and a person may have edited either of them ([`edited`]). A member that another controller made, and that has no map as long as nothing was written to it, counts with
-//! what its disks can be recognised by: it is repaired while rollouts are paused as well.
+//! The planner iterates over the disk maps and devices of the machines and not over the disks, because a disk that was
+//! never created has no object. Users may have edited both ([`edited`]). A machine of another controller has no disk
+//! map before its first update. Its disks are recognized by their owners, labels and names, so that it is repaired
+//! while the rollout is paused, too.
 
 mod edited;
 mod failed;
 
 use std::sync::Arc;
 
-use super::reuse::{Shelf, is_usable};
-use super::{Action, Observed, Plan, Repairs, Wait, grow, rollout};
-use crate::model::{Activity, Disk, DiskDraft, DiskRef, DiskTemplate, Lifetime, ObjectId, Replica};
-use crate::pacing::FailureReason;
+use super::allocation::{FreeDisks, is_usable};
+use super::{Action, Blocker, Observed, Plan, Repairs, expand, rollout};
+use crate::backoff::FailureReason;
+use crate::model::{Activity, Disk, DiskDraft, DiskRef, DiskTemplate, Lifetime, Machine, ObjectId};
 
-/// What a look at the members' disks has found.
+/// The result of checking the disks of all machines.
 pub(super) struct Found {
-    /// Whether the plan gives all members the disks that they lack.
+    /// Whether the plan contains all necessary repairs.
     pub(super) repairs: Repairs,
-    /// Disks of members that must become larger.
+    /// Expansions of ephemeral disks.
     pub(super) growth: Vec<Action>,
 }
 
-/// A device of a member that is not as it should be.
+/// A device of a machine whose disk is not as it should be.
 struct Odd<'a> {
-    member: &'a Replica,
+    machine: &'a Machine,
     device: &'a DiskRef,
-    /// Name of the template that it fills.
+    /// Name of the disk template that it fills.
     name: &'a Arc<str>,
     template: Option<&'a DiskTemplate>,
     disk: Option<&'a Disk>,
 }
 
 /// Plans the repairs.
-pub(super) fn plan(observed: &Observed<'_>, shelf: &mut Shelf<'_>, plan: &mut Plan) -> Found {
+pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan: &mut Plan) -> Found {
     let (mut growth, mut odd, mut strays) = (Vec::new(), Vec::new(), Vec::new());
-    for member in observed.members().filter(|member| !member.terminating) {
-        let mapped = member.disks.iter().filter_map(|device| Some((device, device.template.as_ref()?)));
-        let recognised = rollout::recognised(observed, member);
+    for machine in observed.pool_machines().filter(|machine| !machine.terminating) {
+        let mapped = machine.disks.iter().filter_map(|device| Some((device, device.template.as_ref()?)));
+        let recognised = rollout::recognised(observed, machine);
         let recognised: Vec<_> = recognised.map(|(device, template)| (device, &template.name)).collect();
         let is_known = |device: &DiskRef| recognised.iter().any(|(known, _)| known.disk == device.disk);
-        let unknown = member.disks.iter().filter(|device| device.template.is_none() && !is_known(device));
-        strays.extend(unknown.map(|device| (&**member, device)));
+        let unknown = machine.disks.iter().filter(|device| device.template.is_none() && !is_known(device));
+        strays.extend(unknown.map(|device| (&**machine, device)));
         for (device, name) in mapped.chain(recognised.iter().copied()) {
             let template = observed.pool.disks.iter().find(|known| known.name == *name);
             let disk = observed.disks.get(&device.disk).map(|disk| &**disk);
             match (template, disk) {
                 (Some(template), Some(disk))
-                    if disk.owner.as_ref() == Some(&member.id) && !failed::strands(member, disk) =>
+                    if disk.owner.as_ref() == Some(&machine.id) && !failed::strands(machine, disk) =>
                 {
-                    growth.extend(grow::needed(template, disk));
+                    growth.extend(expand::needed(template, disk));
                 }
-                _ => odd.push(Odd { member, device, name, template, disk }),
+                _ => odd.push(Odd { machine, device, name, template, disk }),
             }
         }
     }
-    odd.retain(|odd| !odd.disk.is_some_and(|disk| is_kept_well(observed, shelf, odd.member, disk)));
-    // Who of them gets which disk does not depend on the order in which they were seen.
-    odd.sort_unstable_by_key(|odd| (&odd.member.id.name, odd.device.position));
+    odd.retain(|odd| !odd.disk.is_some_and(|disk| is_kept_well(observed, free_disks, odd.machine, disk)));
+    // Sorted, so that the allocation of disks does not depend on the order of the input.
+    odd.sort_unstable_by_key(|odd| (&odd.machine.id.name, odd.device.position));
     let mut repairs = Vec::new();
     let mut looks = Vec::new();
-    let mut note =
-        |shelf: &mut Shelf<'_>, member: &Replica, repair: Option<Result<Action, Wait>>| match repair {
-            Some(Ok(action)) => {
-                shelf.repairs(&member.id.name);
-                repairs.push(action);
+    let mut note = |free_disks: &mut FreeDisks<'_>,
+                    machine: &Machine,
+                    repair: Option<Result<Action, Blocker>>| match repair {
+        Some(Ok(action)) => {
+            free_disks.mark_repaired(&machine.id.name);
+            repairs.push(action);
+        }
+        Some(Err(blocker)) => {
+            if let Blocker::UserAction(message) = &blocker {
+                plan.report_failure(FailureReason::DiskFailure, message);
             }
-            Some(Err(wait)) => {
-                if let Wait::Owner(message) = &wait {
-                    plan.complain(FailureReason::DiskFailure, message);
-                }
-                plan.waits.push(wait);
-            }
-            None => {}
-        };
+            plan.blockers.push(blocker);
+        }
+        None => {}
+    };
     let mut failures = Vec::new();
     for odd in odd {
-        if let Some(disk) = odd.disk.filter(|disk| failed::strands(odd.member, disk)) {
-            failures.push(failed::message(odd.member, disk));
+        if let Some(disk) = odd.disk.filter(|disk| failed::strands(odd.machine, disk)) {
+            failures.push(failed::message(odd.machine, disk));
         }
         let repair = match (odd.template, odd.disk) {
-            (Some(template), Some(disk)) if disk.owner.as_ref() == Some(&odd.member.id) => {
-                match failed::replaced(observed, odd.member, (odd.device, template, disk)) {
+            (Some(template), Some(disk)) if disk.owner.as_ref() == Some(&odd.machine.id) => {
+                match failed::replaced(observed, odd.machine, (odd.device, template, disk)) {
                     failed::Next::Now(action) => Some(Ok(action)),
                     failed::Next::After(left) => {
                         looks.push(left);
@@ -90,152 +93,168 @@ pub(super) fn plan(observed: &Observed<'_>, shelf: &mut Shelf<'_>, plan: &mut Pl
                     failed::Next::Never => None,
                 }
             }
-            _ => repair(observed, shelf, &odd),
+            _ => repair(observed, free_disks, &odd),
         };
-        note(shelf, odd.member, repair);
+        note(free_disks, odd.machine, repair);
     }
-    strays.sort_unstable_by_key(|(member, device)| (&member.id.name, device.position));
-    let members = edited::Members::default();
-    for (member, device) in strays {
-        // One repair of a machine at a time: it may move the other devices.
-        if !shelf.is_repaired(&member.id.name) {
-            let repair = edited::device(observed, &members, shelf, (member, device));
-            note(shelf, member, repair);
+    strays.sort_unstable_by_key(|(machine, device)| (&machine.id.name, device.position));
+    let machines = edited::MachineIndex::default();
+    for (machine, device) in strays {
+        // One repair of a machine at a time, because a repair can change the positions of the other devices.
+        if !free_disks.is_repaired(&machine.id.name) {
+            let repair = edited::device(observed, &machines, free_disks, (machine, device));
+            note(free_disks, machine, repair);
         }
     }
-    for member in observed.members().filter(|member| !(member.terminating || member.detached.is_empty())) {
-        if !shelf.is_repaired(&member.id.name) {
-            let repair = edited::map(observed, shelf, member);
-            note(shelf, member, repair.map(Ok));
+    for machine in
+        observed.pool_machines().filter(|machine| !(machine.terminating || machine.detached.is_empty()))
+    {
+        if !free_disks.is_repaired(&machine.id.name) {
+            let repair = edited::map(observed, free_disks, machine);
+            note(free_disks, machine, repair.map(Ok));
         }
     }
     for left in looks {
-        plan.look_again(left);
+        plan.requeue_in(left);
     }
-    failures.extend(failed::replacing(observed, shelf, &members));
+    failures.extend(failed::replacing(observed, free_disks, &machines));
     if let Some(failure) = failures.into_iter().min() {
-        plan.complain(FailureReason::DiskFailure, &failure);
+        plan.report_failure(FailureReason::DiskFailure, &failure);
     }
     Found { repairs: plan.repair(observed, repairs), growth }
 }
 
-/// Whether a disk is one of the pool, can be used, and is the member's to keep.
-fn is_kept_well(observed: &Observed<'_>, shelf: &Shelf<'_>, member: &Replica, disk: &Disk) -> bool {
+/// Whether a disk belongs to the pool, can be used, and stays with this machine.
+fn is_kept_well(observed: &Observed<'_>, free_disks: &FreeDisks<'_>, machine: &Machine, disk: &Disk) -> bool {
     let ours = disk.owner.as_ref().is_some_and(|owner| owner.uid == observed.pool.id.uid);
-    ours && is_usable(disk) && !shelf.loses(&member.id.name, &disk.id.name)
+    ours && is_usable(disk) && !free_disks.must_detach(&machine.id.name, &disk.id.name)
 }
 
-fn repair(observed: &Observed<'_>, shelf: &mut Shelf<'_>, odd: &Odd<'_>) -> Option<Result<Action, Wait>> {
-    let Odd { member, device, name, template, disk } = *odd;
+fn repair(
+    observed: &Observed<'_>,
+    free_disks: &mut FreeDisks<'_>,
+    odd: &Odd<'_>,
+) -> Option<Result<Action, Blocker>> {
+    let Odd { machine, device, name, template, disk } = *odd;
     match (template, disk) {
-        (Some(template), Some(disk)) => misplaced(observed, shelf, member, device, template, disk),
-        (Some(_), None) => Some(Ok(missing(shelf, member, device, name))),
+        (Some(template), Some(disk)) => misplaced(observed, free_disks, machine, device, template, disk),
+        (Some(_), None) => Some(Ok(missing(free_disks, machine, device, name))),
         (None, Some(_)) => None,
-        (None, None) => orphaned(observed, member, device, name),
+        (None, None) => orphaned(observed, machine, device, name),
     }
 }
 
-/// What was never made is made, unless the machine was promised a disk that exists: then it was created by somebody who
-/// did not know of the promise.
-fn missing(shelf: &mut Shelf<'_>, member: &Replica, device: &DiskRef, template: &Arc<str>) -> Action {
-    let (member, from) = (&member.id, device.disk.clone());
-    match shelf.owed(template, &member.name) {
-        Some(to) => Action::Repoint { member: member.clone(), position: device.position, from, to },
-        None => Action::CreateDisk { member: member.clone(), disk: DiskDraft::new(from, template.clone()) },
+/// Creates a disk that does not exist. If an existing disk is allocated to the machine, the machine gets that disk: it
+/// was created by a client that did not know of the allocation.
+fn missing(
+    free_disks: &mut FreeDisks<'_>,
+    machine: &Machine,
+    device: &DiskRef,
+    template: &Arc<str>,
+) -> Action {
+    let (machine, from) = (&machine.id, device.disk.clone());
+    match free_disks.allocated_to(template, &machine.name) {
+        Some(to) => Action::Repoint { machine: machine.clone(), position: device.position, from, to },
+        None => Action::CreateDisk { machine: machine.clone(), disk: DiskDraft::new(from, template.clone()) },
     }
 }
 
-/// What never was made, and cannot be made any more. The next change of the machine detaches it; one that has its
-/// change already is told of.
+/// A disk that does not exist and cannot be created, because its template was removed. The next update of the machine
+/// detaches it. If the machine is already updated, the plan reports it.
 fn orphaned(
     observed: &Observed<'_>,
-    member: &Replica,
+    machine: &Machine,
     device: &DiskRef,
     template: &str,
-) -> Option<Result<Action, Wait>> {
-    (member.written.as_ref() == Some(&observed.pool.revision)).then(|| {
-        Err(Wait::Owner(format!(
-            "machine {} refers to disk {}, which does not exist, and the pool has no disk template {template} to make \
-             it from: restore the template, or delete the machine",
-            member.id, device.disk
+) -> Option<Result<Action, Blocker>> {
+    (machine.written.as_ref() == Some(&observed.pool.revision)).then(|| {
+        Err(Blocker::UserAction(format!(
+            "machine {} refers to disk {}, which does not exist, and the pool has no disk template {template} to \
+             create it from: restore the disk template, or delete the machine",
+            machine.id, device.disk
         )))
     })
 }
 
-/// What to do about a disk that exists and is not the member's own.
+/// The repair of a disk that exists and that the machine does not own.
 fn misplaced(
     observed: &Observed<'_>,
-    shelf: &mut Shelf<'_>,
-    member: &Replica,
+    free_disks: &mut FreeDisks<'_>,
+    machine: &Machine,
     device: &DiskRef,
     template: &DiskTemplate,
     disk: &Disk,
-) -> Option<Result<Action, Wait>> {
+) -> Option<Result<Action, Blocker>> {
     let repoint = |to| {
         let from = device.disk.clone();
-        Some(Ok(Action::Repoint { member: member.id.clone(), position: device.position, from, to }))
+        Some(Ok(Action::Repoint { machine: machine.id.clone(), position: device.position, from, to }))
     };
     let pool = &observed.pool.id;
     match &disk.owner {
-        // Whatever the template says now: a disk that the pool keeps stays with the machine that has it.
+        // Regardless of the current template, a retained disk stays with its machine.
         Some(owner) if owner.uid == pool.uid => {
-            let broken = !is_usable(disk) && !disk.terminating && !runs(member);
-            if broken && template.lifetime == Lifetime::Pool {
-                return repoint(shelf.replace(&template.name, &member.id.name)?);
+            let broken = !is_usable(disk) && !disk.terminating && !runs(machine);
+            if broken && template.lifetime == Lifetime::Retained {
+                return repoint(free_disks.replace_broken(&template.name, &machine.id.name)?);
             }
-            if shelf.loses(&member.id.name, &device.disk) {
-                return match shelf.instead(template, member) {
+            if free_disks.must_detach(&machine.id.name, &device.disk) {
+                return match free_disks.replacement(template, machine) {
                     Ok(to) => repoint(to),
-                    Err(wait) => Some(Err(wait)),
+                    Err(blocker) => Some(Err(blocker)),
                 };
             }
             None
         }
-        // Owned by a machine or a pool of the same name that is gone: the garbage collector is about to take it.
-        Some(owner) if owner.name == member.id.name || is_predecessor(owner, pool, template) => {
-            Some(Err(Wait::DyingDisk { member: member.id.clone(), disk: device.disk.clone() }))
+        // A deleted machine or pool of the same name owns it, and the garbage collector will delete it.
+        Some(owner) if owner.name == machine.id.name || is_predecessor(owner, pool, template) => {
+            Some(Err(Blocker::TerminatingDisk { machine: machine.id.clone(), disk: device.disk.clone() }))
         }
-        // It was the machine's, as our label says: whoever took the owner away did not mean to take the data.
-        None if disk.pool_uid_label.as_ref() == Some(&pool.uid) => Some(Err(Wait::Owner(format!(
-            "disk {} of machine {} has lost its owner reference and is left as it is: give it back, or delete the \
-             machine",
-            device.disk, member.id
+        // It belonged to the machine, as the pool's label shows. The client that removed the owner did not intend to
+        // remove the data.
+        None if disk.pool_uid_label.as_ref() == Some(&pool.uid) => Some(Err(Blocker::UserAction(format!(
+            "disk {} of machine {} has lost its owner reference, and the controller does not change it: restore \
+             the owner reference, or delete the machine",
+            device.disk, machine.id
         )))),
-        // It was the pool's when the machine got it, and a machine that runs keeps its disks. One of the machine's own
-        // was never its own: somebody else's name came first, and the machine must not go on with it.
-        _ if template.lifetime == Lifetime::Pool && runs(member) => Some(Err(Wait::Owner(format!(
-            "machine {} runs on disk {}, which belongs to somebody else: stop the machine to get it another one, or \
-             delete it",
-            member.id, device.disk
-        )))),
-        _ => match shelf.instead(template, member) {
+        // It belonged to the pool when the machine got it, and a running machine keeps its disks. An ephemeral disk
+        // with another owner never belonged to the machine: another object had the name first, and the machine must not
+        // use it.
+        _ if template.lifetime == Lifetime::Retained && runs(machine) => {
+            Some(Err(Blocker::UserAction(format!(
+                "machine {} runs on disk {}, which belongs to another owner: stop the machine, so that the \
+                 controller can replace the disk, or delete the machine",
+                machine.id, device.disk
+            ))))
+        }
+        _ => match free_disks.replacement(template, machine) {
             Ok(to) => repoint(to),
-            Err(wait) => Some(Err(wait)),
+            Err(blocker) => Some(Err(blocker)),
         },
     }
 }
 
-/// Whether taking a disk away could disturb the machine. The platform calls the disk of a machine that waits for it
-/// mounted, so that says nothing here.
-fn runs(member: &Replica) -> bool {
-    member.activity == Activity::Running
+/// Whether detaching a disk can disrupt the machine. The `mounted_by` of a disk does not show this, because the
+/// platform reports a disk as mounted while the machine still waits for it.
+fn runs(machine: &Machine) -> bool {
+    machine.activity == Activity::Running
 }
 
-/// Whether the owner of a kept disk is an earlier pool of the same name.
+/// Whether the owner of a retained disk is an earlier pool of the same name.
 fn is_predecessor(owner: &ObjectId, pool: &ObjectId, template: &DiskTemplate) -> bool {
-    template.lifetime == Lifetime::Pool && owner.name == pool.name
+    template.lifetime == Lifetime::Retained && owner.name == pool.name
 }
 
-/// The name of a machine's own disk: found by its machine and template, so that a repeated create meets it.
+/// The name of an ephemeral disk. It is computed from machine and template, so a repeated create gets `AlreadyExists`
+/// for it.
 pub(super) fn disk_name(machine: &str, template: &str) -> Arc<str> {
     format!("{machine}-{template}").into()
 }
 
-/// The same, or the first variation of it that nobody has: for a machine that exists, which notes what its disk is
-/// called.
+/// The same name, or the first variation that is not in use. For an existing machine, whose disk map then records the
+/// name.
 pub(super) fn free_name(observed: &Observed<'_>, machine: &str, template: &str) -> Arc<str> {
     let plain = disk_name(machine, template);
-    let is_taken = |name: &str| observed.taken.disk(name) || observed.disks.contains_key(name);
+    let is_taken = |name: &str| observed.names_in_use.has_disk(name) || observed.disks.contains_key(name);
     if !is_taken(&plain) {
         return plain;
     }

@@ -1,30 +1,31 @@
-//! The record of machines that were named to be removed: what it holds back, and which of its entries may leave.
+//! The removal record: machines that must not be replaced, and entries that the controller can remove.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Action, Observed, Plan, Stage, Wait};
+use super::{Action, Blocker, Observed, Plan, Stage};
+use crate::backoff::MAX_BATCH;
 use crate::model::{ObjectId, Uid};
-use crate::pacing::FULL_WIDTH;
 
-/// While a target of an accepted removal is still there, entries of others that are gone wait for company: so many
-/// leave with one write. A large removal then costs few writes on the pool, and the record is no longer for it.
+/// While a target of an accepted removal still exists, the controller collects up to this number of entries of deleted
+/// targets and removes them with one write. A large removal therefore needs few writes of the pool.
 pub(super) const TOGETHER: usize = 100;
 
-/// The reserved targets that are no members any more. They count as present, and the plan says that it waits for them.
+/// The number of reserved targets that are no longer machines of the pool. They count as present, and the plan reports
+/// them as blockers.
 pub(super) fn hold_vanished(observed: &Observed<'_>, plan: &mut Plan) -> usize {
     let record = &observed.pool.record;
     if record.is_empty() {
         return 0;
     }
-    let present = members(observed);
+    let present = machines(observed);
     let vanished = record.reserved().filter(|target| !present.contains(&target.uid));
-    let before = plan.waits.len();
-    plan.waits.extend(vanished.map(|target| Wait::Reservation { machine: target.name.clone() }));
-    plan.waits.len() - before
+    let before = plan.blockers.len();
+    plan.blockers.extend(vanished.map(|target| Blocker::Reservation { machine: target.name.clone() }));
+    plan.blockers.len() - before
 }
 
-/// Takes out what is settled: accepted targets that are gone, and reservations that nobody accepts any more.
+/// Removes finished entries: accepted targets that are gone, and reservations that were not accepted in time.
 pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     let record = &observed.pool.record;
     if record.is_empty() {
@@ -33,11 +34,11 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     let mut expired = Vec::new();
     for request in record.requests() {
         match observed.memory.reservation_left(request, observed.uptime) {
-            Some(left) => plan.look_again(left),
+            Some(left) => plan.requeue_in(left),
             None => expired.push(request.clone()),
         }
     }
-    let present = members(observed);
+    let present = machines(observed);
     let (here, mut gone): (Vec<&ObjectId>, Vec<&ObjectId>) =
         record.may_leave().partition(|target| present.contains(&target.uid));
     if !here.is_empty() && gone.len() < TOGETHER {
@@ -46,23 +47,23 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     if expired.is_empty() && gone.is_empty() {
         return;
     }
-    plan.wants.record = true;
-    if let Err(left) = observed.memory.recording.width(observed.uptime) {
-        return plan.pause(Stage::Settle, left);
+    plan.wants.clean_up = true;
+    if let Err(left) = observed.memory.cleaning_up.batch_size(observed.uptime) {
+        return plan.back_off(Stage::CleanUp, left);
     }
-    // Both are guarded by the version of the pool that was read: the second of them would be refused.
-    let opens = plan.actions.iter().any(|action| matches!(action, Action::OpenBlock { .. }));
-    if opens || gone.len() > FULL_WIDTH {
-        plan.look_again(Duration::ZERO);
+    // Both writes require the version of the pool that was read, so the second would be rejected.
+    let opens = plan.actions.iter().any(|action| matches!(action, Action::OpenNameBlock { .. }));
+    if opens || gone.len() > MAX_BATCH {
+        plan.requeue_in(Duration::ZERO);
     }
     if !opens {
-        let gone = gone.into_iter().take(FULL_WIDTH).cloned().collect();
-        plan.actions.push(Action::Settle { gone, expired });
+        let gone = gone.into_iter().take(MAX_BATCH).cloned().collect();
+        plan.actions.push(Action::PruneRecord { gone, expired });
     }
 }
 
-fn members<'a>(observed: &'a Observed<'_>) -> BTreeSet<&'a Uid> {
-    observed.members().map(|member| &member.id.uid).collect()
+fn machines<'a>(observed: &'a Observed<'_>) -> BTreeSet<&'a Uid> {
+    observed.pool_machines().map(|machine| &machine.id.uid).collect()
 }
 
 #[cfg(test)]

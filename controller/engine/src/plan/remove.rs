@@ -1,102 +1,102 @@
-//! Who leaves: those whom somebody named, and as many others as are more than desired.
+//! Removal: the accepted targets, and the surplus of other machines.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Action, DeleteReason, Observed, Plan, Stage, Wait};
-use crate::model::{Activity, Removal, Replica, Uid};
+use super::{Action, Blocker, DeleteReason, Observed, Plan, Stage};
+use crate::model::{Activity, Machine, ScaleDownPolicy, Uid};
 
 pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     let record = &observed.pool.record;
     let accepted: BTreeSet<&Uid> = record.accepted().map(|target| &target.uid).collect();
-    // One that is terminating already leaves for whatever reason; the count was lowered, so it is not replaced.
-    let live = observed.members().filter(|member| !member.terminating);
-    let (mut named, others): (Vec<_>, Vec<_>) = live.partition(|member| accepted.contains(&member.id.uid));
+    // A target that is already terminating needs no deletion. `replicas` was lowered for it, so it is not replaced.
+    let live = observed.pool_machines().filter(|machine| !machine.terminating);
+    let (mut named, others): (Vec<_>, Vec<_>) = live.partition(|machine| accepted.contains(&machine.id.uid));
     named.sort_unstable_by(|a, b| a.id.cmp(&b.id));
     let surplus = surplus(observed, plan, others);
     if named.is_empty() && surplus.is_empty() {
         return;
     }
     plan.wants.remove = true;
-    let width = match observed.memory.removing.width(observed.uptime) {
+    let width = match observed.memory.removing.batch_size(observed.uptime) {
         Ok(width) => width,
-        Err(left) => return plan.pause(Stage::Remove, left),
+        Err(left) => return plan.back_off(Stage::Remove, left),
     };
     if width < named.len() + surplus.len() {
-        // The rest comes with the next pass, which nobody has to wake.
-        plan.look_again(Duration::ZERO);
+        // The next pass, which starts at once, plans the rest.
+        plan.requeue_in(Duration::ZERO);
     }
-    let named = named.into_iter().map(|member| (member, DeleteReason::Named));
-    let surplus = surplus.into_iter().map(|member| (member, DeleteReason::Surplus));
-    let mut leaving: Vec<(&Arc<Replica>, DeleteReason)> = named.chain(surplus).collect();
-    // Who leaves is settled. One whose deletion was refused lets the others go first, or it would hold them up for ever.
-    leaving.sort_by_key(|(member, _)| observed.memory.was_refused(&member.id.name));
+    let named = named.into_iter().map(|machine| (machine, DeleteReason::Targeted));
+    let surplus = surplus.into_iter().map(|machine| (machine, DeleteReason::Surplus));
+    let mut leaving: Vec<(&Arc<Machine>, DeleteReason)> = named.chain(surplus).collect();
+    // The machines are chosen. Those whose deletion was rejected come last, so that they do not delay the others.
+    leaving.sort_by_key(|(machine, _)| observed.memory.was_refused(&machine.id.name));
     plan.actions.extend(
         leaving
             .into_iter()
             .take(width)
-            .map(|(member, reason)| Action::Delete { member: member.id.clone(), reason }),
+            .map(|(machine, reason)| Action::Delete { machine: machine.id.clone(), reason }),
     );
 }
 
-/// Those of the members that nobody named who leave because there are more than desired, in their order. `live` are
-/// the members of which nobody said yet that they leave.
+/// The surplus machines in the order of their deletion. `live` are the live machines that are not accepted targets.
 fn surplus<'a>(
     observed: &Observed<'_>,
     plan: &mut Plan,
-    mut live: Vec<&'a Arc<Replica>>,
-) -> Vec<&'a Arc<Replica>> {
-    let removal = observed.pool.removal;
-    // A create without an answer may never happen: only members that are known to exist make a surplus.
+    mut live: Vec<&'a Arc<Machine>>,
+) -> Vec<&'a Arc<Machine>> {
+    let policy = observed.pool.scale_down_policy;
+    // An unconfirmed create may never be carried out, so only machines that exist count for the surplus.
     let victims = live.len().saturating_sub(observed.pool.desired);
-    if removal == Removal::Explicit || victims == 0 {
+    if policy == ScaleDownPolicy::Explicit || victims == 0 {
         return Vec::new();
     }
-    // Whose deletion may be under way already leaves before anybody else does.
-    let sure = |member: &Replica| !observed.memory.is_unsure_of(&member.id.uid, observed.uptime);
-    let order = |a: &&Arc<Replica>, b: &&Arc<Replica>| {
-        sure(a).cmp(&sure(b)).then_with(|| leaving_order(removal, a, b))
+    // Machines with an unconfirmed deletion come first.
+    let sure = |machine: &Machine| !observed.memory.is_delete_unconfirmed(&machine.id.uid, observed.uptime);
+    let order = |a: &&Arc<Machine>, b: &&Arc<Machine>| {
+        sure(a).cmp(&sure(b)).then_with(|| leaving_order(policy, a, b))
     };
-    // Most members stay, in whatever order: only the others are sorted, so that the pass stays linear.
+    // Most machines stay, and their order does not matter. Only the others are sorted, so that the pass stays linear.
     if victims < live.len() {
         live.select_nth_unstable_by(victims, order);
         live.truncate(victims);
     }
     live.sort_unstable_by(order);
-    // Who is about to be named leaves for that, if at all: one machine must not answer for two decrements.
+    // A reserved machine is not deleted as surplus, and no other machine is deleted in its place. Otherwise one machine
+    // would count for two decrements.
     let reserved: BTreeSet<&Uid> = observed.pool.record.reserved().map(|target| &target.uid).collect();
-    live.retain(|member| {
-        let free = !reserved.contains(&member.id.uid);
+    live.retain(|machine| {
+        let free = !reserved.contains(&machine.id.uid);
         if !free {
-            plan.waits.push(Wait::Reservation { machine: member.id.name.clone() });
+            plan.blockers.push(Blocker::Reservation { machine: machine.id.name.clone() });
         }
         free
     });
     live
 }
 
-/// Who comes before whom. Readiness decides only between machines of the same age, and the name between twins, so
-/// that the same world always gives the same victims.
-pub(super) fn leaving_order(removal: Removal, a: &Replica, b: &Replica) -> Ordering {
+/// The order of deletion. Among machines of the same age, those that do not run come first, and then the name decides.
+/// The same state therefore always yields the same result.
+pub(super) fn leaving_order(policy: ScaleDownPolicy, a: &Machine, b: &Machine) -> Ordering {
     let idle_first = (a.activity == Activity::Running).cmp(&(b.activity == Activity::Running));
-    match removal {
-        Removal::NewestFirst => {
+    match policy {
+        ScaleDownPolicy::NewestFirst => {
             b.created.cmp(&a.created).then(idle_first).then_with(|| b.id.name.cmp(&a.id.name))
         }
-        Removal::OldestFirst | Removal::Explicit => {
+        ScaleDownPolicy::OldestFirst | ScaleDownPolicy::Explicit => {
             a.created.cmp(&b.created).then(idle_first).then_with(|| a.id.name.cmp(&b.id.name))
         }
-        Removal::LowestOrdinalFirst => (ordinal(a), &a.id.name).cmp(&(ordinal(b), &b.id.name)),
-        Removal::HighestOrdinalFirst => {
+        ScaleDownPolicy::LowestOrdinalFirst => (ordinal(a), &a.id.name).cmp(&(ordinal(b), &b.id.name)),
+        ScaleDownPolicy::HighestOrdinalFirst => {
             (Reverse(ordinal(a)), &a.id.name).cmp(&(Reverse(ordinal(b)), &b.id.name))
         }
     }
 }
 
-/// The number after the last dash; 0 where there is none.
-fn ordinal(machine: &Replica) -> u64 {
+/// The number after the last dash; 0 if there is none.
+fn ordinal(machine: &Machine) -> u64 {
     machine.id.name.rsplit('-').next().and_then(|tail| tail.parse().ok()).unwrap_or(0)
 }
 

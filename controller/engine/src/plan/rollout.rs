@@ -1,222 +1,235 @@
-//! How a changed template reaches the machines that exist.
+//! Rollout: which existing machines to update to the current revision.
 //!
 //! ```text
-//!  lags --Update--> written, not evaluated --platform looked--> evaluated --no restart waits--> Advance --> in effect
-//!                                                                    \--restart waits: for approval, or under way--/
+//!  outdated --Update--> written --the platform evaluates it--> evaluated --no restart pending--> RecordRevision --> current
+//!                                                                    \--a restart is pending, for approval or in progress--/
 //! ```
 //!
-//! The pool writes a revision and then only watches: whether a change is hot or needs a restart, and when that happens,
-//! is the platform's decision. What the pool decides is how many machines it does that to at once. A machine that runs
-//! is written to only if, with it, no more than the budget allows would be unavailable. One that does not run costs
-//! nothing, so these go first. Nor does one that another controller made and that needs nothing but our markers: whether
-//! that is so shows when it is read, and one that needs more then waits for a place.
+//! The controller writes a revision and then only watches. The platform decides whether a change applies to a running
+//! machine and when a machine restarts for it. The planner decides how many machines to update at the same time. It
+//! updates a running machine only if the number of unavailable machines stays within the disruption budget. Machines
+//! that do not run use no budget and come first. A machine of another controller that only needs labels and annotations
+//! uses no budget either. Apply finds out whether that is so when it reads the machine; if its spec differs, the
+//! machine waits for budget.
 //!
-//! A machine that refuses a revision is tried again after all others. When the refusing ones are half the budget, and at
-//! least two, the rollout stops: only they are tried again, in turn and at the pace of failures, and the first that accepts lets
-//! the others follow.
+//! If the API server rejects an update of a machine, the controller retries that machine after all others. If the
+//! number of such machines reaches half of the budget and at least two, the rollout stops. The controller then retries
+//! only these machines with backoff, and continues the rollout when one of them accepts the revision.
 
+mod attempts;
 mod devices;
-mod standing;
-mod trials;
+mod state;
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::reuse::Shelf;
-use super::{Action, Observed, Plan, Stage, Terms};
-use crate::model::{Activity, Replica, Uid};
+use super::allocation::FreeDisks;
+use super::{Action, Disruption, Observed, Plan, Stage};
+use crate::model::{Activity, Machine, Uid};
 use crate::revision::RevisionId;
 
+pub use attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};
 pub(super) use devices::recognised;
-pub(crate) use standing::{Progress, Standing};
-pub use trials::{Answer, EVALUATION_AGE, Trials};
+pub(crate) use state::{RolloutProgress, RolloutState};
 
-pub(super) fn plan(observed: &Observed<'_>, shelf: &mut Shelf<'_>, plan: &mut Plan) {
+pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan: &mut Plan) {
     let pool = observed.pool;
-    if let Some(left) = observed.memory.trials.next_overdue(observed.uptime) {
-        plan.look_again(left);
+    if let Some(left) = observed.memory.rollout_attempts.next_overdue(observed.uptime) {
+        plan.requeue_in(left);
     }
-    if !pool.flaws.is_empty() {
+    if !pool.validation_errors.is_empty() {
         return;
     }
-    let (mut behind, mut arrived) = (Vec::new(), Vec::new());
-    for member in observed.members().filter(|member| !member.terminating) {
-        match Standing::of(pool, member) {
-            Standing::Behind => behind.push(member),
-            Standing::Arrived => arrived.push(member),
-            Standing::Settled | Standing::Unfinished | Standing::Stranded => {}
+    let (mut outdated, mut unrecorded) = (Vec::new(), Vec::new());
+    for machine in observed.pool_machines().filter(|machine| !machine.terminating) {
+        match RolloutState::of(pool, machine) {
+            RolloutState::Outdated => outdated.push(machine),
+            RolloutState::Unrecorded => unrecorded.push(machine),
+            RolloutState::Current | RolloutState::InProgress | RolloutState::Stranded => {}
         }
     }
-    if behind.is_empty() && arrived.is_empty() {
+    if outdated.is_empty() && unrecorded.is_empty() {
         return;
     }
     let leaving: BTreeSet<Uid> = plan
         .actions
         .iter()
         .filter_map(|action| match action {
-            Action::Delete { member, .. } => Some(member.uid.clone()),
+            Action::Delete { machine, .. } => Some(machine.uid.clone()),
             _ => None,
         })
         .collect();
-    behind.retain(|member| !leaving.contains(&member.id.uid));
-    arrived.retain(|member| !leaving.contains(&member.id.uid));
-    advance(observed, arrived, plan);
-    if !behind.is_empty() {
-        update(observed, shelf, behind, plan);
+    outdated.retain(|machine| !leaving.contains(&machine.id.uid));
+    unrecorded.retain(|machine| !leaving.contains(&machine.id.uid));
+    advance(observed, unrecorded, plan);
+    if !outdated.is_empty() {
+        update(observed, free_disks, outdated, plan);
     }
 }
 
-/// Says on those in which the revision has come into effect that it has.
-fn advance(observed: &Observed<'_>, mut arrived: Vec<&Arc<Replica>>, plan: &mut Plan) {
-    if arrived.is_empty() {
+/// Records the revision on machines in which it is in effect.
+fn advance(observed: &Observed<'_>, mut unrecorded: Vec<&Arc<Machine>>, plan: &mut Plan) {
+    if unrecorded.is_empty() {
         return;
     }
-    plan.wants.advance = true;
-    let width = match observed.memory.advancing.width(observed.uptime) {
+    plan.wants.record_revision = true;
+    let width = match observed.memory.recording_revisions.batch_size(observed.uptime) {
         Ok(width) => width,
-        Err(left) => return plan.pause(Stage::Advance, left),
+        Err(left) => return plan.back_off(Stage::RecordRevision, left),
     };
-    if first(&mut arrived, width, |a, b| a.id.cmp(&b.id)) {
-        plan.look_again(Duration::ZERO);
+    if first(&mut unrecorded, width, |a, b| a.id.cmp(&b.id)) {
+        plan.requeue_in(Duration::ZERO);
     }
     let to = &observed.pool.revision;
     plan.actions.extend(
-        arrived.into_iter().map(|member| Action::Advance { member: member.id.clone(), to: to.clone() }),
+        unrecorded
+            .into_iter()
+            .map(|machine| Action::RecordRevision { machine: machine.id.clone(), to: to.clone() }),
     );
 }
 
-/// Writes the revision to as many of those behind as the budget and the pace allow.
-fn update(observed: &Observed<'_>, shelf: &mut Shelf<'_>, behind: Vec<&Arc<Replica>>, plan: &mut Plan) {
-    let (pool, trials) = (observed.pool, &observed.memory.trials);
-    let progress = Progress::of(observed);
-    let (behind, mut waiting): (Vec<_>, Vec<_>) = behind.into_iter().partition(|member| {
-        devices::has_placeholder(observed, member)
+/// Writes the revision to as many outdated machines as the budget and the backoff allow.
+fn update(
+    observed: &Observed<'_>,
+    free_disks: &mut FreeDisks<'_>,
+    outdated: Vec<&Arc<Machine>>,
+    plan: &mut Plan,
+) {
+    let (pool, attempts) = (observed.pool, &observed.memory.rollout_attempts);
+    let progress = RolloutProgress::of(observed);
+    let (outdated, mut waiting): (Vec<_>, Vec<_>) = outdated.into_iter().partition(|machine| {
+        devices::has_placeholder(observed, machine)
             || !(pool.rollout.stands_still()
-                || progress.stopped() && !trials.refuses(&member.id.uid, &pool.revision))
+                || progress.stopped() && !attempts.refuses(&machine.id.uid, &pool.revision))
     });
-    waiting.retain(|member| takes_markers(observed, member));
-    if behind.is_empty() && waiting.is_empty() {
+    waiting.retain(|machine| takes_markers(observed, machine));
+    if outdated.is_empty() && waiting.is_empty() {
         return;
     }
     plan.wants.update = true;
-    let width = match observed.memory.updating.width(observed.uptime) {
+    let width = match observed.memory.updating.batch_size(observed.uptime) {
         Ok(width) => width,
-        Err(left) => return plan.pause(Stage::Update, left),
+        Err(left) => return plan.back_off(Stage::Update, left),
     };
-    let mut room = progress.room();
+    let mut remaining_budget = progress.remaining_budget();
     let (free, mut costly): (Vec<_>, Vec<_>) =
-        behind.into_iter().partition(|member| is_free(observed, member));
-    // Which of those that run get a place is one question; who of all goes first is the next one.
-    let order = |a: &&Arc<Replica>, b: &&Arc<Replica>| turn(observed, a, b);
+        outdated.into_iter().partition(|machine| is_free(observed, machine));
+    // The first order decides which running machines get budget, the second one which of all machines are updated
+    // first.
+    let order = |a: &&Arc<Machine>, b: &&Arc<Machine>| turn(observed, a, b);
     costly.sort_unstable_by(order);
-    let (placed, left): (Vec<_>, Vec<_>) = costly.into_iter().partition(|member| {
-        // It may hold a place already: because of an earlier write, for instance.
-        if progress.holds_place(observed, member) {
-            return !progress.exceeded();
+    let (placed, left): (Vec<_>, Vec<_>) = costly.into_iter().partition(|machine| {
+        // It may already use budget, for example because of an earlier write.
+        if progress.uses_budget(observed, machine) {
+            return !progress.is_budget_exceeded();
         }
-        let fits = room > 0;
-        room -= usize::from(fits);
+        let fits = remaining_budget > 0;
+        remaining_budget -= usize::from(fits);
         fits
     });
-    waiting.extend(left.into_iter().filter(|member| takes_markers(observed, member)));
-    let marked: BTreeSet<&Uid> = waiting.iter().map(|member| &member.id.uid).collect();
+    waiting.extend(left.into_iter().filter(|machine| takes_markers(observed, machine)));
+    let marked: BTreeSet<&Uid> = waiting.iter().map(|machine| &machine.id.uid).collect();
     let mut chosen = [free, placed, waiting].concat();
     let more = first(&mut chosen, width, order);
     let others = plan.actions.len();
-    for member in chosen {
-        let terms = match member.activity {
-            _ if marked.contains(&member.id.uid) => Terms::Markers,
-            Activity::Running => Terms::Place,
-            Activity::Stopped | Activity::NotRunning => Terms::Idle,
+    for machine in chosen {
+        let disruption = match machine.activity {
+            _ if marked.contains(&machine.id.uid) => Disruption::MetadataOnly,
+            Activity::Running => Disruption::Budgeted,
+            Activity::Stopped | Activity::NotRunning => Disruption::NotRunning,
         };
-        write(observed, shelf, member, terms, plan);
+        write(observed, free_disks, machine, disruption, plan);
     }
     if more && plan.actions.len() > others {
-        // The rest comes with the next pass, which nobody has to wake. If all of these wait, so does the rest.
-        plan.look_again(Duration::ZERO);
+        // The next pass, which starts at once, plans the rest. If all of these are blocked, the rest is blocked as
+        // well.
+        plan.requeue_in(Duration::ZERO);
     }
-    if let Some(left) = trials.next_sure(observed.uptime) {
-        plan.look_again(left);
+    if let Some(left) = attempts.next_confirmed(observed.uptime) {
+        plan.requeue_in(left);
     }
 }
 
-/// Whether a member that cannot be changed now may be one that needs nothing but our markers: another controller made it,
-/// its disks are those of the revision, and nobody has seen yet that more differs. A pause holds these up as well.
-fn takes_markers(observed: &Observed<'_>, member: &Replica) -> bool {
+/// Whether a machine without budget may need only labels and annotations: another controller created it, its disks are
+/// those of the revision, and no read has shown another difference. A paused rollout does not update these machines
+/// either.
+fn takes_markers(observed: &Observed<'_>, machine: &Machine) -> bool {
     let pool = observed.pool;
     !pool.rollout.stands_still()
-        && standing::is_anothers(observed, member)
-        && !observed.memory.trials.differs(&member.id.uid, &pool.revision)
-        && devices::are_complete(observed, member)
+        && state::is_anothers(observed, machine)
+        && !observed.memory.rollout_attempts.differs(&machine.id.uid, &pool.revision)
+        && devices::are_complete(observed, machine)
 }
 
 fn write(
     observed: &Observed<'_>,
-    shelf: &mut Shelf<'_>,
-    member: &Arc<Replica>,
-    terms: Terms,
+    free_disks: &mut FreeDisks<'_>,
+    machine: &Arc<Machine>,
+    disruption: Disruption,
     plan: &mut Plan,
 ) {
-    // Its disks are to be put right: it comes once they are. A pass that does nothing about them waits itself.
-    if shelf.is_repaired(&member.id.name) {
+    // Its disks need a repair first, and the update follows. The pass requests another one only if it contains an
+    // action.
+    if free_disks.is_repaired(&machine.id.name) {
         if !plan.actions.is_empty() {
-            plan.look_again(Duration::ZERO);
+            plan.requeue_in(Duration::ZERO);
         }
         return;
     }
-    match devices::drafts(observed, shelf, member) {
+    match devices::drafts(observed, free_disks, machine) {
         Ok(disks) => plan.actions.push(Action::Update {
-            member: member.id.clone(),
-            base: base(observed, member),
+            machine: machine.id.clone(),
+            base: base(observed, machine),
             to: observed.pool.revision.clone(),
             disks,
-            terms,
+            disruption,
         }),
-        Err(wait) => plan.waits.push(wait),
+        Err(blocker) => plan.blockers.push(blocker),
     }
 }
 
-/// The revision that says what of a member is the pool's: the one that was written last, or else the one in effect.
-fn base(observed: &Observed<'_>, member: &Replica) -> Option<RevisionId> {
-    member.written.as_ref().or(member.revision.as_ref()).filter(|id| observed.stored.contains(id)).cloned()
+/// The merge base of a machine: the revision that was last written to it, or else the one in effect.
+fn base(observed: &Observed<'_>, machine: &Machine) -> Option<RevisionId> {
+    machine.written.as_ref().or(machine.revision.as_ref()).filter(|id| observed.stored.contains(id)).cloned()
 }
 
-/// Whether writing to it takes no machine away: it does not run.
-fn is_free(observed: &Observed<'_>, member: &Replica) -> bool {
-    member.activity != Activity::Running || devices::has_placeholder(observed, member)
+/// Whether an update of the machine uses no budget, because it does not run.
+fn is_free(observed: &Observed<'_>, machine: &Machine) -> bool {
+    machine.activity != Activity::Running || devices::has_placeholder(observed, machine)
 }
 
-/// Who comes before whom: those with a reference that nobody resolved, which may be to somebody else's disk; those that
-/// have not refused, or not for the longest time; those that do not run; the oldest.
-fn turn(observed: &Observed<'_>, a: &Replica, b: &Replica) -> Ordering {
-    let key = |member: &Replica| {
+/// The order of updates: first machines with an unresolved disk reference, which may refer to a foreign disk, then
+/// machines that have not rejected the revision or whose rejection is the oldest, then machines that do not run, then
+/// the oldest.
+fn turn(observed: &Observed<'_>, a: &Machine, b: &Machine) -> Ordering {
+    let key = |machine: &Machine| {
         (
-            !devices::has_placeholder(observed, member),
-            observed.memory.trials.refused_at(&member.id.uid, &observed.pool.revision),
-            member.activity == Activity::Running,
-            member.created,
+            !devices::has_placeholder(observed, machine),
+            observed.memory.rollout_attempts.refused_at(&machine.id.uid, &observed.pool.revision),
+            machine.activity == Activity::Running,
+            machine.created,
         )
     };
     key(a).cmp(&key(b)).then_with(|| a.id.cmp(&b.id))
 }
 
-/// Reduces `members` to the first `width` of them, in order; says whether any was left out. Only those that are chosen
-/// are sorted, so that the pass stays linear.
+/// Reduces `machines` to the first `width` in the given order. Returns whether any was left out. Only the remaining
+/// machines are sorted, so that the pass stays linear.
 fn first<'a>(
-    members: &mut Vec<&'a Arc<Replica>>,
+    machines: &mut Vec<&'a Arc<Machine>>,
     width: usize,
-    order: impl Fn(&&'a Arc<Replica>, &&'a Arc<Replica>) -> Ordering,
+    order: impl Fn(&&'a Arc<Machine>, &&'a Arc<Machine>) -> Ordering,
 ) -> bool {
-    let more = width < members.len();
+    let more = width < machines.len();
     if more {
         if width > 0 {
-            members.select_nth_unstable_by(width, &order);
+            machines.select_nth_unstable_by(width, &order);
         }
-        members.truncate(width);
+        machines.truncate(width);
     }
-    members.sort_unstable_by(order);
+    machines.sort_unstable_by(order);
     more
 }
 

@@ -2,18 +2,20 @@ use proptest::prelude::*;
 use rstest::rstest;
 
 use super::*;
-use crate::model::{Activity, DiskDraft, DiskTemplate, Draft, Lifetime, Marks, Naming, Removal, Uid};
-use crate::numbers::Block;
-use crate::pacing::FULL_WIDTH;
+use crate::backoff::MAX_BATCH;
+use crate::model::{
+    Activity, DiskAnnotations, DiskDraft, DiskTemplate, Draft, Lifetime, Naming, ScaleDownPolicy, Uid,
+};
+use crate::names::NameBlock;
 use crate::testing::{World, created, deleted, name};
 
 #[rstest]
-#[case::with_members_missing(World::desiring(3).members(1))]
-#[case::with_a_surplus(World::desiring(0).members(2))]
+#[case::with_members_missing(World::desiring(3).with_machines(1))]
+#[case::with_a_surplus(World::desiring(0).with_machines(2))]
 #[case::with_members_to_repair(
-    World::desiring(1).members(1).edit(&name(0), |member| member.pool_label = None)
+    World::desiring(1).with_machines(1).edit(&name(0), |machine| machine.pool_label = None)
 )]
-#[case::with_a_lost_answer(World::desiring(0).block(0, 64).unanswered([0]))]
+#[case::with_a_lost_answer(World::desiring(0).block(0, 64).with_unconfirmed([0]))]
 fn a_pool_on_its_way_out_is_left_to_the_garbage_collector(#[case] world: World) {
     assert_ne!(world.plan(), Plan::default());
     assert_eq!(world.pool(|pool| pool.deleting = true).plan(), Plan::default());
@@ -22,50 +24,50 @@ fn a_pool_on_its_way_out_is_left_to_the_garbage_collector(#[case] world: World) 
 #[test]
 fn the_stages_come_in_their_order() {
     let world = World::desiring(4)
-        .members(3)
-        .edit(&name(0), |member| member.pool_label = None)
+        .with_machines(3)
+        .edit(&name(0), |machine| machine.pool_label = None)
         .disk(&format!("{}-root", name(1)), |_| None)
-        .pool(|pool| pool.block = None);
+        .pool(|pool| pool.name_block = None);
     let stages: Vec<Stage> = world.plan().actions.iter().map(Action::stage).collect();
     assert_eq!(stages, [Stage::Repair, Stage::Repair, Stage::Prepare, Stage::Create]);
     assert!(
         Stage::Repair < Stage::Remove
             && Stage::Remove < Stage::Prepare
             && Stage::Prepare < Stage::Create
-            && Stage::Create < Stage::Settle
+            && Stage::Create < Stage::CleanUp
     );
 }
 
 #[rstest]
 #[case::creating(World::desiring(1), true)]
-#[case::deleting(World::desiring(0).members(1), true)]
+#[case::deleting(World::desiring(0).with_machines(1), true)]
 #[case::settling(World::desiring(1).named("r", &["web-gone"]), true)]
-#[case::repairing(World::desiring(1).members(1).edit(&name(0), |member| member.pool_label = None), false)]
+#[case::repairing(World::desiring(1).with_machines(1).edit(&name(0), |machine| machine.pool_label = None), false)]
 #[case::deleting_a_disk(
     World::desiring(0).keeping(|template| template.ttl = Some(Duration::from_secs(1))).free("web-data-1", 60)
-        .edit_disk("web-data-1", |disk| disk.marks.collecting_since = Some(crate::testing::ago(50))),
+        .edit_disk("web-data-1", |disk| disk.annotations.collecting_since = Some(crate::testing::ago(50))),
     true
 )]
 #[case::marking_a_disk(
     World::desiring(0).keeping(|template| template.ttl = Some(Duration::from_secs(1))).free("web-data-1", 60), false
 )]
-#[case::settled(World::desiring(1).members(1), false)]
+#[case::settled(World::desiring(1).with_machines(1), false)]
 fn a_plan_knows_whether_it_rests_on_the_count(#[case] world: World, #[case] expected: bool) {
-    assert_eq!(world.plan().rests_on_the_count(), expected);
+    assert_eq!(world.plan().needs_live_pool(), expected);
 }
 
 #[rstest]
-#[case(Action::Relabel { member: id() }, Stage::Repair, "FailedRepair")]
+#[case(Action::Relabel { machine: id() }, Stage::Repair, "FailedRepair")]
 #[case(Action::Release { machine: id(), shared: Vec::new() }, Stage::Repair, "FailedRepair")]
-#[case(Action::CreateDisk { member: id(), disk: disk() }, Stage::Repair, "DiskFailure")]
-#[case(Action::Repoint { member: id(), position: 0, from: "a".into(), to: disk() }, Stage::Repair, "DiskFailure")]
-#[case(Action::Detach { member: id(), position: 0, disk: "a".into() }, Stage::Repair, "DiskFailure")]
-#[case(Action::Delete { member: id(), reason: DeleteReason::Surplus }, Stage::Remove, "FailedDelete")]
-#[case(Action::OpenBlock { block: Block { first: 0, end: 1 } }, Stage::Prepare, "FailedCreate")]
-#[case(Action::Mark { disk: id(), marks: Marks::default(), absent: None }, Stage::Keep, "DiskFailure")]
-#[case(Action::DeleteDisk { disk: id(), reason: DiskEnd::Expired }, Stage::Keep, "DiskFailure")]
-#[case(Action::Grow { disk: id(), to: 1 }, Stage::Grow, "DiskFailure")]
-#[case(Action::Settle { gone: vec![id()], expired: vec![] }, Stage::Settle, "FailedRepair")]
+#[case(Action::CreateDisk { machine: id(), disk: disk() }, Stage::Repair, "DiskFailure")]
+#[case(Action::Repoint { machine: id(), position: 0, from: "a".into(), to: disk() }, Stage::Repair, "DiskFailure")]
+#[case(Action::Detach { machine: id(), position: 0, disk: "a".into() }, Stage::Repair, "DiskFailure")]
+#[case(Action::Delete { machine: id(), reason: DeleteReason::Surplus }, Stage::Remove, "FailedDelete")]
+#[case(Action::OpenNameBlock { block: NameBlock { first: 0, end: 1 } }, Stage::Prepare, "FailedCreate")]
+#[case(Action::AnnotateDisk { disk: id(), annotations: DiskAnnotations::default(), absent: None }, Stage::CollectDisks, "DiskFailure")]
+#[case(Action::DeleteDisk { disk: id(), reason: DiskDeleteReason::Expired }, Stage::CollectDisks, "DiskFailure")]
+#[case(Action::ExpandDisk { disk: id(), to: 1 }, Stage::ExpandDisks, "DiskFailure")]
+#[case(Action::PruneRecord { gone: vec![id()], expired: vec![] }, Stage::CleanUp, "FailedRepair")]
 #[case(
     Action::Create { draft: Draft { name: "a".into(), number: 0, revision: "r".into(), disks: vec![] } },
     Stage::Create, "FailedCreate"
@@ -87,19 +89,25 @@ fn disk() -> DiskDraft {
 }
 
 #[rstest]
-#[case(Wait::Pause { stage: Stage::Create, left: Duration::from_secs(2) }, "Create pauses for 2s after a failure")]
 #[case(
-    Wait::DyingDisk { member: id(), disk: "d".into() },
-    "disk d of an earlier machine must be gone before web-a gets its own"
+    Blocker::Backoff { stage: Stage::Create, left: Duration::from_secs(2) },
+    "stage Create is in backoff for 2s after a failure"
 )]
-#[case(Wait::Owner("use Delete".into()), "use Delete")]
 #[case(
-    Wait::Reservation { machine: "web-a".into() },
-    "somebody is about to remove web-a by name: nobody is created or removed in its place"
+    Blocker::TerminatingDisk { machine: id(), disk: "d".into() },
+    "machine web-a waits until disk d of an earlier machine is deleted"
 )]
-#[case(Wait::LostAnswer { name: "web-a".into() }, "the create of web-a got no answer and may still happen")]
-fn a_wait_reads_as_a_sentence(#[case] wait: Wait, #[case] text: &str) {
-    assert_eq!(wait.to_string(), text);
+#[case(Blocker::UserAction("use Delete".into()), "use Delete")]
+#[case(
+    Blocker::Reservation { machine: "web-a".into() },
+    "machine web-a is reserved by a targeted removal: no machine is created or deleted in its place"
+)]
+#[case(
+    Blocker::UnconfirmedCreate { name: "web-a".into() },
+    "the create of machine web-a is unconfirmed, and the API server may still carry it out"
+)]
+fn a_blocker_reads_as_a_sentence(#[case] blocker: Blocker, #[case] text: &str) {
+    assert_eq!(blocker.to_string(), text);
 }
 
 /// One machine of a random world.
@@ -137,21 +145,21 @@ fn sketch() -> impl Strategy<Value = Sketch> {
         })
 }
 
-const REMOVALS: [Removal; 5] = [
-    Removal::NewestFirst,
-    Removal::OldestFirst,
-    Removal::LowestOrdinalFirst,
-    Removal::HighestOrdinalFirst,
-    Removal::Explicit,
+const REMOVALS: [ScaleDownPolicy; 5] = [
+    ScaleDownPolicy::NewestFirst,
+    ScaleDownPolicy::OldestFirst,
+    ScaleDownPolicy::LowestOrdinalFirst,
+    ScaleDownPolicy::HighestOrdinalFirst,
+    ScaleDownPolicy::Explicit,
 ];
 
-fn world(sketches: &[Sketch], desired: usize, removal: Removal, naming: Naming, lost: u64) -> World {
+fn world(sketches: &[Sketch], desired: usize, policy: ScaleDownPolicy, naming: Naming, lost: u64) -> World {
     let numbered = (0..).zip(sketches).map(|(number, sketch): (u64, _)| match naming {
-        Naming::Scattered => (name(number), sketch),
+        Naming::Random => (name(number), sketch),
         Naming::Ordinal => (format!("web-{number}"), sketch),
     });
     let world = numbered.fold(World::desiring(desired), |world, (name, sketch)| {
-        let world = world.member(&name, sketch.created).edit(&name, |machine| {
+        let world = world.with_machine(&name, sketch.created).edit(&name, |machine| {
             machine.activity = if sketch.running { Activity::Running } else { Activity::NotRunning };
             machine.terminating = sketch.terminating;
             if sketch.foreign {
@@ -165,16 +173,16 @@ fn world(sketches: &[Sketch], desired: usize, removal: Removal, naming: Naming, 
     });
     let count = sketches.len() as u64;
     let world = world.memory(|memory| memory.next_number = count).pool(|pool| {
-        pool.removal = removal;
+        pool.scale_down_policy = policy;
         pool.naming = naming;
-        pool.disks.push(DiskTemplate::new("scratch", Lifetime::Machine));
+        pool.disks.push(DiskTemplate::new("scratch", Lifetime::Ephemeral));
     });
     (count..count + lost).fold(world, |mut world, number| {
         let name = match naming {
-            Naming::Scattered => name(number),
+            Naming::Random => name(number),
             Naming::Ordinal => format!("web-{number}"),
         };
-        world.memory.machines.unanswered(&name.into(), number, world.uptime);
+        world.memory.machines.create_unconfirmed(&name.into(), number, world.uptime);
         world.memory.next_number = number + 1;
         world
     })
@@ -184,12 +192,12 @@ prop_compose! {
     fn any_world()(
         sketches in prop::collection::vec(sketch(), 0..12),
         desired in 0usize..14,
-        removal in prop::sample::select(&REMOVALS[..]),
-        naming in prop::sample::select(&[Naming::Scattered, Naming::Ordinal][..]),
+        policy in prop::sample::select(&REMOVALS[..]),
+        naming in prop::sample::select(&[Naming::Random, Naming::Ordinal][..]),
         lost in 0u64..4,
         names in prop::collection::vec((0usize..14, 0u8..3, any::<bool>()), 0..5),
     ) -> Shown {
-        Shown(with_names(world(&sketches, desired, removal, naming, lost), &names))
+        Shown(with_names(world(&sketches, desired, policy, naming, lost), &names))
     }
 }
 
@@ -211,8 +219,8 @@ fn with_names(mut world: World, names: &[(usize, u8, bool)]) -> World {
 
 /// The targets that are reserved only, and no members.
 fn held(observed: &Observed<'_>) -> usize {
-    let is_member = |uid: &Uid| observed.members().any(|member| member.id.uid == *uid);
-    observed.pool.record.reserved().filter(|target| !is_member(&target.uid)).count()
+    let is_pool_machine = |uid: &Uid| observed.pool_machines().any(|machine| machine.id.uid == *uid);
+    observed.pool.record.reserved().filter(|target| !is_pool_machine(&target.uid)).count()
 }
 
 /// A world that a failing test can print.
@@ -220,7 +228,13 @@ struct Shown(World);
 
 impl fmt::Debug for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:#?}\n{:#?}\n{:?}", self.0.pool, self.0.machines, self.0.memory.machines.lost_answers())
+        writeln!(
+            f,
+            "{:#?}\n{:#?}\n{:?}",
+            self.0.pool,
+            self.0.machines,
+            self.0.memory.machines.unconfirmed_creates()
+        )
     }
 }
 
@@ -235,15 +249,15 @@ proptest! {
     #[test]
     fn a_settled_world_yields_an_empty_plan(
         mut sketches in prop::collection::vec(sketch(), 0..12),
-        removal in prop::sample::select(&REMOVALS[..]),
-        naming in prop::sample::select(&[Naming::Scattered, Naming::Ordinal][..]),
+        policy in prop::sample::select(&REMOVALS[..]),
+        naming in prop::sample::select(&[Naming::Random, Naming::Ordinal][..]),
     ) {
         for sketch in &mut sketches {
             sketch.disk = true;
             sketch.labelled = true;
         }
-        let members = sketches.iter().filter(|sketch| !sketch.foreign).count();
-        prop_assert_eq!(world(&sketches, members, removal, naming, 0).plan(), Plan::default());
+        let machines = sketches.iter().filter(|sketch| !sketch.foreign).count();
+        prop_assert_eq!(world(&sketches, machines, policy, naming, 0).plan(), Plan::default());
     }
 
     #[test]
@@ -262,17 +276,17 @@ proptest! {
     #[test]
     fn a_pass_creates_no_more_than_is_missing(Shown(world) in any_world()) {
         let observed = world.observed();
-        let members = observed.members().count() + held(&observed);
+        let machines = observed.pool_machines().count() + held(&observed);
         let plan = crate::plan(&observed);
-        prop_assert!(created(&plan).len() <= world.pool.desired.saturating_sub(members));
+        prop_assert!(created(&plan).len() <= world.pool.desired.saturating_sub(machines));
         // With those that may still happen, there are never more than desired, unless there were before.
         let repeated = created(&plan)
             .iter()
-            .filter(|name| observed.unanswered.iter().any(|lost| *lost.name == ***name))
+            .filter(|name| observed.unconfirmed_creates.iter().any(|lost| *lost.name == ***name))
             .count();
-        let possible = members + observed.unanswered.len() + created(&plan).len() - repeated;
-        prop_assert!(possible <= world.pool.desired.max(members + observed.unanswered.len()));
-        prop_assert!(created(&plan).len() <= FULL_WIDTH);
+        let possible = machines + observed.unconfirmed_creates.len() + created(&plan).len() - repeated;
+        prop_assert!(possible <= world.pool.desired.max(machines + observed.unconfirmed_creates.len()));
+        prop_assert!(created(&plan).len() <= MAX_BATCH);
     }
 
     #[test]
@@ -281,26 +295,26 @@ proptest! {
     ) {
         let observed = world.observed();
         let record = &world.pool.record;
-        let live = observed.members().filter(|member| !member.terminating);
-        let (named, others): (Vec<_>, Vec<_>) = live.partition(|member| record.is_accepted(&member.id.uid));
+        let live = observed.pool_machines().filter(|machine| !machine.terminating);
+        let (named, others): (Vec<_>, Vec<_>) = live.partition(|machine| record.is_accepted(&machine.id.uid));
         let plan = crate::plan(&observed);
         let chosen = |wanted| {
             let of = plan.actions.iter().filter_map(move |action| match action {
-                Action::Delete { member, reason } if *reason == wanted => Some(member.clone()),
+                Action::Delete { machine, reason } if *reason == wanted => Some(machine.clone()),
                 _ => None,
             });
             of.collect::<std::collections::BTreeSet<_>>()
         };
-        prop_assert_eq!(chosen(DeleteReason::Named), named.iter().map(|member| member.id.clone()).collect());
+        prop_assert_eq!(chosen(DeleteReason::Targeted), named.iter().map(|machine| machine.id.clone()).collect());
 
         let surplus = others.len().saturating_sub(world.pool.desired);
-        let surplus = if world.pool.removal == Removal::Explicit { 0 } else { surplus };
+        let surplus = if world.pool.scale_down_policy == ScaleDownPolicy::Explicit { 0 } else { surplus };
         let leaving = chosen(DeleteReason::Surplus);
-        prop_assert!(leaving.iter().all(|member| !record.reserved().any(|target| target.uid == member.uid)));
+        prop_assert!(leaving.iter().all(|machine| !record.reserved().any(|target| target.uid == machine.uid)));
         // Whoever is only reserved keeps a place among them, and nobody takes it.
-        let waiting = plan.waits.iter().filter(|wait| {
-            let live = |name: &str| others.iter().any(|member| *member.id.name == *name);
-            matches!(wait, Wait::Reservation { machine } if live(machine))
+        let waiting = plan.blockers.iter().filter(|blocker| {
+            let live = |name: &str| others.iter().any(|machine| *machine.id.name == *name);
+            matches!(blocker, Blocker::Reservation { machine } if live(machine))
         });
         prop_assert_eq!(leaving.len() + waiting.count(), surplus);
     }
@@ -311,7 +325,7 @@ proptest! {
         let plan = crate::plan(&observed);
         let victims = deleted(&plan);
         for victim in &victims {
-            prop_assert!(observed.members().any(|member| *member.id.name == **victim && !member.terminating));
+            prop_assert!(observed.pool_machines().any(|machine| *machine.id.name == **victim && !machine.terminating));
         }
         let distinct: std::collections::BTreeSet<_> = victims.iter().collect();
         prop_assert_eq!(distinct.len(), victims.len());

@@ -15,8 +15,8 @@ fn uids(names: &[&str]) -> BTreeSet<Uid> {
     names.iter().map(|name| id(name).uid).collect()
 }
 
-fn reserved(requests: &[(&str, &[&str])]) -> Record {
-    let mut record = Record::default();
+fn reserved(requests: &[(&str, &[&str])]) -> RemovalRecord {
+    let mut record = RemovalRecord::default();
     for (request, names) in requests {
         record.reserve(request, &ids(names)).unwrap();
     }
@@ -33,7 +33,7 @@ fn the_annotation_reads_as_agreed() {
     record.accept("r1");
     let text = r#"[{"name":"a","uid":"uid-a"},{"name":"b","uid":"uid-b","reserved":"r2"}]"#;
     assert_eq!(record.to_string(), text);
-    assert_eq!(Record::parse(text), Ok(record));
+    assert_eq!(RemovalRecord::parse(text), Ok(record));
 }
 
 #[rstest]
@@ -45,7 +45,7 @@ fn the_annotation_reads_as_agreed() {
 #[case::a_repeated_uid_under_another_name(r#"[{"name":"a","uid":"u"},{"name":"b","uid":"u"}]"#, &["a"])]
 #[case::escapes(r#"[{"name":"\u0061","uid":"u"}]"#, &["a"])]
 fn a_lenient_reading(#[case] text: &str, #[case] accepted: &[&str]) {
-    assert_eq!(names(Record::parse(text).unwrap().accepted()), accepted);
+    assert_eq!(names(RemovalRecord::parse(text).unwrap().accepted()), accepted);
 }
 
 #[rstest]
@@ -61,7 +61,7 @@ fn a_lenient_reading(#[case] text: &str, #[case] accepted: &[&str]) {
 #[case::half_a_record(r#"[{"name":"a","uid":"u"}"#)]
 #[case::more_than_a_record("[] []")]
 fn what_is_no_record_is_refused(#[case] text: &str) {
-    assert!(Record::parse(text).is_err());
+    assert!(RemovalRecord::parse(text).is_err());
 }
 
 #[test]
@@ -116,23 +116,23 @@ fn an_entry_stays_until_no_request_could_count_it_again() {
     let mut record = reserved(&[("r1", &["a", "b"]), ("r2", &["a"])]);
     record.accept("r1");
     assert_eq!(names(record.may_leave()), ["b"]);
-    record.settle(&uids(&["a", "b"]));
+    record.prune(&uids(&["a", "b"]));
     assert_eq!(record.accept("r2"), 0, "the machine is gone, and its removal was counted");
-    record.settle(&uids(&["a"]));
+    record.prune(&uids(&["a"]));
     assert!(record.is_empty());
 }
 
 #[test]
 fn a_reservation_is_not_settled_by_the_machine_being_gone() {
     let mut record = reserved(&[("r", &["a"])]);
-    record.settle(&uids(&["a"]));
+    record.prune(&uids(&["a"]));
     assert_eq!(names(record.reserved()), ["a"]);
 }
 
 #[test]
 fn there_is_room_for_a_thousand_entries_and_a_refusal_changes_nothing() {
     let many: Vec<ObjectId> = (0..LIMIT).map(|number| id(&format!("web-{number}"))).collect();
-    let mut record = Record::default();
+    let mut record = RemovalRecord::default();
     record.reserve("r1", &many).unwrap();
     let before = record.clone();
     let full = record.reserve("r2", &ids(&["a"])).unwrap_err();
@@ -145,7 +145,7 @@ fn there_is_room_for_a_thousand_entries_and_a_refusal_changes_nothing() {
 #[test]
 fn long_names_leave_room_for_other_annotations() {
     let many: Vec<ObjectId> = (0..LIMIT).map(|number| id(&format!("{}-{number}", "x".repeat(250)))).collect();
-    let mut record = Record::default();
+    let mut record = RemovalRecord::default();
     assert!(record.reserve("r", &many).unwrap_err().bytes > LIMIT_BYTES);
     assert!(record.is_empty());
     // The longest names that the platform's machines can have fit.
@@ -155,13 +155,13 @@ fn long_names_leave_room_for_other_annotations() {
 }
 
 /// Who asked for each entry.
-fn askers(record: &Record) -> Vec<Option<&str>> {
+fn askers(record: &RemovalRecord) -> Vec<Option<&str>> {
     record.entries().iter().map(|entry| entry.by.as_deref()).collect()
 }
 
 #[test]
 fn a_name_is_written_once_for_the_entries_that_follow_it() {
-    let mut record = Record::default();
+    let mut record = RemovalRecord::default();
     record.reserve_for("jane", "r1", &ids(&["a", "b"])).unwrap();
     record.reserve("r2", &ids(&["c"])).unwrap();
     record.reserve_for("carol", "r3", &ids(&["b", "d"])).unwrap();
@@ -171,17 +171,18 @@ fn a_name_is_written_once_for_the_entries_that_follow_it() {
         r#"{"name":"b","uid":"uid-b","reserved":"r3","by":"carol"},{"name":"d","uid":"uid-d","reserved":"r3"}]"#,
     );
     assert_eq!(record.to_string(), text);
-    assert_eq!(Record::parse(text), Ok(record.clone()));
+    assert_eq!(RemovalRecord::parse(text), Ok(record.clone()));
     // Whoever is accepted first has asked for it, and a name stays with its entries when others leave.
     assert_eq!((record.accept("r3"), record.accept("r1")), (2, 1));
-    record.settle(&uids(&["a"]));
+    record.prune(&uids(&["a"]));
     assert_eq!(askers(&record), [None, Some("carol"), Some("carol")]);
-    assert_eq!(Record::parse(&record.to_string()), Ok(record));
+    assert_eq!(RemovalRecord::parse(&record.to_string()), Ok(record));
 }
 
 #[test]
 fn a_record_of_an_earlier_version_names_nobody_and_takes_names() {
-    let mut record = Record::parse(r#"[{"name":"a","uid":"uid-a"},{"name":"b","uid":"uid-b"}]"#).unwrap();
+    let mut record =
+        RemovalRecord::parse(r#"[{"name":"a","uid":"uid-a"},{"name":"b","uid":"uid-b"}]"#).unwrap();
     record.reserve_for("jane", "r", &ids(&["c"])).unwrap();
     assert_eq!(askers(&record), [None, None, Some("jane")]);
 }
@@ -190,7 +191,7 @@ fn a_record_of_an_earlier_version_names_nobody_and_takes_names() {
 fn the_largest_record_has_room_for_who_asked_however_long_the_name() {
     let many: Vec<ObjectId> =
         (0..LIMIT).map(|number| ObjectId::new(&format!("{number:063}"), &format!("{number:036}"))).collect();
-    let mut record = Record::default();
+    let mut record = RemovalRecord::default();
     let user = "\u{e9}".repeat(4000);
     assert_eq!(record.reserve_for(&user, &"r".repeat(36), &many), Ok(()));
     let kept = record.entries()[LIMIT - 1].by.as_deref().unwrap();
@@ -203,7 +204,7 @@ fn the_largest_record_has_room_for_who_asked_however_long_the_name() {
 fn names_that_there_is_no_room_for_are_left_out() {
     const BEFORE: usize = LIMIT - 200;
     let target = |number: usize| ObjectId::new(&format!("{number:063}"), &format!("{number:036}"));
-    let mut record = Record::default();
+    let mut record = RemovalRecord::default();
     let before: Vec<ObjectId> = (0..BEFORE).map(target).collect();
     assert_eq!(record.reserve(&format!("{:016}", 0), &before), Ok(()));
     for number in BEFORE..LIMIT {
@@ -242,7 +243,7 @@ proptest! {
     fn what_is_written_reads_back_and_each_target_counts_once(
         events in prop::collection::vec(event(), 0..30),
     ) {
-        let mut record = Record::default();
+        let mut record = RemovalRecord::default();
         for event in events {
             let accepted: BTreeSet<Uid> = record.accepted().map(|target| target.uid.clone()).collect();
             match event {
@@ -263,10 +264,10 @@ proptest! {
                     prop_assert!(held.iter().all(|uid| record.is_accepted(uid) && !record.holds(&request, uid)));
                 }
                 Event::Settle(targets) => {
-                    record.settle(&numbered(&targets).into_iter().map(|target| target.uid).collect());
+                    record.prune(&numbered(&targets).into_iter().map(|target| target.uid).collect());
                 }
             }
-            prop_assert_eq!(Record::parse(&record.to_string()), Ok(record.clone()));
+            prop_assert_eq!(RemovalRecord::parse(&record.to_string()), Ok(record.clone()));
             let distinct: BTreeSet<&Uid> = record.accepted().map(|target| &target.uid).collect();
             prop_assert_eq!(distinct.len(), record.accepted().count());
             prop_assert!(record.reserved().all(|target| !record.is_accepted(&target.uid)));
@@ -275,13 +276,13 @@ proptest! {
 
     #[test]
     fn no_text_makes_it_panic(text in ".*") {
-        let _ = Record::parse(&text);
+        let _ = RemovalRecord::parse(&text);
     }
 
     #[test]
     fn no_json_makes_it_panic(text in r#"\[(\{"(name|uid|reserved|x)":("[a-c]?"|null|1)(,"(name|uid|reserved|by)":("[a-c]?"|null|1)){0,3}\},?){0,3}\]"#) {
-        if let Ok(record) = Record::parse(&text) {
-            prop_assert_eq!(Record::parse(&record.to_string()), Ok(record));
+        if let Ok(record) = RemovalRecord::parse(&text) {
+            prop_assert_eq!(RemovalRecord::parse(&record.to_string()), Ok(record));
         }
     }
 }

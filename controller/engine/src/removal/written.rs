@@ -1,4 +1,4 @@
-//! The record as the annotation holds it.
+//! The format of the removal record in the annotation.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -7,34 +7,34 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Entry, Record, State};
+use super::{Entry, RemovalRecord, State};
 use crate::model::ObjectId;
 
-/// The annotation is not a record.
+/// The annotation is not a valid removal record.
 ///
-/// Somebody else has written it. Nothing can be said then about who was named, so nobody may be created or deleted
-/// for the count.
+/// Another client has written it. The targets are then unknown, so the controller must not create or delete machines to
+/// reach `replicas`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// It is not a JSON list of entries.
-    #[error("the record of machines to be removed is not a JSON list of {{\"name\", \"uid\"}}: {0}")]
+    #[error("the removal record is not a JSON list of {{\"name\", \"uid\"}}: {0}")]
     NotAList(String),
     /// An entry has an empty part.
-    #[error("entry {0} of the record of machines to be removed has an empty name, uid or reservation")]
+    #[error("entry {0} of the removal record has an empty name, uid or reservation")]
     EmptyPart(usize),
 }
 
-/// An entry as it is written.
+/// An entry in its stored form.
 #[derive(Serialize, Deserialize)]
 struct Written<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
     #[serde(borrow)]
     uid: Cow<'a, str>,
-    // An explicit null is not the same as no reservation: a careless writer must not turn one into the other.
+    // An explicit null is an error and not a missing reservation, so that a client does not accept a target by mistake.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     reserved: Option<String>,
-    /// As in the entry before if it is absent; nobody known if it is empty.
+    /// If it is absent, the user of the preceding entry; if it is empty, no user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<Cow<'a, str>>,
 }
@@ -43,9 +43,9 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>,
     String::deserialize(deserializer).map(Some)
 }
 
-impl Record {
-    /// Reads the annotation. An entry that repeats another one is left out, unknown fields are too. One without any
-    /// text is a record without entries.
+impl RemovalRecord {
+    /// Parses the annotation. Repeated entries and unknown fields are ignored. An empty annotation is a record without
+    /// entries.
     ///
     /// # Errors
     /// [`ParseError`] if it is not a list of complete entries.
@@ -75,8 +75,8 @@ impl Record {
     }
 }
 
-/// As the annotation holds it.
-impl fmt::Display for Record {
+/// The text of the annotation.
+impl fmt::Display for RemovalRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut asking = None;
         let written: Vec<Written<'_>> = self

@@ -1,40 +1,40 @@
-//! The revisions of one pool that are stored, and which of them its template is.
+//! The stored revisions of one pool, and which of them is its template.
 
 use super::{Fingerprint, RevisionId};
 
-/// A stored revision, as far as choosing among them goes.
+/// A stored revision, without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
-    /// The identity, fixed when it was stored.
+pub struct StoredRevision {
+    /// Its identity, which was fixed when it was stored.
     pub id: RevisionId,
-    /// Its place in the history; greater ones were stored later.
+    /// Its number in the history. A later revision has a greater number.
     pub number: i64,
-    /// Fingerprint of the canonical form of its content, as this version of ours writes that form.
+    /// Fingerprint of its content, computed by the running version.
     pub content: Fingerprint,
 }
 
-/// The revisions of one pool that are stored, oldest first.
+/// The stored revisions of one pool, oldest first.
 ///
-/// An identity is a name that was given once. It follows from the content only while nobody has stored that content:
-/// whatever a later version of ours makes of the hash, and whatever defaults a later schema brings, a template that is
-/// structurally equal to a stored revision *is* that revision.
+/// An identity is assigned once. It is computed from the content only if that content is not stored yet. A template
+/// that is structurally equal to a stored revision *is* that revision, even if a later version computes another hash or
+/// a later schema has other defaults.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    stored: Vec<Stored>,
+    stored: Vec<StoredRevision>,
 }
 
-/// The revision that the machines of a pool shall have.
+/// The current revision of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
     /// Its identity.
     pub id: RevisionId,
-    /// Whether it is stored, so that the identity is fixed.
+    /// Whether it is stored, so that its identity is fixed.
     pub stored: bool,
 }
 
 impl History {
-    /// The history of these revisions, in any order. Of two with one identity, the later one counts.
-    pub fn new(stored: impl IntoIterator<Item = Stored>) -> Self {
+    /// Creates a history from revisions in any order. Of two revisions with the same identity, the later one counts.
+    pub fn new(stored: impl IntoIterator<Item = StoredRevision>) -> Self {
         let mut history = Self::default();
         for revision in stored {
             history.add(revision);
@@ -42,8 +42,8 @@ impl History {
         history
     }
 
-    /// Takes note of a revision that was stored.
-    pub fn add(&mut self, revision: Stored) {
+    /// Adds a stored revision.
+    pub fn add(&mut self, revision: StoredRevision) {
         let known = self.stored.iter().position(|known| known.id == revision.id);
         if let Some(index) = known {
             if self.stored[index].number > revision.number {
@@ -51,12 +51,12 @@ impl History {
             }
             self.stored.remove(index);
         }
-        let order = |stored: &Stored| (stored.number, stored.id.clone());
+        let order = |stored: &StoredRevision| (stored.number, stored.id.clone());
         let index = self.stored.partition_point(|stored| order(stored) < order(&revision));
         self.stored.insert(index, revision);
     }
 
-    /// Takes note of a revision that was deleted.
+    /// Removes a deleted revision.
     pub fn remove(&mut self, id: &RevisionId) {
         self.stored.retain(|stored| stored.id != *id);
     }
@@ -71,15 +71,15 @@ impl History {
         self.stored.iter().map(|stored| stored.id.clone()).collect()
     }
 
-    /// The number of the next revision to store: beyond every one that is there.
+    /// The number of the next revision to store, greater than all others.
     pub fn next_number(&self) -> i64 {
         self.stored.last().map_or(1, |last| last.number.saturating_add(1))
     }
 
     /// The revision of a template with this content.
     ///
-    /// Two stored revisions can turn out to be the same template once a schema has got another default. Then the one
-    /// that the pool shows already stays, or else the latest.
+    /// After a schema got another default, two stored revisions can be the same template. Then the result is the one in
+    /// the status of the pool, or else the latest.
     pub fn resolve(&self, content: &Fingerprint, shown: Option<&RevisionId>) -> Resolved {
         let equal = || self.stored.iter().filter(|stored| stored.content == *content);
         let known = equal().find(|stored| Some(&stored.id) == shown).or_else(|| equal().next_back());
@@ -93,7 +93,7 @@ impl History {
         Resolved { id: content.id(attempt), stored: false }
     }
 
-    /// The stored revision that was in force last: the one that the pool shows, or else the latest.
+    /// The last current revision that is stored: the one in the status of the pool, or else the latest.
     pub fn last_in_force(&self, shown: Option<&RevisionId>) -> Option<&RevisionId> {
         let shown = self.stored.iter().find(|stored| Some(&stored.id) == shown);
         shown.or(self.stored.last()).map(|stored| &stored.id)

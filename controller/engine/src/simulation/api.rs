@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::kept::Kept;
-use super::named::Named;
+use super::retained_disks::RetainedDisks;
 use super::revisions::Revisions;
+use super::targeted_removals::TargetedRemovals;
 use crate::ledger::{Fact, Seen};
 use crate::model::{
-    Disk, DiskDraft, DiskRef, DiskTemplate, Draft, Naming, ObjectId, Pool, Removal, Replica, Uid,
+    Disk, DiskDraft, DiskRef, DiskTemplate, Draft, Machine, Naming, ObjectId, Pool, ScaleDownPolicy, Uid,
 };
-use crate::numbers::Block;
+use crate::names::NameBlock;
 
 /// A broken invariant, in words.
 pub(super) type Broken = String;
@@ -43,13 +43,13 @@ pub(super) struct Basis {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     desired: usize,
-    removal: Removal,
-    block: Option<Block>,
+    scale_down_policy: ScaleDownPolicy,
+    name_block: Option<NameBlock>,
 }
 
 impl Wanted {
     pub(super) fn of(pool: &Pool) -> Self {
-        Self { desired: pool.desired, removal: pool.removal, block: pool.block }
+        Self { desired: pool.desired, scale_down_policy: pool.scale_down_policy, name_block: pool.name_block }
     }
 
     /// How many replicas it should have.
@@ -58,13 +58,13 @@ impl Wanted {
     }
 
     /// Who leaves first.
-    pub(super) fn removal(&self) -> Removal {
-        self.removal
+    pub(super) fn scale_down_policy(&self) -> ScaleDownPolicy {
+        self.scale_down_policy
     }
 
     /// The block of numbers that is open.
-    pub(super) fn block(&self) -> Option<Block> {
-        self.block
+    pub(super) fn name_block(&self) -> Option<NameBlock> {
+        self.name_block
     }
 }
 
@@ -113,14 +113,14 @@ pub(super) struct Api {
     /// Every state of what a plan takes from the pool; the last one is now, and the position is the pool's version.
     pub(super) history: Vec<Wanted>,
     /// What became of the machines that somebody named.
-    pub(super) named: Named,
-    pub(super) machines: Table<Replica>,
+    pub(super) named: TargetedRemovals,
+    pub(super) machines: Table<Machine>,
     pub(super) disks: Table<Disk>,
     pub(super) quota: Option<usize>,
     /// The revisions that are stored.
     pub(super) revisions: Revisions,
     /// Disks that outlive their machines.
-    pub(super) kept: Kept,
+    pub(super) kept: RetainedDisks,
     /// All lists of disk templates that the pool ever had.
     pub(super) templates_ever: Vec<Vec<DiskTemplate>>,
     version: u64,
@@ -140,12 +140,12 @@ impl Api {
             now: Duration::from_secs(1000),
             history: vec![Wanted::of(&pool)],
             templates_ever: vec![pool.disks.clone()],
-            named: Named::default(),
+            named: TargetedRemovals::default(),
             machines: Table::new(),
             disks: Table::new(),
             quota: None,
             revisions: Revisions::new(&pool.revision),
-            kept: Kept::default(),
+            kept: RetainedDisks::default(),
             version: 0,
             members_ever: BTreeSet::new(),
             strays: Vec::new(),
@@ -159,7 +159,7 @@ impl Api {
         Timestamp::UNIX_EPOCH + self.now
     }
 
-    pub(super) fn members(&self) -> impl Iterator<Item = &Arc<Replica>> {
+    pub(super) fn pool_machines(&self) -> impl Iterator<Item = &Arc<Machine>> {
         let machines = self.machines.objects.values().map(|seen| &seen.facts);
         machines.filter(|machine| machine.owner.as_ref() == Some(&self.pool.id.uid))
     }
@@ -180,8 +180,8 @@ impl Api {
     pub(super) fn change(
         &mut self,
         id: &ObjectId,
-        edit: impl FnOnce(&mut Replica),
-    ) -> Result<Seen<Replica>, Refusal> {
+        edit: impl FnOnce(&mut Machine),
+    ) -> Result<Seen<Machine>, Refusal> {
         let mut machine = self.machines.find(id)?;
         edit(&mut machine);
         let version = self.next_version();
@@ -194,16 +194,16 @@ impl Api {
         &mut self,
         draft: &Draft,
         basis: Basis,
-    ) -> Result<Result<Seen<Replica>, Refusal>, Broken> {
+    ) -> Result<Result<Seen<Machine>, Refusal>, Broken> {
         if self.machines.objects.contains_key(&draft.name) {
             return Ok(Err(Refusal::AlreadyExists));
         }
         if self.quota.is_some_and(|quota| self.machines.objects.len() >= quota) {
             return Ok(Err(Refusal::QuotaExceeded));
         }
-        if basis.current && self.pool.naming == Naming::Scattered {
+        if basis.current && self.pool.naming == Naming::Random {
             // The block that a former leader opens meanwhile does not close the one that was read.
-            let mut blocks = self.history[basis.pool..].iter().filter_map(|pool| pool.block);
+            let mut blocks = self.history[basis.pool..].iter().filter_map(|pool| pool.name_block);
             let open = blocks.any(|block| block.first <= draft.number && draft.number < block.end);
             check(open, || format!("{} has number {} outside every open block", draft.name, draft.number))?;
         }
@@ -215,7 +215,7 @@ impl Api {
             disk: disk.name.clone(),
             position,
         });
-        let member = Replica {
+        let machine = Machine {
             created: Timestamp::from_second(self.now.as_secs().cast_signed()).expect("in range"),
             owner: Some(self.pool.id.uid.clone()),
             pool_uid_label: Some(self.pool.id.uid.clone()),
@@ -226,18 +226,18 @@ impl Api {
             disks: disks.collect(),
             boot_disk: draft.disks.first().map(|disk| disk.name.clone()),
             devices_ready: true,
-            ..Replica::blank(ObjectId::new(&draft.name, &uid))
+            ..Machine::blank(ObjectId::new(&draft.name, &uid))
         };
-        self.members_ever.insert(member.id.uid.clone());
-        let seen = self.machines.put(member, version);
-        self.note_member();
+        self.members_ever.insert(machine.id.uid.clone());
+        let seen = self.machines.put(machine, version);
+        self.record_machine_count();
         if basis.current {
             let largest = self.history[basis.pool..].iter().map(|pool| pool.desired).max();
             let strays = self.strays.iter().filter(|position| **position >= basis.seen).count();
-            let (members, bound) = (self.members().count(), largest.unwrap_or_default() + strays);
-            check(members <= bound, || format!("I2: {members} members where at most {bound} were wanted"))?;
+            let (machines, bound) = (self.pool_machines().count(), largest.unwrap_or_default() + strays);
+            check(machines <= bound, || format!("I2: {machines} members where at most {bound} were wanted"))?;
             let held = self.held();
-            check(members + held <= bound, || {
+            check(machines + held <= bound, || {
                 format!("I6: {} takes the place of one of {held} machines that are being removed", draft.name)
             })?;
         } else {
@@ -255,10 +255,10 @@ impl Api {
         id: &ObjectId,
         basis: Basis,
         late: bool,
-    ) -> Result<Result<Seen<Replica>, Refusal>, Broken> {
-        let Wanted { desired, removal, .. } = self.history[basis.pool];
+    ) -> Result<Result<Seen<Machine>, Refusal>, Broken> {
+        let Wanted { desired, scale_down_policy, .. } = self.history[basis.pool];
         let named = self.named.is_accepted(&id.uid);
-        check(named || removal != Removal::Explicit, || {
+        check(named || scale_down_policy != ScaleDownPolicy::Explicit, || {
             format!("I5: {id} was deleted from an Explicit pool")
         })?;
         check(self.members_ever.contains(&id.uid), || format!("{id} was deleted and never was a member"))?;
@@ -269,8 +269,8 @@ impl Api {
             }
             Ok(_) => {}
         }
-        let live = self.members().filter(|member| !member.terminating);
-        let live = live.filter(|member| !self.named.was_accepted_at(&member.id.uid, basis.pool)).count();
+        let live = self.pool_machines().filter(|machine| !machine.terminating);
+        let live = live.filter(|machine| !self.named.was_accepted_at(&machine.id.uid, basis.pool)).count();
         let unseen = self.others_removals.iter().filter(|position| **position >= basis.seen).count();
         if late || !basis.current {
             self.others_removals.push(self.machines.log.len());
@@ -285,20 +285,20 @@ impl Api {
     /// Creates a disk. It is always for a member, never for somebody else's machine.
     pub(super) fn create_disk(
         &mut self,
-        member: &ObjectId,
+        machine: &ObjectId,
         draft: &DiskDraft,
         late: bool,
     ) -> Result<Result<Seen<Disk>, Refusal>, Broken> {
-        check(self.members_ever.contains(&member.uid), || {
-            format!("disk {} was created for {member}", draft.name)
+        check(self.members_ever.contains(&machine.uid), || {
+            format!("disk {} was created for {machine}", draft.name)
         })?;
         if self.disks.objects.contains_key(&draft.name) {
             return Ok(Err(Refusal::AlreadyExists));
         }
-        if self.kept_template(&draft.template).is_some() {
-            return self.create_kept(draft, late).map(Ok);
+        if self.retained_template(&draft.template).is_some() {
+            return self.create_retained(draft, late).map(Ok);
         }
-        Ok(Ok(self.put_disk(&draft.name, Some(member.clone()))))
+        Ok(Ok(self.put_disk(&draft.name, Some(machine.clone()))))
     }
 
     pub(super) fn put_disk(&mut self, name: &str, owner: Option<ObjectId>) -> Seen<Disk> {
@@ -322,7 +322,7 @@ impl Api {
     }
 
     /// Whether this machine is or was a member.
-    pub(super) fn is_member(&self, uid: &Uid) -> bool {
+    pub(super) fn is_pool_machine(&self, uid: &Uid) -> bool {
         self.members_ever.contains(uid)
     }
 
@@ -332,20 +332,24 @@ impl Api {
     }
 
     /// Opens a block with the pool as it was read. Numbers never go back.
-    pub(super) fn open_block(&mut self, block: Block, basis: Basis) -> Result<Result<(), Refusal>, Broken> {
+    pub(super) fn open_block(
+        &mut self,
+        block: NameBlock,
+        basis: Basis,
+    ) -> Result<Result<(), Refusal>, Broken> {
         if basis.pool + 1 != self.history.len() {
             return Ok(Err(Refusal::Conflict));
         }
-        if let Some(old) = self.pool.block {
+        if let Some(old) = self.pool.name_block {
             let forward = block.first >= old.first && block.first <= block.end && block.end > old.end;
             check(forward, || format!("block {block} follows {old}"))?;
         }
-        self.pool.block = Some(block);
+        self.pool.name_block = Some(block);
         self.history.push(Wanted::of(&self.pool));
         Ok(Ok(()))
     }
 
-    pub(super) fn relabel(&mut self, id: &ObjectId) -> Result<Seen<Replica>, Refusal> {
+    pub(super) fn relabel(&mut self, id: &ObjectId) -> Result<Seen<Machine>, Refusal> {
         let (name, uid) = (self.pool.id.name.clone(), self.pool.id.uid.clone());
         self.change(id, |machine| {
             machine.pool_label = Some(name);
@@ -357,7 +361,7 @@ impl Api {
         &mut self,
         id: &ObjectId,
         shared: &[Arc<str>],
-    ) -> Result<Result<Seen<Replica>, Refusal>, Broken> {
+    ) -> Result<Result<Seen<Machine>, Refusal>, Broken> {
         check(self.members_ever.contains(&id.uid), || format!("{id} was released and never was a member"))?;
         self.give_disks_away(id, shared);
         Ok(self.change(id, |machine| {
@@ -372,7 +376,7 @@ impl Api {
         position: usize,
         from: &str,
         to: &DiskDraft,
-    ) -> Result<Seen<Replica>, Refusal> {
+    ) -> Result<Seen<Machine>, Refusal> {
         let machine = self.machines.find(id)?;
         let index = machine.disks.iter().position(|disk| disk.position == position && *disk.disk == *from);
         let index = index.ok_or(Refusal::Conflict)?;
@@ -388,7 +392,7 @@ impl Api {
         id: &ObjectId,
         position: usize,
         disk: &str,
-    ) -> Result<Seen<Replica>, Refusal> {
+    ) -> Result<Seen<Machine>, Refusal> {
         let machine = self.machines.find(id)?;
         let index =
             machine.disks.iter().position(|device| device.position == position && *device.disk == *disk);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::api::Api;
-use crate::model::{Activity, Disk, DiskRef, DiskState, ObjectId, Replica, Uid};
+use crate::model::{Activity, Disk, DiskRef, DiskState, Machine, ObjectId, Uid};
 
 impl Api {
     /// The platform tries to start a machine: its disks must be there, hold data, and be mounted by nobody else.
@@ -23,7 +23,7 @@ impl Api {
     }
 
     /// Whether all that a machine needs is there.
-    pub(super) fn can_start(&self, machine: &Replica) -> bool {
+    pub(super) fn can_start(&self, machine: &Machine) -> bool {
         self.kept_devices(machine).all(|disk| {
             let there = self.disks.objects.get(disk).is_some_and(|seen| {
                 !seen.facts.terminating && !matches!(seen.facts.state, DiskState::Failed | DiskState::Lost)
@@ -33,9 +33,9 @@ impl Api {
     }
 
     /// The disks of a machine that may outlive it.
-    fn kept_devices<'a>(&'a self, machine: &'a Replica) -> impl Iterator<Item = &'a Arc<str>> {
+    fn kept_devices<'a>(&'a self, machine: &'a Machine) -> impl Iterator<Item = &'a Arc<str>> {
         let kept = |device: &&DiskRef| {
-            device.template.as_ref().is_none_or(|name| self.kept_template(name).is_some())
+            device.template.as_ref().is_none_or(|name| self.retained_template(name).is_some())
         };
         machine.disks.iter().filter(kept).map(|device| &device.disk)
     }
@@ -58,7 +58,7 @@ impl Api {
 
     /// The disks whose status is not the truth.
     pub(super) fn stale_disks(&self) -> Vec<ObjectId> {
-        let kept = self.kept_disks().filter(|disk| self.true_status(disk) != ***disk);
+        let kept = self.retained_disks().filter(|disk| self.true_status(disk) != ***disk);
         kept.map(|disk| disk.id.clone()).collect()
     }
 
@@ -72,7 +72,7 @@ impl Api {
 
     fn true_status(&self, disk: &Disk) -> Disk {
         let state = match disk.state {
-            DiskState::Coming | DiskState::Changing => DiskState::Ready,
+            DiskState::Pending | DiskState::Changing => DiskState::Ready,
             other => other,
         };
         let mounted_by = self.told_holder(disk);
@@ -87,7 +87,7 @@ impl Api {
         if let Some(runs) = machines.clone().find(|machine| Some(&machine.id.uid) == holder) {
             return Some(runs.id.name.clone());
         }
-        let refers = |machine: &&Arc<Replica>| machine.disks.iter().any(|device| device.disk == disk.id.name);
+        let refers = |machine: &&Arc<Machine>| machine.disks.iter().any(|device| device.disk == disk.id.name);
         let waiting = machines.filter(|machine| machine.activity == Activity::NotRunning).filter(refers);
         let names: Vec<&Arc<str>> = waiting.map(|machine| &machine.id.name).collect();
         let same = names.iter().find(|name| disk.mounted_by.as_ref() == Some(**name));

@@ -7,7 +7,7 @@ use super::api::{Api, Basis, Broken};
 use super::revisions::Written;
 use crate::Action;
 use crate::ledger::REQUEST_TIMEOUT;
-use crate::model::{DiskDraft, DiskSource, ObjectId, Replica};
+use crate::model::{DiskDraft, DiskSource, Machine, ObjectId};
 
 /// A request on its way.
 #[derive(Clone)]
@@ -33,7 +33,7 @@ impl InFlight {
 pub(super) fn with_held(action: Action, claimed: &ObjectId) -> Action {
     let hold = |disk: &mut DiskDraft| {
         if disk.source == DiskSource::Free(claimed.clone()) {
-            disk.source = DiskSource::Held(claimed.clone());
+            disk.source = DiskSource::Existing(claimed.clone());
         }
     };
     match action {
@@ -41,13 +41,13 @@ pub(super) fn with_held(action: Action, claimed: &ObjectId) -> Action {
             draft.disks.iter_mut().for_each(hold);
             Action::Create { draft }
         }
-        Action::Repoint { member, position, from, mut to } => {
+        Action::Repoint { machine, position, from, mut to } => {
             hold(&mut to);
-            Action::Repoint { member, position, from, to }
+            Action::Repoint { machine, position, from, to }
         }
-        Action::Update { member, base, to, mut disks, terms } => {
+        Action::Update { machine, base, to, mut disks, disruption } => {
             disks.iter_mut().for_each(hold);
-            Action::Update { member, base, to, disks, terms }
+            Action::Update { machine, base, to, disks, disruption }
         }
         other => other,
     }
@@ -55,7 +55,7 @@ pub(super) fn with_held(action: Action, claimed: &ObjectId) -> Action {
 
 /// Who of these machines refers to which disk.
 #[expect(clippy::disallowed_types, reason = "as the engine takes it: looked up by name, never walked")]
-pub(super) fn users(machines: &[Arc<Replica>]) -> std::collections::HashMap<Arc<str>, Vec<Arc<str>>> {
+pub(super) fn users(machines: &[Arc<Machine>]) -> std::collections::HashMap<Arc<str>, Vec<Arc<str>>> {
     let mut users = std::collections::HashMap::<_, Vec<_>>::new();
     for machine in machines {
         for device in &machine.disks {
@@ -77,24 +77,26 @@ pub(super) fn commit(
     let read = version.filter(|_| late);
     let version_of_disk = version.unwrap_or_default();
     Ok(match action {
-        Action::Relabel { member } => api.relabel(member).is_ok(),
+        Action::Relabel { machine } => api.relabel(machine).is_ok(),
         Action::Release { machine, shared } => api.release(machine, shared)?.is_ok(),
-        Action::Repoint { member, position, from, to } => api.repoint(member, *position, from, to).is_ok(),
-        Action::Detach { member, position, disk } => api.detach(member, *position, disk).is_ok(),
-        Action::CreateDisk { member, disk } => api.create_disk(member, disk, late)?.is_ok(),
-        Action::Mark { disk, marks, .. } => api.mark(disk, version_of_disk, marks)?.is_ok(),
-        Action::Grow { disk, to } => api.grow(disk, *to).is_ok(),
-        Action::DeleteDisk { disk, reason } => api.delete_disk(disk, version_of_disk, *reason)?.is_ok(),
-        Action::Delete { member, .. } => api.delete(member, basis, late)?.is_ok(),
-        Action::Update { member, base, to, disks, terms } => {
-            api.update(member, &Written { base: base.as_ref(), to, disks, terms: *terms }, read)?.is_ok()
+        Action::Repoint { machine, position, from, to } => api.repoint(machine, *position, from, to).is_ok(),
+        Action::Detach { machine, position, disk } => api.detach(machine, *position, disk).is_ok(),
+        Action::CreateDisk { machine, disk } => api.create_disk(machine, disk, late)?.is_ok(),
+        Action::AnnotateDisk { disk, annotations, .. } => {
+            api.annotate_disk(disk, version_of_disk, annotations)?.is_ok()
         }
-        Action::Advance { member, to } => api.advance(member, to, read).is_ok(),
+        Action::ExpandDisk { disk, to } => api.grow(disk, *to).is_ok(),
+        Action::DeleteDisk { disk, reason } => api.delete_disk(disk, version_of_disk, *reason)?.is_ok(),
+        Action::Delete { machine, .. } => api.delete(machine, basis, late)?.is_ok(),
+        Action::Update { machine, base, to, disks, disruption } => api
+            .update(machine, &Written { base: base.as_ref(), to, disks, disruption: *disruption }, read)?
+            .is_ok(),
+        Action::RecordRevision { machine, to } => api.advance(machine, to, read).is_ok(),
         Action::StoreRevision { revision } => api.store(revision),
         Action::PruneRevision { revision } => api.prune(revision, late)?,
-        Action::OpenBlock { block } => api.open_block(*block, basis)?.is_ok(),
+        Action::OpenNameBlock { block } => api.open_block(*block, basis)?.is_ok(),
         Action::Create { draft } => api.create(draft, basis)?.is_ok(),
-        Action::Settle { gone, expired } => {
+        Action::PruneRecord { gone, expired } => {
             let (gone, _) = api.confirm(gone);
             !(gone.is_empty() && expired.is_empty()) && api.settle(&gone, expired, basis)?.is_ok()
         }

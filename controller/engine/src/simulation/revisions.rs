@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::api::{Api, Broken, Refusal, check};
 use crate::ledger::Seen;
-use crate::model::{Activity, DiskDraft, DiskRef, DiskSource, ObjectId, Replica, Uid};
-use crate::plan::Terms;
+use crate::model::{Activity, DiskDraft, DiskRef, DiskSource, Machine, ObjectId, Uid};
+use crate::plan::Disruption;
 use crate::revision::RevisionId;
 
 /// What the server stores of the pool's templates.
@@ -31,7 +31,7 @@ pub(super) struct Written<'a> {
     pub(super) base: Option<&'a RevisionId>,
     pub(super) to: &'a RevisionId,
     pub(super) disks: &'a [DiskDraft],
-    pub(super) terms: Terms,
+    pub(super) disruption: Disruption,
 }
 
 impl Api {
@@ -56,15 +56,15 @@ impl Api {
     /// Deletes a stored revision; says whether it was there. None that a member names is ever deleted, unless this request or
     /// that which made the member name it comes late, or there is one member too many.
     pub(super) fn prune(&mut self, revision: &RevisionId, late: bool) -> Result<bool, Broken> {
-        let names = |member: &Replica| {
-            member.revision.as_ref() == Some(revision) || member.written.as_ref() == Some(revision)
+        let names = |machine: &Machine| {
+            machine.revision.as_ref() == Some(revision) || machine.written.as_ref() == Some(revision)
         };
-        let member = self.members().find(|member| {
-            !member.terminating && names(member) && !self.revisions.late.contains(&member.id.uid)
+        let machine = self.pool_machines().find(|machine| {
+            !machine.terminating && names(machine) && !self.revisions.late.contains(&machine.id.uid)
         });
-        let surplus = self.members().count() > self.pool.desired;
-        check(member.is_none() || surplus || late, || {
-            format!("revision {revision} is deleted, and {} names it", member.expect("found").id)
+        let surplus = self.pool_machines().count() > self.pool.desired;
+        check(machine.is_none() || surplus || late, || {
+            format!("revision {revision} is deleted, and {} names it", machine.expect("found").id)
         })?;
         let before = self.revisions.stored.len();
         self.revisions.stored.retain(|stored| stored != revision);
@@ -81,22 +81,22 @@ impl Api {
         id: &ObjectId,
         write: &Written<'_>,
         read: Option<u64>,
-    ) -> Result<Result<Seen<Replica>, Refusal>, Broken> {
+    ) -> Result<Result<Seen<Machine>, Refusal>, Broken> {
         let machine = match self.as_read(id, read) {
             Ok(machine) => machine,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let Written { base, to, disks, terms } = *write;
+        let Written { base, to, disks, disruption } = *write;
         let is_other = |written: &RevisionId| {
             base != Some(written) && (written == to || self.revisions.stored.contains(written))
         };
         let changed = machine.written.as_ref().is_some_and(is_other);
         let gone = machine.terminating || machine.owner.as_ref() != Some(&self.pool.id.uid);
-        let unfit = match terms {
-            Terms::Place => false,
-            Terms::Idle => machine.activity == Activity::Running,
+        let unfit = match disruption {
+            Disruption::Budgeted => false,
+            Disruption::NotRunning => machine.activity == Activity::Running,
             // Every revision here changes the spec.
-            Terms::Markers => true,
+            Disruption::MetadataOnly => true,
         };
         if changed || gone || unfit {
             return Ok(Err(Refusal::Conflict));
@@ -128,8 +128,9 @@ impl Api {
     fn check_held(&self, id: &ObjectId, disks: &[DiskDraft]) -> Result<(), Broken> {
         for disk in disks.iter().filter(|disk| disk.source != DiskSource::New) {
             let holder = self.kept.mounts.get(&disk.name);
-            let other = holder
-                .is_some_and(|holder| *holder != id.uid && self.is_member(holder) && !self.is_stray(holder));
+            let other = holder.is_some_and(|holder| {
+                *holder != id.uid && self.is_pool_machine(holder) && !self.is_stray(holder)
+            });
             check(!other, || format!("I3: {id} gets {}, which is mounted by another machine", disk.name))?;
         }
         Ok(())
@@ -141,7 +142,7 @@ impl Api {
         id: &ObjectId,
         to: &RevisionId,
         read: Option<u64>,
-    ) -> Result<Seen<Replica>, Refusal> {
+    ) -> Result<Seen<Machine>, Refusal> {
         let machine = self.as_read(id, read)?;
         let in_effect = machine.written.as_ref() == Some(to) && machine.evaluated && !machine.restart_pending;
         if machine.terminating || machine.owner.as_ref() != Some(&self.pool.id.uid) || !in_effect {
@@ -150,7 +151,7 @@ impl Api {
         self.change(id, |machine| machine.revision = Some(to.clone()))
     }
 
-    fn as_read(&self, id: &ObjectId, read: Option<u64>) -> Result<Replica, Refusal> {
+    fn as_read(&self, id: &ObjectId, read: Option<u64>) -> Result<Machine, Refusal> {
         let machine = self.machines.find(id)?;
         let current = read.is_none_or(|version| self.machines.objects[&id.name].version == version);
         if current { Ok(machine) } else { Err(Refusal::Conflict) }

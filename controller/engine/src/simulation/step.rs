@@ -1,7 +1,7 @@
 //! The steps of a story.
 
-use super::disks::DiskStep;
-use super::shell::Fate;
+use super::controller::Fate;
+use super::disk_steps::DiskStep;
 
 /// Requests of one dead leader that may still be on their way.
 const IN_FLIGHT: usize = 3;
@@ -32,9 +32,9 @@ pub(super) enum Step {
     /// Somebody begins to remove machines by name.
     Call(usize),
     /// One of those who do takes the next step.
-    Caller(usize),
+    RemovalClient(usize),
     /// One of them dies.
-    CallerDies(usize),
+    RemovalClientExits(usize),
     Wait(usize),
     /// Something happens to disks that outlive their machines.
     Disk(DiskStep),
@@ -80,8 +80,8 @@ impl Step {
             86..=90 => Self::Finish(argument),
             91..=93 => Self::Collect,
             94..=97 => Self::Call(argument),
-            98..=112 => Self::Caller(argument),
-            113 => Self::CallerDies(argument),
+            98..=112 => Self::RemovalClient(argument),
+            113 => Self::RemovalClientExits(argument),
             _ => Self::Wait(argument % 40),
         }
     }

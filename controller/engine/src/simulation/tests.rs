@@ -1,13 +1,13 @@
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use super::shell::Fate;
+use super::controller::Fate;
 use super::step::Step;
 use super::world::World;
 use crate::model::Naming;
 use crate::testing::stories;
 
-mod kept;
+mod retained_disks;
 
 /// The owner wants nobody to leave who was not named.
 const EXPLICIT: Step = Step::Policy(2);
@@ -36,7 +36,7 @@ proptest! {
 
     #[test]
     fn whatever_happens_the_invariants_hold_and_the_world_settles(
-        naming in prop::sample::select(&[Naming::Scattered, Naming::Ordinal][..]),
+        naming in prop::sample::select(&[Naming::Random, Naming::Ordinal][..]),
         desired in 0usize..9,
         opened in 0u64..12,
         numbers in prop::collection::vec(any::<u32>(), 0..300),
@@ -50,13 +50,13 @@ proptest! {
         numbers in prop::collection::vec(any::<u32>(), 0..300),
     ) {
         let steps = numbers.into_iter().map(Step::from_number).filter(|step| !matches!(step, Step::Policy(_)));
-        run(Naming::Scattered, desired, 0, std::iter::once(EXPLICIT).chain(steps)).map_err(TestCaseError::fail)?;
+        run(Naming::Random, desired, 0, std::iter::once(EXPLICIT).chain(steps)).map_err(TestCaseError::fail)?;
     }
 }
 
 /// A pool of four machines that run, for a story about those who remove machines by name.
-fn four(removal: usize) -> Vec<Step> {
-    let mut steps = vec![Step::Policy(removal), Step::Pass];
+fn four(policy: usize) -> Vec<Step> {
+    let mut steps = vec![Step::Policy(policy), Step::Pass];
     steps.extend([Step::Act(Fate::Answered); 12]);
     steps.extend([Step::WatchMachines(99), Step::WatchDisks(99)]);
     steps
@@ -78,11 +78,11 @@ const ROUND: [Step; 8] = [
 fn a_removal_of_two_machines_survives_every_death_between_two_of_its_steps() {
     // Reserve, verify, accept, and two deletions; at the last position nothing happens any more.
     let positions = 0..=5;
-    for (removal, rounds) in [(0, false), (0, true), (2, false), (2, true)] {
+    for (policy, rounds) in [(0, false), (0, true), (2, false), (2, true)] {
         for (dies, vanishes) in positions.clone().flat_map(|dies| positions.clone().map(move |at| (dies, at)))
         {
             for crashes in positions.clone() {
-                let mut steps = four(removal);
+                let mut steps = four(policy);
                 steps.push(Step::Call(1));
                 for position in positions.clone() {
                     if position == vanishes {
@@ -92,17 +92,22 @@ fn a_removal_of_two_machines_survives_every_death_between_two_of_its_steps() {
                         steps.push(Step::Crash(1));
                     }
                     if position == dies {
-                        steps.push(Step::CallerDies(0));
+                        steps.push(Step::RemovalClientExits(0));
                     }
-                    steps.push(Step::Caller(0));
+                    steps.push(Step::RemovalClient(0));
                     if rounds {
                         steps.extend(ROUND);
                     }
                 }
-                let world = run(Naming::Scattered, 4, 0, steps).unwrap();
+                let world = run(Naming::Random, 4, 0, steps).unwrap();
                 // Whether it was accepted decides, and nothing else. The first machine has to be there when it is looked for.
                 let accepted = dies > 2 && vanishes > 1;
-                assert_eq!(world.api.members().count(), if accepted { 2 } else { 4 }, "{}", world.transcript);
+                assert_eq!(
+                    world.api.pool_machines().count(),
+                    if accepted { 2 } else { 4 },
+                    "{}",
+                    world.transcript
+                );
             }
         }
     }
@@ -110,17 +115,20 @@ fn a_removal_of_two_machines_survives_every_death_between_two_of_its_steps() {
 
 #[test]
 fn two_removals_of_the_same_machines_count_once_in_whatever_order_they_go() {
-    for (removal, order) in
-        [0, 2].into_iter().flat_map(|removal| (0..1024).map(move |order| (removal, order)))
-    {
-        let mut steps = four(removal);
+    for (policy, order) in [0, 2].into_iter().flat_map(|policy| (0..1024).map(move |order| (policy, order))) {
+        let mut steps = four(policy);
         steps.extend([Step::Call(1), Step::Call(4)]);
         for position in 0..10 {
-            steps.push(Step::Caller(order >> position & 1));
+            steps.push(Step::RemovalClient(order >> position & 1));
             steps.extend(ROUND);
         }
-        let world = run(Naming::Scattered, 4, 0, steps).unwrap();
-        assert_eq!((world.api.pool.desired, world.api.members().count()), (2, 2), "{}", world.transcript);
+        let world = run(Naming::Random, 4, 0, steps).unwrap();
+        assert_eq!(
+            (world.api.pool.desired, world.api.pool_machines().count()),
+            (2, 2),
+            "{}",
+            world.transcript
+        );
     }
 }
 
@@ -137,6 +145,6 @@ fn seeded(mut seed: u64) -> impl Iterator<Item = u32> {
 
 #[test]
 fn one_seeded_story_reads_like_this() {
-    let world = run(Naming::Scattered, 5, 6, seeded(606).take(120).map(Step::from_number)).unwrap();
+    let world = run(Naming::Random, 5, 6, seeded(606).take(120).map(Step::from_number)).unwrap();
     insta::assert_snapshot!(world.transcript);
 }

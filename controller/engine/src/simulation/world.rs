@@ -5,24 +5,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::api::{Api, Broken};
-use super::caller::{Caller, Went};
+use super::controller::{Controller, Fate, Sent};
+use super::removal_client::{RemovalClient, Went};
 use super::request::InFlight;
-use super::shell::{Fate, Sent, Shell};
 use super::step::Step;
 use crate::ledger::{REQUEST_TIMEOUT, Seen};
-use crate::model::{Activity, Disk, Marks, Naming, ObjectId, Removal, Replica};
-use crate::numbers::Block;
-use crate::testing::{member, name};
+use crate::model::{Activity, Disk, DiskAnnotations, Machine, Naming, ObjectId, ScaleDownPolicy};
+use crate::names::NameBlock;
+use crate::testing::{machine, name};
 use crate::{Action, Plan};
 
 #[derive(Clone)]
 pub(super) struct World {
     pub(super) api: Api,
-    pub(super) shell: Shell,
+    pub(super) shell: Controller,
     pub(super) in_flight: Vec<InFlight>,
     pub(super) hangs: bool,
     /// Those who remove machines by name.
-    pub(super) callers: Vec<Caller>,
+    pub(super) removal_clients: Vec<RemovalClient>,
     calls: usize,
     /// What happened, for people.
     pub(super) transcript: String,
@@ -38,10 +38,10 @@ impl World {
     pub(super) fn new(naming: Naming, desired: usize, opened: u64) -> Self {
         let mut pool = crate::testing::World::desiring(desired).pool;
         pool.naming = naming;
-        pool.block = (opened > 0).then_some(Block { first: 0, end: opened });
+        pool.name_block = (opened > 0).then_some(NameBlock { first: 0, end: opened });
         let mut api = Api::new(pool);
         for (name, labels) in [("web-batch", true), (&*name(3), false), ("web-3", false)] {
-            let mut foreign = Replica { owner: None, ..member(name, 1) };
+            let mut foreign = Machine { owner: None, ..machine(name, 1) };
             if !labels {
                 (foreign.pool_label, foreign.pool_uid_label) = (None, None);
             }
@@ -56,11 +56,11 @@ impl World {
     /// A leader that has just begun, and nobody else.
     pub(super) fn around(api: Api) -> Self {
         Self {
-            shell: Shell::start(&api),
+            shell: Controller::start(&api),
             api,
             in_flight: Vec::new(),
             hangs: false,
-            callers: Vec::new(),
+            removal_clients: Vec::new(),
             calls: 0,
             transcript: String::new(),
             silent: false,
@@ -108,23 +108,23 @@ impl World {
             }
             Step::Crash(late) => self.crash(late),
             Step::Call(which) => self.call(which),
-            Step::Caller(which) if !self.callers.is_empty() => {
-                let index = which % self.callers.len();
-                let Went { what, done } = self.callers[index].step(&mut self.api)?;
-                let request = self.callers[index].request.clone();
+            Step::RemovalClient(which) if !self.removal_clients.is_empty() => {
+                let index = which % self.removal_clients.len();
+                let Went { what, done } = self.removal_clients[index].step(&mut self.api)?;
+                let request = self.removal_clients[index].request.clone();
                 self.tell(format_args!("{request} {what}"));
                 if done {
-                    self.callers.swap_remove(index);
+                    self.removal_clients.swap_remove(index);
                 }
             }
-            Step::CallerDies(which) if !self.callers.is_empty() => {
-                let caller = self.callers.swap_remove(which % self.callers.len());
+            Step::RemovalClientExits(which) if !self.removal_clients.is_empty() => {
+                let caller = self.removal_clients.swap_remove(which % self.removal_clients.len());
                 self.tell(format_args!("{} dies", caller.request));
             }
             Step::Relist => {
                 self.hangs = false;
-                self.shell.machines = super::view::View::list(&self.api.machines, self.api.now);
-                self.shell.disks = super::view::View::list(&self.api.disks, self.api.now);
+                self.shell.machines = super::watch_cache::WatchCache::list(&self.api.machines, self.api.now);
+                self.shell.disks = super::watch_cache::WatchCache::list(&self.api.disks, self.api.now);
                 self.tell(format_args!("the watches are opened anew"));
             }
             Step::Wait(seconds) => {
@@ -134,16 +134,17 @@ impl World {
             Step::Disk(step) => self.disk_step(step),
             step => self.others(step),
         }
-        self.api.note_use();
+        self.api.record_disk_use();
         Ok(())
     }
 
     fn pass(&mut self) {
         if self.shell.pending.is_empty() {
             let (plan, _) = self.shell.pass(&self.api);
-            let (pool, waits) = (&self.api.pool, plan.waits.iter().map(|wait| format!("; {wait}")));
-            let what = format!("pass for {} under {:?}", pool.desired, pool.removal);
-            let what = format!("{what}: {}{}", summary(&plan), waits.collect::<String>());
+            let (pool, blockers) =
+                (&self.api.pool, plan.blockers.iter().map(|blocker| format!("; {blocker}")));
+            let what = format!("pass for {} under {:?}", pool.desired, pool.scale_down_policy);
+            let what = format!("{what}: {}{}", summary(&plan), blockers.collect::<String>());
             self.tell(format_args!("{what}"));
         }
     }
@@ -175,7 +176,7 @@ impl World {
         for request in &mut self.in_flight {
             request.basis.current = false;
         }
-        self.shell = Shell::start(&self.api);
+        self.shell = Controller::start(&self.api);
         self.hangs = false;
         self.tell(format_args!("the leader dies with {} requests on their way", self.in_flight.len()));
     }
@@ -183,11 +184,11 @@ impl World {
     /// Somebody wants up to three machines gone, perhaps one of them twice, one that leaves already, one of somebody
     /// else, or those that another one is about to remove.
     fn call(&mut self, which: usize) {
-        let members: Vec<ObjectId> = self.api.members().map(|member| member.id.clone()).collect();
-        let mut targets = match pick(&self.callers, which) {
+        let machines: Vec<ObjectId> = self.api.pool_machines().map(|machine| machine.id.clone()).collect();
+        let mut targets = match pick(&self.removal_clients, which) {
             Some(other) if which.is_multiple_of(4) => other.targets.clone(),
             _ => (0..=which % 3)
-                .filter_map(|nth| pick(&members, which / 3 + nth * (which % 5)).cloned())
+                .filter_map(|nth| pick(&machines, which / 3 + nth * (which % 5)).cloned())
                 .collect(),
         };
         if which.is_multiple_of(16) {
@@ -206,9 +207,9 @@ impl World {
 
     fn begin(&mut self, targets: Vec<ObjectId>) {
         self.calls += 1;
-        let caller = Caller::new(&format!("request {}", self.calls), targets);
+        let caller = RemovalClient::new(&format!("request {}", self.calls), targets);
         self.tell(format_args!("{} wants to remove {}", caller.request, caller.wants()));
-        self.callers.push(caller);
+        self.removal_clients.push(caller);
     }
 
     pub(super) fn others(&mut self, step: Step) {
@@ -218,12 +219,18 @@ impl World {
                 self.tell(format_args!("owner: replicas {desired}"));
             }
             Step::Policy(which) => {
-                let policies: &[Removal] = match self.api.pool.naming {
-                    Naming::Scattered => &[Removal::NewestFirst, Removal::OldestFirst, Removal::Explicit],
-                    Naming::Ordinal => &[Removal::LowestOrdinalFirst, Removal::HighestOrdinalFirst],
+                let policies: &[ScaleDownPolicy] = match self.api.pool.naming {
+                    Naming::Random => &[
+                        ScaleDownPolicy::NewestFirst,
+                        ScaleDownPolicy::OldestFirst,
+                        ScaleDownPolicy::Explicit,
+                    ],
+                    Naming::Ordinal => {
+                        &[ScaleDownPolicy::LowestOrdinalFirst, ScaleDownPolicy::HighestOrdinalFirst]
+                    }
                 };
                 let policy = policies[which % policies.len()];
-                self.api.edit_pool(|pool| pool.removal = policy);
+                self.api.edit_pool(|pool| pool.scale_down_policy = policy);
                 self.tell(format_args!("owner: policy {policy:?}"));
             }
             Step::Quota(free) => {
@@ -233,22 +240,22 @@ impl World {
                     None => self.tell(format_args!("quota: none")),
                 }
             }
-            Step::DeleteByHand(which) => self.member(which, "is deleted by hand", |api, id| {
+            Step::DeleteByHand(which) => self.machine(which, "is deleted by hand", |api, id| {
                 api.remove_by_hand(id, |machine| machine.terminating = true);
                 // Without finalizers it is gone at once.
                 if which.is_multiple_of(3) {
                     api.finish(&id.name);
                 }
             }),
-            Step::Disown(which) => self.member(which, "loses its owner", |api, id| {
+            Step::Disown(which) => self.machine(which, "loses its owner", |api, id| {
                 api.remove_by_hand(id, |machine| machine.owner = None);
                 // The pool has one disk more when the machine is gone.
                 api.kept.excused += 1;
             }),
-            Step::Unlabel(which) => self.member(which, "loses its label", |api, id| {
+            Step::Unlabel(which) => self.machine(which, "loses its label", |api, id| {
                 api.edit_machine(id, |machine| machine.pool_uid_label = None);
             }),
-            Step::Toggle(which) => self.member(which, "starts or stops", |api, id| {
+            Step::Toggle(which) => self.machine(which, "starts or stops", |api, id| {
                 let runs = api.machines.find(id).is_ok_and(|machine| machine.activity == Activity::Running);
                 if runs {
                     api.stop(id, Activity::NotRunning);
@@ -268,7 +275,7 @@ impl World {
             }
             Step::GrabDiskName(number) => {
                 let disk = match self.api.pool.naming {
-                    Naming::Scattered => format!("{}-root", name(number as u64)),
+                    Naming::Random => format!("{}-root", name(number as u64)),
                     Naming::Ordinal => format!("web-{number}-root"),
                 };
                 if !self.api.disks.objects.contains_key(&*disk) {
@@ -296,9 +303,9 @@ impl World {
         }
     }
 
-    fn member(&mut self, which: usize, what: &str, edit: impl FnOnce(&mut Api, &ObjectId)) {
-        let live = self.api.members().filter(|member| !member.terminating);
-        let ids: Vec<ObjectId> = live.map(|member| member.id.clone()).collect();
+    fn machine(&mut self, which: usize, what: &str, edit: impl FnOnce(&mut Api, &ObjectId)) {
+        let live = self.api.pool_machines().filter(|machine| !machine.terminating);
+        let ids: Vec<ObjectId> = live.map(|machine| machine.id.clone()).collect();
         if let Some(id) = pick(&ids, which) {
             edit(&mut self.api, id);
             self.tell(format_args!("{id} {what}"));
@@ -317,22 +324,24 @@ pub(super) fn summary(plan: &Plan) -> String {
 
 fn told(action: &Action) -> String {
     match action {
-        Action::Relabel { member } => format!("relabel {member}"),
+        Action::Relabel { machine } => format!("relabel {machine}"),
         Action::Release { machine, .. } => format!("release {machine}"),
         Action::CreateDisk { disk, .. } => format!("create disk {}", disk.name),
-        Action::Repoint { member, from, to, .. } => format!("let {member} use {} and not {from}", to.name),
-        Action::Detach { member, disk, .. } => format!("take {disk} away from {member}"),
-        Action::Delete { member, .. } => format!("delete {member}"),
-        Action::Update { member, to, .. } => format!("write {to} to {member}"),
-        Action::Advance { member, to } => format!("{to} is in effect in {member}"),
-        Action::Mark { disk, marks, absent } => told_marks(disk, marks, absent.as_deref()),
-        Action::Grow { disk, to } => format!("let {disk} grow to {to}"),
+        Action::Repoint { machine, from, to, .. } => format!("let {machine} use {} and not {from}", to.name),
+        Action::Detach { machine, disk, .. } => format!("take {disk} away from {machine}"),
+        Action::Delete { machine, .. } => format!("delete {machine}"),
+        Action::Update { machine, to, .. } => format!("write {to} to {machine}"),
+        Action::RecordRevision { machine, to } => format!("{to} is in effect in {machine}"),
+        Action::AnnotateDisk { disk, annotations, absent } => {
+            told_annotations(disk, annotations, absent.as_deref())
+        }
+        Action::ExpandDisk { disk, to } => format!("let {disk} grow to {to}"),
         Action::DeleteDisk { disk, reason } => format!("delete disk {disk}: {reason:?}"),
         Action::StoreRevision { revision } => format!("store {revision}"),
         Action::PruneRevision { revision } => format!("prune {revision}"),
-        Action::OpenBlock { block } => format!("open block {block}"),
+        Action::OpenNameBlock { block } => format!("open block {block}"),
         Action::Create { draft } => format!("create {}", draft.name),
-        Action::Settle { gone, expired } => {
+        Action::PruneRecord { gone, expired } => {
             let gone = gone.iter().map(|target| format!("settle {target}"));
             let expired = expired.iter().map(|request| format!("drop {request}"));
             gone.chain(expired).collect::<Vec<_>>().join(" and ")
@@ -340,12 +349,14 @@ fn told(action: &Action) -> String {
     }
 }
 
-fn told_marks(disk: &ObjectId, marks: &Marks, absent: Option<&str>) -> String {
-    let what = match marks {
-        Marks { claimed_by: Some(machine), .. } => format!("promise {disk} to {machine}"),
-        Marks { collecting_since: Some(_), .. } => format!("note that {disk} is about to be deleted"),
-        Marks { free_since: Some(_), .. } => format!("note that nobody has {disk}"),
-        Marks { .. } => format!("note that somebody has {disk}"),
+fn told_annotations(disk: &ObjectId, annotations: &DiskAnnotations, absent: Option<&str>) -> String {
+    let what = match annotations {
+        DiskAnnotations { claimed_by: Some(machine), .. } => format!("promise {disk} to {machine}"),
+        DiskAnnotations { collecting_since: Some(_), .. } => {
+            format!("note that {disk} is about to be deleted")
+        }
+        DiskAnnotations { free_since: Some(_), .. } => format!("note that nobody has {disk}"),
+        DiskAnnotations { .. } => format!("note that somebody has {disk}"),
     };
     absent.map_or(what.clone(), |machine| format!("{what} if there is no {machine}"))
 }

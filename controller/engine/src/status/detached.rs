@@ -1,5 +1,5 @@
-//! Disks that a person detached from a machine by hand. The controller does not attach them again, and it does not free
-//! them while the machine exists.
+//! Disks that a user detached from a machine. The controller does not attach them again, and it does not free them
+//! while the machine exists.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use vmpool_api::annotations;
 use crate::model::ObjectId;
 use crate::plan::Observed;
 
-/// Most of them that the condition lists.
+/// Maximum number of disks that the condition lists.
 const LISTED: usize = 3;
 
 /// A disk that the disk map of a live machine names, and that no device of the machine refers to.
@@ -26,14 +26,15 @@ pub struct Detached {
 }
 
 impl Detached {
-    /// What happened and what to do about it, for the owner of the pool.
+    /// A message that says what happened and what to do.
     pub fn advice(&self) -> String {
         let Self { machine, template, disk, user } = self;
         let map = annotations::DISKS;
         match user {
             None => format!(
                 "disk {disk} of disk template {template} was detached from machine {machine} by hand: the controller \
-                 neither attaches it again nor frees it; to give it back, add it to spec.blockDeviceRefs of the machine; \
+                 neither attaches it again nor frees it; to attach it again, add it to spec.blockDeviceRefs of the \
+                 machine; \
                  to free it, remove {template} from annotation {map} of the machine"
             ),
             Some(user) => format!(
@@ -45,16 +46,17 @@ impl Detached {
     }
 }
 
-/// All of them, in the order of their machines.
+/// All detached disks, ordered by machine.
 pub fn detached(observed: &Observed<'_>) -> Vec<Detached> {
-    let members = observed.members().filter(|member| !(member.terminating || member.detached.is_empty()));
-    let mut detached: Vec<Detached> = members
-        .flat_map(|member| {
-            let vacant = member.detached.iter().filter(|vacant| {
+    let machines =
+        observed.pool_machines().filter(|machine| !(machine.terminating || machine.detached.is_empty()));
+    let mut detached: Vec<Detached> = machines
+        .flat_map(|machine| {
+            let vacant = machine.detached.iter().filter(|vacant| {
                 observed.pool.disks.iter().any(|template| template.used && template.name == vacant.template)
             });
             vacant.map(|vacant| Detached {
-                machine: member.id.clone(),
+                machine: machine.id.clone(),
                 template: vacant.template.clone(),
                 disk: vacant.disk.clone(),
                 user: user(observed, &vacant.disk),
@@ -68,17 +70,17 @@ pub fn detached(observed: &Observed<'_>) -> Vec<Detached> {
 fn user(observed: &Observed<'_>, disk: &Arc<str>) -> Option<Arc<str>> {
     let refers =
         observed.machines.iter().filter(|machine| machine.disks.iter().any(|device| device.disk == *disk));
-    let members = refers.map(|machine| &machine.id.name);
-    let others = observed.others.get(disk).into_iter().flatten();
+    let machines = refers.map(|machine| &machine.id.name);
+    let others = observed.other_users.get(disk).into_iter().flatten();
     let holds = |name: &&Arc<str>| {
-        // Who names the disk in its map alone is among the others, too.
+        // Machines that name the disk only in their disk map are in `other_users`, too.
         let known = observed.machines.iter().find(|machine| machine.id.name == **name);
         known.is_none_or(|machine| machine.disks.iter().any(|device| device.disk == *disk))
     };
-    members.chain(others.filter(holds)).min().cloned()
+    machines.chain(others.filter(holds)).min().cloned()
 }
 
-/// A sentence about all of them.
+/// One message about all detached disks.
 pub(super) fn sentence(detached: &[Detached]) -> String {
     let mut text = String::new();
     for (index, detached) in detached.iter().take(LISTED).enumerate() {

@@ -2,7 +2,7 @@ use jiff::Timestamp;
 use rstest::rstest;
 
 use super::*;
-use crate::pacing::FailureReason;
+use crate::backoff::FailureReason;
 use crate::testing::{World, name};
 
 mod synced;
@@ -20,26 +20,26 @@ fn condition(status: &Status, kind: &str) -> Option<String> {
 fn terminating(world: World, numbers: impl IntoIterator<Item = u64>) -> World {
     numbers
         .into_iter()
-        .fold(world, |world, number| world.edit(&name(number), |member| member.terminating = true))
+        .fold(world, |world, number| world.edit(&name(number), |machine| machine.terminating = true))
 }
 
 fn idle(world: World, number: u64) -> World {
-    world.edit(&name(number), |member| member.activity = Activity::NotRunning)
+    world.edit(&name(number), |machine| machine.activity = Activity::NotRunning)
 }
 
 #[rstest]
-#[case::all_run(World::desiring(2).members(2), "True AllReplicasReady: ")]
+#[case::all_run(World::desiring(2).with_machines(2), "True AllReplicasReady: ")]
 #[case::none_is_desired(World::desiring(0), "True AllReplicasReady: ")]
-#[case::more_run_than_desired(World::desiring(1).members(2), "True AllReplicasReady: ")]
+#[case::more_run_than_desired(World::desiring(1).with_machines(2), "True AllReplicasReady: ")]
 #[case::one_is_missing(
-    World::desiring(2).members(1), "False InsufficientReadyReplicas: 1 of 2 desired replicas are ready"
+    World::desiring(2).with_machines(1), "False InsufficientReadyReplicas: 1 of 2 desired replicas are ready"
 )]
 #[case::one_is_stopped(
-    idle(World::desiring(2).members(2), 0),
+    idle(World::desiring(2).with_machines(2), 0),
     "False InsufficientReadyReplicas: 1 of 2 desired replicas are ready"
 )]
 #[case::one_is_terminating(
-    terminating(World::desiring(2).members(2), [0]),
+    terminating(World::desiring(2).with_machines(2), [0]),
     "False InsufficientReadyReplicas: 1 of 2 desired replicas are ready"
 )]
 fn available(#[case] world: World, #[case] expected: &str) {
@@ -47,33 +47,35 @@ fn available(#[case] world: World, #[case] expected: &str) {
 }
 
 #[rstest]
-#[case::the_count_is_right(World::desiring(2).members(2), None)]
-#[case::the_count_is_right_while_one_leaves(terminating(World::desiring(2).members(2), [0]), None)]
-#[case::growing(World::desiring(3).members(1), Some("creating replicas: 1 of 3 exist"))]
-#[case::shrinking(World::desiring(1).members(3), Some("removing replicas: 3 exist, 1 desired"))]
+#[case::the_count_is_right(World::desiring(2).with_machines(2), None)]
+#[case::the_count_is_right_while_one_leaves(terminating(World::desiring(2).with_machines(2), [0]), None)]
+#[case::expanding_disks(World::desiring(3).with_machines(1), Some("creating replicas: 1 of 3 exist"))]
+#[case::shrinking(World::desiring(1).with_machines(3), Some("removing replicas: 3 exist, 1 desired"))]
 #[case::waiting_for_those_that_leave(
-    terminating(World::desiring(1).members(3), [1, 2]), Some("2 of 3 replicas are terminating, 1 desired")
+    terminating(World::desiring(1).with_machines(3), [1, 2]), Some("2 of 3 replicas are terminating, 1 desired")
 )]
 #[case::an_explicit_pool_waits_for_its_owner(
-    World::desiring(1).members(3).pool(|pool| pool.removal = Removal::Explicit),
-    Some("3 live replicas exceed replicas: 1, and in a pool with explicit removal none leaves by itself: \
-          remove 2 by name, which lowers replicas, and then raise replicas to 1 again; or raise replicas to 3 to keep \
+    World::desiring(1).with_machines(3).pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit),
+    Some("3 live replicas exceed replicas: 1, and with explicit removal the controller deletes only the targets of \
+    targeted removals: remove 2 by name, which lowers replicas, and then set replicas to 1 again; or set replicas \
+    to 3 to keep \
           all")
 )]
 #[case::whoever_was_named_leaves_whether_it_has_begun_to_or_not(
     terminating(
-        World::desiring(5).members(5).named("r", &[&name(0), &name(1), &name(2)]).pool(|pool| {
-            pool.removal = Removal::Explicit;
+        World::desiring(5).with_machines(5).named("r", &[&name(0), &name(1), &name(2)]).pool(|pool| {
+            pool.scale_down_policy = ScaleDownPolicy::Explicit;
             pool.desired = 1;
         }),
         [1],
     ),
-    Some("2 live replicas exceed replicas: 1, and in a pool with explicit removal none leaves by itself: \
-          remove 1 by name, which lowers replicas, and then raise replicas to 1 again; or raise replicas to 2 to keep \
+    Some("2 live replicas exceed replicas: 1, and with explicit removal the controller deletes only the targets of \
+    targeted removals: remove 1 by name, which lowers replicas, and then set replicas to 1 again; or set replicas \
+    to 2 to keep \
           all")
 )]
 #[case::an_explicit_pool_whose_surplus_leaves(
-    terminating(World::desiring(1).members(2).pool(|pool| pool.removal = Removal::Explicit), [1]),
+    terminating(World::desiring(1).with_machines(2).pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit), [1]),
     Some("1 of 2 replicas are terminating, 1 desired")
 )]
 fn progressing(#[case] world: World, #[case] message: Option<&str>) {
@@ -88,7 +90,7 @@ fn progressing(#[case] world: World, #[case] message: Option<&str>) {
 #[case::a_repair(FailureReason::FailedRepair, "FailedRepair")]
 #[case::a_template(FailureReason::FailedTemplateUpdate, "FailedTemplateUpdate")]
 fn the_last_failure_shows(#[case] reason: FailureReason, #[case] word: &str) {
-    let world = World::desiring(2).members(2);
+    let world = World::desiring(2).with_machines(2);
     let failure = Failure { reason, message: "exceeded quota: pods".into() };
     let status = status(&world.observed(), Some(&failure));
     assert_eq!(
@@ -100,7 +102,9 @@ fn the_last_failure_shows(#[case] reason: FailureReason, #[case] word: &str) {
 
 #[test]
 fn what_only_the_owner_can_mend_comes_before_the_last_failure() {
-    let world = World::desiring(1).members(1).pool(|pool| pool.flaws.push("spec.replicas is -1".into()));
+    let world = World::desiring(1)
+        .with_machines(1)
+        .pool(|pool| pool.validation_errors.push("spec.replicas is -1".into()));
     let failure = Failure { reason: FailureReason::FailedDelete, message: "not now".into() };
     let status = status(&world.observed(), Some(&failure));
     let shown = condition(&status, condition::REPLICA_FAILURE).expect("shown");
@@ -109,21 +113,21 @@ fn what_only_the_owner_can_mend_comes_before_the_last_failure() {
 
 #[test]
 fn a_flaw_shows_as_a_failure_to_create() {
-    let world = World::desiring(1).pool(|pool| pool.flaws.push("spec.replicas is -1".into()));
+    let world = World::desiring(1).pool(|pool| pool.validation_errors.push("spec.replicas is -1".into()));
     assert_eq!(
         condition(&shown(&world), condition::REPLICA_FAILURE).as_deref(),
-        Some("True FailedCreate: the pool cannot be read: spec.replicas is -1")
+        Some("True FailedCreate: the spec of the pool is invalid: spec.replicas is -1")
     );
 }
 
 #[test]
 fn every_counter_counts_its_own() {
     // 0 runs, 1 is stopped, 2 is terminating, 3 is older, 4 waits for its restart, 5 is somebody else's.
-    let world = idle(terminating(World::desiring(9).members(6), [2]), 1)
-        .edit(&name(3), |member| member.revision = Some("r0".into()))
-        .edit(&name(4), |member| member.restart_pending = true)
+    let world = idle(terminating(World::desiring(9).with_machines(6), [2]), 1)
+        .edit(&name(3), |machine| machine.revision = Some("r0".into()))
+        .edit(&name(4), |machine| machine.restart_pending = true)
         .edit(&name(5), |machine| machine.owner = None)
-        .unanswered([6])
+        .with_unconfirmed([6])
         .pool(|pool| pool.generation = 12);
     let summary = Summary {
         observed_generation: 12,
@@ -161,7 +165,7 @@ fn dated(kind: &str, status: &str, reason: &str) -> Condition {
 #[case::another_status_gets_the_time_of_the_pass("False", 1_000_000)]
 #[case::an_unknown_one_too("Unknown", 1_000_000)]
 fn a_transition_is_a_change_of_the_status(#[case] published: &str, #[case] expected: i64) {
-    let world = World::desiring(1).members(1).pool(|pool| pool.generation = 2);
+    let world = World::desiring(1).with_machines(1).pool(|pool| pool.generation = 2);
     let status = after(world, vec![dated(condition::AVAILABLE, published, "AnEarlierReason")]);
     let condition = status.conditions.iter().find(|condition| condition.kind == condition::AVAILABLE);
     let expected = Condition {
@@ -177,7 +181,7 @@ fn a_transition_is_a_change_of_the_status(#[case] published: &str, #[case] expec
 
 #[test]
 fn a_first_status_is_dated_now() {
-    let status = shown(&World::desiring(3).members(1));
+    let status = shown(&World::desiring(3).with_machines(1));
     let times: Vec<Timestamp> = status.conditions.iter().map(|condition| condition.last_transition).collect();
     assert_eq!(times, [second(1_000_000); 3]);
 }
@@ -186,7 +190,7 @@ fn a_first_status_is_dated_now() {
 fn conditions_of_others_are_kept_and_ours_that_ended_are_removed() {
     let foreign = dated("example.com/Audited", "Unknown", "NotYet");
     let status = after(
-        World::desiring(1).members(1),
+        World::desiring(1).with_machines(1),
         vec![
             foreign.clone(),
             dated(condition::PROGRESSING, "True", "ReplicasProgressing"),
@@ -200,7 +204,7 @@ fn conditions_of_others_are_kept_and_ours_that_ended_are_removed() {
 
 #[test]
 fn a_status_that_was_published_is_not_news() {
-    let world = idle(World::desiring(3).members(2), 0);
+    let world = idle(World::desiring(3).with_machines(2), 0);
     let first = shown(&world);
     let conditions = first.conditions.clone();
     let mut later = world.pool(|pool| pool.published.conditions = conditions);

@@ -87,7 +87,7 @@ async fn counted(conduct: impl Fn() -> Conduct + Send + 'static) -> (u64, u64) {
             .get_or_create(&RequestLabels { verb: Verb::Get, resource: Resource::Pools, code })
             .get()
     };
-    (of(Code::Status(404)), of(Code::Lost))
+    (of(Code::Status(404)), of(Code::NoResponse))
 }
 
 #[tokio::test]

@@ -61,7 +61,7 @@ fn names(objects: &[Value]) -> Vec<String> {
     machine_names(objects)
 }
 
-fn mark<'a>(disk: &'a Value, key: &str) -> Option<&'a str> {
+fn annotation<'a>(disk: &'a Value, key: &str) -> Option<&'a str> {
     disk["metadata"]["annotations"][format!("{PREFIX}/{key}")].as_str()
 }
 
@@ -111,7 +111,7 @@ async fn the_disk_of_a_machine_that_left_goes_to_the_next_one() {
     world.calm().await;
     run(&world).await;
     let free: Vec<Value> =
-        world.disks().into_iter().filter(|disk| mark(disk, "free-since").is_some()).collect();
+        world.disks().into_iter().filter(|disk| annotation(disk, "free-since").is_some()).collect();
     assert_eq!((free.len(), world.disks().len()), (1, 2));
     shows(&world, "vmpool_disks{state=\"free\"} 1");
     shows(&world, "vmpool_disks_without_ttl 1");
@@ -125,7 +125,7 @@ async fn the_disk_of_a_machine_that_left_goes_to_the_next_one() {
     let name = writes[1].name.clone();
     assert!(writes[0].body["metadata"]["resourceVersion"].is_string(), "{}", writes[0].body);
     let disk = world.server.get("virtualdisks", &writes[0].name).unwrap();
-    assert_eq!((mark(&disk, "claimed-by"), mark(&disk, "free-since")), (Some(&*name), None));
+    assert_eq!((annotation(&disk, "claimed-by"), annotation(&disk, "free-since")), (Some(&*name), None));
     assert_eq!(disk["metadata"]["name"], free[0]["metadata"]["name"]);
     assert_eq!(device(&world.server.get("virtualmachines", &name).unwrap()), disk["metadata"]["name"]);
     assert_eq!(world.disks().len(), 2, "no surplus disk");
@@ -173,7 +173,7 @@ async fn claimed_by_the_dead() -> (World, String) {
     world.scale(1);
     world.advance(SECOND).await;
     world.kill_leader().await;
-    let claimed = mark(&world.disks()[0], "claimed-by").unwrap().to_owned();
+    let claimed = annotation(&world.disks()[0], "claimed-by").unwrap().to_owned();
     (world, claimed)
 }
 
@@ -198,8 +198,8 @@ async fn a_claim_that_nobody_needs_any_more_is_given_up_after_a_live_look() {
     world.lead();
     world.advance(MINUTE * 3).await;
     let disk = world.disks().remove(0);
-    assert_eq!(mark(&disk, "claimed-by"), None);
-    assert!(mark(&disk, "free-since").is_some());
+    assert_eq!(annotation(&disk, "claimed-by"), None);
+    assert!(annotation(&disk, "free-since").is_some());
     let log = world.server.take_log();
     let freed = log.iter().position(|call| call.is(MERGE_PATCH, "virtualdisks")).unwrap();
     let looked = log.iter().position(|call| call.is(Verb::Get, "virtualmachines") && call.name == claimed);
@@ -220,8 +220,8 @@ async fn a_claim_of_a_machine_that_is_no_member_and_has_the_disk_all_the_same_st
         "metadata": { "name": claimed, "namespace": NAMESPACE }, "spec": { "blockDeviceRefs": devices } });
     world.server.create("virtualmachines", machine);
     world.advance(MINUTE * 3).await;
-    assert_eq!(mark(&world.disks()[0], "claimed-by"), Some(&*claimed), "a live look has found it");
-    assert_eq!(mark(&world.disks()[0], "free-since"), None);
+    assert_eq!(annotation(&world.disks()[0], "claimed-by"), Some(&*claimed), "a live look has found it");
+    assert_eq!(annotation(&world.disks()[0], "free-since"), None);
 }
 
 #[tokio::test]
@@ -290,7 +290,7 @@ async fn a_claimed_disk_that_the_platform_refuses_without_naming_it_is_left_alon
     assert_eq!((world.machines().len(), world.disks().len()), (2, 3), "and then a new one");
     assert_eq!(world.condition("ReplicaFailure"), None);
     let left = world.server.get("virtualdisks", &free[1]).unwrap();
-    assert_eq!(mark(&left, "claimed-by"), None, "it is free again");
+    assert_eq!(annotation(&left, "claimed-by"), None, "it is free again");
 }
 
 #[tokio::test]

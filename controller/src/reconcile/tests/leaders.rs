@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use vmpool_engine::numbers::Namer;
+use vmpool_engine::names::Namer;
 use vmpool_runtime::testing::{end, fence_for};
 
 use super::{SECOND, assert_units_are_complete, count};
@@ -181,15 +181,15 @@ async fn shutdown_finishes_the_pass_that_has_begun() {
 #[tokio::test]
 async fn a_leader_is_ready_when_its_caches_are_and_a_standby_always() {
     let mut world = World::new();
-    assert_eq!(world.vitals.synced(), Ok(()));
+    assert_eq!(world.leader_health.synced(), Ok(()));
     world
         .server
         .intercept(|call| if call.verb == Verb::List { Conduct::slow(SECOND) } else { Conduct::default() });
     world.lead();
     world.advance(SECOND / 2).await;
-    assert!(world.vitals.synced().is_err());
+    assert!(world.leader_health.synced().is_err());
     world.advance(SECOND * 2).await;
-    assert_eq!(world.vitals.synced(), Ok(()));
+    assert_eq!(world.leader_health.synced(), Ok(()));
 }
 
 #[tokio::test]
@@ -197,11 +197,11 @@ async fn a_leader_that_lost_the_lease_leaves_no_stuck_workers_behind() {
     let mut world = World::new();
     world.lead();
     world.calm().await;
-    assert_eq!(world.vitals.working(SECOND * 30), Ok(()));
+    assert_eq!(world.leader_health.working(SECOND * 30), Ok(()));
     world.kill_leader().await;
     world.advance(SECOND * 60).await;
-    assert_eq!(world.vitals.working(SECOND * 30), Ok(()), "nobody works, so nobody can be stuck");
-    assert_eq!(world.vitals.synced(), Ok(()));
+    assert_eq!(world.leader_health.working(SECOND * 30), Ok(()), "nobody works, so nobody can be stuck");
+    assert_eq!(world.leader_health.synced(), Ok(()));
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 use vmpool_engine::ObjectId;
-use vmpool_engine::removal::{RESERVATION_AGE, Record};
+use vmpool_engine::removal::{RESERVATION_AGE, RemovalRecord};
 
 use super::{SECOND, count};
 use crate::testing::{Call, Fate, MERGE_PATCH, Refusal, Verb, World, machine_names, pool};
@@ -13,17 +13,17 @@ use crate::testing::{Call, Fate, MERGE_PATCH, Refusal, Verb, World, machine_name
 const POOLS: &str = "virtualmachinepools";
 const MACHINES: &str = "virtualmachines";
 
-fn record_of(pool: &Value) -> Record {
+fn record_of(pool: &Value) -> RemovalRecord {
     let text = pool["metadata"]["annotations"][SCALE_DOWN_TARGETS].as_str().unwrap_or_default();
-    Record::parse(text).unwrap()
+    RemovalRecord::parse(text).unwrap()
 }
 
-fn record(world: &World) -> Record {
+fn record(world: &World) -> RemovalRecord {
     record_of(&world.server.get(POOLS, "web").unwrap())
 }
 
 /// What somebody who removes machines by name writes.
-fn write(world: &World, edit: impl FnOnce(&mut Record) -> usize) {
+fn write(world: &World, edit: impl FnOnce(&mut RemovalRecord) -> usize) {
     world.server.edit(POOLS, "web", |pool| {
         let mut record = record_of(pool);
         let fewer = edit(&mut record);
@@ -93,7 +93,7 @@ async fn who_was_named_leaves_an_explicit_pool_although_the_one_who_named_it_die
     let at = |verb, resource| log.iter().position(|call| call.is(verb, resource)).unwrap();
     assert!(at(Verb::Get, POOLS) < at(Verb::Delete, MACHINES));
     assert!(at(Verb::Get, MACHINES) < at(MERGE_PATCH, POOLS));
-    assert!(told(&world, "SuccessfulDelete").iter().any(|note| note.contains("was named to be removed")));
+    assert!(told(&world, "SuccessfulDelete").iter().any(|note| note.contains("in a targeted removal")));
     let page = world.metrics.page();
     for series in [
         r#"vmpool_deletions_total{reason="named"} 1"#,
@@ -130,10 +130,10 @@ async fn each_removal_is_told_once_with_who_asked_for_it() {
     let mut notes = told(&world, "SuccessfulDelete");
     notes.sort();
     let mut expected = [
-        format!("removed machine {}, which \"jane\" had named", names[0]),
-        format!("removed machine {}, which \"jane\" had named", names[1]),
-        format!("removed machine {}, which \"evil\\nuser\" had named", names[2]),
-        format!("removed machine {}, which was named to be removed", names[3]),
+        format!("removed machine {} as requested by \"jane\"", names[0]),
+        format!("removed machine {} as requested by \"jane\"", names[1]),
+        format!("removed machine {} as requested by \"evil\\nuser\"", names[2]),
+        format!("removed machine {} in a targeted removal", names[3]),
     ];
     expected.sort();
     assert_eq!(notes, expected);

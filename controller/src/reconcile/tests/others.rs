@@ -1,7 +1,7 @@
 //! Somebody else acts at the same time: on the pool, on its members, on names that it wants.
 
 use serde_json::{Value, json};
-use vmpool_engine::numbers::Namer;
+use vmpool_engine::names::Namer;
 
 use super::{SECOND, assert_units_are_complete, count};
 use crate::testing::{
@@ -181,13 +181,13 @@ async fn a_foreign_machine_that_has_the_next_name_is_left_alone() {
     world.calm().await;
     world.server.release();
     world.calm().await;
-    let members: Vec<Value> = world
+    let machines: Vec<Value> = world
         .machines()
         .into_iter()
         .filter(|machine| !machine["metadata"]["ownerReferences"].is_null())
         .collect();
-    assert_eq!(members.len(), 1);
-    assert_ne!(members[0]["metadata"]["name"], *name);
+    assert_eq!(machines.len(), 1);
+    assert_ne!(machines[0]["metadata"]["name"], *name);
     assert_eq!(world.machines().len(), 2);
     assert_eq!(world.status()["replicas"], 1);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Value, json};
-use vmpool_engine::plan::{Observed, Taken};
+use vmpool_engine::plan::{NamesInUse, Observed};
 use vmpool_engine::{Action, Memory, Pool, plan, status};
 
 use super::rollouts::{POOLS, PREFIX, REVISIONS, edit, label, resize, roll, shown, synced};
@@ -87,11 +87,11 @@ fn set(object: &mut Value, path: &str, value: Value) {
 /// Nothing of the namespace has a name.
 struct Free;
 
-impl Taken for Free {
-    fn machine(&self, _: &str) -> bool {
+impl NamesInUse for Free {
+    fn has_machine(&self, _: &str) -> bool {
         false
     }
-    fn disk(&self, _: &str) -> bool {
+    fn has_disk(&self, _: &str) -> bool {
         false
     }
 }
@@ -99,20 +99,20 @@ impl Taken for Free {
 /// The machines that a pass creates for a pool without machines; its status is computed, too.
 fn created(pool: &Pool) -> usize {
     let (mut memory, uptime) = (Memory::default(), Duration::from_secs(100));
-    memory.meet(pool, uptime);
+    memory.observe(pool, uptime);
     let observed = Observed {
         now: Timestamp::from_second(1_000_000).unwrap(),
         uptime,
         pool,
         machines: Vec::new(),
         disks: HashMap::new(),
-        kept: Vec::new(),
-        others: HashMap::new(),
+        pool_disks: Vec::new(),
+        other_users: HashMap::new(),
         collection_grace: Duration::from_secs(30),
         stored: ["a", "b"].map(Into::into).to_vec(),
-        unanswered: Vec::new(),
+        unconfirmed_creates: Vec::new(),
         memory: &memory,
-        taken: &Free,
+        names_in_use: &Free,
     };
     let status = status(&observed, None);
     assert!(status.conditions.iter().all(|condition| condition.message.len() <= 32_768));

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 use vmpool_controller::metrics::Metrics;
-use vmpool_controller::{Settings, Surroundings, Vitals, serve};
+use vmpool_controller::{LeaderHealth, Settings, Surroundings, serve};
 use vmpool_engine::removal::{RESERVATION_AGE, accept_within};
 use vmpool_model::WatchDelay;
 use vmpool_runtime::Env;
@@ -57,10 +57,10 @@ impl World {
             settings: Settings::default(),
             metrics: Metrics::new(env),
         };
-        let vitals = Vitals::new(env);
+        let leader_health = LeaderHealth::new(env);
         let mut candidate = Candidate::new(client, lease.clone(), env.clone());
         let main = env.spawn("main", async move {
-            serve(&mut candidate, &lease, surroundings, vitals, CancellationToken::new()).await;
+            serve(&mut candidate, &lease, surroundings, leader_health, CancellationToken::new()).await;
         });
         (name, main)
     }

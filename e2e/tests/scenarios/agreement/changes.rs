@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use vmpool_api::annotations;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::{DEADLINE, World};
-use vmpool_engine::admission::{Request, scale};
 use vmpool_installation::installation::UNGUARDED;
 use vmpool_installation::programs::{Accounts, Component};
 use vmpool_invariants::object::Kind;
+use vmpool_platforms::dvp::admission::{Request, scale};
 use vmpool_test_cluster::poll;
 
 use super::judges::{ADMIN, Cluster, Tally, furnish, of_create, of_scale, of_update};

@@ -8,11 +8,11 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use vmpool_api::v1alpha2::API_VERSION;
 use vmpool_e2e::world::World;
-use vmpool_engine::admission::{
-    self, Class, ClassName, Facts, Found, Image, ImageId, ImageKind, Outcome, Request, Settings, Stage,
-};
 use vmpool_installation::programs::{Accounts, Component};
 use vmpool_invariants::object::Kind;
+use vmpool_platforms::dvp::admission::{
+    self, Class, ClassName, Evaluation, Facts, Found, Image, ImageId, ImageKind, Outcome, Request, Settings,
+};
 use vmpool_test_cluster::control_plane::apply;
 use vmpool_test_cluster::error::chain;
 
@@ -93,8 +93,8 @@ impl Cluster {
             ..Settings::default()
         };
         let verdict = match admission::begin(&settings, request) {
-            Stage::Done(verdict) => verdict,
-            Stage::Look(look) => {
+            Evaluation::Decided(verdict) => verdict,
+            Evaluation::NeedsFacts(look) => {
                 let needs = look.needs().clone();
                 let mut facts = Facts::default();
                 if let Some(ClassName::Named(name)) = &needs.class {

@@ -1,58 +1,59 @@
-//! Disks that hold no data because the platform could not make them, and that strand the machine which has them.
+//! Disks that the platform could not provision, so that their machines cannot run.
 //!
-//! The controller replaces such a disk of the machine's own by one of another name, again and again with a growing pause. The
-//! pause follows from what is stored: from the name, which counts the attempts, and from the creation time of the disk. So a
-//! new leader goes on where the former one was. What was replaced is deleted ([`super::super::keep`]).
+//! The controller replaces such an ephemeral disk with one of another name, repeatedly with exponential backoff. The
+//! delay is computed from stored data: the name, which contains the number of attempts, and the creation time of the
+//! disk. A new leader therefore continues with the same delay. Disk collection deletes the replaced disks.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::reuse::{Shelf, Standing, is_usable};
+use super::super::allocation::{DiskUsage, FreeDisks, is_usable};
 use super::super::{Action, Observed};
-use super::edited::Members;
+use super::edited::MachineIndex;
 use super::{disk_name, runs};
-use crate::model::{Disk, DiskDraft, DiskRef, DiskState, DiskTemplate, Lifetime, Replica};
+use crate::model::{Disk, DiskDraft, DiskRef, DiskState, DiskTemplate, Lifetime, Machine};
 
-/// The pause before the first replacement, counted from the creation of the disk; it doubles with every further one.
+/// The delay before the first replacement, counted from the creation of the disk. It doubles with every further
+/// replacement.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(2);
 
-/// The longest pause.
+/// The maximum delay.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 
-/// Whether the machine cannot run because of this disk, which holds no data. If the machine runs, the platform reports what
-/// is wrong with the disk.
-pub(super) fn strands(member: &Replica, disk: &Disk) -> bool {
-    !(is_usable(disk) || disk.terminating || runs(member))
+/// Whether the machine cannot run because this disk contains no data. If the machine runs, the platform reports the
+/// problem of the disk.
+pub(super) fn strands(machine: &Machine, disk: &Disk) -> bool {
+    !(is_usable(disk) || disk.terminating || runs(machine))
 }
 
-/// What to do about a failed disk that the machine owns.
+/// The next step for a failed disk that the machine owns.
 pub(super) enum Next {
     /// Replace it.
     Now(Action),
     /// Replace it after this time.
     After(Duration),
-    /// Leave it as it is: it may have held data.
+    /// Do not replace it, because it may contain data.
     Never,
 }
 
-/// The next step for a disk of the member's own that failed. One with a capacity was made once, and so the machine may have
-/// run on it: a person decides about it.
+/// The next step for a failed ephemeral disk. A disk with a capacity was provisioned once, so the machine may have run
+/// on it, and a user must decide.
 pub(super) fn replaced(
     observed: &Observed<'_>,
-    member: &Replica,
+    machine: &Machine,
     (device, template, disk): (&DiskRef, &DiskTemplate, &Disk),
 ) -> Next {
     let never_made = disk.state == DiskState::Failed && disk.capacity.is_none();
-    if !never_made || template.lifetime != Lifetime::Machine {
+    if !never_made || template.lifetime != Lifetime::Ephemeral {
         return Next::Never;
     }
-    let base = disk_name(&member.id.name, &template.name);
+    let base = disk_name(&machine.id.name, &template.name);
     let attempt = attempt(&base, &device.disk);
     let age = Duration::try_from(observed.now.duration_since(disk.created)).unwrap_or_default();
     match pause(attempt).checked_sub(age) {
         Some(left) if !left.is_zero() => Next::After(left),
         _ => Next::Now(Action::Repoint {
-            member: member.id.clone(),
+            machine: machine.id.clone(),
             position: device.position,
             from: device.disk.clone(),
             to: DiskDraft::new(next_name(observed, &base, attempt), template.name.clone()),
@@ -60,7 +61,7 @@ pub(super) fn replaced(
     }
 }
 
-/// How many disks were tried with this one: the number at the end of its name.
+/// The number of this attempt: the number at the end of the name.
 fn attempt(base: &str, disk: &str) -> u64 {
     let number = disk.strip_prefix(base).and_then(|rest| rest.strip_prefix('-')?.parse().ok());
     number.unwrap_or(1).max(1)
@@ -71,35 +72,38 @@ fn pause(attempt: u64) -> Duration {
     FIRST_PAUSE.saturating_mul(1 << doubled).min(LONGEST_PAUSE)
 }
 
-/// The next name that no disk has. The number never falls, or the pause would begin anew.
+/// The next name that no disk has. The number never decreases, because the delay would otherwise start again.
 fn next_name(observed: &Observed<'_>, base: &str, attempt: u64) -> Arc<str> {
-    let is_taken = |name: &str| observed.taken.disk(name) || observed.disks.contains_key(name);
+    let is_taken = |name: &str| observed.names_in_use.has_disk(name) || observed.disks.contains_key(name);
     let mut names = (attempt.saturating_add(1)..=u64::MAX).map(|attempt| format!("{base}-{attempt}"));
     names.find(|name| !is_taken(name)).unwrap_or_else(|| base.to_owned()).into()
 }
 
-/// What happened, for the owner of the pool.
-pub(super) fn message(member: &Replica, disk: &Disk) -> String {
+/// The message about the failure.
+pub(super) fn message(machine: &Machine, disk: &Disk) -> String {
     let what = match disk.state {
         DiskState::Lost => "lost its volume",
         _ => "failed",
     };
     let why = disk.failure.as_ref().map_or(String::new(), |failure| format!(": {failure}"));
-    format!("disk {} of machine {}, which does not run, {what}{why}", disk.id, member.id)
+    format!("disk {} of machine {}, which does not run, {what}{why}", disk.id, machine.id)
 }
 
-/// The failures of disks that were replaced already, of machines that do not run yet.
+/// The failures of disks that were already replaced, for machines that do not run yet.
 pub(super) fn replacing<'a>(
     observed: &'a Observed<'_>,
-    shelf: &Shelf<'_>,
-    members: &Members<'a>,
+    free_disks: &FreeDisks<'_>,
+    machines: &MachineIndex<'a>,
 ) -> Vec<String> {
     let pool = &observed.pool.id.uid;
-    let broken = shelf.books().iter().filter(|book| book.standing == Standing::Free && !is_usable(book.disk));
-    let failed = broken.filter_map(|book| {
-        let owner = book.disk.owner.as_ref().filter(|owner| owner.uid != *pool)?;
-        let member = members.get(observed, &owner.uid)?;
-        strands(member, book.disk).then(|| message(member, book.disk))
+    let broken = free_disks
+        .all()
+        .iter()
+        .filter(|pool_disk| pool_disk.usage == DiskUsage::Free && !is_usable(pool_disk.disk));
+    let failed = broken.filter_map(|pool_disk| {
+        let owner = pool_disk.disk.owner.as_ref().filter(|owner| owner.uid != *pool)?;
+        let machine = machines.get(observed, &owner.uid)?;
+        strands(machine, pool_disk.disk).then(|| message(machine, pool_disk.disk))
     });
     failed.collect()
 }

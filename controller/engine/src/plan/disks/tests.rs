@@ -9,10 +9,10 @@ const DISK: &str = "web-a-root";
 
 /// One member with its disk, and the disk as `edit` leaves it.
 fn world(edit: impl FnOnce(Option<Disk>) -> Option<Disk>) -> World {
-    World::desiring(1).member("web-a", 1).disk(DISK, edit)
+    World::desiring(1).with_machine("web-a", 1).disk(DISK, edit)
 }
 
-fn member() -> ObjectId {
+fn machine_id() -> ObjectId {
     ObjectId::new("web-a", "uid-of-web-a")
 }
 
@@ -21,7 +21,7 @@ fn draft(name: &str) -> DiskDraft {
 }
 
 fn create() -> Action {
-    Action::CreateDisk { member: member(), disk: draft(DISK) }
+    Action::CreateDisk { machine: machine_id(), disk: draft(DISK) }
 }
 
 fn owned_by(owner: Option<ObjectId>) -> impl FnOnce(Option<Disk>) -> Option<Disk> {
@@ -33,24 +33,24 @@ fn owned_by(owner: Option<ObjectId>) -> impl FnOnce(Option<Disk>) -> Option<Disk
 #[case::its_own_disk_is_missing(world(|_| None), Some(create()))]
 #[case::its_own_disk_is_terminating(world(|disk| disk.map(|disk| Disk { terminating: true, ..disk })), None)]
 #[case::a_terminating_member_gets_no_disk(
-    world(|_| None).edit("web-a", |member| member.terminating = true), None
+    world(|_| None).edit("web-a", |machine| machine.terminating = true), None
 )]
 #[case::a_foreign_machine_gets_no_disk(
-    world(|_| None).edit("web-a", |member| member.owner = Some(Uid::from("another"))).pool(|pool| pool.desired = 0),
+    world(|_| None).edit("web-a", |machine| machine.owner = Some(Uid::from("another"))).pool(|pool| pool.desired = 0),
     None
 )]
 #[case::a_disk_that_came_otherwise_is_not_ours_to_create(
-    world(|_| None).edit("web-a", |member| member.disks[0].template = None), None
+    world(|_| None).edit("web-a", |machine| machine.disks[0].template = None), None
 )]
 #[case::a_template_that_is_gone_leaves_its_disks(world(|disk| disk).pool(|pool| pool.disks.clear()), None)]
 #[case::a_disk_that_the_pool_keeps_is_created_as_well(
-    world(|_| None).pool(|pool| pool.disks[0].lifetime = Lifetime::Pool), Some(create())
+    world(|_| None).pool(|pool| pool.disks[0].lifetime = Lifetime::Retained), Some(create())
 )]
 fn a_members_own_disk(#[case] world: World, #[case] expected: Option<Action>) {
     let plan = world.plan();
     assert_eq!(plan.actions, Vec::from_iter(expected));
     assert_eq!(plan.wants.repair, !plan.actions.is_empty());
-    assert_eq!(plan.waits, []);
+    assert_eq!(plan.blockers, []);
 }
 
 #[test]
@@ -58,8 +58,8 @@ fn a_dying_disk_of_an_earlier_machine_of_the_name_is_waited_for() {
     let world = world(owned_by(Some(ObjectId::new("web-a", "an-earlier-uid"))));
     let plan = world.plan();
     assert_eq!(plan.actions, []);
-    assert_eq!(plan.waits, [Wait::DyingDisk { member: member(), disk: DISK.into() }]);
-    assert!(plan.waits[0].to_string().contains(DISK));
+    assert_eq!(plan.blockers, [Blocker::TerminatingDisk { machine: machine_id(), disk: DISK.into() }]);
+    assert!(plan.blockers[0].to_string().contains(DISK));
 }
 
 #[rstest]
@@ -73,7 +73,7 @@ fn a_foreign_disk_makes_the_member_use_another_name(
 ) {
     let foreign = |disk: Option<Disk>| disk.map(|disk| Disk { owner, pool_uid_label: None, ..disk });
     let world = taken.iter().fold(world(foreign), |world, name| world.taken(name));
-    let repoint = Action::Repoint { member: member(), position: 0, from: DISK.into(), to: draft(fresh) };
+    let repoint = Action::Repoint { machine: machine_id(), position: 0, from: DISK.into(), to: draft(fresh) };
     assert_eq!(world.plan().actions, [repoint]);
 }
 
@@ -81,7 +81,7 @@ fn a_foreign_disk_makes_the_member_use_another_name(
 fn a_disk_that_lost_its_owner_keeps_its_data_and_its_machine() {
     let plan = world(owned_by(None)).plan();
     assert_eq!(plan.actions, []);
-    let complaint = plan.complaint.expect("the owner must hear of it");
+    let complaint = plan.failure.expect("the owner must hear of it");
     assert_eq!(complaint.reason, FailureReason::DiskFailure);
     assert!(complaint.message.contains(DISK) && complaint.message.contains("owner"), "{}", complaint.message);
 }
@@ -90,7 +90,7 @@ fn a_disk_that_lost_its_owner_keeps_its_data_and_its_machine() {
 fn a_disk_that_cannot_be_made_any_more_is_told() {
     let plan = world(|_| None).pool(|pool| pool.disks.clear()).plan();
     assert_eq!(plan.actions, []);
-    let complaint = plan.complaint.expect("the owner must hear of it");
+    let complaint = plan.failure.expect("the owner must hear of it");
     assert!(
         complaint.message.contains(DISK) && complaint.message.contains("template"),
         "{}",
@@ -102,44 +102,44 @@ fn a_disk_that_cannot_be_made_any_more_is_told() {
 fn a_disk_that_was_refused_lets_the_others_go_first() {
     let none = |_| None;
     let lost = |world: World| world.disk("web-a-root", none).disk("web-b-root", none);
-    let mut world = lost(World::desiring(2).member("web-a", 1).member("web-b", 1));
+    let mut world = lost(World::desiring(2).with_machine("web-a", 1).with_machine("web-b", 1));
     let first = |world: &World| world.plan().actions[0].object().clone();
     assert_eq!(&*first(&world), "web-a-root");
-    world.memory.note(&"web-a-root".into(), true);
+    world.memory.record_result(&"web-a-root".into(), true);
     assert_eq!(&*first(&world), "web-b-root");
-    world.memory.note(&"web-a-root".into(), false);
+    world.memory.record_result(&"web-a-root".into(), false);
     assert_eq!(&*first(&world), "web-a-root");
 }
 
 #[test]
 fn only_what_is_missing_is_created() {
     let world = World::desiring(1)
-        .pool(|pool| pool.disks.push(DiskTemplate::new("data", Lifetime::Machine)))
-        .member("web-a", 1)
-        .edit("web-a", |member| {
-            member.disks.push(DiskRef {
+        .pool(|pool| pool.disks.push(DiskTemplate::new("data", Lifetime::Ephemeral)))
+        .with_machine("web-a", 1)
+        .edit("web-a", |machine| {
+            machine.disks.push(DiskRef {
                 template: Some("data".into()),
                 disk: "web-a-data".into(),
                 position: 2,
             });
         });
     let disk = DiskDraft::new("web-a-data".into(), "data".into());
-    assert_eq!(world.plan().actions, [Action::CreateDisk { member: member(), disk: disk.clone() }]);
+    assert_eq!(world.plan().actions, [Action::CreateDisk { machine: machine_id(), disk: disk.clone() }]);
 
-    let replica = crate::testing::member("web-a", 1);
+    let machine = crate::testing::machine("web-a", 1);
     let world = world.disk("web-a-data", |_| {
-        Some(Disk { owner: Some(ObjectId::new("web-z", "z")), ..own_disk("web-a-data", &replica) })
+        Some(Disk { owner: Some(ObjectId::new("web-z", "z")), ..own_disk("web-a-data", &machine) })
     });
     let to = DiskDraft { name: "web-a-data-2".into(), ..disk };
-    let repoint = Action::Repoint { member: member(), position: 2, from: "web-a-data".into(), to };
+    let repoint = Action::Repoint { machine: machine_id(), position: 2, from: "web-a-data".into(), to };
     assert_eq!(world.plan().actions, [repoint]);
 }
 
 #[test]
 fn repairs_come_in_batches_too() {
-    use crate::pacing::{Failure, FailureReason};
+    use crate::backoff::{Failure, FailureReason};
     use std::time::Duration;
-    let mut world = (0..4).fold(World::desiring(4).members(4), |world, number| {
+    let mut world = (0..4).fold(World::desiring(4).with_machines(4), |world, number| {
         world.disk(&format!("{}-root", name(number)), |_| None)
     });
     assert_eq!(world.plan().actions.len(), 4);
@@ -147,17 +147,17 @@ fn repairs_come_in_batches_too() {
     world.memory.repairing.failed(cause, world.uptime, None, 0.0);
     let left = Duration::from_millis(250);
     assert_eq!(world.plan().actions, []);
-    assert_eq!(world.plan().waits, [Wait::Pause { stage: Stage::Repair, left }]);
-    assert_eq!(world.plan().again, Some(left));
+    assert_eq!(world.plan().blockers, [Blocker::Backoff { stage: Stage::Repair, left }]);
+    assert_eq!(world.plan().requeue_after, Some(left));
     world.uptime += left;
     assert_eq!(world.plan().actions.len(), 1);
 }
 
 /// A member that another controller made has no disk map as long as nothing was written to it: paused, for instance.
 fn anothers(world: World) -> World {
-    let without_map = |member: &mut Replica| {
-        (member.revision, member.written) = (Some("5c8a1d2f".into()), Some("5c8a1d2f".into()));
-        for device in &mut member.disks {
+    let without_map = |machine: &mut Machine| {
+        (machine.revision, machine.written) = (Some("5c8a1d2f".into()), Some("5c8a1d2f".into()));
+        for device in &mut machine.disks {
             device.template = None;
         }
     };
@@ -169,15 +169,15 @@ fn anothers(world: World) -> World {
 #[case::is_missing(anothers(world(|_| None)), Some(create()))]
 #[case::is_too_small(
     anothers(world(|disk| disk.map(|disk| Disk { size: Some(1), ..disk }))).pool(|pool| pool.disks[0].size = Some(2)),
-    Some(Action::Grow { disk: ObjectId::new(DISK, "uid-of-web-a-root"), to: 2 })
+    Some(Action::ExpandDisk { disk: ObjectId::new(DISK, "uid-of-web-a-root"), to: 2 })
 )]
 #[case::is_somebody_elses(anothers(world(owned_by(Some(ObjectId::new("web-b", "uid-of-web-b"))))), None)]
 #[case::is_called_otherwise(
-    anothers(world(|_| None)).edit("web-a", |member| member.disks[0].disk = "web-a-other".into()), None
+    anothers(world(|_| None)).edit("web-a", |machine| machine.disks[0].disk = "web-a-other".into()), None
 )]
 #[case::is_missing_in_one_of_ours_that_lost_its_map(
-    anothers(world(|_| None)).edit("web-a", |member| {
-        (member.revision, member.written) = (Some("r1".into()), Some("r1".into()));
+    anothers(world(|_| None)).edit("web-a", |machine| {
+        (machine.revision, machine.written) = (Some("r1".into()), Some("r1".into()));
     }),
     None
 )]
@@ -193,9 +193,9 @@ fn without_a_disk_map_the_disk_of_another_controllers_machine(
 #[case::it_is_called_like_that_of_another_template("web-data-2-x7k2pq", false)]
 #[case::it_is_called_like_no_disk_of_ours("web-data-mine", false)]
 fn without_a_disk_map_a_kept_disk_that_is_gone_is_known_by_its_name(#[case] disk: &str, #[case] ours: bool) {
-    let world = World::desiring(1).keeping(|_| {}).member("web-a", 1).holding("web-a", disk);
+    let world = World::desiring(1).keeping(|_| {}).with_machine("web-a", 1).holding("web-a", disk);
     let plan = anothers(world.disk(disk, |_| None)).plan();
-    let made = Action::CreateDisk { member: member(), disk: DiskDraft::new(disk.into(), "data".into()) };
+    let made = Action::CreateDisk { machine: machine_id(), disk: DiskDraft::new(disk.into(), "data".into()) };
     assert_eq!(plan.actions, Vec::from_iter(ours.then_some(made)));
 }
 
@@ -203,9 +203,9 @@ fn without_a_disk_map_a_kept_disk_that_is_gone_is_known_by_its_name(#[case] disk
 fn without_a_disk_map_a_kept_disk_that_holds_nothing_is_replaced() {
     let kept = World::desiring(1)
         .keeping(|_| {})
-        .member("web-a", 1)
+        .with_machine("web-a", 1)
         .holding("web-a", "web-data-1")
-        .edit("web-a", |member| member.activity = Activity::NotRunning)
+        .edit("web-a", |machine| machine.activity = Activity::NotRunning)
         .edit_disk("web-data-1", |disk| disk.state = crate::model::DiskState::Lost)
         .free("web-data-2", 5);
     let plan = anothers(kept).plan();

@@ -9,14 +9,14 @@ fn id(name: &str) -> ObjectId {
 }
 
 /// One machine whose name the pool has issued, beside a pool that wants none besides its members.
-fn world(edit: impl FnOnce(&mut Replica)) -> World {
-    let world = World::desiring(1).members(1).edit(&name(0), edit);
-    let members = world.observed().members().count();
-    world.pool(|pool| pool.desired = members)
+fn world(edit: impl FnOnce(&mut Machine)) -> World {
+    let world = World::desiring(1).with_machines(1).edit(&name(0), edit);
+    let machines = world.observed().pool_machines().count();
+    world.pool(|pool| pool.desired = machines)
 }
 
 fn relabel() -> Action {
-    Action::Relabel { member: id(&name(0)) }
+    Action::Relabel { machine: id(&name(0)) }
 }
 
 fn release() -> Action {
@@ -25,24 +25,24 @@ fn release() -> Action {
 
 #[rstest]
 #[case::a_complete_member_is_left_alone(world(|_| {}), None)]
-#[case::a_member_that_lost_the_pools_uid(world(|member| member.pool_uid_label = None), Some(relabel()))]
-#[case::a_member_that_lost_the_pools_name(world(|member| member.pool_label = None), Some(relabel()))]
-#[case::a_member_with_another_pools_name(world(|member| member.pool_label = Some("db".into())), Some(relabel()))]
+#[case::a_member_that_lost_the_pools_uid(world(|machine| machine.pool_uid_label = None), Some(relabel()))]
+#[case::a_member_that_lost_the_pools_name(world(|machine| machine.pool_label = None), Some(relabel()))]
+#[case::a_member_with_another_pools_name(world(|machine| machine.pool_label = Some("db".into())), Some(relabel()))]
 #[case::a_member_with_another_pools_uid(
-    world(|member| member.pool_uid_label = Some(Uid::from("another"))), Some(relabel())
+    world(|machine| machine.pool_uid_label = Some(Uid::from("another"))), Some(relabel())
 )]
 #[case::a_terminating_member_keeps_what_it_has(
-    world(|member| { member.pool_label = None; member.terminating = true; }), None
+    world(|machine| { machine.pool_label = None; machine.terminating = true; }), None
 )]
-#[case::a_released_machine_loses_our_markers(world(|member| member.owner = None), Some(release()))]
+#[case::a_released_machine_loses_our_markers(world(|machine| machine.owner = None), Some(release()))]
 #[case::a_released_machine_without_markers_is_left_alone(
-    world(|member| { member.owner = None; member.pool_uid_label = None; }), None
+    world(|machine| { machine.owner = None; machine.pool_uid_label = None; }), None
 )]
 #[case::a_terminating_released_machine_is_left_alone(
-    world(|member| { member.owner = None; member.terminating = true; }), None
+    world(|machine| { machine.owner = None; machine.terminating = true; }), None
 )]
 #[case::a_machine_of_another_controller_is_left_alone(
-    world(|member| member.owner = Some(Uid::from("another"))), None
+    world(|machine| machine.owner = Some(Uid::from("another"))), None
 )]
 fn markers(#[case] world: World, #[case] expected: Option<Action>) {
     let plan = world.plan();
@@ -58,7 +58,7 @@ fn a_foreign_machine_with_copied_labels_is_left_alone(
     #[case] machine: &str,
     #[case] block: Option<(u64, u64)>,
 ) {
-    let world = World::desiring(0).member(machine, 1).edit(machine, |machine| machine.owner = None);
+    let world = World::desiring(0).with_machine(machine, 1).edit(machine, |machine| machine.owner = None);
     let world = match block {
         Some((first, end)) => world.block(first, end),
         None => world,
@@ -69,7 +69,7 @@ fn a_foreign_machine_with_copied_labels_is_left_alone(
 /// A machine that was released, and a member that refers to one of its kept disks.
 fn sharing(mounted_by: Option<&str>) -> World {
     World::desiring(1)
-        .members(2)
+        .with_machines(2)
         .keeping(|_| {})
         .holding(&name(0), "web-data-1")
         .holding(&name(1), "web-data-1")
@@ -81,7 +81,7 @@ fn sharing(mounted_by: Option<&str>) -> World {
 #[case::nobody_has_mounted(sharing(None), &["web-data-1"])]
 #[case::the_member_has_mounted(sharing(Some(&name(1))), &["web-data-1"])]
 #[case::the_machine_itself_has_mounted(sharing(Some(&name(0))), &[])]
-#[case::no_member_refers_to(sharing(None).edit(&name(1), |member| member.owner = None), &[])]
+#[case::no_member_refers_to(sharing(None).edit(&name(1), |machine| machine.owner = None), &[])]
 #[case::it_only_still_shows(
     sharing(None).edit(&name(0), |machine| machine.lingering.extend(machine.disks.pop().map(|device| device.disk))),
     &["web-data-1"]
@@ -98,7 +98,7 @@ fn a_released_machine_is_not_given_the_disk_of_a_member_that(#[case] world: Worl
 #[test]
 fn an_ordinal_name_proves_nothing() {
     let world = World::desiring(0)
-        .member("web-0", 1)
+        .with_machine("web-0", 1)
         .edit("web-0", |machine| machine.owner = None)
         .block(0, 64)
         .pool(|pool| pool.naming = Naming::Ordinal);

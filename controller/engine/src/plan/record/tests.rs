@@ -3,8 +3,8 @@ use std::time::Duration;
 use rstest::rstest;
 
 use super::*;
-use crate::model::Removal;
-use crate::pacing::{Failure, FailureReason};
+use crate::backoff::{Failure, FailureReason};
+use crate::model::ScaleDownPolicy;
 use crate::removal::RESERVATION_AGE;
 use crate::testing::{World, name, target};
 
@@ -16,7 +16,7 @@ type Leaving = (Vec<String>, Vec<String>);
 /// What a plan takes out of the record.
 fn settled(world: &World) -> Option<Leaving> {
     let mut settled = world.plan().actions.into_iter().filter_map(|action| match action {
-        Action::Settle { gone, expired } => Some((
+        Action::PruneRecord { gone, expired } => Some((
             gone.iter().map(|target| target.name.to_string()).collect(),
             expired.iter().map(ToString::to_string).collect(),
         )),
@@ -33,23 +33,23 @@ fn leaves(gone: &[&str], expired: &[&str]) -> Leaving {
 }
 
 #[rstest]
-#[case::nobody_was_named(World::desiring(2).members(2), None)]
-#[case::it_is_still_there(World::desiring(2).members(2).named("r", &[&name(0)]), None)]
+#[case::nobody_was_named(World::desiring(2).with_machines(2), None)]
+#[case::it_is_still_there(World::desiring(2).with_machines(2).named("r", &[&name(0)]), None)]
 #[case::it_is_on_its_way_out(
-    World::desiring(2).members(2).edit(&name(0), |member| member.terminating = true).named("r", &[&name(0)]), None
+    World::desiring(2).with_machines(2).edit(&name(0), |machine| machine.terminating = true).named("r", &[&name(0)]), None
 )]
-#[case::it_is_gone(World::desiring(2).members(1).named("r", &["web-gone"]), Some(leaves(&["web-gone"], &[])))]
+#[case::it_is_gone(World::desiring(2).with_machines(1).named("r", &["web-gone"]), Some(leaves(&["web-gone"], &[])))]
 #[case::it_is_no_member_any_more(
-    World::desiring(2).members(2).edit(&name(0), |machine| machine.owner = None).named("r", &[&name(0)]),
+    World::desiring(2).with_machines(2).edit(&name(0), |machine| machine.owner = None).named("r", &[&name(0)]),
     Some(leaves(&[&name(0)], &[]))
 )]
 #[case::it_is_gone_and_somebody_else_has_reserved_it(
-    World::desiring(2).members(1).named("r", &["web-gone"]).reserved("s", &["web-gone"]), None
+    World::desiring(2).with_machines(1).named("r", &["web-gone"]).reserved("s", &["web-gone"]), None
 )]
 #[case::it_is_gone_and_another_one_is_not(
-    World::desiring(3).members(2).named("r", &["web-gone", &name(0)]), None
+    World::desiring(3).with_machines(2).named("r", &["web-gone", &name(0)]), None
 )]
-#[case::it_is_only_reserved(World::desiring(2).members(1).reserved("r", &["web-gone"]), None)]
+#[case::it_is_only_reserved(World::desiring(2).with_machines(1).reserved("r", &["web-gone"]), None)]
 fn an_accepted_entry_leaves_when_its_machine_is_gone(
     #[case] world: World,
     #[case] expected: Option<Leaving>,
@@ -61,38 +61,38 @@ fn an_accepted_entry_leaves_when_its_machine_is_gone(
 fn of_a_large_removal_many_entries_leave_together() {
     let gone: Vec<String> = (0..TOGETHER).map(|number| format!("web-gone-{number}")).collect();
     let mut names: Vec<&str> = gone.iter().map(String::as_str).collect();
-    let member = name(0);
-    names.push(&member);
-    let named = |names: &[&str]| World::desiring(names.len()).members(1).named("r", names);
+    let machine = name(0);
+    names.push(&machine);
+    let named = |names: &[&str]| World::desiring(names.len()).with_machines(1).named("r", names);
     assert_eq!(settled(&named(&names[1..])), None);
     assert_eq!(settled(&named(&names)).map(|(gone, _)| gone.len()), Some(TOGETHER));
 }
 
 #[test]
 fn a_pass_confirms_no_more_than_a_full_batch() {
-    let gone: Vec<String> = (0..=FULL_WIDTH).map(|number| format!("web-gone-{number}")).collect();
+    let gone: Vec<String> = (0..=MAX_BATCH).map(|number| format!("web-gone-{number}")).collect();
     let names: Vec<&str> = gone.iter().map(String::as_str).collect();
     let world = World::desiring(names.len()).named("r", &names);
-    assert_eq!(settled(&world).map(|(gone, _)| gone.len()), Some(FULL_WIDTH));
-    assert_eq!(world.plan().again, Some(Duration::ZERO));
+    assert_eq!(settled(&world).map(|(gone, _)| gone.len()), Some(MAX_BATCH));
+    assert_eq!(world.plan().requeue_after, Some(Duration::ZERO));
 }
 
 #[test]
 fn a_reservation_that_nobody_accepts_is_dropped_thirty_seconds_after_it_was_first_seen() {
-    let mut world = World::desiring(2).members(1).reserved("r", &["web-gone"]);
-    assert_eq!(world.plan().again, Some(RESERVATION_AGE));
+    let mut world = World::desiring(2).with_machines(1).reserved("r", &["web-gone"]);
+    assert_eq!(world.plan().requeue_after, Some(RESERVATION_AGE));
     world.uptime += RESERVATION_AGE.saturating_sub(SECOND);
     let mut world = world.reserved("s", &["web-gone"]);
     assert_eq!(settled(&world), None);
-    assert_eq!(world.plan().again, Some(SECOND));
+    assert_eq!(world.plan().requeue_after, Some(SECOND));
     world.uptime += SECOND;
     assert_eq!(settled(&world), Some(leaves(&[], &["r"])));
-    assert!(world.plan().rests_on_the_count(), "on the pool as it is now");
+    assert!(world.plan().needs_live_pool(), "on the pool as it is now");
 }
 
 #[test]
 fn a_reservation_that_is_met_for_the_first_time_is_new() {
-    let mut world = World::desiring(2).members(1);
+    let mut world = World::desiring(2).with_machines(1);
     world.pool.record.reserve("r", &[target("web-gone")]).unwrap();
     world.uptime += 10 * RESERVATION_AGE;
     assert_eq!(settled(&world), None, "whoever takes over counts from when it saw it");
@@ -100,34 +100,38 @@ fn a_reservation_that_is_met_for_the_first_time_is_new() {
 
 #[test]
 fn the_record_waits_for_the_block_because_one_write_would_refuse_the_other() {
-    let world = World::desiring(3).members(1).pool(|pool| pool.block = None).named("r", &["web-gone"]);
+    let world =
+        World::desiring(3).with_machines(1).pool(|pool| pool.name_block = None).named("r", &["web-gone"]);
     let plan = world.plan();
-    assert!(plan.actions.iter().any(|action| matches!(action, Action::OpenBlock { .. })));
+    assert!(plan.actions.iter().any(|action| matches!(action, Action::OpenNameBlock { .. })));
     assert_eq!(settled(&world), None);
-    assert!(plan.wants.record);
-    assert_eq!(plan.again, Some(Duration::ZERO));
+    assert!(plan.wants.clean_up);
+    assert_eq!(plan.requeue_after, Some(Duration::ZERO));
 }
 
 #[test]
 fn a_record_that_cannot_be_written_has_a_pace_of_its_own() {
-    let mut world = World::desiring(3).members(1).named("r", &["web-gone"]);
+    let mut world = World::desiring(3).with_machines(1).named("r", &["web-gone"]);
     let failure = Failure { reason: FailureReason::FailedRepair, message: "denied".into() };
-    world.memory.recording.failed(failure, world.uptime, None, 0.0);
+    world.memory.cleaning_up.failed(failure, world.uptime, None, 0.0);
     let plan = world.plan();
     assert_eq!(settled(&world), None);
     assert_eq!(crate::testing::created(&plan).len(), 1, "nobody else waits for it");
-    assert!(plan.wants.record && plan.again.is_some());
+    assert!(plan.wants.clean_up && plan.requeue_after.is_some());
 }
 
 #[test]
 fn a_pool_on_its_way_out_keeps_its_record() {
-    let world = World::desiring(2).members(1).named("r", &["web-gone"]).pool(|pool| pool.deleting = true);
+    let world =
+        World::desiring(2).with_machines(1).named("r", &["web-gone"]).pool(|pool| pool.deleting = true);
     assert_eq!(world.plan(), Plan::default());
 }
 
 #[test]
 fn the_same_holds_for_an_explicit_pool() {
-    let world =
-        World::desiring(2).members(1).named("r", &["web-gone"]).pool(|pool| pool.removal = Removal::Explicit);
+    let world = World::desiring(2)
+        .with_machines(1)
+        .named("r", &["web-gone"])
+        .pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit);
     assert_eq!(settled(&world), Some(leaves(&["web-gone"], &[])));
 }

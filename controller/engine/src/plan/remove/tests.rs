@@ -3,18 +3,21 @@ use std::time::Duration;
 use rstest::rstest;
 
 use super::*;
-use crate::pacing::{FULL_WIDTH, Failure, FailureReason};
-use crate::plan::Wait;
-use crate::testing::{World, deleted, member, name, target};
+use crate::backoff::{Failure, FailureReason, MAX_BATCH};
+use crate::plan::Blocker;
+use crate::testing::{World, deleted, machine, name, target};
 
 /// A world of members given as (name, creation second, running).
-fn world(desired: usize, removal: Removal, members: &[(&str, i64, bool)]) -> World {
-    members.iter().fold(World::desiring(desired).pool(|pool| pool.removal = removal), |world, member| {
-        let (name, created, running) = *member;
-        world.member(name, created).edit(name, |member| {
-            member.activity = if running { Activity::Running } else { Activity::NotRunning };
-        })
-    })
+fn world(desired: usize, policy: ScaleDownPolicy, machines: &[(&str, i64, bool)]) -> World {
+    machines.iter().fold(
+        World::desiring(desired).pool(|pool| pool.scale_down_policy = policy),
+        |world, machine| {
+            let (name, created, running) = *machine;
+            world.with_machine(name, created).edit(name, |machine| {
+                machine.activity = if running { Activity::Running } else { Activity::NotRunning };
+            })
+        },
+    )
 }
 
 const AGES: &[(&str, i64, bool)] =
@@ -25,24 +28,28 @@ const ORDINALS: &[(&str, i64, bool)] =
     &[("web-2", 1, true), ("web-10", 2, false), ("web-0", 9, true), ("web-x", 3, true)];
 
 #[rstest]
-#[case::the_newest_first(Removal::NewestFirst, AGES, &["web-c", "web-d", "web-a", "web-b"])]
-#[case::the_oldest_first(Removal::OldestFirst, AGES, &["web-b", "web-a", "web-d", "web-c"])]
+#[case::the_newest_first(ScaleDownPolicy::NewestFirst, AGES, &["web-c", "web-d", "web-a", "web-b"])]
+#[case::the_oldest_first(ScaleDownPolicy::OldestFirst, AGES, &["web-b", "web-a", "web-d", "web-c"])]
 #[case::among_twins_those_not_running_then_by_falling_name(
-    Removal::NewestFirst, TWINS, &["web-d", "web-a", "web-c", "web-b"]
+    ScaleDownPolicy::NewestFirst, TWINS, &["web-d", "web-a", "web-c", "web-b"]
 )]
 #[case::among_twins_those_not_running_then_by_rising_name(
-    Removal::OldestFirst, TWINS, &["web-a", "web-d", "web-b", "web-c"]
+    ScaleDownPolicy::OldestFirst, TWINS, &["web-a", "web-d", "web-b", "web-c"]
 )]
 #[case::the_lowest_ordinal_first_by_number_and_not_by_text(
-    Removal::LowestOrdinalFirst, ORDINALS, &["web-0", "web-x", "web-2", "web-10"]
+    ScaleDownPolicy::LowestOrdinalFirst, ORDINALS, &["web-0", "web-x", "web-2", "web-10"]
 )]
 #[case::the_highest_ordinal_first(
-    Removal::HighestOrdinalFirst, ORDINALS, &["web-10", "web-2", "web-0", "web-x"]
+    ScaleDownPolicy::HighestOrdinalFirst, ORDINALS, &["web-10", "web-2", "web-0", "web-x"]
 )]
-fn who_leaves_first(#[case] removal: Removal, #[case] members: &[(&str, i64, bool)], #[case] order: &[&str]) {
-    for desired in 0..=members.len() {
-        let leaving = &order[..members.len() - desired];
-        assert_eq!(deleted(&world(desired, removal, members).plan()), leaving, "{desired} desired");
+fn who_leaves_first(
+    #[case] policy: ScaleDownPolicy,
+    #[case] machines: &[(&str, i64, bool)],
+    #[case] order: &[&str],
+) {
+    for desired in 0..=machines.len() {
+        let leaving = &order[..machines.len() - desired];
+        assert_eq!(deleted(&world(desired, policy, machines).plan()), leaving, "{desired} desired");
     }
 }
 
@@ -56,16 +63,16 @@ fn who_leaves_first(#[case] removal: Removal, #[case] members: &[(&str, i64, boo
 #[case::fewer_members_than_desired(5, 3, 1, 0)]
 fn as_many_leave_as_live_members_exceed_replicas(
     #[case] desired: usize,
-    #[case] members: u64,
+    #[case] machines: u64,
     #[case] terminating: u64,
     #[case] leaving: usize,
 ) {
-    let world = World::desiring(desired).members(members);
+    let world = World::desiring(desired).with_machines(machines);
     // The oldest are terminating, the newest leave: the two must not be mixed up.
     let world =
-        (0..terminating).fold(world, |world, n| world.edit(&name(n), |member| member.terminating = true));
+        (0..terminating).fold(world, |world, n| world.edit(&name(n), |machine| machine.terminating = true));
     let plan = world.plan();
-    let expected: Vec<String> = (0..members).rev().take(leaving).map(name).collect();
+    let expected: Vec<String> = (0..machines).rev().take(leaving).map(name).collect();
     assert_eq!(deleted(&plan), expected);
     assert_eq!(plan.wants.remove, leaving > 0);
 }
@@ -74,53 +81,56 @@ fn as_many_leave_as_live_members_exceed_replicas(
 #[case::to_nothing(0)]
 #[case::by_one(2)]
 fn an_explicit_pool_never_shrinks_by_itself(#[case] desired: usize) {
-    let plan = World::desiring(desired).members(3).pool(|pool| pool.removal = Removal::Explicit).plan();
+    let plan = World::desiring(desired)
+        .with_machines(3)
+        .pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit)
+        .plan();
     assert_eq!(plan, Plan::default());
 }
 
 #[test]
 fn a_foreign_machine_with_copied_labels_neither_counts_nor_leaves() {
     let world =
-        World::desiring(2).members(3).edit(&name(2), |machine| machine.owner = Some("another".into()));
+        World::desiring(2).with_machines(3).edit(&name(2), |machine| machine.owner = Some("another".into()));
     assert_eq!(world.plan(), Plan::default());
 }
 
 #[test]
 fn a_delete_names_the_uid_that_was_seen() {
-    let plan = World::desiring(0).members(1).plan();
-    let member = crate::ObjectId::new(&name(0), &format!("uid-of-{}", name(0)));
-    assert_eq!(plan.actions, [Action::Delete { member, reason: DeleteReason::Surplus }]);
+    let plan = World::desiring(0).with_machines(1).plan();
+    let machine = crate::ObjectId::new(&name(0), &format!("uid-of-{}", name(0)));
+    assert_eq!(plan.actions, [Action::Delete { machine, reason: DeleteReason::Surplus }]);
 }
 
 #[test]
 fn one_pass_deletes_no_more_than_a_full_batch() {
-    let plan = World::desiring(0).members(FULL_WIDTH as u64 + 1).plan();
-    assert_eq!(deleted(&plan).len(), FULL_WIDTH);
-    assert_eq!(plan.again, Some(Duration::ZERO), "the rest follows at once");
+    let plan = World::desiring(0).with_machines(MAX_BATCH as u64 + 1).plan();
+    assert_eq!(deleted(&plan).len(), MAX_BATCH);
+    assert_eq!(plan.requeue_after, Some(Duration::ZERO), "the rest follows at once");
 }
 
 #[test]
 fn a_member_whose_deletion_was_refused_does_not_hold_up_the_others() {
-    let mut world = World::desiring(0).members(3);
+    let mut world = World::desiring(0).with_machines(3);
     let first = |world: &World| deleted(&world.plan())[0].to_owned();
     let protected = first(&world);
-    world.memory.note(&protected.as_str().into(), true);
+    world.memory.record_result(&protected.as_str().into(), true);
     let next = first(&world);
     assert_ne!(next, protected);
     assert_eq!(deleted(&world.plan()).last(), Some(&protected.as_str()), "it is tried too, at last");
     // Only among those who leave: nobody takes the place of a protected one.
-    let victim = first(&World::desiring(2).members(3));
-    let mut world = World::desiring(2).members(3);
-    world.memory.note(&victim.as_str().into(), true);
+    let victim = first(&World::desiring(2).with_machines(3));
+    let mut world = World::desiring(2).with_machines(3);
+    world.memory.record_result(&victim.as_str().into(), true);
     assert_eq!(deleted(&world.plan()), [victim]);
 }
 
 #[test]
 fn while_a_deletion_got_no_answer_nobody_else_leaves() {
-    let mut world = World::desiring(2).members(3);
+    let mut world = World::desiring(2).with_machines(3);
     let victim = deleted(&world.plan())[0].to_owned();
     let other = world.machines.iter().find(|machine| *machine.id.name != *victim).expect("three").clone();
-    world.memory.unsure_of(&other.id.uid, world.uptime);
+    world.memory.delete_unconfirmed(&other.id.uid, world.uptime);
     assert_eq!(deleted(&world.plan()), [&*other.id.name], "the same deletion is asked for again");
     assert!(world.plan().wants.remove, "and its failure stays to be seen");
     // Somebody who is wanted again is left alone, whatever became of the deletion.
@@ -135,12 +145,12 @@ fn while_a_deletion_got_no_answer_nobody_else_leaves() {
 #[test]
 fn after_a_failure_removal_pauses_and_then_tries_one() {
     let cause = Failure { reason: FailureReason::FailedDelete, message: "denied".into() };
-    let mut world = World::desiring(0).members(3);
+    let mut world = World::desiring(0).with_machines(3);
     world.memory.removing.failed(cause, world.uptime, None, 0.0);
     let left = Duration::from_millis(250);
-    assert_eq!(world.plan().waits, [Wait::Pause { stage: Stage::Remove, left }]);
+    assert_eq!(world.plan().blockers, [Blocker::Backoff { stage: Stage::Remove, left }]);
     assert_eq!(deleted(&world.plan()), [""; 0]);
-    assert_eq!(world.plan().again, Some(left));
+    assert_eq!(world.plan().requeue_after, Some(left));
     world.uptime += left;
     assert_eq!(deleted(&world.plan()), [name(2)]);
 }
@@ -152,23 +162,23 @@ fn leaving(world: &World) -> Vec<(String, DeleteReason)> {
         .actions
         .into_iter()
         .filter_map(|action| match action {
-            Action::Delete { member, reason } => Some((member.name.to_string(), reason)),
+            Action::Delete { machine, reason } => Some((machine.name.to_string(), reason)),
             _ => None,
         })
         .collect()
 }
 
 #[rstest]
-#[case::newest_first(Removal::NewestFirst)]
-#[case::oldest_first(Removal::OldestFirst)]
-#[case::the_lowest_ordinal_first(Removal::LowestOrdinalFirst)]
-#[case::the_highest_ordinal_first(Removal::HighestOrdinalFirst)]
-#[case::explicit(Removal::Explicit)]
-fn who_was_named_leaves_under_every_policy_and_nobody_else_for_it(#[case] removal: Removal) {
-    let world = world(4, removal, AGES).named("r", &["web-a"]);
-    assert_eq!(leaving(&world), [("web-a".to_owned(), DeleteReason::Named)]);
-    assert!(world.plan().rests_on_the_count(), "the pool is read live before");
-    assert!(!world.plan().takes_surplus(), "whoever was named leaves, however many there are");
+#[case::newest_first(ScaleDownPolicy::NewestFirst)]
+#[case::oldest_first(ScaleDownPolicy::OldestFirst)]
+#[case::the_lowest_ordinal_first(ScaleDownPolicy::LowestOrdinalFirst)]
+#[case::the_highest_ordinal_first(ScaleDownPolicy::HighestOrdinalFirst)]
+#[case::explicit(ScaleDownPolicy::Explicit)]
+fn who_was_named_leaves_under_every_policy_and_nobody_else_for_it(#[case] policy: ScaleDownPolicy) {
+    let world = world(4, policy, AGES).named("r", &["web-a"]);
+    assert_eq!(leaving(&world), [("web-a".to_owned(), DeleteReason::Targeted)]);
+    assert!(world.plan().needs_live_pool(), "the pool is read live before");
+    assert!(!world.plan().deletes_surplus(), "whoever was named leaves, however many there are");
 }
 
 #[rstest]
@@ -178,15 +188,15 @@ fn who_was_named_leaves_under_every_policy_and_nobody_else_for_it(#[case] remova
 #[case::as_many_are_gone_as_were_too_many(&["web-c", "web-d"], &[])]
 #[case::more_are_gone(&["web-d"], &[])]
 fn who_is_gone_already_is_one_of_those_that_leave(#[case] live: &[&str], #[case] expected: &[&str]) {
-    let stranger = |member: &mut Replica| member.owner = None;
-    let world = world(2, Removal::NewestFirst, AGES).member("web-e", 9).edit("web-e", stranger);
-    assert!(world.plan().takes_surplus());
+    let stranger = |machine: &mut Machine| machine.owner = None;
+    let world = world(2, ScaleDownPolicy::NewestFirst, AGES).with_machine("web-e", 9).edit("web-e", stranger);
+    assert!(world.plan().deletes_surplus());
     let mut observed = world.observed();
     let uids = world.machines.iter().filter(|machine| live.contains(&&*machine.id.name));
     observed.count_live(&uids.map(|machine| machine.id.uid.clone()).collect());
     let plan = crate::plan(&observed);
     assert_eq!(deleted(&plan), expected);
-    assert_eq!(plan.takes_surplus(), !expected.is_empty());
+    assert_eq!(plan.deletes_surplus(), !expected.is_empty());
     assert!(crate::testing::created(&plan).is_empty(), "nobody takes their place yet");
     let mut strangers = observed.machines.iter().filter(|machine| machine.owner.is_none());
     assert!(strangers.all(|machine| !machine.terminating), "who is no member is none of its business");
@@ -194,50 +204,53 @@ fn who_is_gone_already_is_one_of_those_that_leave(#[case] live: &[&str], #[case]
 
 #[test]
 fn who_was_named_leaves_before_the_surplus() {
-    let world = world(4, Removal::NewestFirst, AGES).named("r", &["web-a"]).pool(|pool| pool.desired -= 1);
+    let world =
+        world(4, ScaleDownPolicy::NewestFirst, AGES).named("r", &["web-a"]).pool(|pool| pool.desired -= 1);
     assert_eq!(
         leaving(&world),
-        [("web-a".to_owned(), DeleteReason::Named), ("web-c".to_owned(), DeleteReason::Surplus)]
+        [("web-a".to_owned(), DeleteReason::Targeted), ("web-c".to_owned(), DeleteReason::Surplus)]
     );
 }
 
 #[test]
 fn several_requests_for_one_machine_cost_one_machine() {
-    let world = world(4, Removal::NewestFirst, AGES).named("r", &["web-a"]).named("s", &["web-a", "web-b"]);
+    let world =
+        world(4, ScaleDownPolicy::NewestFirst, AGES).named("r", &["web-a"]).named("s", &["web-a", "web-b"]);
     assert_eq!(world.pool.desired, 2);
     assert_eq!(deleted(&world.plan()), ["web-a", "web-b"]);
 }
 
 #[rstest]
-#[case::newest_first(Removal::NewestFirst)]
-#[case::explicit(Removal::Explicit)]
+#[case::newest_first(ScaleDownPolicy::NewestFirst)]
+#[case::explicit(ScaleDownPolicy::Explicit)]
 fn a_named_machine_that_is_leaving_anyway_is_not_deleted_again_and_nobody_leaves_for_it(
-    #[case] removal: Removal,
+    #[case] policy: ScaleDownPolicy,
 ) {
     let terminating =
-        world(4, removal, AGES).edit("web-a", |member| member.terminating = true).named("r", &["web-a"]);
+        world(4, policy, AGES).edit("web-a", |machine| machine.terminating = true).named("r", &["web-a"]);
     assert_eq!(terminating.plan(), Plan::default());
 }
 
 #[test]
 fn a_named_machine_that_vanished_costs_nobody_else_the_place() {
-    let mut world = world(4, Removal::NewestFirst, AGES).named("r", &["web-a"]);
+    let mut world = world(4, ScaleDownPolicy::NewestFirst, AGES).named("r", &["web-a"]);
     world.machines.retain(|machine| *machine.id.name != *"web-a");
     assert_eq!(leaving(&world), []);
 }
 
 #[test]
 fn who_was_named_and_is_no_member_any_more_is_left_alone() {
-    let world =
-        world(4, Removal::Explicit, AGES).edit("web-a", |member| member.owner = None).named("r", &["web-a"]);
+    let world = world(4, ScaleDownPolicy::Explicit, AGES)
+        .edit("web-a", |machine| machine.owner = None)
+        .named("r", &["web-a"]);
     assert_eq!(leaving(&world), []);
 }
 
 #[test]
 fn a_name_means_the_machine_that_had_it_when_it_was_named() {
-    let mut world = world(4, Removal::Explicit, AGES).named("r", &["web-a"]);
+    let mut world = world(4, ScaleDownPolicy::Explicit, AGES).named("r", &["web-a"]);
     world.machines.retain(|machine| *machine.id.name != *"web-a");
-    let mut another = member("web-a", 9);
+    let mut another = machine("web-a", 9);
     another.id = crate::ObjectId::new("web-a", "another-uid");
     world.machines.push(std::sync::Arc::new(another));
     assert_eq!(leaving(&world), []);
@@ -246,20 +259,20 @@ fn a_name_means_the_machine_that_had_it_when_it_was_named() {
 #[test]
 fn a_flaw_of_the_pool_keeps_nobody_who_was_named() {
     let flawed = |pool: &mut crate::Pool| {
-        pool.flaws.push("scaleDownPolicy is missing".into());
-        pool.removal = Removal::Explicit;
+        pool.validation_errors.push("scaleDownPolicy is missing".into());
+        pool.scale_down_policy = ScaleDownPolicy::Explicit;
     };
-    let world = world(4, Removal::NewestFirst, AGES).pool(flawed).named("r", &["web-a"]);
+    let world = world(4, ScaleDownPolicy::NewestFirst, AGES).pool(flawed).named("r", &["web-a"]);
     assert_eq!(deleted(&world.plan()), ["web-a"]);
 }
 
 #[test]
 fn a_reserved_machine_is_not_chosen_for_another_decrement_and_nobody_instead_of_it() {
     // web-c is the newest, and web-d comes after it.
-    let world = world(2, Removal::NewestFirst, AGES).reserved("r", &["web-c"]);
+    let world = world(2, ScaleDownPolicy::NewestFirst, AGES).reserved("r", &["web-c"]);
     let plan = world.plan();
     assert_eq!(leaving(&world), [("web-d".to_owned(), DeleteReason::Surplus)]);
-    assert!(plan.waits.contains(&Wait::Reservation { machine: "web-c".into() }), "{:?}", plan.waits);
+    assert!(plan.blockers.contains(&Blocker::Reservation { machine: "web-c".into() }), "{:?}", plan.blockers);
     // Accepted, it is a decrement of its own; withdrawn, it leaves as the policy says.
     let mut accepted = world;
     let mut withdrawn = accepted.pool.clone();
@@ -272,19 +285,19 @@ fn a_reserved_machine_is_not_chosen_for_another_decrement_and_nobody_instead_of_
 
 #[test]
 fn a_reservation_alone_removes_nobody() {
-    assert_eq!(leaving(&world(4, Removal::NewestFirst, AGES).reserved("r", &["web-a"])), []);
+    assert_eq!(leaving(&world(4, ScaleDownPolicy::NewestFirst, AGES).reserved("r", &["web-a"])), []);
 }
 
 #[test]
 fn named_machines_leave_at_the_pace_of_deletions() {
-    let mut world = world(4, Removal::Explicit, AGES).named("r", &["web-a", "web-b", "web-c"]);
+    let mut world = world(4, ScaleDownPolicy::Explicit, AGES).named("r", &["web-a", "web-b", "web-c"]);
     let failure = Failure { reason: FailureReason::FailedDelete, message: "denied".into() };
     world.memory.removing.failed(failure, world.uptime, None, 0.0);
     let paused = world.plan();
     assert_eq!(deleted(&paused), [""; 0]);
-    assert!(paused.wants.remove && paused.again.is_some());
+    assert!(paused.wants.remove && paused.requeue_after.is_some());
     world.uptime += Duration::from_secs(1);
     assert_eq!(deleted(&world.plan()), ["web-a"], "one at first");
-    world.memory.note(&target("web-a").name, true);
+    world.memory.record_result(&target("web-a").name, true);
     assert_eq!(deleted(&world.plan()), ["web-b"], "whose deletion was refused lets the others go first");
 }

@@ -1,16 +1,16 @@
 use rstest::rstest;
 
 use super::*;
+use crate::backoff::{Failure, FailureReason};
 use crate::ledger::REQUEST_TIMEOUT;
 use crate::model::{Budget, Rollout};
-use crate::pacing::{Failure, FailureReason};
 use crate::testing::{World, name};
 
 const UPTIME: std::time::Duration = std::time::Duration::from_secs(100);
 
 /// A pool whose current revision is `r2`; its members are of `r1`.
-fn unstored(desired: usize, members: u64) -> World {
-    World::desiring(desired).members(members).pool(|pool| {
+fn unstored(desired: usize, machines: u64) -> World {
+    World::desiring(desired).with_machines(machines).pool(|pool| {
         pool.revision = "r2".into();
         pool.revision_stored = false;
     })
@@ -39,8 +39,8 @@ fn stores(world: &World) -> bool {
 #[case::nobody_needs_it(unstored(0, 0), false)]
 #[case::it_is_stored(unstored(1, 0).pool(|pool| pool.revision_stored = true), false)]
 #[case::a_paused_pool_does_not_bring_it_to_anybody(unstored(1, 1).pool(|pool| pool.rollout.paused = true), false)]
-#[case::a_machine_has_it_and_it_is_lost(World::desiring(1).members(1).pool(|pool| pool.revision_stored = false), true)]
-#[case::a_pool_that_cannot_be_read_stores_nothing(unstored(1, 1).pool(|pool| pool.flaws.push("odd".into())), false)]
+#[case::a_machine_has_it_and_it_is_lost(World::desiring(1).with_machines(1).pool(|pool| pool.revision_stored = false), true)]
+#[case::a_pool_that_cannot_be_read_stores_nothing(unstored(1, 1).pool(|pool| pool.validation_errors.push("odd".into())), false)]
 fn is_stored_when(#[case] world: World, #[case] expected: bool) {
     assert_eq!(stores(&world), expected);
 }
@@ -65,7 +65,7 @@ fn while_it_cannot_be_stored_no_machine_gets_it() {
     let plan = world.plan();
     assert_eq!(plan.actions, []);
     assert!(plan.wants.create, "the failure stays on show");
-    assert_eq!(plan.again, Some(std::time::Duration::from_millis(250)));
+    assert_eq!(plan.requeue_after, Some(std::time::Duration::from_millis(250)));
 }
 
 #[rstest]
@@ -77,30 +77,32 @@ fn while_it_cannot_be_stored_no_machine_gets_it() {
 #[case::none_is_kept(0, &["a", "b", "r1"], &["a", "b"])]
 #[case::the_largest_limit_keeps_all(usize::MAX, &["a", "b", "r1"], &[])]
 fn of_those_that_nobody_needs(#[case] limit: usize, #[case] stored: &[&str], #[case] expected: &[&str]) {
-    let mut world = World::desiring(2).members(2).pool(|pool| pool.rollout = history(limit));
+    let mut world = World::desiring(2).with_machines(2).pool(|pool| pool.rollout = history(limit));
     world.stored = stored.iter().map(|id| RevisionId::from(*id)).collect();
     assert_eq!(pruned(&world), expected);
 }
 
 #[rstest]
-#[case::in_effect_in_a_member(|member: &mut crate::Replica| member.revision = Some("a".into()), true)]
-#[case::written_to_a_member(|member: &mut crate::Replica| member.written = Some("a".into()), true)]
+#[case::in_effect_in_a_member(|machine: &mut crate::Machine| machine.revision = Some("a".into()), true)]
+#[case::written_to_a_member(|machine: &mut crate::Machine| machine.written = Some("a".into()), true)]
 #[case::in_effect_in_one_that_leaves(
-    |member: &mut crate::Replica| (member.revision, member.terminating) = (Some("a".into()), true), true
+    |machine: &mut crate::Machine| (machine.revision, machine.terminating) = (Some("a".into()), true), true
 )]
-#[case::nobody_names_it(|_: &mut crate::Replica| {}, false)]
+#[case::nobody_names_it(|_: &mut crate::Machine| {}, false)]
 fn a_revision_that_a_member_names_is_never_pruned(
-    #[case] edit: fn(&mut crate::Replica),
+    #[case] edit: fn(&mut crate::Machine),
     #[case] expected: bool,
 ) {
-    let mut world = World::desiring(2).members(2).pool(|pool| pool.rollout = history(0)).edit(&name(1), edit);
+    let mut world =
+        World::desiring(2).with_machines(2).pool(|pool| pool.rollout = history(0)).edit(&name(1), edit);
     world.stored = ["a", "r1"].map(RevisionId::from).to_vec();
     assert_eq!(!pruned(&world).contains(&"a".into()), expected);
 }
 
 #[test]
 fn nothing_is_pruned_while_a_machine_may_appear_that_names_it() {
-    let mut world = World::desiring(3).members(2).pool(|pool| pool.rollout = history(0)).unanswered([2]);
+    let mut world =
+        World::desiring(3).with_machines(2).pool(|pool| pool.rollout = history(0)).with_unconfirmed([2]);
     world.stored = ["a", "r1"].map(RevisionId::from).to_vec();
     assert_eq!(pruned(&world), [""; 0]);
 }
@@ -108,7 +110,7 @@ fn nothing_is_pruned_while_a_machine_may_appear_that_names_it() {
 #[test]
 fn nothing_is_pruned_by_a_pass_that_makes_machines() {
     // A former leader may have sent the same create, and its machine names what was current then.
-    let mut world = World::desiring(2).members(1).pool(|pool| pool.rollout = history(0));
+    let mut world = World::desiring(2).with_machines(1).pool(|pool| pool.rollout = history(0));
     world.stored = ["a", "r1"].map(RevisionId::from).to_vec();
     assert_eq!(pruned(&world), [""; 0]);
     assert_eq!(pruned(&world.pool(|pool| pool.desired = 1)), ["a"]);
@@ -116,20 +118,25 @@ fn nothing_is_pruned_by_a_pass_that_makes_machines() {
 
 #[test]
 fn nothing_is_pruned_while_a_machine_may_name_it_that_was_written_to_without_an_answer() {
-    let mut world = World::desiring(1).members(1).pool(|pool| pool.rollout = history(0));
+    let mut world = World::desiring(1).with_machines(1).pool(|pool| pool.rollout = history(0));
     world.stored = ["a", "r1"].map(RevisionId::from).to_vec();
-    let member = world.machines[0].id.uid.clone();
-    world.memory.trials.learn(&member, &"a".into(), crate::plan::Answer::Lost, UPTIME);
+    let machine = world.machines[0].id.uid.clone();
+    world.memory.rollout_attempts.record(
+        &machine,
+        &"a".into(),
+        crate::plan::UpdateOutcome::Unconfirmed,
+        UPTIME,
+    );
     let plan = world.plan();
-    assert_eq!((plan.actions, plan.again), (Vec::new(), Some(REQUEST_TIMEOUT)));
+    assert_eq!((plan.actions, plan.requeue_after), (Vec::new(), Some(REQUEST_TIMEOUT)));
     world.uptime += REQUEST_TIMEOUT;
-    world.memory.trials.meet([].iter(), world.uptime);
+    world.memory.rollout_attempts.observe([].iter(), world.uptime);
     assert_eq!(pruned(&world), ["a"]);
 }
 
 #[test]
 fn a_pinned_revision_stays_and_so_does_nothing_else_for_its_sake() {
-    let mut world = World::desiring(1).members(1).pool(|pool| {
+    let mut world = World::desiring(1).with_machines(1).pool(|pool| {
         pool.rollout = Rollout { pinned: Some("r1".into()), ..history(0) };
     });
     world.stored = ["r1", "b"].map(RevisionId::from).to_vec();
@@ -139,11 +146,11 @@ fn a_pinned_revision_stays_and_so_does_nothing_else_for_its_sake() {
 #[test]
 fn pruning_keeps_to_its_pace() {
     let failure = Failure { reason: FailureReason::FailedRepair, message: "no".into() };
-    let mut world = World::desiring(1).members(1).pool(|pool| pool.rollout = history(0));
+    let mut world = World::desiring(1).with_machines(1).pool(|pool| pool.rollout = history(0));
     world.stored = ["a", "b", "r1"].map(RevisionId::from).to_vec();
-    let mut world = world.memory(|memory| memory.recording.failed(failure, UPTIME, None, 0.0));
+    let mut world = world.memory(|memory| memory.cleaning_up.failed(failure, UPTIME, None, 0.0));
     assert_eq!(pruned(&world), [""; 0]);
-    assert!(world.plan().wants.record);
+    assert!(world.plan().wants.clean_up);
     world.uptime += std::time::Duration::from_secs(1);
     assert_eq!(pruned(&world), ["a"]);
 }

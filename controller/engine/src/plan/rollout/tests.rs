@@ -3,9 +3,9 @@
 use rstest::rstest;
 
 use super::*;
+use crate::backoff::{Failure, FailureReason};
 use crate::model::{Budget, DiskDraft, DiskRef, DiskSource, DiskTemplate, Lifetime};
-use crate::pacing::{Failure, FailureReason};
-use crate::testing::{World, member, name, own_disk};
+use crate::testing::{World, machine, name, own_disk};
 
 mod adoption;
 mod disks;
@@ -16,38 +16,38 @@ mod stories;
 pub(super) const UPTIME: Duration = Duration::from_secs(100);
 
 /// Running members of `r1`, the oldest first, and a template that is `r2` by now.
-pub(super) fn outdated(members: u64) -> World {
-    World::desiring(usize::try_from(members).unwrap())
-        .members(members)
+pub(super) fn outdated(machines: u64) -> World {
+    World::desiring(usize::try_from(machines).unwrap())
+        .with_machines(machines)
         .pool(|pool| pool.revision = "r2".into())
 }
 
-fn allowing(members: u64, budget: usize) -> World {
-    outdated(members).pool(|pool| pool.rollout.budget = Budget::Machines(budget))
+fn allowing(machines: u64, budget: usize) -> World {
+    outdated(machines).pool(|pool| pool.rollout.budget = Budget::Machines(budget))
 }
 
 /// The numbers of the members that a plan writes the revision to, in its order.
 pub(super) fn updated(plan: &Plan) -> Vec<u64> {
     numbers(plan, |action| match action {
-        Action::Update { member, .. } => Some(&member.name),
+        Action::Update { machine, .. } => Some(&machine.name),
         _ => None,
     })
 }
 
 /// Who is written to, and on which terms.
-fn terms(plan: &Plan) -> Vec<(u64, Terms)> {
-    let terms = plan.actions.iter().filter_map(|action| match action {
-        Action::Update { terms, .. } => Some(*terms),
+fn disruption(plan: &Plan) -> Vec<(u64, Disruption)> {
+    let disruption = plan.actions.iter().filter_map(|action| match action {
+        Action::Update { disruption, .. } => Some(*disruption),
         _ => None,
     });
-    let mut all: Vec<_> = updated(plan).into_iter().zip(terms).collect();
+    let mut all: Vec<_> = updated(plan).into_iter().zip(disruption).collect();
     all.sort_by_key(|(number, _)| *number);
     all
 }
 
 fn advanced(plan: &Plan) -> Vec<u64> {
     numbers(plan, |action| match action {
-        Action::Advance { member, .. } => Some(&member.name),
+        Action::RecordRevision { machine, .. } => Some(&machine.name),
         _ => None,
     })
 }
@@ -58,51 +58,51 @@ fn numbers(plan: &Plan, of: impl Fn(&Action) -> Option<&Arc<str>>) -> Vec<u64> {
 }
 
 /// Edits one of the members.
-pub(super) fn with(world: World, number: u64, edit: impl FnOnce(&mut Replica)) -> World {
+pub(super) fn with(world: World, number: u64, edit: impl FnOnce(&mut Machine)) -> World {
     world.edit(&name(number), edit)
 }
 
-fn idle(member: &mut Replica) {
-    member.activity = Activity::NotRunning;
+fn idle(machine: &mut Machine) {
+    machine.activity = Activity::NotRunning;
 }
 
-fn stopped(member: &mut Replica) {
-    member.activity = Activity::Stopped;
+fn stopped(machine: &mut Machine) {
+    machine.activity = Activity::Stopped;
 }
 
 /// `r2` was written, and the platform has not looked yet.
-fn written(member: &mut Replica) {
-    (member.written, member.evaluated) = (Some("r2".into()), false);
+fn written(machine: &mut Machine) {
+    (machine.written, machine.evaluated) = (Some("r2".into()), false);
 }
 
 /// `r2` was written, and a restart waits for somebody.
-fn for_approval(member: &mut Replica) {
-    (member.written, member.restart_pending) = (Some("r2".into()), true);
+fn for_approval(machine: &mut Machine) {
+    (machine.written, machine.restart_pending) = (Some("r2".into()), true);
 }
 
 /// `r2` was written, and the platform restarts the machine.
-fn restarting(member: &mut Replica) {
-    for_approval(member);
-    member.restarts_itself = true;
+fn restarting(machine: &mut Machine) {
+    for_approval(machine);
+    machine.restarts_itself = true;
 }
 
 /// `r2` has come into effect.
-fn arrived(member: &mut Replica) {
-    member.written = Some("r2".into());
+fn unrecorded(machine: &mut Machine) {
+    machine.written = Some("r2".into());
 }
 
-fn answering(mut world: World, number: u64, answer: Answer) -> World {
-    let uid = member(&name(number), 0).id.uid;
-    world.memory.trials.learn(&uid, &"r2".into(), answer, UPTIME);
+fn answering(mut world: World, number: u64, answer: UpdateOutcome) -> World {
+    let uid = machine(&name(number), 0).id.uid;
+    world.memory.rollout_attempts.record(&uid, &"r2".into(), answer, UPTIME);
     world
 }
 
 fn refuse(world: World, number: u64) -> World {
-    answering(world, number, Answer::Refused)
+    answering(world, number, UpdateOutcome::Refused)
 }
 
 fn lose(world: World, number: u64) -> World {
-    answering(world, number, Answer::Lost)
+    answering(world, number, UpdateOutcome::Unconfirmed)
 }
 
 #[rstest]
@@ -128,7 +128,7 @@ fn lose(world: World, number: u64) -> World {
 #[case::a_stopped_machine_leaves_the_budget_to_others(
     with(with(allowing(4, 2), 0, stopped), 1, |m| m.terminating = true), &[0, 2]
 )]
-#[case::one_that_was_written_and_is_back_takes_none(with(allowing(4, 1), 0, arrived), &[1])]
+#[case::one_that_was_written_and_is_back_takes_none(with(allowing(4, 1), 0, unrecorded), &[1])]
 #[case::a_terminating_machine_is_not_updated(with(allowing(4, 2), 0, |m| m.terminating = true), &[1])]
 #[case::one_that_is_written_with_an_older_one_keeps_its_place(
     with(allowing(4, 1), 2, |m| (m.written, m.evaluated) = (Some("r1b".into()), false)), &[2]
@@ -138,11 +138,11 @@ fn lose(world: World, number: u64) -> World {
 )]
 #[case::a_lost_answer_takes_a_place_and_is_tried_again(lose(allowing(4, 1), 2), &[2])]
 #[case::who_refused_comes_after_all_others(refuse(allowing(4, 2), 0), &[1, 2])]
-#[case::who_refused_does_not_take_a_place(refuse(with(allowing(2, 1), 1, arrived), 0), &[0])]
+#[case::who_refused_does_not_take_a_place(refuse(with(allowing(2, 1), 1, unrecorded), 0), &[0])]
 #[case::paused(allowing(4, 2).pool(|pool| pool.rollout.paused = true), &[])]
-#[case::a_pool_that_cannot_be_read(allowing(4, 2).pool(|pool| pool.flaws.push("odd".into())), &[])]
+#[case::a_pool_that_cannot_be_read(allowing(4, 2).pool(|pool| pool.validation_errors.push("odd".into())), &[])]
 #[case::a_pool_that_is_deleted(allowing(4, 2).pool(|pool| pool.deleting = true), &[])]
-#[case::all_have_it(World::desiring(4).members(4), &[])]
+#[case::all_have_it(World::desiring(4).with_machines(4), &[])]
 #[case::whoever_is_too_many_leaves_as_it_is(allowing(4, 4).pool(|pool| pool.desired = 2), &[0, 1])]
 fn writes_to(#[case] world: World, #[case] expected: &[u64]) {
     assert_eq!(updated(&world.plan()), expected);
@@ -155,12 +155,12 @@ fn writes_to(#[case] world: World, #[case] expected: &[u64]) {
 #[case::half_the_budget_refuses(16, 6, &[0, 1, 2], true)]
 #[case::half_of_an_odd_budget(16, 7, &[0, 1, 2], false)]
 fn a_rollout_stops_when(
-    #[case] members: u64,
+    #[case] machines: u64,
     #[case] budget: usize,
     #[case] refusing: &[u64],
     #[case] stops: bool,
 ) {
-    let world = refusing.iter().copied().fold(allowing(members, budget), refuse);
+    let world = refusing.iter().copied().fold(allowing(machines, budget), refuse);
     let plan = world.plan();
     let others = updated(&plan).iter().any(|number| !refusing.contains(number));
     assert_eq!(others, !stops, "{:?}", updated(&plan));
@@ -190,7 +190,7 @@ fn the_pace(#[case] failed: Option<u64>, #[case] uptime: u64, #[case] expected: 
     let failure = Failure { reason: FailureReason::FailedTemplateUpdate, message: "no".into() };
     let mut world = allowing(8, 8);
     // What the pools remember belongs to the revision.
-    world.memory.meet(&world.pool, UPTIME);
+    world.memory.observe(&world.pool, UPTIME);
     if let Some(failed) = failed {
         world.memory.updating.failed(failure, Duration::from_secs(failed), None, 0.0);
     }
@@ -201,32 +201,32 @@ fn the_pace(#[case] failed: Option<u64>, #[case] uptime: u64, #[case] expected: 
         Ok(width) => assert_eq!(updated(&plan).len(), width),
         Err(left) => {
             assert_eq!(updated(&plan), [] as [u64; 0]);
-            assert_eq!(plan.again, Some(Duration::from_millis(left)));
+            assert_eq!(plan.requeue_after, Some(Duration::from_millis(left)));
         }
     }
     if expected == Ok(1) {
-        assert_eq!(plan.again, Some(Duration::ZERO), "the rest comes with the next pass");
+        assert_eq!(plan.requeue_after, Some(Duration::ZERO), "the rest comes with the next pass");
         // Another revision is a reason to try again at once.
         world.pool.revision = "r3".into();
-        world.memory.meet(&world.pool, world.uptime);
+        world.memory.observe(&world.pool, world.uptime);
         assert_eq!(updated(&world.plan()).len(), 8);
     }
 }
 
 #[rstest]
-#[case::it_has_come_into_effect(arrived, true)]
+#[case::it_has_come_into_effect(unrecorded, true)]
 #[case::the_platform_has_not_looked(written, false)]
 #[case::a_restart_waits(for_approval, false)]
 #[case::a_restart_is_under_way(restarting, false)]
-#[case::it_leaves(|m: &mut Replica| { arrived(m); m.terminating = true; }, false)]
-#[case::it_is_stopped(|m: &mut Replica| { arrived(m); stopped(m); }, true)]
-#[case::it_says_so_already(|m: &mut Replica| { arrived(m); m.revision = Some("r2".into()); }, false)]
-#[case::it_was_not_written(|_: &mut Replica| {}, false)]
-fn a_member_says_that_the_revision_is_in_effect_when(#[case] edit: fn(&mut Replica), #[case] expected: bool) {
+#[case::it_leaves(|m: &mut Machine| { unrecorded(m); m.terminating = true; }, false)]
+#[case::it_is_stopped(|m: &mut Machine| { unrecorded(m); stopped(m); }, true)]
+#[case::it_says_so_already(|m: &mut Machine| { unrecorded(m); m.revision = Some("r2".into()); }, false)]
+#[case::it_was_not_written(|_: &mut Machine| {}, false)]
+fn a_member_says_that_the_revision_is_in_effect_when(#[case] edit: fn(&mut Machine), #[case] expected: bool) {
     let world = with(allowing(2, 1), 1, edit);
     let plan = world.plan();
     assert_eq!(advanced(&plan).contains(&1), expected);
-    assert_eq!(plan.wants.advance, expected);
+    assert_eq!(plan.wants.record_revision, expected);
     let paused = world.pool(|pool| pool.rollout.paused = true);
     assert_eq!(advanced(&paused.plan()).contains(&1), expected, "saying so changes nobody");
 }
@@ -234,13 +234,13 @@ fn a_member_says_that_the_revision_is_in_effect_when(#[case] edit: fn(&mut Repli
 #[test]
 fn saying_so_has_a_pace_of_its_own() {
     let failure = Failure { reason: FailureReason::FailedRepair, message: "no".into() };
-    let mut world = with(with(allowing(3, 1), 0, arrived), 1, arrived);
-    world.memory.meet(&world.pool, UPTIME);
+    let mut world = with(with(allowing(3, 1), 0, unrecorded), 1, unrecorded);
+    world.memory.observe(&world.pool, UPTIME);
     world.memory.updating.failed(failure.clone(), UPTIME, None, 0.0);
     let plan = world.plan();
     assert_eq!((advanced(&plan).len(), updated(&plan).len()), (2, 0));
     world.memory.updating.reset();
-    world.memory.advancing.failed(failure, UPTIME, None, 0.0);
+    world.memory.recording_revisions.failed(failure, UPTIME, None, 0.0);
     let plan = world.plan();
     assert_eq!((advanced(&plan).len(), updated(&plan).len()), (0, 1));
 }
@@ -256,9 +256,9 @@ fn what_of_a_member_is_the_pools(
     #[case] written: Option<&str>,
     #[case] expected: Option<&str>,
 ) {
-    let mut world = with(outdated(1), 0, |member| {
-        member.revision = in_effect.map(RevisionId::from);
-        member.written = written.map(RevisionId::from);
+    let mut world = with(outdated(1), 0, |machine| {
+        machine.revision = in_effect.map(RevisionId::from);
+        machine.written = written.map(RevisionId::from);
     });
     world.stored = ["r0", "r1"].map(RevisionId::from).to_vec();
     let plan = world.plan();
@@ -269,15 +269,18 @@ fn what_of_a_member_is_the_pools(
 #[test]
 fn who_was_chosen_because_it_does_not_run_is_marked_as_that() {
     let world = with(with(allowing(3, 3), 0, idle), 1, stopped);
-    assert_eq!(terms(&world.plan()), [(0, Terms::Idle), (1, Terms::Idle), (2, Terms::Place)]);
+    assert_eq!(
+        disruption(&world.plan()),
+        [(0, Disruption::NotRunning), (1, Disruption::NotRunning), (2, Disruption::Budgeted)]
+    );
 }
 
 #[test]
 fn the_pool_looks_again_when_a_change_has_been_ignored_for_long_enough() {
-    let mut world = with(World::desiring(2).members(2), 0, |member| member.evaluated = false);
+    let mut world = with(World::desiring(2).with_machines(2), 0, |machine| machine.evaluated = false);
     let machines = world.machines.clone();
-    world.memory.trials.meet(machines.iter(), UPTIME);
-    assert_eq!(world.plan().again, Some(EVALUATION_AGE));
+    world.memory.rollout_attempts.observe(machines.iter(), UPTIME);
+    assert_eq!(world.plan().requeue_after, Some(EVALUATION_AGE));
     world.uptime = UPTIME + EVALUATION_AGE;
     assert_eq!(world.plan(), Plan::default());
 }
@@ -285,11 +288,21 @@ fn the_pool_looks_again_when_a_change_has_been_ignored_for_long_enough() {
 #[test]
 fn those_that_refused_are_tried_again_in_turn() {
     let mut world = refuse(allowing(3, 1), 0);
-    let second = member(&name(1), 0).id.uid;
-    world.memory.trials.learn(&second, &"r2".into(), Answer::Refused, UPTIME + Duration::from_secs(1));
+    let second = machine(&name(1), 0).id.uid;
+    world.memory.rollout_attempts.record(
+        &second,
+        &"r2".into(),
+        UpdateOutcome::Refused,
+        UPTIME + Duration::from_secs(1),
+    );
     assert_eq!(updated(&world.plan()), [0]);
-    let first = member(&name(0), 0).id.uid;
-    world.memory.trials.learn(&first, &"r2".into(), Answer::Refused, UPTIME + Duration::from_secs(2));
+    let first = machine(&name(0), 0).id.uid;
+    world.memory.rollout_attempts.record(
+        &first,
+        &"r2".into(),
+        UpdateOutcome::Refused,
+        UPTIME + Duration::from_secs(2),
+    );
     assert_eq!(updated(&world.plan()), [1]);
 }
 

@@ -13,13 +13,13 @@ fn id(of: u64) -> RevisionId {
 }
 
 /// A revision that got the id that its content gives.
-fn stored(of: u64, number: i64) -> Stored {
-    Stored { id: id(of), number, content: content(of) }
+fn stored(of: u64, number: i64) -> StoredRevision {
+    StoredRevision { id: id(of), number, content: content(of) }
 }
 
 /// A revision that got its id from an earlier version of ours.
-fn named(name: &str, of: u64, number: i64) -> Stored {
-    Stored { id: name.into(), number, content: content(of) }
+fn named(name: &str, of: u64, number: i64) -> StoredRevision {
+    StoredRevision { id: name.into(), number, content: content(of) }
 }
 
 #[rstest]
@@ -31,7 +31,7 @@ fn named(name: &str, of: u64, number: i64) -> Stored {
 #[case::of_twins_the_later_one_counts(vec![named("a", 7, 1), named("b", 7, 2)], Some("c"), "b".into(), true)]
 #[case::what_is_shown_is_another_content(vec![stored(6, 1), stored(7, 2)], Some("c"), id(7), true)]
 fn resolves(
-    #[case] revisions: Vec<Stored>,
+    #[case] revisions: Vec<StoredRevision>,
     #[case] shown: Option<&str>,
     #[case] expected: RevisionId,
     #[case] stored: bool,
@@ -43,14 +43,14 @@ fn resolves(
 
 #[test]
 fn an_id_that_another_content_has_is_not_given_twice() {
-    let history = History::new([Stored { id: id(7), number: 1, content: content(1) }]);
+    let history = History::new([StoredRevision { id: id(7), number: 1, content: content(1) }]);
     let other = history.resolve(&content(7), None);
     assert_eq!(other, Resolved { id: content(7).id(2), stored: false });
     assert_ne!(other.id, id(7));
     assert!(other.id.as_str().len() == 16 && other.id.as_str().bytes().all(|b| b.is_ascii_hexdigit()));
     // And nor is the second one.
     let mut history = history;
-    history.add(Stored { id: other.id, number: 2, content: content(2) });
+    history.add(StoredRevision { id: other.id, number: 2, content: content(2) });
     assert_eq!(history.resolve(&content(7), None).id, content(7).id(3));
 }
 
@@ -102,7 +102,7 @@ proptest! {
                 history.remove(&resolved.id);
                 ids.remove(&of);
             } else {
-                history.add(Stored { id: resolved.id.clone(), number: history.next_number(), content: content(of) });
+                history.add(StoredRevision { id: resolved.id.clone(), number: history.next_number(), content: content(of) });
                 ids.insert(of, resolved.id);
             }
             let distinct: std::collections::BTreeSet<_> = history.ids().into_iter().collect();

@@ -1,19 +1,19 @@
 //! What a state is, as far as anybody could tell the difference.
 //!
 //! All that the future depends on is printed, and names, versions and moments are then replaced by what matters of them
-//! ([`super::text`]). What the controller remembers is taken as it prints, so that a field that comes later counts too.
+//! ([`super::canonical`]). What the controller remembers is taken as it prints, so that a field that comes later counts too.
 
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
 
 use super::super::api::{Api, Basis, Table};
-use super::super::view::View;
+use super::super::watch_cache::WatchCache;
+use super::canonical;
 use super::moves::State;
-use super::text;
 use crate::Action;
 use crate::ledger::{Cache as _, Fact, Ledger, Seen};
-use crate::model::Mark;
+use crate::model::StoredTime;
 
 /// The state in so few bits that two of them never share theirs by accident.
 pub(super) fn of(state: &State) -> u128 {
@@ -38,7 +38,7 @@ pub(super) fn canonical(state: &State) -> String {
     shell(&mut out, state);
     under_way(&mut out, state);
     judged(&mut out, api);
-    text::canonical(&out, api)
+    canonical::canonical(&out, api)
 }
 
 fn put(out: &mut String, name: &str, what: &dyn Debug) {
@@ -63,8 +63,12 @@ fn uid_version(uid: &str) -> u64 {
 
 fn pool(out: &mut String, state: &State) {
     let pool = &state.world.api.pool;
-    put(out, "pool", &(pool.desired, pool.removal, &pool.revision, pool.revision_stored, pool.deleting));
-    put(out, "block", &pool.block);
+    put(
+        out,
+        "pool",
+        &(pool.desired, pool.scale_down_policy, &pool.revision, pool.revision_stored, pool.deleting),
+    );
+    put(out, "block", &pool.name_block);
     put(out, "record", &pool.record);
     put(out, "revisions", &(&state.world.api.revisions.stored, &state.world.api.revisions.lost));
     put(out, "budgets", &(state.edits, state.faults));
@@ -80,8 +84,8 @@ fn shell(out: &mut String, state: &State) {
     if !shell.pending.is_empty() {
         put(out, "rests on", &basis(api, shell.basis));
         for action in &shell.pending {
-            if let Action::Delete { member, .. } = action {
-                put(out, "known", &shell.known.get(&member.name));
+            if let Action::Delete { machine, .. } = action {
+                put(out, "known", &shell.known.get(&machine.name));
             }
             if let Some(version) = shell.versions.get(action.object()) {
                 let live = api.disks.objects.get(action.object()).map(|seen| seen.version);
@@ -96,14 +100,14 @@ fn shell(out: &mut String, state: &State) {
             }
         }
     }
-    list(out, "attempts", shell.attempts.iter().map(|(name, rests)| (name, basis(api, *rests))));
+    list(out, "attempts", shell.first_basis.iter().map(|(name, rests)| (name, basis(api, *rests))));
 }
 
 /// What a cache shows where that is not the truth, and what it remembers.
 fn cache<T: Fact + Debug>(
     out: &mut String,
     name: &str,
-    view: &View<T>,
+    view: &WatchCache<T>,
     table: &Table<T>,
     ledger: &Ledger<T>,
 ) {
@@ -123,14 +127,14 @@ fn cache<T: Fact + Debug>(
 fn basis(api: &Api, basis: Basis) -> impl Debug + use<> {
     let since = &api.history[basis.pool..];
     let most = since.iter().map(super::super::api::Wanted::desired).max();
-    let blocks: Vec<String> = since.iter().map(|wanted| format!("{:?}", wanted.block())).collect();
+    let blocks: Vec<String> = since.iter().map(|wanted| format!("{:?}", wanted.name_block())).collect();
     let blocks: BTreeSet<String> = blocks.into_iter().collect();
     let after = |positions: &[usize]| positions.iter().filter(|at| **at >= basis.seen).count();
     let named: Vec<_> = (api.named.accepted.iter())
         .filter(|(uid, _)| api.machines.objects.values().any(|seen| seen.facts.id.uid == **uid))
         .map(|(uid, since)| (uid.clone(), *since <= basis.pool))
         .collect();
-    let first = since.first().map(|wanted| (wanted.desired(), wanted.removal()));
+    let first = since.first().map(|wanted| (wanted.desired(), wanted.scale_down_policy()));
     let counts = (after(&api.strays), after(&api.others_removals), since.len() == 1);
     (basis.current, counts, first, most, blocks, named)
 }
@@ -148,7 +152,7 @@ fn under_way(out: &mut String, state: &State) {
             (&request.action, basis(api, request.basis), outdated, request.sent, api.existed(object))
         }),
     );
-    put(out, "callers", &world.callers);
+    put(out, "callers", &world.removal_clients);
 }
 
 /// What the server knows beside the objects, as far as it is about what exists.
@@ -162,15 +166,15 @@ fn judged(out: &mut String, api: &Api) {
     list(out, "strays", api.stray_uids.iter().filter(|uid| matters(uid.as_str())));
     let kept = &api.kept;
     // The rest is about disks that outlive their machines.
-    if !api.keeps_disks() {
+    if !api.retains_disks() {
         return;
     }
     put(out, "mounts", &kept.mounts);
     put(out, "kept", &(kept.most_members, kept.excused, kept.refuses_growth));
     list(out, "used", kept.last_used.iter().filter(|(uid, _)| matters(uid.as_str())));
-    let marked = |disk: &str| match api.disks.objects.get(disk)?.facts.marks.collecting_since? {
-        Mark::At(at) => Some(at),
-        Mark::Unreadable => None,
+    let marked = |disk: &str| match api.disks.objects.get(disk)?.facts.annotations.collecting_since? {
+        StoredTime::At(at) => Some(at),
+        StoredTime::Unreadable => None,
     };
     list(
         out,

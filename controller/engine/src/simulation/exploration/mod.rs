@@ -9,19 +9,19 @@
 //! There is no clock. A moment takes next to nothing, and "time passes" makes everything that is under way old enough
 //! for whatever waits for it.
 
+mod canonical;
+mod config;
+mod convergence;
 mod key;
 mod moves;
-mod rest;
-mod small;
-mod text;
 
 #[expect(clippy::disallowed_types, reason = "states are looked up, never walked")]
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use super::api::Broken;
+use config::{Config, Ends, Users};
 use moves::{Move, State};
-use small::{Ends, Small, Users};
 
 /// What a search has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ struct Search {
 ///
 /// # Errors
 /// A broken invariant, with the shortest story that leads to it.
-fn explore(small: &Small, limit: usize) -> Result<Count, String> {
+fn explore(small: &Config, limit: usize) -> Result<Count, String> {
     let first = State::new(small);
     let mut search = Search {
         visited: [(key::of(&first), 0)].into(),
@@ -101,7 +101,7 @@ impl Search {
         id: u32,
         next: &mut Vec<(State, u32)>,
     ) -> Result<(), (Broken, Option<Move>)> {
-        let rest = rest::comes_to_rest(state, &mut self.restful).map_err(|broken| (broken, None))?;
+        let rest = convergence::comes_to_rest(state, &mut self.restful).map_err(|broken| (broken, None))?;
         self.settled += usize::from(rest);
         for step in moves::enabled(state) {
             let after = state.after(step).map_err(|broken| (broken, Some(step)))?;
@@ -117,7 +117,7 @@ impl Search {
     }
 
     /// Tells the way to a state once more, and what is wrong there.
-    fn story(&self, small: &Small, mut id: u32, last: Option<Move>, broken: &str) -> String {
+    fn story(&self, small: &Config, mut id: u32, last: Option<Move>, broken: &str) -> String {
         let mut steps: Vec<Move> = last.into_iter().collect();
         while let Some((from, step)) = self.origins[id as usize] {
             steps.push(step);
@@ -131,7 +131,7 @@ impl Search {
                 return format!("{small:?}: {broken}\n{}", state.world.transcript);
             }
         }
-        let told = rest::comes_to_rest_aloud(state);
+        let told = convergence::comes_to_rest_aloud(state);
         format!("{small:?}: {broken}\n{told}")
     }
 }

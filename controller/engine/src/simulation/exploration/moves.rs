@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::super::api::{Api, Broken, check};
-use super::super::shell::Fate;
+use super::super::controller::Fate;
 use super::super::step::Step;
 use super::super::world::World;
-use super::small::{Ends, Small};
+use super::config::{Config, Ends};
 use crate::Plan;
 use crate::ledger::Fact;
-use crate::model::{Activity, Budget, DiskTemplate, Lifetime, ObjectId, Replica};
-use crate::testing::KEPT;
+use crate::model::{Activity, Budget, DiskTemplate, Lifetime, Machine, ObjectId};
+use crate::testing::RETAINED;
 
 /// What a moment takes: so little that no story is long enough for it to matter.
 const TICK: Duration = Duration::from_micros(1);
@@ -39,7 +39,7 @@ pub(super) enum Move {
     Tell(usize),
     Scale(usize),
     Name(usize),
-    Caller,
+    RemovalClient,
     Delete(usize),
     Revise,
     End,
@@ -49,7 +49,7 @@ pub(super) enum Move {
 #[derive(Clone)]
 pub(super) struct State {
     pub(super) world: World,
-    pub(super) small: Small,
+    pub(super) small: Config,
     /// What users may still do.
     pub(super) edits: Option<u8>,
     /// What may still go wrong.
@@ -57,20 +57,20 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(small: &Small) -> Self {
+    pub(super) fn new(small: &Config) -> Self {
         let mut pool = crate::testing::World::desiring(small.start).pool;
-        (pool.naming, pool.removal) = (small.naming, small.removal);
+        (pool.naming, pool.scale_down_policy) = (small.naming, small.scale_down_policy);
         pool.rollout.budget = Budget::Machines(1);
         pool.rollout.history = 0;
         pool.disks.extend(small.keeps.map(|ends| {
-            let mut template = DiskTemplate::new(KEPT, Lifetime::Pool);
+            let mut template = DiskTemplate::new(RETAINED, Lifetime::Retained);
             template.ttl = (ends == Ends::AtOnce).then_some(Duration::from_secs(10));
             template
         }));
         let mut world = World::around(Api::new(pool));
         (world.silent, world.tick) = (true, TICK);
         let mut state = Self { world, small: *small, edits: small.edits, faults: small.faults };
-        super::rest::bring_to_rest(&mut state);
+        super::convergence::bring_to_rest(&mut state);
         state
     }
 
@@ -99,7 +99,7 @@ impl State {
                 self.faults -= 1;
                 self.world.step(Step::Crash(late))?;
             }
-            Move::Caller => self.world.step(Step::Caller(0))?,
+            Move::RemovalClient => self.world.step(Step::RemovalClient(0))?,
             Move::Land(which) => self.world.step(Step::Land(which))?,
             Move::SeeMachine => self.see(1, 0),
             Move::SeeDisk => self.see(0, 1),
@@ -123,7 +123,7 @@ impl State {
                 self.user(step);
             }
         }
-        self.world.api.note_use();
+        self.world.api.record_disk_use();
         let machines = self.world.api.machines.log.len() - self.world.shell.machines.position;
         let disks = self.world.api.disks.log.len() - self.world.shell.disks.position;
         self.see(machines.saturating_sub(self.small.behind), disks.saturating_sub(self.small.behind));
@@ -197,16 +197,16 @@ impl State {
     /// A rollout makes no more machines unavailable than it may. A leader that died may have had one request on its way,
     /// and so may a lost answer.
     fn disturbs_few(&self) -> Result<(), Broken> {
-        let disturbed = self.world.api.members().filter(|member| {
-            member.activity == Activity::Running && (!member.evaluated || member.restart_pending)
+        let disturbed = self.world.api.pool_machines().filter(|machine| {
+            machine.activity == Activity::Running && (!machine.evaluated || machine.restart_pending)
         });
         let (disturbed, more) = (disturbed.count(), usize::from(self.small.faults - self.faults));
         check(disturbed <= 1 + more, || format!("a rollout disturbs {disturbed} machines at once"))
     }
 }
 
-fn chosen(api: &Api, is: impl Fn(&Replica) -> bool) -> Vec<ObjectId> {
-    let machines = api.members().filter(|machine| is(machine));
+fn chosen(api: &Api, is: impl Fn(&Machine) -> bool) -> Vec<ObjectId> {
+    let machines = api.pool_machines().filter(|machine| is(machine));
     machines.map(|machine| machine.id.clone()).collect()
 }
 
@@ -231,10 +231,10 @@ fn restarting(api: &Api) -> Vec<ObjectId> {
 
 /// What everybody but users, faults and time can do next, in the order in which a world comes to rest.
 pub(super) fn work(state: &State) -> Vec<Move> {
-    let World { api, shell, callers, .. } = &state.world;
+    let World { api, shell, removal_clients, .. } = &state.world;
     let mut moves = Vec::new();
-    if !callers.is_empty() {
-        moves.push(Move::Caller);
+    if !removal_clients.is_empty() {
+        moves.push(Move::RemovalClient);
     }
     if shell.machines.position < api.machines.log.len() {
         moves.push(Move::SeeMachine);
@@ -264,7 +264,7 @@ pub(super) fn work(state: &State) -> Vec<Move> {
 
 /// All that can happen next.
 pub(super) fn enabled(state: &State) -> Vec<Move> {
-    let World { api, shell, callers, in_flight, .. } = &state.world;
+    let World { api, shell, removal_clients, in_flight, .. } = &state.world;
     let mut moves = work(state);
     if shell.pending.is_empty() {
         moves.push(Move::Pass);
@@ -288,7 +288,7 @@ pub(super) fn enabled(state: &State) -> Vec<Move> {
     if users.scale {
         moves.extend((0..=state.small.machines).filter(|count| *count != desired).map(Move::Scale));
     }
-    if users.name && callers.is_empty() {
+    if users.name && removal_clients.is_empty() {
         moves.extend((0..live).map(Move::Name));
     }
     if users.delete {

@@ -6,59 +6,59 @@ use rstest::rstest;
 
 use super::{condition, shown, terminating};
 use crate::condition::SYNCED;
-use crate::model::{Activity, Budget, DetachedDisk, DiskRef, DiskTemplate, Lifetime, Replica};
-use crate::plan::{Answer, EVALUATION_AGE};
-use crate::testing::{KEPT, World, member, name};
+use crate::model::{Activity, Budget, DetachedDisk, DiskRef, DiskTemplate, Lifetime, Machine};
+use crate::plan::{EVALUATION_AGE, UpdateOutcome};
+use crate::testing::{RETAINED, World, machine, name};
 
 const UPTIME: Duration = Duration::from_secs(100);
 
 /// A pool whose template is `r2` by now, of running members of `r1`.
-fn outdated(members: u64) -> World {
-    World::desiring(usize::try_from(members).unwrap())
-        .members(members)
+fn outdated(machines: u64) -> World {
+    World::desiring(usize::try_from(machines).unwrap())
+        .with_machines(machines)
         .pool(|pool| pool.revision = "r2".into())
 }
 
-fn with(world: World, numbers: &[u64], edit: fn(&mut Replica)) -> World {
+fn with(world: World, numbers: &[u64], edit: fn(&mut Machine)) -> World {
     numbers.iter().fold(world, |world, number| world.edit(&name(*number), edit))
 }
 
-fn written(member: &mut Replica) {
-    member.written = Some("r2".into());
+fn written(machine: &mut Machine) {
+    machine.written = Some("r2".into());
 }
 
-fn in_effect(member: &mut Replica) {
-    (member.written, member.revision) = (Some("r2".into()), Some("r2".into()));
+fn in_effect(machine: &mut Machine) {
+    (machine.written, machine.revision) = (Some("r2".into()), Some("r2".into()));
 }
 
-fn not_evaluated(member: &mut Replica) {
-    written(member);
-    member.evaluated = false;
+fn not_evaluated(machine: &mut Machine) {
+    written(machine);
+    machine.evaluated = false;
 }
 
 /// It has the template, and waits for a restart that somebody has to ask for.
-fn for_approval(member: &mut Replica) {
-    written(member);
-    member.restart_pending = true;
+fn for_approval(machine: &mut Machine) {
+    written(machine);
+    machine.restart_pending = true;
 }
 
 /// It has the template, and the platform restarts it.
-fn restarting(member: &mut Replica) {
-    for_approval(member);
-    member.restarts_itself = true;
+fn restarting(machine: &mut Machine) {
+    for_approval(machine);
+    machine.restarts_itself = true;
 }
 
 /// It has the template, and boots from a disk whose template is gone.
-fn stranded(member: &mut Replica) {
-    written(member);
-    member.disks.push(DiskRef { template: Some("old".into()), disk: "old".into(), position: 1 });
-    member.boot_disk = Some("old".into());
+fn stranded(machine: &mut Machine) {
+    written(machine);
+    machine.disks.push(DiskRef { template: Some("old".into()), disk: "old".into(), position: 1 });
+    machine.boot_disk = Some("old".into());
 }
 
 fn refusing(mut world: World, numbers: &[u64]) -> World {
     for number in numbers {
-        let uid = member(&name(*number), 0).id.uid;
-        world.memory.trials.learn(&uid, &"r2".into(), Answer::Refused, UPTIME);
+        let uid = machine(&name(*number), 0).id.uid;
+        world.memory.rollout_attempts.record(&uid, &"r2".into(), UpdateOutcome::Refused, UPTIME);
     }
     world
 }
@@ -68,10 +68,10 @@ fn allowing(world: World, budget: usize) -> World {
 }
 
 #[rstest]
-#[case::all_have_the_template(World::desiring(2).members(2), "True PoolSynced: ")]
+#[case::all_have_the_template(World::desiring(2).with_machines(2), "True PoolSynced: ")]
 #[case::there_are_none(World::desiring(2), "True PoolSynced: ")]
 #[case::an_older_one_is_leaving(
-    terminating(World::desiring(2).members(2), [0]).edit(&name(0), |member: &mut Replica| member.revision = None),
+    terminating(World::desiring(2).with_machines(2), [0]).edit(&name(0), |machine: &mut Machine| machine.revision = None),
     "True PoolSynced: "
 )]
 #[case::one_is_older(
@@ -83,7 +83,7 @@ fn allowing(world: World, budget: usize) -> World {
     "False RolloutInProgress: 3 of 4 live replicas have the current template"
 )]
 #[case::one_has_the_label_and_an_older_one_was_written(
-    with(outdated(1), &[0], |member: &mut Replica| member.revision = Some("r2".into())),
+    with(outdated(1), &[0], |machine: &mut Machine| machine.revision = Some("r2".into())),
     "False RolloutInProgress: 0 of 1 live replicas have the current template"
 )]
 #[case::one_is_restarted_without_being_asked(
@@ -92,56 +92,56 @@ fn allowing(world: World, budget: usize) -> World {
 )]
 #[case::one_waits_for_a_restart(
     with(with(outdated(2), &[0], in_effect), &[1], for_approval),
-    "False RestartPendingApproval: 1 of 2 live replicas have the current template; 1 of 2 have it and wait for a \
-     restart, which their approval mode leaves to you"
+    "False RestartPendingApproval: 1 of 2 live replicas have the current template; 1 of 2 have it and need a \
+     restart, which you must approve"
 )]
 #[case::one_waits_and_one_is_older(
     with(outdated(2), &[1], for_approval),
-    "False RestartPendingApproval: 0 of 2 live replicas have the current template; 1 of 2 have it and wait for a \
-     restart, which their approval mode leaves to you"
+    "False RestartPendingApproval: 0 of 2 live replicas have the current template; 1 of 2 have it and need a \
+     restart, which you must approve"
 )]
 #[case::one_that_had_it_waits_again(
-    with(outdated(1), &[0], |member: &mut Replica| { in_effect(member); member.restart_pending = true; }),
-    "False RestartPendingApproval: 0 of 1 live replicas have the current template; 1 of 1 have it and wait for a \
-     restart, which their approval mode leaves to you"
+    with(outdated(1), &[0], |machine: &mut Machine| { in_effect(machine); machine.restart_pending = true; }),
+    "False RestartPendingApproval: 0 of 1 live replicas have the current template; 1 of 1 have it and need a \
+     restart, which you must approve"
 )]
 #[case::one_keeps_a_disk_that_it_booted_from(
     with(with(outdated(2), &[0], in_effect), &[1], stranded),
-    "False RecreationRequired: 1 of 2 live replicas have the current template; 1 of 2 keep the disk that they booted from, \
-     whose disk template is gone, until they are stopped or recreated"
+    "False RecreationRequired: 1 of 2 live replicas have the current template; 1 of 2 keep the disk that they \
+     booted from, whose disk template was removed, until they are stopped or recreated"
 )]
 #[case::one_keeps_a_disk_and_one_is_older(
     with(outdated(2), &[1], stranded),
-    "False RolloutInProgress: 0 of 2 live replicas have the current template; 1 of 2 keep the disk that they booted from, \
-     whose disk template is gone, until they are stopped or recreated"
+    "False RolloutInProgress: 0 of 2 live replicas have the current template; 1 of 2 keep the disk that they \
+     booted from, whose disk template was removed, until they are stopped or recreated"
 )]
 #[case::paused(
     outdated(2).pool(|pool| pool.rollout.paused = true),
-    "False RolloutInProgress: 0 of 2 live replicas have the current template; paused: no further replica gets it"
+    "False RolloutInProgress: 0 of 2 live replicas have the current template; paused: no further replica is updated"
 )]
 #[case::paused_with_nothing_to_do(
-    World::desiring(2).members(2).pool(|pool| pool.rollout.paused = true), "True PoolSynced: "
+    World::desiring(2).with_machines(2).pool(|pool| pool.rollout.paused = true), "True PoolSynced: "
 )]
 #[case::pinned_and_reached(
-    World::desiring(2).members(2).pool(|pool| pool.rollout.pinned = Some("r1".into())),
-    "True PoolSynced: all live replicas are at revision r1, which the pool names instead of its template"
+    World::desiring(2).with_machines(2).pool(|pool| pool.rollout.pinned = Some("r1".into())),
+    "True PoolSynced: all live replicas are at revision r1, which the pool requests instead of its template"
 )]
 #[case::pinned_and_on_its_way(
     with(outdated(2), &[0], in_effect).pool(|pool| pool.rollout.pinned = Some("r2".into())),
-    "False RolloutInProgress: 1 of 2 live replicas have revision r2, which the pool names instead of its template"
+    "False RolloutInProgress: 1 of 2 live replicas have revision r2, which the pool requests instead of its template"
 )]
 #[case::one_refuses(
     allowing(refusing(outdated(9), &[7]), 3),
-    "False RolloutInProgress: 0 of 9 live replicas have the current template; refused by 1 (NAME7 among them)"
+    "False RolloutInProgress: 0 of 9 live replicas have the current template; rejected by 1 (NAME7 among them)"
 )]
 #[case::half_the_budget_refuses(
     allowing(refusing(outdated(9), &[7, 2]), 3),
-    "False RolloutInProgress: 0 of 9 live replicas have the current template; refused by 2 (FIRST among them); stopped: \
-     no other replica gets it until one of these takes it"
+    "False RolloutInProgress: 0 of 9 live replicas have the current template; rejected by 2 (FIRST among them); \
+     stopped: no other replica is updated until one of these accepts it"
 )]
 #[case::too_many_are_unavailable(
-    allowing(with(outdated(3), &[0, 2], |member: &mut Replica| member.activity = Activity::NotRunning), 2),
-    "False RolloutInProgress: 0 of 3 live replicas have the current template; waits, because 2 are unavailable and 2 may be"
+    allowing(with(outdated(3), &[0, 2], |machine: &mut Machine| machine.activity = Activity::NotRunning), 2),
+    "False RolloutInProgress: 0 of 3 live replicas have the current template; waiting: 2 replicas are unavailable, and the disruption budget is 2"
 )]
 fn synced(#[case] world: World, #[case] expected: &str) {
     let first = name(7).min(name(2));
@@ -155,21 +155,21 @@ fn synced(#[case] world: World, #[case] expected: &str) {
 fn a_platform_that_does_not_look(#[case] age: Duration, #[case] reason: &str) {
     let mut world = with(with(outdated(2), &[0], in_effect), &[1], not_evaluated);
     let machines = world.machines.clone();
-    world.memory.trials.meet(machines.iter(), UPTIME);
+    world.memory.rollout_attempts.observe(machines.iter(), UPTIME);
     world.uptime = UPTIME + age;
     let condition = condition(&shown(&world), SYNCED).unwrap();
     assert!(condition.starts_with(&format!("False {reason}: ")), "{condition}");
-    let tells = format!("has not looked at changes of 1 ({}): see whether its controller runs", name(1));
+    let tells = format!("has not evaluated changes of 1 replicas ({}) for more than 10 minutes", name(1));
     assert_eq!(condition.contains(&tells), reason == "ChangesNotEvaluated", "{condition}");
 }
 
 #[test]
 fn a_platform_that_never_looks_is_told_of_although_all_are_made_from_the_template() {
-    let mut world = with(World::desiring(1).members(1), &[0], |member: &mut Replica| {
-        (member.evaluated, member.activity) = (false, Activity::NotRunning);
+    let mut world = with(World::desiring(1).with_machines(1), &[0], |machine: &mut Machine| {
+        (machine.evaluated, machine.activity) = (false, Activity::NotRunning);
     });
     let machines = world.machines.clone();
-    world.memory.trials.meet(machines.iter(), UPTIME);
+    world.memory.rollout_attempts.observe(machines.iter(), UPTIME);
     assert_eq!(condition(&shown(&world), SYNCED).as_deref(), Some("True PoolSynced: "));
     world.uptime = UPTIME + EVALUATION_AGE;
     let condition = condition(&shown(&world), SYNCED).unwrap();
@@ -178,41 +178,41 @@ fn a_platform_that_never_looks_is_told_of_although_all_are_made_from_the_templat
 
 #[rstest]
 #[case::in_effect(in_effect, 1, 0)]
-#[case::older(|_: &mut Replica| {}, 0, 0)]
+#[case::older(|_: &mut Machine| {}, 0, 0)]
 #[case::written_and_the_label_not_there_yet(written, 0, 0)]
 #[case::not_evaluated(not_evaluated, 0, 0)]
 #[case::waiting(for_approval, 0, 1)]
 #[case::restarting(restarting, 0, 1)]
-#[case::waiting_for_an_older_change(|member: &mut Replica| member.restart_pending = true, 0, 0)]
-#[case::waiting_again(|member: &mut Replica| { in_effect(member); member.restart_pending = true; }, 0, 1)]
-#[case::leaving(|member: &mut Replica| { in_effect(member); member.terminating = true; }, 0, 0)]
+#[case::waiting_for_an_older_change(|machine: &mut Machine| machine.restart_pending = true, 0, 0)]
+#[case::waiting_again(|machine: &mut Machine| { in_effect(machine); machine.restart_pending = true; }, 0, 1)]
+#[case::leaving(|machine: &mut Machine| { in_effect(machine); machine.terminating = true; }, 0, 0)]
 #[case::made_from_it_and_not_looked_at_yet(
-    |member: &mut Replica| { in_effect(member); (member.evaluated, member.activity) = (false, Activity::NotRunning); }, 1, 0
+    |machine: &mut Machine| { in_effect(machine); (machine.evaluated, machine.activity) = (false, Activity::NotRunning); }, 1, 0
 )]
-#[case::rolled_back_and_not_looked_at_yet(|member: &mut Replica| { in_effect(member); member.evaluated = false; }, 0, 0)]
+#[case::rolled_back_and_not_looked_at_yet(|machine: &mut Machine| { in_effect(machine); machine.evaluated = false; }, 0, 0)]
 #[case::stranded(stranded, 0, 0)]
-fn counts(#[case] edit: fn(&mut Replica), #[case] updated: usize, #[case] restart_pending: usize) {
+fn counts(#[case] edit: fn(&mut Machine), #[case] updated: usize, #[case] restart_pending: usize) {
     let summary = shown(&with(outdated(1), &[0], edit)).summary;
     assert_eq!((summary.updated, summary.restart_pending), (updated, restart_pending));
 }
 
 #[test]
 fn a_template_that_no_revision_uses_strands_nobody_who_has_no_disk_of_it() {
-    let world = World::desiring(1).members(1).pool(|pool| {
-        pool.disks.push(DiskTemplate { used: false, ..DiskTemplate::new("data", Lifetime::Pool) });
+    let world = World::desiring(1).with_machines(1).pool(|pool| {
+        pool.disks.push(DiskTemplate { used: false, ..DiskTemplate::new("data", Lifetime::Retained) });
     });
     assert_eq!(condition(&shown(&world), SYNCED).as_deref(), Some("True PoolSynced: "));
 }
 
 /// A person detached the retained disk of each of these machines.
-fn detached(members: u64, of: &[u64]) -> World {
-    let world = World::desiring(2).members(members).keeping(|_| {});
-    let world =
-        (0..members).fold(world, |world, number| world.holding(&name(number), &format!("web-data-{number}")));
+fn detached(machines: u64, of: &[u64]) -> World {
+    let world = World::desiring(2).with_machines(machines).keeping(|_| {});
+    let world = (0..machines)
+        .fold(world, |world, number| world.holding(&name(number), &format!("web-data-{number}")));
     of.iter().fold(world, |world, number| {
-        world.edit(&name(*number), |member| {
-            let disk = member.disks.pop().expect("it has two").disk;
-            member.detached.push(DetachedDisk { template: KEPT.into(), disk });
+        world.edit(&name(*number), |machine| {
+            let disk = machine.disks.pop().expect("it has two").disk;
+            machine.detached.push(DetachedDisk { template: RETAINED.into(), disk });
         })
     })
 }
@@ -231,7 +231,7 @@ fn a_disk_that_was_detached_by_hand_is_not_synced_and_the_message_says_what_to_d
     let machine = name(1);
     for part in [
         format!("disk web-data-1 of disk template data was detached from machine {machine} by hand"),
-        "to give it back, add it to spec.blockDeviceRefs".to_owned(),
+        "to attach it again, add it to spec.blockDeviceRefs".to_owned(),
         "to free it, remove data from annotation vmpool.virtualization.deckhouse.io/disks".to_owned(),
     ] {
         assert!(text.contains(&part), "{part} is not in {text}");
@@ -244,8 +244,8 @@ fn a_disk_that_was_detached_by_hand_is_not_synced_and_the_message_says_what_to_d
 
 #[test]
 fn a_detached_disk_that_another_machine_has_is_not_offered() {
-    let world = detached(2, &[1]).edit(&name(0), |member| {
-        member.disks.push(DiskRef { template: None, disk: "web-data-1".into(), position: 2 });
+    let world = detached(2, &[1]).edit(&name(0), |machine| {
+        machine.disks.push(DiskRef { template: None, disk: "web-data-1".into(), position: 2 });
     });
     let text = told(&world);
     assert!(text.contains(&format!("machine {} refers to it", name(0))), "{text}");

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::{SECOND, count};
-use super::{MINUTE, device, events, mark, names, run, shows, work, world};
+use super::{MINUTE, annotation, device, events, names, run, shows, work, world};
 use crate::testing::{Fate, NAMESPACE, Refusal, Verb, World};
 
 #[tokio::test]
@@ -17,7 +17,7 @@ async fn an_idle_pool_deletes_a_disk_that_was_free_for_too_long_in_two_steps() {
     world.advance(MINUTE).await;
     let writes = work(&world);
     assert_eq!(writes.len(), 1, "it is marked, and that is all: {writes:?}");
-    assert!(mark(&world.disks()[0], "collecting-since").is_some());
+    assert!(annotation(&world.disks()[0], "collecting-since").is_some());
     shows(&world, "vmpool_disks{state=\"collecting\"} 1");
     shows(&world, "vmpool_disks_without_ttl 0");
 
@@ -65,7 +65,7 @@ async fn a_disk_that_was_attached_by_hand_is_neither_handed_out_nor_deleted() {
     let disk = world.disks().remove(0);
     attach(&world, &disk);
     world.calm().await;
-    assert_eq!(mark(&world.disks()[0], "free-since"), None, "it is in use");
+    assert_eq!(annotation(&world.disks()[0], "free-since"), None, "it is in use");
     world.advance(MINUTE * 12).await;
     assert_eq!(names(&world.disks()), names(std::slice::from_ref(&disk)));
     world.scale(1);
@@ -76,7 +76,7 @@ async fn a_disk_that_was_attached_by_hand_is_neither_handed_out_nor_deleted() {
     world.server.delete("virtualmachineblockdeviceattachments", "by-hand");
     world.calm().await;
     let disk = world.server.get("virtualdisks", disk["metadata"]["name"].as_str().unwrap()).unwrap();
-    assert!(mark(&disk, "free-since").is_some());
+    assert!(annotation(&disk, "free-since").is_some());
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn a_use_that_no_watch_has_shown_saves_a_disk_at_the_last_moment() {
     world.server.release();
     world.calm().await;
     let disk = world.disks().remove(0);
-    assert_eq!((mark(&disk, "collecting-since"), mark(&disk, "free-since")), (None, None));
+    assert_eq!((annotation(&disk, "collecting-since"), annotation(&disk, "free-since")), (None, None));
 }
 
 #[tokio::test]
@@ -137,9 +137,9 @@ async fn a_disk_that_a_machine_of_somebody_else_uses_is_left_alone() {
     world.scale(1);
     world.advance(MINUTE * 12).await;
     assert_eq!(world.disks().len(), 2);
-    let member =
+    let machine =
         world.machines().into_iter().find(|machine| machine["metadata"]["name"] != "somebody").unwrap();
-    assert_ne!(device(&member), disk["metadata"]["name"]);
+    assert_ne!(device(&machine), disk["metadata"]["name"]);
 }
 
 #[tokio::test]
@@ -188,12 +188,12 @@ async fn a_disk_that_is_wanted_again_loses_its_mark_and_is_used() {
     run(&world).await;
     world.advance(MINUTE * 10 + SECOND * 5).await;
     let disk = world.disks().remove(0);
-    assert!(mark(&disk, "collecting-since").is_some());
+    assert!(annotation(&disk, "collecting-since").is_some());
     world.scale(1);
     world.advance(MINUTE).await;
     assert_eq!(device(&world.machines()[0]), disk["metadata"]["name"]);
     assert_eq!(world.disks().len(), 1);
-    assert_eq!(mark(&world.disks()[0], "collecting-since"), None);
+    assert_eq!(annotation(&world.disks()[0], "collecting-since"), None);
     assert_eq!(count(&world.server.take_log(), Verb::Delete, "virtualdisks"), 0);
 }
 

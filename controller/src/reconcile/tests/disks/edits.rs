@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::SECOND;
-use super::{MINUTE, device, events, mark, names, run, work, world};
+use super::{MINUTE, annotation, device, events, names, run, work, world};
 use crate::testing::World;
 
 /// The two machines of a pool and their disks, which are retained.
@@ -37,7 +37,7 @@ async fn two_members_that_refer_to_one_disk_by_hand_have_two_again_and_the_runni
     let now = world.machines();
     assert_eq!([device(&now[0]), device(&now[1])], [json!(disks[0]), json!(disks[1])]);
     assert_eq!(events(&world, "DiskDetached"), 1);
-    assert_eq!(mark(&world.server.get("virtualdisks", &disks[1]).unwrap(), "free-since"), None);
+    assert_eq!(annotation(&world.server.get("virtualdisks", &disks[1]).unwrap(), "free-since"), None);
     run(&world).await;
     world.advance(MINUTE * 15).await;
     assert_eq!(names(&world.disks()).len(), 2);
@@ -93,7 +93,7 @@ async fn a_disk_that_was_detached_by_hand_is_kept_until_its_machine_ends() {
     world.server.delete("virtualmachines", &machines[1]);
     world.calm().await;
     let free = world.server.get("virtualdisks", &disks[1]).unwrap();
-    assert!(mark(&free, "free-since").is_some());
+    assert!(annotation(&free, "free-since").is_some());
     world.advance(MINUTE * 11).await;
     assert_eq!(names(&world.disks()), [disks[0].clone()]);
 }
@@ -110,6 +110,6 @@ async fn a_disk_that_was_detached_by_hand_is_free_once_the_disk_map_does_not_nam
         machine["metadata"]["annotations"][format!("{}/disks", super::PREFIX)] = json!("{}");
     });
     world.advance(SECOND * 30).await;
-    assert!(mark(&world.server.get("virtualdisks", &disks[1]).unwrap(), "free-since").is_some());
+    assert!(annotation(&world.server.get("virtualdisks", &disks[1]).unwrap(), "free-since").is_some());
     assert_eq!(world.condition("Synced").unwrap()["status"], "True");
 }

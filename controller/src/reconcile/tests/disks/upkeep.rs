@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::{SECOND, count};
-use super::{MINUTE, PREFIX, device, events, kept, mark, names, run, shows, world};
+use super::{MINUTE, PREFIX, annotation, device, events, kept, names, run, shows, world};
 use crate::testing::{Fate, JSON_PATCH, MERGE_PATCH, Refusal, World};
 
 #[tokio::test]
@@ -58,9 +58,9 @@ async fn a_machine_that_is_taken_out_of_the_pool_keeps_its_disk() {
 async fn a_machine_that_is_taken_out_of_the_pool_takes_no_disk_from_a_member() {
     let world = world(2, &json!({})).await;
     let machines = world.machines();
-    let (left, member) = (&machines[0], &machines[1]);
+    let (left, machine) = (&machines[0], &machines[1]);
     let name = |machine: &Value| machine["metadata"]["name"].as_str().unwrap().to_owned();
-    let (lost, shared) = (device(left), device(member));
+    let (lost, shared) = (device(left), device(machine));
     // Somebody points it to the disk of the other one, and takes it out of the pool before that is put right.
     world.server.edit("virtualmachines", &name(left), |machine| {
         machine["spec"]["blockDeviceRefs"][0]["name"] = shared.clone();
@@ -71,7 +71,7 @@ async fn a_machine_that_is_taken_out_of_the_pool_takes_no_disk_from_a_member() {
     assert_eq!(disk["metadata"]["ownerReferences"][0]["kind"], "VirtualMachinePool");
     let released = world.server.get("virtualmachines", &name(left)).unwrap();
     assert!(!released["metadata"].to_string().contains(PREFIX), "{}", released["metadata"]);
-    assert_eq!(device(&world.server.get("virtualmachines", &name(member)).unwrap()), shared);
+    assert_eq!(device(&world.server.get("virtualmachines", &name(machine)).unwrap()), shared);
     assert_ne!(lost, shared);
 }
 
@@ -148,7 +148,7 @@ async fn a_machine_that_does_not_run_gets_a_free_disk_for_one_that_was_lost() {
     let machine = world.server.get("virtualmachines", name).unwrap();
     assert_ne!(device(&machine), lost);
     let disk = world.server.get("virtualdisks", device(&machine).as_str().unwrap()).unwrap();
-    assert_eq!(mark(&disk, "claimed-by"), Some(name));
+    assert_eq!(annotation(&disk, "claimed-by"), Some(name));
     assert_eq!(world.disks().len(), 2, "the free one was used");
     assert_eq!((events(&world, "DiskDetached"), events(&world, "DiskReused")), (1, 1));
     let log = world.server.take_log();

@@ -2,12 +2,12 @@ use rstest::rstest;
 
 use crate::model::{Activity, DetachedDisk, Disk, DiskDraft, DiskRef, DiskSource, DiskTemplate, Lifetime};
 use crate::plan::Action;
-use crate::testing::{KEPT, World, created, kept_disk, member, name, own_disk, target};
+use crate::testing::{RETAINED, World, created, machine, name, own_disk, retained_disk, target};
 
 /// Two machines that run, each on a retained disk of its own.
 fn world() -> World {
     World::desiring(2)
-        .members(2)
+        .with_machines(2)
         .keeping(|_| {})
         .holding(&name(0), "web-data-1")
         .holding(&name(1), "web-data-2")
@@ -49,11 +49,11 @@ fn idle(world: World, machine: &str) -> World {
 }
 
 fn held(disk: &str) -> DiskDraft {
-    DiskDraft { name: disk.into(), template: KEPT.into(), source: DiskSource::Held(target(disk)) }
+    DiskDraft { name: disk.into(), template: RETAINED.into(), source: DiskSource::Existing(target(disk)) }
 }
 
 fn repoint(machine: u64, from: &str, to: DiskDraft) -> Action {
-    Action::Repoint { member: target(&name(machine)), position: 1, from: from.into(), to }
+    Action::Repoint { machine: target(&name(machine)), position: 1, from: from.into(), to }
 }
 
 #[test]
@@ -70,8 +70,8 @@ fn a_running_member_keeps_the_disk_before_one_that_does_not_run() {
     let edited_runs =
         idle(unmounted(shared()), &name(0)).edit(&name(0), |machine| machine.devices_ready = true);
     let plan = edited_runs.plan();
-    let [Action::Repoint { member, from, to, .. }] = &plan.actions[..] else { panic!("{plan:?}") };
-    assert_eq!((&*member.name, &**from), (&*name(0), "web-data-1"));
+    let [Action::Repoint { machine, from, to, .. }] = &plan.actions[..] else { panic!("{plan:?}") };
+    assert_eq!((&*machine.name, &**from), (&*name(0), "web-data-1"));
     assert_ne!(&*to.name, "web-data-2", "the disk map of the other machine names it");
     // While both run and the platform does not say which one has the disk mounted, neither of them is touched.
     assert_eq!(unmounted(shared()).plan().actions, []);
@@ -98,33 +98,33 @@ fn a_running_member_keeps_the_disk_before_one_that_does_not_run() {
 )]
 fn a_member_whose_own_disk_cannot_be_used_gets_another_one(#[case] edit: fn(World) -> World) {
     let plan = edit(shared()).free("web-data-3", 60).plan();
-    let to = DiskDraft { source: DiskSource::Free(kept_disk("web-data-3").id), ..held("web-data-3") };
+    let to = DiskDraft { source: DiskSource::Free(retained_disk("web-data-3").id), ..held("web-data-3") };
     assert!(plan.actions.contains(&repoint(1, "web-data-1", to)), "{plan:?}");
 }
 
 #[test]
 fn a_member_whose_own_disk_does_not_exist_gets_a_new_one_of_that_name() {
     let world = shared().disk("web-data-2", |_| None);
-    let to = DiskDraft::new("web-data-2".into(), KEPT.into());
+    let to = DiskDraft::new("web-data-2".into(), RETAINED.into());
     assert_eq!(world.plan().actions, [repoint(1, "web-data-1", to)]);
 }
 
 #[test]
 fn a_device_that_was_added_for_the_disk_of_another_member_is_taken_away() {
-    let detach = Action::Detach { member: target(&name(1)), position: 2, disk: "web-data-1".into() };
+    let detach = Action::Detach { machine: target(&name(1)), position: 2, disk: "web-data-1".into() };
     assert_eq!(added("web-data-1").plan().actions, [detach]);
     // So is one for a disk that ends with its machine.
     let root = format!("{}-root", name(0));
     assert_eq!(
         added(&root).plan().actions,
-        [Action::Detach { member: target(&name(1)), position: 2, disk: root.into() }]
+        [Action::Detach { machine: target(&name(1)), position: 2, disk: root.into() }]
     );
 }
 
 #[test]
 fn a_device_that_was_added_for_a_disk_that_no_other_member_has_stays() {
     let world = added("web-data-3").free("web-data-3", 60).edit_disk("web-data-3", |disk| {
-        disk.marks = crate::model::Marks::default();
+        disk.annotations = crate::model::DiskAnnotations::default();
     });
     assert_eq!(world.plan().actions, []);
     let foreign = added("somebodys").disk("somebodys", |_| Some(Disk::blank(target("somebodys"))));
@@ -138,7 +138,7 @@ fn a_machine_is_never_left_without_a_device() {
     });
     let plan = world.plan();
     assert!(!plan.actions.iter().any(|action| matches!(action, Action::Detach { .. })), "{plan:?}");
-    let complaint = plan.complaint.expect("the owner of the pool must see it");
+    let complaint = plan.failure.expect("the owner of the pool must see it");
     assert!(
         complaint.message.contains(&name(1)) && complaint.message.contains("web-data-1"),
         "{complaint:?}"
@@ -151,7 +151,7 @@ fn a_disk_that_ends_with_its_machine_is_not_taken_from_another_machine_that_runs
     let world = added(&root).edit_disk(&root, |disk| disk.mounted_by = Some(name(1).into()));
     let plan = world.plan();
     assert_eq!(plan.actions, []);
-    let complaint = plan.complaint.expect("the owner of the pool must see it");
+    let complaint = plan.failure.expect("the owner of the pool must see it");
     assert!(complaint.message.contains(&root) && complaint.message.contains("stop"), "{complaint:?}");
     let stopped = idle(added(&root), &name(1));
     assert_eq!(stopped.plan().actions.len(), 1);
@@ -168,7 +168,9 @@ fn a_disk_that_only_a_disk_map_names_is_neither_marked_nor_handed_out_nor_given_
         let plan = world.plan();
         assert_eq!(created(&plan).len(), 1);
         let touches = |action: &&Action| match action {
-            Action::Mark { disk, .. } | Action::DeleteDisk { disk, .. } => &*disk.name == "web-data-2",
+            Action::AnnotateDisk { disk, .. } | Action::DeleteDisk { disk, .. } => {
+                &*disk.name == "web-data-2"
+            }
             Action::Create { draft } => draft.disks.iter().any(|disk| &*disk.name == "web-data-2"),
             _ => false,
         };
@@ -182,11 +184,12 @@ fn a_device_that_was_removed_by_hand_stays_removed() {
     assert_eq!(world.plan().actions, []);
     // A disk that was promised to the machine before does not take its place.
     let claimed = world.free("web-data-3", 60).edit_disk("web-data-3", |disk| {
-        disk.marks = crate::model::Marks { claimed_by: Some(name(1).into()), ..Default::default() };
+        disk.annotations =
+            crate::model::DiskAnnotations { claimed_by: Some(name(1).into()), ..Default::default() };
     });
     let actions = claimed.plan().actions;
     assert!(
-        matches!(&actions[..], [Action::Mark { disk, marks, .. }] if &*disk.name == "web-data-3" && marks.claimed_by.is_none()),
+        matches!(&actions[..], [Action::AnnotateDisk { disk, annotations, .. }] if &*disk.name == "web-data-3" && annotations.claimed_by.is_none()),
         "{actions:?}"
     );
 }
@@ -197,7 +200,7 @@ fn a_rollout_does_not_attach_a_device_that_was_removed_by_hand() {
     let world = idle(world, &name(1)).free("web-data-3", 60);
     let plan = world.plan();
     let drafts = plan.actions.iter().find_map(|action| match action {
-        Action::Update { member, disks, .. } if *member == target(&name(1)) => Some(disks.clone()),
+        Action::Update { machine, disks, .. } if *machine == target(&name(1)) => Some(disks.clone()),
         _ => None,
     });
     let templates: Vec<_> =
@@ -210,7 +213,7 @@ fn a_disk_map_that_names_the_disk_of_another_member_is_corrected() {
     // The device stays as it is, and a person edits the map.
     let world = world().edit(&name(1), |machine| {
         machine.disks[1].template = None;
-        machine.detached.push(DetachedDisk { template: KEPT.into(), disk: "web-data-1".into() });
+        machine.detached.push(DetachedDisk { template: RETAINED.into(), disk: "web-data-1".into() });
     });
     assert_eq!(world.plan().actions, [repoint(1, "web-data-2", held("web-data-2"))]);
 }
@@ -218,16 +221,17 @@ fn a_disk_map_that_names_the_disk_of_another_member_is_corrected() {
 #[test]
 fn a_disk_map_that_names_a_disk_of_its_own_stays_although_another_device_could_fill_the_template() {
     let world = refer(world(), &name(1), "web-data-3").free("web-data-3", 60);
-    let world = world.edit_disk("web-data-3", |disk| disk.marks = crate::model::Marks::default());
+    let world =
+        world.edit_disk("web-data-3", |disk| disk.annotations = crate::model::DiskAnnotations::default());
     assert_eq!(world.plan().actions, [], "the data of web-data-2 must not become free");
 }
 
 #[test]
 fn a_member_that_lost_two_devices_gets_the_one_of_the_same_template_back() {
     let second = name(1);
-    let owner = member(&second, 1);
+    let owner = machine(&second, 1);
     let world = shared()
-        .pool(|pool| pool.disks.insert(1, DiskTemplate::new("logs", Lifetime::Machine)))
+        .pool(|pool| pool.disks.insert(1, DiskTemplate::new("logs", Lifetime::Ephemeral)))
         .edit(&name(0), |machine| {
             machine.disks.push(DiskRef { template: Some("logs".into()), disk: "logs-1".into(), position: 2 });
         })
@@ -235,7 +239,7 @@ fn a_member_that_lost_two_devices_gets_the_one_of_the_same_template_back() {
             machine.detached.insert(0, DetachedDisk { template: "logs".into(), disk: "logs-2".into() });
         })
         .disk("logs-1", |_| {
-            Some(Disk { template: Some("logs".into()), ..own_disk("logs-1", &member(&name(0), 1)) })
+            Some(Disk { template: Some("logs".into()), ..own_disk("logs-1", &machine(&name(0), 1)) })
         })
         .disk("logs-2", |_| Some(Disk { template: Some("logs".into()), ..own_disk("logs-2", &owner) }));
     assert_eq!(world.plan().actions, [repoint(1, "web-data-1", held("web-data-2"))]);

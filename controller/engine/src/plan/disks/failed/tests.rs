@@ -3,10 +3,10 @@ use std::time::Duration;
 use rstest::rstest;
 
 use super::*;
+use crate::backoff::FailureReason;
 use crate::model::{Activity, ObjectId};
-use crate::pacing::FailureReason;
-use crate::plan::DiskEnd;
-use crate::testing::{World, ago, member, now, own_disk, target};
+use crate::plan::DiskDeleteReason;
+use crate::testing::{World, ago, machine, now, own_disk, target};
 
 const DISK: &str = "web-a-root";
 
@@ -22,7 +22,7 @@ fn fail(disk: &mut Disk) {
 /// A machine that does not run, because its own disk failed ten minutes ago.
 fn world() -> World {
     World::desiring(1)
-        .member("web-a", 1)
+        .with_machine("web-a", 1)
         .edit("web-a", |machine| machine.activity = Activity::NotRunning)
         .edit_disk(DISK, |disk| {
             fail(disk);
@@ -33,7 +33,7 @@ fn world() -> World {
 /// The disk of an attempt: the first replacement is the second one.
 fn attempt(number: u64, age: i64) -> World {
     let name = format!("{DISK}-{number}");
-    let owner = member("web-a", 1);
+    let owner = machine("web-a", 1);
     let mut disk = own_disk(&name, &owner);
     fail(&mut disk);
     disk.created = created(age);
@@ -45,14 +45,14 @@ fn attempt(number: u64, age: i64) -> World {
 
 fn replaced_by(from: &str, to: &str) -> Action {
     let to = DiskDraft::new(to.into(), "root".into());
-    Action::Repoint { member: target("web-a"), position: 0, from: from.into(), to }
+    Action::Repoint { machine: target("web-a"), position: 0, from: from.into(), to }
 }
 
 #[test]
 fn a_failed_disk_of_a_machine_that_never_ran_is_replaced_and_the_owner_sees_why() {
     let plan = world().plan();
     assert_eq!(plan.actions, [replaced_by(DISK, "web-a-root-2")]);
-    let complaint = plan.complaint.expect("the owner must see it");
+    let complaint = plan.failure.expect("the owner must see it");
     assert_eq!(complaint.reason, FailureReason::DiskFailure);
     for part in [DISK, "machine web-a", "no space left on node n1"] {
         assert!(complaint.message.contains(part), "{part} is not in {}", complaint.message);
@@ -75,8 +75,8 @@ fn the_pause_before_a_replacement_grows(#[case] number: u64, #[case] age: i64, #
         attempt(number, age)
     };
     let plan = world.plan();
-    assert_eq!((&plan.actions[..], plan.again), (&[][..], Some(Duration::from_secs(left))));
-    assert!(plan.complaint.is_some(), "it shows during the pause as well");
+    assert_eq!((&plan.actions[..], plan.requeue_after), (&[][..], Some(Duration::from_secs(left))));
+    assert!(plan.failure.is_some(), "it shows during the pause as well");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_replacement_has_a_number_that_no_earlier_one_had() {
 fn a_disk_that_may_hold_data_is_not_replaced(#[case] world: World, #[case] told: bool) {
     let plan = world.plan();
     assert_eq!(plan.actions, []);
-    assert_eq!(plan.complaint.is_some(), told, "{:?}", plan.complaint);
+    assert_eq!(plan.failure.is_some(), told, "{:?}", plan.failure);
 }
 
 #[test]
@@ -109,15 +109,15 @@ fn a_retained_disk_that_failed_is_told_while_nothing_can_replace_it() {
         .edit_disk("web-data-2", failed);
     let plan = world.plan();
     assert!(!plan.actions.iter().any(|action| matches!(action, Action::Repoint { .. })), "{plan:?}");
-    let complaint = plan.complaint.expect("the owner must see it");
+    let complaint = plan.failure.expect("the owner must see it");
     assert!(complaint.message.contains("disk web-data-1 of machine web-a"), "{complaint:?}");
 }
 
 /// The machine has its second disk, and the first one is left.
 fn replaced(edit: impl FnOnce(&mut Disk)) -> World {
-    let second = own_disk("web-a-root-2", &member("web-a", 1));
+    let second = own_disk("web-a-root-2", &machine("web-a", 1));
     world()
-        .disk("web-a-root-2", |_| Some(Disk { state: DiskState::Coming, mounted_by: None, ..second }))
+        .disk("web-a-root-2", |_| Some(Disk { state: DiskState::Pending, mounted_by: None, ..second }))
         .edit("web-a", |machine| machine.disks[0].disk = "web-a-root-2".into())
         .edit_disk(DISK, edit)
 }
@@ -126,15 +126,18 @@ fn replaced(edit: impl FnOnce(&mut Disk)) -> World {
 fn a_disk_that_was_replaced_is_deleted_and_told_until_the_machine_runs() {
     let marked = |edit: fn(&mut Disk)| replaced(edit).plan();
     let plan = marked(|_| {});
-    assert!(matches!(&plan.actions[..], [Action::Mark { disk, .. }] if &*disk.name == DISK), "{plan:?}");
-    assert!(plan.complaint.is_some());
+    assert!(
+        matches!(&plan.actions[..], [Action::AnnotateDisk { disk, .. }] if &*disk.name == DISK),
+        "{plan:?}"
+    );
+    assert!(plan.failure.is_some());
     let plan = marked(|disk| {
-        (disk.marks.free_since, disk.marks.collecting_since) = (Some(ago(40)), Some(ago(40)));
+        (disk.annotations.free_since, disk.annotations.collecting_since) = (Some(ago(40)), Some(ago(40)));
     });
     let id = ObjectId::new(DISK, &format!("uid-of-{DISK}"));
-    assert_eq!(plan.actions, [Action::DeleteDisk { disk: id, reason: DiskEnd::Broken }]);
+    assert_eq!(plan.actions, [Action::DeleteDisk { disk: id, reason: DiskDeleteReason::Broken }]);
     let running = replaced(|_| {}).edit("web-a", |machine| machine.activity = Activity::Running);
-    assert_eq!(running.plan().complaint, None);
+    assert_eq!(running.plan().failure, None);
     // What holds data, or may, is never deleted this way.
     assert_eq!(replaced(|disk| disk.state = DiskState::Ready).plan().actions, []);
     assert_eq!(replaced(|disk| disk.capacity = Some(1)).plan().actions, []);

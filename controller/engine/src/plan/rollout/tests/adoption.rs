@@ -4,58 +4,61 @@ use super::*;
 
 /// Running members that carry another controller's marker and no disk map. The last one does not run, and with it the
 /// budget is used up.
-fn left_behind(members: u64) -> World {
-    let world = (0..members).fold(allowing(members, 1), |world, number| with(world, number, anothers));
-    with(world, members - 1, idle)
+fn left_behind(machines: u64) -> World {
+    let world = (0..machines).fold(allowing(machines, 1), |world, number| with(world, number, anothers));
+    with(world, machines - 1, idle)
 }
 
-fn anothers(member: &mut Replica) {
-    (member.revision, member.written) = (Some("5c8a1d2f".into()), Some("5c8a1d2f".into()));
-    for device in &mut member.disks {
+fn anothers(machine: &mut Machine) {
+    (machine.revision, machine.written) = (Some("5c8a1d2f".into()), Some("5c8a1d2f".into()));
+    for device in &mut machine.disks {
         device.template = None;
     }
 }
 
 /// All differ in more than markers.
 fn differing(world: World) -> World {
-    (0..3).fold(world, |world, number| answering(world, number, Answer::Differs))
+    (0..3).fold(world, |world, number| answering(world, number, UpdateOutcome::Differs))
 }
 
 #[test]
 fn markers_wait_for_no_place_in_the_budget() {
     let plan = left_behind(4).plan();
-    let markers = [0, 1, 2].map(|number| (number, Terms::Markers));
-    assert_eq!(terms(&plan), [&markers[..], &[(3, Terms::Idle)]].concat());
+    let markers = [0, 1, 2].map(|number| (number, Disruption::MetadataOnly));
+    assert_eq!(disruption(&plan), [&markers[..], &[(3, Disruption::NotRunning)]].concat());
     assert!(plan.wants.update);
     // With one more place one of them may get all that it lacks.
     let roomy = left_behind(4).pool(|pool| pool.rollout.budget = Budget::Machines(2));
-    assert_eq!(terms(&roomy.plan())[..2], [(0, Terms::Place), (1, Terms::Markers)]);
+    assert_eq!(disruption(&roomy.plan())[..2], [(0, Disruption::Budgeted), (1, Disruption::MetadataOnly)]);
 }
 
 #[test]
 fn who_differs_in_more_waits_for_a_place() {
     let world = differing(left_behind(4));
-    assert_eq!(terms(&world.plan()), [(3, Terms::Idle)]);
+    assert_eq!(disruption(&world.plan()), [(3, Disruption::NotRunning)]);
     assert!(world.plan().wants.update);
     let roomy = world.pool(|pool| pool.rollout.budget = Budget::Machines(3));
-    assert_eq!(terms(&roomy.plan()), [(0, Terms::Place), (1, Terms::Place), (3, Terms::Idle)]);
+    assert_eq!(
+        disruption(&roomy.plan()),
+        [(0, Disruption::Budgeted), (1, Disruption::Budgeted), (3, Disruption::NotRunning)]
+    );
     // What differed from one revision need not differ from the next.
     let changed = roomy.pool(|pool| {
         pool.revision = "r3".into();
         pool.rollout.budget = Budget::Machines(1);
     });
-    assert!(terms(&changed.plan()).contains(&(0, Terms::Markers)));
+    assert!(disruption(&changed.plan()).contains(&(0, Disruption::MetadataOnly)));
 }
 
 #[rstest]
-#[case::the_pool_has_written_to_it(|world: World| with(world, 0, |member| member.written = Some("r1".into())), false)]
-#[case::nobody_has_written_to_it(|world: World| with(world, 0, |member| member.written = None), true)]
+#[case::the_pool_has_written_to_it(|world: World| with(world, 0, |machine| machine.written = Some("r1".into())), false)]
+#[case::nobody_has_written_to_it(|world: World| with(world, 0, |machine| machine.written = None), true)]
 #[case::a_disk_is_to_be_added(
-    |world: World| world.pool(|pool| pool.disks.push(DiskTemplate::new("data", Lifetime::Machine))), false
+    |world: World| world.pool(|pool| pool.disks.push(DiskTemplate::new("data", Lifetime::Ephemeral))), false
 )]
 #[case::a_disk_is_to_be_taken_away(
-    |world: World| with(world, 0, |member| {
-        member.disks.push(DiskRef { template: Some("old".into()), disk: "web-old".into(), position: 1 });
+    |world: World| with(world, 0, |machine| {
+        machine.disks.push(DiskRef { template: Some("old".into()), disk: "web-old".into(), position: 1 });
     }), false
 )]
 #[case::its_disk_is_not_there(|world: World| world.disk(&format!("{}-root", name(0)), |_| None), false)]
@@ -63,8 +66,8 @@ fn who_differs_in_more_waits_for_a_place() {
 #[case::others_refuse_the_revision(|world: World| refuse(refuse(world, 1), 2), true)]
 fn may_need_markers_only(#[case] edit: fn(World) -> World, #[case] expected: bool) {
     let plan = edit(left_behind(4)).plan();
-    assert_eq!(terms(&plan).contains(&(0, Terms::Markers)), expected, "{plan:?}");
-    assert!(!terms(&plan).contains(&(0, Terms::Place)));
+    assert_eq!(disruption(&plan).contains(&(0, Disruption::MetadataOnly)), expected, "{plan:?}");
+    assert!(!disruption(&plan).contains(&(0, Disruption::Budgeted)));
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn shown(drafts: &[DiskDraft]) -> Vec<String> {
             let source = match &draft.source {
                 DiskSource::New => "new",
                 DiskSource::Free(_) => "free",
-                DiskSource::Held(_) => "held",
+                DiskSource::Existing(_) => "held",
             };
             format!("{}={} ({source})", draft.template, draft.name.replace(&name(0), "web-x"))
         })
@@ -39,7 +39,7 @@ fn adding(template: &str, lifetime: Lifetime) -> World {
 /// A disk that the pool owns and that is free.
 fn free(world: World, disk: &str, template: &str) -> World {
     world.disk(disk, |_| {
-        let mut free = own_disk(disk, &member("any", 0));
+        let mut free = own_disk(disk, &machine("any", 0));
         free.owner = Some(crate::ObjectId::new("web", OURS));
         free.template = Some(template.into());
         free.mounted_by = None;
@@ -50,7 +50,7 @@ fn free(world: World, disk: &str, template: &str) -> World {
 /// A member that has a second disk, of this template, at the end of its list.
 fn having(world: World, template: Option<&str>, disk: &str) -> World {
     let device = DiskRef { template: template.map(Arc::from), disk: disk.into(), position: 1 };
-    let world = with(world, 0, |member| member.disks.push(device));
+    let world = with(world, 0, |machine| machine.disks.push(device));
     let owner = (*world.machines[0]).clone();
     world.disk(disk, |_| {
         Some(crate::model::Disk { template: template.map(Arc::from), ..own_disk(disk, &owner) })
@@ -64,7 +64,7 @@ fn what_it_has_stays() {
 
 #[test]
 fn a_template_that_was_added_gets_a_disk() {
-    let world = adding("data", Lifetime::Machine);
+    let world = adding("data", Lifetime::Ephemeral);
     assert_eq!(shown(&draft(&world)), ["data=web-x-data (new)", "root=web-x-root (held)"]);
     let foreign = format!("{}-data", name(0));
     assert_eq!(shown(&draft(&world.taken(&foreign))), ["data=web-x-data-2 (new)", "root=web-x-root (held)"]);
@@ -72,11 +72,11 @@ fn a_template_that_was_added_gets_a_disk() {
 
 #[test]
 fn a_kept_template_that_was_added_gets_a_free_disk_and_two_members_get_two() {
-    let world = free(adding("data", Lifetime::Pool), "web-data-aaaaaa", "data");
+    let world = free(adding("data", Lifetime::Retained), "web-data-aaaaaa", "data");
     assert_eq!(shown(&draft(&world)), ["data=web-data-aaaaaa (free)", "root=web-x-root (held)"]);
 
     let two = outdated(2).pool(|pool| {
-        pool.disks.push(DiskTemplate::new("data", Lifetime::Pool));
+        pool.disks.push(DiskTemplate::new("data", Lifetime::Retained));
         pool.rollout.budget = Budget::Machines(2);
     });
     let plan = free(two, "web-data-aaaaaa", "data").plan();
@@ -93,7 +93,7 @@ fn the_disk_of_a_template_that_is_gone_is_left_out() {
     let world = having(outdated(1), Some("data"), "web-data");
     assert_eq!(shown(&draft(&world)), ["root=web-x-root (held)"]);
     let unused = world.pool(|pool| {
-        pool.disks.push(DiskTemplate { used: false, ..DiskTemplate::new("data", Lifetime::Machine) });
+        pool.disks.push(DiskTemplate { used: false, ..DiskTemplate::new("data", Lifetime::Ephemeral) });
     });
     assert_eq!(shown(&draft(&unused)), ["root=web-x-root (held)"]);
 }
@@ -105,19 +105,19 @@ fn a_disk_that_a_user_added_is_not_the_pools_to_name() {
 }
 
 /// A member that boots from a disk whose template is gone.
-fn booting_from_what_is_gone(edit: impl FnOnce(&mut Replica)) -> World {
+fn booting_from_what_is_gone(edit: impl FnOnce(&mut Machine)) -> World {
     let world = having(outdated(1), Some("old"), "web-old");
-    with(world, 0, |member| {
-        member.boot_disk = Some("web-old".into());
-        edit(member);
+    with(world, 0, |machine| {
+        machine.boot_disk = Some("web-old".into());
+        edit(machine);
     })
 }
 
 #[rstest]
-#[case::a_running_one_keeps_it(|_: &mut Replica| {}, true)]
+#[case::a_running_one_keeps_it(|_: &mut Machine| {}, true)]
 #[case::so_does_one_that_starts(idle, true)]
 #[case::a_stopped_one_loses_it(stopped, false)]
-fn the_boot_disk(#[case] edit: fn(&mut Replica), #[case] kept: bool) {
+fn the_boot_disk(#[case] edit: fn(&mut Machine), #[case] kept: bool) {
     let world = booting_from_what_is_gone(edit);
     let expected: &[&str] =
         if kept { &["old=web-old (held)", "root=web-x-root (held)"] } else { &["root=web-x-root (held)"] };
@@ -131,16 +131,16 @@ fn a_boot_disk_that_does_not_exist_keeps_nobody() {
 }
 
 #[rstest]
-#[case::keeps_its_boot_disk_and_is_left_alone(|_: &mut Replica| {}, &[])]
+#[case::keeps_its_boot_disk_and_is_left_alone(|_: &mut Machine| {}, &[])]
 #[case::loses_it_once_it_is_stopped(stopped, &[0])]
-#[case::loses_what_it_did_not_boot_from(|member: &mut Replica| member.boot_disk = None, &[0])]
+#[case::loses_what_it_did_not_boot_from(|machine: &mut Machine| machine.boot_disk = None, &[0])]
 fn one_that_has_the_revision_and_a_disk_of_an_old_template(
-    #[case] edit: fn(&mut Replica),
+    #[case] edit: fn(&mut Machine),
     #[case] expected: &[u64],
 ) {
-    let world = booting_from_what_is_gone(|member| {
-        (member.written, member.revision) = (Some("r2".into()), Some("r1".into()));
-        edit(member);
+    let world = booting_from_what_is_gone(|machine| {
+        (machine.written, machine.revision) = (Some("r2".into()), Some("r1".into()));
+        edit(machine);
     });
     let plan = world.plan();
     assert_eq!(updated(&plan), expected);
@@ -149,10 +149,10 @@ fn one_that_has_the_revision_and_a_disk_of_an_old_template(
 
 /// A member that another controller made: its markers mean nothing to us, and it has no disk map.
 fn foreign(disks: &[&str]) -> World {
-    let world = outdated(1).pool(|pool| pool.disks.push(DiskTemplate::new("data", Lifetime::Pool)));
-    let world = with(world, 0, |member| {
-        (member.revision, member.written) = (Some("5c8a1d2f".into()), Some("5c8a1d2f".into()));
-        member.disks = disks
+    let world = outdated(1).pool(|pool| pool.disks.push(DiskTemplate::new("data", Lifetime::Retained)));
+    let world = with(world, 0, |machine| {
+        (machine.revision, machine.written) = (Some("5c8a1d2f".into()), Some("5c8a1d2f".into()));
+        machine.disks = disks
             .iter()
             .enumerate()
             .map(|(position, disk)| DiskRef {
@@ -198,8 +198,8 @@ fn a_name_that_was_left_for_later_is_resolved_before_anything_else() {
     assert_eq!(drafts[0], "data=web-data-bbbbbb (free)");
     assert!(drafts[1].starts_with("root=web-x-root"), "{drafts:?}");
     // It goes first, pays nothing, and does not wait for the owner to go on.
-    let mut world = with(foreign(&["root", "data"]), 0, |member| member.activity = Activity::Running)
-        .member(&name(1), -5)
+    let mut world = with(foreign(&["root", "data"]), 0, |machine| machine.activity = Activity::Running)
+        .with_machine(&name(1), -5)
         .pool(|pool| {
             pool.desired = 2;
             pool.rollout.budget = Budget::Machines(1);
@@ -207,10 +207,10 @@ fn a_name_that_was_left_for_later_is_resolved_before_anything_else() {
     assert_eq!(updated(&world.plan()), [0, 1]);
     world.pool.rollout.paused = true;
     assert_eq!(updated(&world.plan()), [0]);
-    let uids: Vec<_> = [1, 2].map(|number| member(&name(number), 0).id.uid).into();
+    let uids: Vec<_> = [1, 2].map(|number| machine(&name(number), 0).id.uid).into();
     world.pool.rollout.paused = false;
     for uid in uids {
-        world.memory.trials.learn(&uid, &"r2".into(), Answer::Refused, UPTIME);
+        world.memory.rollout_attempts.record(&uid, &"r2".into(), UpdateOutcome::Refused, UPTIME);
     }
     assert_eq!(updated(&world.plan())[0], 0);
 }
@@ -218,8 +218,8 @@ fn a_name_that_was_left_for_later_is_resolved_before_anything_else() {
 #[test]
 fn who_waits_for_a_disk_takes_nothing_from_the_others() {
     let world = outdated(2).pool(|pool| {
-        pool.disks.push(DiskTemplate::new("data", Lifetime::Pool));
-        pool.disks.push(DiskTemplate::new("logs", Lifetime::Pool));
+        pool.disks.push(DiskTemplate::new("data", Lifetime::Retained));
+        pool.disks.push(DiskTemplate::new("logs", Lifetime::Retained));
         pool.rollout.budget = Budget::Machines(2);
     });
     // One disk of each is there; that for the logs is still mounted by a machine that is gone.
@@ -229,7 +229,7 @@ fn who_waits_for_a_disk_takes_nothing_from_the_others() {
     });
     let plan = world.plan();
     assert_eq!(updated(&plan), [1], "the first one waits");
-    assert!(plan.waits.iter().any(|wait| wait.to_string().contains("web-logs-cccccc")), "{plan:?}");
+    assert!(plan.blockers.iter().any(|blocker| blocker.to_string().contains("web-logs-cccccc")), "{plan:?}");
     let drafts = plan.actions.iter().find_map(|action| match action {
         Action::Update { disks, .. } => Some(disks.clone()),
         _ => None,
@@ -248,5 +248,5 @@ fn a_member_whose_disks_cannot_be_put_right_now_is_not_tried_again_at_once() {
     });
     let plan = world.plan();
     assert_eq!(plan.actions, []);
-    assert_eq!(plan.again, Some(Duration::from_millis(250)));
+    assert_eq!(plan.requeue_after, Some(Duration::from_millis(250)));
 }

@@ -11,12 +11,12 @@ proptest! {
 
     #[test]
     fn no_more_machines_are_taken_away_at_once_than_may_be_and_the_rollout_ends(
-        members in 1usize..7,
+        machines in 1usize..7,
         budget in 1usize..4,
         anothers in 0usize..4,
         steps in prop::collection::vec(any::<u32>(), 0..250),
     ) {
-        let mut model = Model::new(members, budget);
+        let mut model = Model::new(machines, budget);
         for machine in model.machines.iter_mut().take(anothers) {
             machine.make_anothers();
         }
@@ -26,13 +26,13 @@ proptest! {
         }
         model.settle();
         let status = crate::status(&model.world.observed(), None);
-        prop_assert_eq!(status.summary.updated, members);
+        prop_assert_eq!(status.summary.updated, machines);
     }
 
     /// One machine of a pool that was taken over does not come up: the others get their markers, and are left alone.
     #[test]
-    fn markers_of_machines_that_another_controller_made_disturb_nobody(members in 2usize..7) {
-        let mut model = Model::new(members, 1);
+    fn markers_of_machines_that_another_controller_made_disturb_nobody(machines in 2usize..7) {
+        let mut model = Model::new(machines, 1);
         for machine in &mut model.machines {
             machine.make_anothers();
         }
@@ -48,11 +48,11 @@ proptest! {
 
     #[test]
     fn a_rollout_costs_every_machine_one_write_and_one_word(
-        members in 1usize..7,
+        machines in 1usize..7,
         budget in 1usize..4,
         templates in prop::collection::vec(1u64..9, 1..3),
     ) {
-        let mut model = Model::new(members, budget);
+        let mut model = Model::new(machines, budget);
         let mut current = 0;
         for template in templates {
             for machine in &mut model.machines {

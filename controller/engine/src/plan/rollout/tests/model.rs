@@ -29,8 +29,8 @@ fn restarts_itself(template: Template) -> bool {
     content(template).is_multiple_of(2)
 }
 
-pub(super) struct Machine {
-    pub(super) facts: Replica,
+pub(super) struct ModelMachine {
+    pub(super) facts: Machine,
     /// What it was started with.
     runs: Template,
     version: u64,
@@ -41,7 +41,7 @@ pub(super) struct Machine {
     pub(super) advances: usize,
 }
 
-impl Machine {
+impl ModelMachine {
     fn spec(&self) -> Template {
         template(self.facts.written.as_ref().expect("it has a revision"))
     }
@@ -69,10 +69,10 @@ impl Machine {
         });
     }
 
-    fn get(&mut self, to: &RevisionId, terms: Terms) {
-        match terms {
-            Terms::Place | Terms::Idle => self.write(to),
-            Terms::Markers => self.mark(to),
+    fn get(&mut self, to: &RevisionId, disruption: Disruption) {
+        match disruption {
+            Disruption::Budgeted | Disruption::NotRunning => self.write(to),
+            Disruption::MetadataOnly => self.mark(to),
         }
     }
 
@@ -115,27 +115,35 @@ pub(super) enum Fate {
 
 pub(super) struct Model {
     pub(super) world: World,
-    pub(super) machines: Vec<Machine>,
+    pub(super) machines: Vec<ModelMachine>,
     /// Requests on their way: machine, version that they demand, revision, terms, uptime.
-    late: Vec<(usize, u64, RevisionId, Terms, Duration)>,
+    late: Vec<(usize, u64, RevisionId, Disruption, Duration)>,
     budget: usize,
     /// When the cache showed everything.
     watched: Duration,
 }
 
 impl Model {
-    pub(super) fn new(members: usize, budget: usize) -> Self {
-        let count = u64::try_from(members).expect("small");
-        let world = World::desiring(members).members(count).pool(|pool| {
+    pub(super) fn new(machines: usize, budget: usize) -> Self {
+        let count = u64::try_from(machines).expect("small");
+        let world = World::desiring(machines).with_machines(count).pool(|pool| {
             pool.revision = id(0);
             pool.rollout.budget = Budget::Machines(budget);
         });
         let world = World { stored: (0..9).map(id).collect(), ..world };
-        let made = |machine: &Arc<Replica>| {
+        let made = |machine: &Arc<Machine>| {
             let mut facts = (**machine).clone();
             (facts.revision, facts.written) = (Some(id(0)), Some(id(0)));
             facts.restarts_itself = restarts_itself(0);
-            Machine { facts, runs: 0, version: 0, disturbed: false, stubborn: false, updates: 0, advances: 0 }
+            ModelMachine {
+                facts,
+                runs: 0,
+                version: 0,
+                disturbed: false,
+                stubborn: false,
+                updates: 0,
+                advances: 0,
+            }
         };
         let machines = world.machines.iter().map(made).collect();
         let mut model = Self { world, machines, late: Vec::new(), budget, watched: Duration::ZERO };
@@ -155,10 +163,10 @@ impl Model {
 
     pub(super) fn pass(&mut self, mut fate: impl FnMut() -> Fate) -> Plan {
         let uptime = self.world.uptime;
-        self.world.memory.meet(&self.world.pool, uptime);
-        self.world.memory.trials.meet(self.world.machines.iter(), uptime);
+        self.world.memory.observe(&self.world.pool, uptime);
+        self.world.memory.rollout_attempts.observe(self.world.machines.iter(), uptime);
         let plan = self.world.plan();
-        for stage in [Stage::Update, Stage::Advance] {
+        for stage in [Stage::Update, Stage::RecordRevision] {
             let batch: Vec<_> = plan.actions.iter().filter(|action| action.stage() == stage).collect();
             let mut refused = false;
             for action in &batch {
@@ -169,8 +177,8 @@ impl Model {
             }
             let failure = Failure { reason: FailureReason::FailedTemplateUpdate, message: "no".into() };
             match refused {
-                true => self.world.memory.pace(stage).failed(failure, uptime, None, 0.0),
-                false if !batch.is_empty() => self.world.memory.pace(stage).succeeded(),
+                true => self.world.memory.backoff_mut(stage).failed(failure, uptime, None, 0.0),
+                false if !batch.is_empty() => self.world.memory.backoff_mut(stage).succeeded(),
                 false => {}
             }
         }
@@ -180,46 +188,51 @@ impl Model {
     /// Sends one request; false if it failed.
     fn act(&mut self, action: &Action, fate: Fate) -> bool {
         let uptime = self.world.uptime;
-        let index = |member: &crate::ObjectId| {
-            self.machines.iter().position(|machine| machine.facts.id == *member).expect("it exists")
+        let index = |machine: &crate::ObjectId| {
+            self.machines.iter().position(|known| known.facts.id == *machine).expect("it exists")
         };
         match action {
-            Action::Advance { member, to } => {
-                let index = index(member);
+            Action::RecordRevision { machine, to } => {
+                let index = index(machine);
                 self.machines[index].advances += 1;
                 self.machines[index].change(|machine| machine.facts.revision = Some(to.clone()));
                 self.show(index);
                 true
             }
-            Action::Update { member, to, terms, .. } => {
-                let index = index(member);
-                let machine = &mut self.machines[index];
+            Action::Update { machine, to, disruption, .. } => {
+                let index = index(machine);
+                let known = &mut self.machines[index];
                 // The version that the patch demands is that of a machine which does not run.
-                if *terms == Terms::Idle && machine.facts.activity == Activity::Running {
+                if *disruption == Disruption::NotRunning && known.facts.activity == Activity::Running {
                     self.show(index);
                     return true;
                 }
-                if *terms == Terms::Markers && content(machine.spec()) != content(template(to)) {
-                    self.world.memory.trials.learn(&member.uid, to, Answer::Differs, uptime);
+                if *disruption == Disruption::MetadataOnly && content(known.spec()) != content(template(to)) {
+                    self.world.memory.rollout_attempts.record(
+                        &machine.uid,
+                        to,
+                        UpdateOutcome::Differs,
+                        uptime,
+                    );
                     self.show(index);
                     return true;
                 }
                 let answer = match fate {
-                    Fate::Answered if machine.stubborn => Answer::Refused,
-                    Fate::Answered => Answer::Accepted,
-                    Fate::AnswerLost | Fate::RequestLost | Fate::Late => Answer::Lost,
+                    Fate::Answered if known.stubborn => UpdateOutcome::Refused,
+                    Fate::Answered => UpdateOutcome::Accepted,
+                    Fate::AnswerLost | Fate::RequestLost | Fate::Late => UpdateOutcome::Unconfirmed,
                 };
-                let uid = member.uid.clone();
+                let uid = machine.uid.clone();
                 match fate {
-                    Fate::Late => self.late.push((index, machine.version, to.clone(), *terms, uptime)),
-                    Fate::Answered | Fate::AnswerLost if !machine.stubborn => machine.get(to, *terms),
+                    Fate::Late => self.late.push((index, known.version, to.clone(), *disruption, uptime)),
+                    Fate::Answered | Fate::AnswerLost if !known.stubborn => known.get(to, *disruption),
                     _ => {}
                 }
-                self.world.memory.trials.learn(&uid, to, answer, uptime);
-                if answer == Answer::Accepted {
+                self.world.memory.rollout_attempts.record(&uid, to, answer, uptime);
+                if answer == UpdateOutcome::Accepted {
                     self.show(index);
                 }
-                answer == Answer::Accepted
+                answer == UpdateOutcome::Accepted
             }
             other => panic!("{other:?}"),
         }
@@ -227,11 +240,11 @@ impl Model {
 
     /// A late request is carried out, if the machine is still the one that it was sent for.
     fn land(&mut self) {
-        for (index, version, to, terms, sent) in std::mem::take(&mut self.late) {
+        for (index, version, to, disruption, sent) in std::mem::take(&mut self.late) {
             let machine = &mut self.machines[index];
             let in_time = self.world.uptime.saturating_sub(sent) < crate::ledger::REQUEST_TIMEOUT;
             if in_time && machine.version == version && !machine.stubborn {
-                machine.get(&to, terms);
+                machine.get(&to, disruption);
             }
         }
     }
@@ -312,7 +325,7 @@ impl Model {
             self.world.uptime += Duration::from_mins(1);
             if self.pass(|| Fate::Answered) == Plan::default() {
                 let wanted = &self.world.pool.revision;
-                let has = |machine: &Machine| {
+                let has = |machine: &ModelMachine| {
                     let facts = &machine.facts;
                     let runs = cold_part(machine.runs) == cold_part(template(wanted));
                     facts.written.as_ref() == Some(wanted)

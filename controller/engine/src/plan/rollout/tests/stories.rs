@@ -13,12 +13,12 @@ const MANUAL: u64 = 3;
 fn round(model: &mut Model, told: &mut Vec<String>) -> bool {
     model.watch();
     let plan = model.pass(|| Fate::Answered);
-    let machine = |member: &crate::ObjectId| {
-        model.machines.iter().position(|machine| machine.facts.id == *member).expect("it exists")
+    let number = |machine: &crate::ObjectId| {
+        model.machines.iter().position(|known| known.facts.id == *machine).expect("it exists")
     };
     let acts = plan.actions.iter().map(|action| match action {
-        Action::Update { member, to, .. } => format!("{to} to {}", machine(member)),
-        Action::Advance { member, to } => format!("{} is at {to}", machine(member)),
+        Action::Update { machine, to, .. } => format!("{to} to {}", number(machine)),
+        Action::RecordRevision { machine, to } => format!("{} is at {to}", number(machine)),
         other => panic!("{other:?}"),
     });
     let acts: Vec<_> = acts.collect();

@@ -1,0 +1,92 @@
+//! The allocation candidates of one disk template: its free disks in the order of allocation, and the disks that may
+//! become free soon.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::super::{Observed, disk_collection};
+use super::{DiskUsage, PATIENCE, PoolDisk};
+use crate::model::{Disk, DiskState};
+use crate::names::DiskNamer;
+
+/// The allocation candidates of one disk template.
+pub(super) struct Candidates {
+    pub(super) namer: DiskNamer,
+    /// Indices of free disks, the best one last.
+    pub(super) free: Vec<usize>,
+    /// Disks that will become free soon, or that may exist and would then be free.
+    pub(super) pending: Vec<Arc<str>>,
+    /// Whether there are free disks that cannot be used.
+    pub(super) broken: bool,
+}
+
+impl Candidates {
+    pub(super) fn of(observed: &Observed<'_>, disks: &[PoolDisk<'_>], template: &str) -> Self {
+        let pool = &observed.pool.id;
+        let mut candidates = Self {
+            namer: DiskNamer::new(&pool.name, &pool.uid, template),
+            free: Vec::new(),
+            pending: Vec::new(),
+            broken: false,
+        };
+        for (at, PoolDisk { disk, usage }) in disks.iter().enumerate() {
+            if disk.template.as_deref() != Some(template) {
+                continue;
+            }
+            let name = &disk.id.name;
+            match usage {
+                DiskUsage::Free if !is_usable(disk) => candidates.broken = true,
+                DiskUsage::Free if observed.memory.disk_refusal(name, observed.uptime).is_none() => {
+                    candidates.free.push(at);
+                }
+                // Disk collection releases it after the request timeout.
+                DiskUsage::AwaitingMachine
+                    if observed.memory.disk_refusal(name, observed.uptime).is_none() =>
+                {
+                    candidates.pending.push(name.clone());
+                }
+                // The platform may never report that it is unmounted, so the wait is limited.
+                DiskUsage::Unmounting if observed.memory.awaited(name, observed.uptime) < PATIENCE => {
+                    candidates.pending.push(name.clone());
+                }
+                _ => {}
+            }
+        }
+        candidates.pending.extend(unconfirmed(observed, template));
+        candidates.free.sort_by(|a, b| {
+            let order = |at: &usize| preference(disks[*at].disk, observed.now);
+            order(b).cmp(&order(a))
+        });
+        candidates
+    }
+}
+
+/// Disks of a template with an unconfirmed create whose machine is gone. They may exist, or the API server may still
+/// create them.
+fn unconfirmed(observed: &Observed<'_>, template: &str) -> Vec<Arc<str>> {
+    let stem = format!("{}-{template}-", observed.pool.id.name);
+    let lost = observed.memory.disks.unconfirmed_creates().into_iter().map(|lost| lost.name);
+    lost.filter(|name| {
+        let of_template = name.strip_prefix(&*stem).is_some_and(|suffix| !suffix.contains('-'));
+        let mut devices = observed.machines.iter().flat_map(|machine| &machine.disks);
+        of_template && !devices.any(|device| device.disk == *name)
+    })
+    .collect()
+}
+
+/// Whether a disk contains data, or will when it is provisioned.
+pub(in crate::plan) fn is_usable(disk: &Disk) -> bool {
+    match disk.state {
+        DiskState::Ready | DiskState::Changing | DiskState::Pending => true,
+        DiskState::Failed | DiskState::Lost => false,
+    }
+}
+
+/// The smallest key is allocated first: disks that are not marked for deletion, then ready disks, then the disk that
+/// became free last, because its data is the most recent.
+fn preference(disk: &Disk, now: Timestamp) -> impl Ord + use<'_> {
+    let since = disk_collection::since(now, disk).map_or(now, |since| since.min(now));
+    let collecting = disk.annotations.collecting_since.is_some();
+    (collecting, disk.state == DiskState::Pending, std::cmp::Reverse(since), &disk.id.name)
+}

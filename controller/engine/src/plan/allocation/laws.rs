@@ -1,0 +1,261 @@
+//! Laws about disks that outlive their machines, over random worlds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use crate::Plan;
+use crate::model::{Activity, Disk, DiskAnnotations, DiskSource, DiskState, StoredTime};
+use crate::plan::Action;
+use crate::testing::{RETAINED, World, ago, name, now, retained_disk};
+
+/// A world that a failing test can print.
+struct Shown(World);
+
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:#?}\n{:#?}\n{:#?}\n{:?}", self.0.pool, self.0.machines, self.0.disks, self.0.others)
+    }
+}
+
+fn stamp() -> impl Strategy<Value = Option<StoredTime>> {
+    // Few different ages, so that twins are common; some from the future.
+    prop_oneof![
+        2 => Just(None),
+        5 => (-2i64..5).prop_map(|ages| Some(ago(50 * ages))),
+        1 => Just(Some(StoredTime::Unreadable)),
+    ]
+}
+
+const STATES: [DiskState; 5] =
+    [DiskState::Ready, DiskState::Pending, DiskState::Changing, DiskState::Failed, DiskState::Lost];
+
+fn any_disk() -> impl Strategy<Value = Disk> {
+    (
+        prop::sample::select(&STATES[..]),
+        (stamp(), stamp(), prop::option::weighted(0.3, 0u64..9)),
+        (prop::option::weighted(0.2, 0u64..9), prop::bool::weighted(0.1), prop::bool::weighted(0.1)),
+        (prop::option::of(1u64..4), prop::sample::select(&[RETAINED, RETAINED, RETAINED, "gone"][..])),
+    )
+        .prop_map(
+            |(
+                state,
+                (free_since, collecting_since, claimer),
+                (mounter, used, terminating),
+                (size, template),
+            )| {
+                let of = |number: Option<u64>| number.map(|number| name(number).into());
+                Disk {
+                    state,
+                    annotations: DiskAnnotations { claimed_by: of(claimer), free_since, collecting_since },
+                    mounted_by: of(mounter),
+                    used_otherwise: used,
+                    terminating,
+                    size,
+                    template: Some(template.into()),
+                    ..retained_disk("")
+                }
+            },
+        )
+}
+
+/// What becomes of a machine, and which disk it refers to.
+type Sketch = (usize, bool, bool, bool);
+
+fn world(
+    disks: Vec<Disk>,
+    machines: &[Sketch],
+    desired: usize,
+    keep: usize,
+    ttl: Option<u64>,
+    lent: usize,
+) -> World {
+    let mut world = World::desiring(desired).keeping(|template| {
+        (template.keep_free, template.ttl, template.size) = (keep, ttl.map(Duration::from_secs), Some(2));
+    });
+    let count = disks.len();
+    let called = |at: usize| format!("web-data-{at}");
+    for (at, disk) in disks.into_iter().enumerate() {
+        let id = retained_disk(&called(at)).id;
+        world = world.disk(&called(at), |_| Some(Disk { id, ..disk }));
+    }
+    for (number, (disk, runs, terminating, lingers)) in (0..).zip(machines) {
+        let machine = name(number);
+        world = world.with_machine(&machine, i64::try_from(number / 2).expect("small"));
+        if *disk < count {
+            world = world.holding(&machine, &called(*disk));
+        }
+        world = world.edit(&machine, |machine| {
+            machine.activity = if *runs { Activity::Running } else { Activity::NotRunning };
+            machine.terminating = *terminating;
+            if *lingers {
+                machine.lingering.push(called(disk + 1).into());
+            }
+        });
+    }
+    if lent < count {
+        world.others.insert(called(lent).into(), vec!["a-stranger".into()]);
+    }
+    world.memory(|memory| memory.next_number = machines.len() as u64).block(0, 64)
+}
+
+prop_compose! {
+    fn any_world()(
+        disks in prop::collection::vec(any_disk(), 0..9),
+        machines in prop::collection::vec(
+            (0usize..9, any::<bool>(), prop::bool::weighted(0.2), prop::bool::weighted(0.1)), 0..6
+        ),
+        desired in 0usize..9,
+        keep in 0usize..3,
+        ttl in prop::option::of(prop::sample::select(&[10u64, 60, 120][..])),
+        lent in 0usize..40,
+    ) -> Shown {
+        Shown(world(disks, &machines, desired, keep, ttl, lent))
+    }
+}
+
+/// The free disks that a plan hands out.
+fn handed_out(plan: &Plan) -> Vec<&str> {
+    let drafts = plan.actions.iter().flat_map(|action| match action {
+        Action::Create { draft } => &draft.disks[..],
+        Action::Update { disks, .. } => &disks[..],
+        Action::Repoint { to, .. } => std::slice::from_ref(to),
+        _ => &[],
+    });
+    drafts.filter(|disk| matches!(disk.source, DiskSource::Free(_))).map(|disk| &*disk.name).collect()
+}
+
+fn is_used(world: &World, disk: &str) -> bool {
+    let refers = world.machines.iter().any(|machine| {
+        machine.disks.iter().any(|device| *device.disk == *disk)
+            || machine.lingering.iter().any(|lingering| **lingering == *disk)
+    });
+    let known = &world.disks[disk];
+    refers || world.others.contains_key(disk) || known.used_otherwise || known.mounted_by.is_some()
+}
+
+fn set(plan: &Plan) -> BTreeSet<String> {
+    plan.actions.iter().map(|action| format!("{action:?}")).collect()
+}
+
+/// Writes all marks of a plan.
+fn marked(mut world: World, plan: &Plan) -> World {
+    for action in &plan.actions {
+        if let Action::AnnotateDisk { disk, annotations, .. } = action {
+            world = world.edit_disk(&disk.name, |disk| disk.annotations = annotations.clone());
+        }
+    }
+    world
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_the_input_changes_nothing(Shown(mut world) in any_world(), seed in any::<u64>()) {
+        let plan = world.plan();
+        let key = |name: &str| {
+            name.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+        };
+        world.machines.sort_by_key(|machine| key(&machine.id.name));
+        let mut observed = world.observed();
+        observed.pool_disks.sort_by_key(|disk| key(&disk.id.name));
+        let shuffled = crate::plan(&observed);
+        prop_assert_eq!(set(&shuffled), set(&plan));
+        prop_assert_eq!(shuffled.requeue_after, plan.requeue_after);
+    }
+
+    #[test]
+    fn what_is_in_use_is_neither_handed_out_nor_deleted_nor_marked_for_it(Shown(world) in any_world()) {
+        let plan = world.plan();
+        for disk in handed_out(&plan) {
+            prop_assert!(!is_used(&world, disk), "{disk}");
+        }
+        for action in &plan.actions {
+            let ending = match action {
+                Action::DeleteDisk { disk, .. } => Some(disk),
+                Action::AnnotateDisk { disk, annotations, .. } if annotations.collecting_since.is_some() => Some(disk),
+                _ => None,
+            };
+            prop_assert!(ending.is_none_or(|disk| !is_used(&world, &disk.name)), "{action:?}");
+        }
+    }
+
+    #[test]
+    fn a_disk_is_handed_out_once_and_nothing_else_is_planned_on_its_marks(Shown(world) in any_world()) {
+        let plan = world.plan();
+        let handed_out = handed_out(&plan);
+        let mut written: BTreeMap<&str, usize> = BTreeMap::new();
+        for disk in handed_out.iter().copied() {
+            *written.entry(disk).or_default() += 1;
+        }
+        for action in &plan.actions {
+            if let Action::AnnotateDisk { disk, .. } | Action::DeleteDisk { disk, .. } = action {
+                *written.entry(&disk.name).or_default() += 1;
+            }
+        }
+        prop_assert!(written.values().all(|count| *count == 1), "{written:?}");
+    }
+
+    #[test]
+    fn a_machine_that_runs_on_a_disk_keeps_it(Shown(world) in any_world()) {
+        for action in world.plan().actions {
+            if let Action::Repoint { machine, from, .. } = &action {
+                let found = world.machines.iter().find(|known| known.id == *machine).expect("it is there");
+                let mounts = world.disks[from].mounted_by.as_ref() == Some(&machine.name);
+                prop_assert!(!(mounts && found.activity == Activity::Running), "{action:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_deleted_was_marked_for_the_grace_and_is_not_among_the_newest_that_are_kept(
+        Shown(world) in any_world(),
+    ) {
+        let plan = world.plan();
+        let handed_out = handed_out(&plan);
+        for action in &plan.actions {
+            let Action::DeleteDisk { disk, reason: crate::plan::DiskDeleteReason::Expired } = action else { continue };
+            let since = |disk: &Disk| match disk.annotations.free_since {
+                Some(StoredTime::At(since)) => since,
+                _ => now(),
+            };
+            let ending = &world.disks[&disk.name];
+            let Some(StoredTime::At(marked)) = ending.annotations.collecting_since else {
+                panic!("{disk} was not marked");
+            };
+            prop_assert!(now().duration_since(marked).as_secs() >= 30);
+            let (ttl, keep) = (world.pool.disks[1].ttl.expect("it ends"), world.pool.disks[1].keep_free);
+            prop_assert!(now().duration_since(since(ending)) > jiff::SignedDuration::try_from(ttl).unwrap());
+            let newer = world.disks.values().filter(|other| {
+                let holds_data = !matches!(other.state, DiskState::Failed | DiskState::Lost);
+                other.template.as_deref() == Some(RETAINED)
+                    && holds_data
+                    && !other.terminating
+                    && other.annotations.claimed_by.is_none()
+                    && !is_used(&world, &other.id.name)
+                    && !handed_out.contains(&&*other.id.name)
+                    && (since(other), &ending.id.name) >= (since(ending), &other.id.name)
+                    && other.id != ending.id
+            });
+            prop_assert!(newer.count() >= keep, "{disk} is among the newest {keep}");
+        }
+    }
+
+    #[test]
+    fn marks_come_to_an_end(Shown(world) in any_world()) {
+        let mut world = world;
+        // A disk that somebody else was to get first needs its marks when it is not handed out any more: one after the
+        // other, each of them is released, stamped and marked once.
+        let rounds = 3 * (world.disks.len() + 1);
+        for _ in 0..rounds {
+            let plan = world.plan();
+            world.memory.await_disks(&plan.awaited, Duration::ZERO);
+            world.uptime = Duration::from_secs(1000);
+            world = marked(world, &plan);
+        }
+        let plan = world.plan();
+        let annotations = plan.actions.iter().filter(|action| matches!(action, Action::AnnotateDisk { .. })).count();
+        prop_assert_eq!(annotations, 0, "{:?}", plan);
+    }
+}

@@ -1,0 +1,252 @@
+//! Disk garbage collection: since when the pool's disks are free, and which of them the controller deletes.
+//!
+//! ```text
+//!            not used any more        too old, or template removed        grace period over
+//!   in use ─────────────────> free ─────────────────────────────> marked ───────────────────> deleted
+//!      ▲      free_since       │             collecting_since        │      confirmed by reads
+//!      └───────────────────────┴─────────────────────────────────────┘
+//!              allocated to a machine: the annotations are cleared
+//! ```
+//!
+//! All state is stored in annotations of the disk, so the times continue for a new leader.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::allocation::{DiskUsage, FreeDisks, PATIENCE, PoolDisk, is_usable};
+use super::{Action, Blocker, DiskDeleteReason, Observed, Plan, Stage};
+use crate::backoff::FailureReason;
+use crate::ledger::REQUEST_TIMEOUT;
+use crate::model::{Disk, DiskAnnotations, DiskTemplate, Lifetime, StoredTime};
+
+/// A stored time that is at most this far in the future counts as now, because the clocks of two leaders can differ.
+/// The controller rewrites a time that is further in the future, because the disk would otherwise not age until then.
+const SKEW: Duration = Duration::from_mins(1);
+
+/// Age at which a free disk without data is deleted, if its template has no `ttl`.
+pub(super) const BROKEN_AGE: Duration = Duration::from_mins(10);
+
+/// Minimum time until a pass that only checks the age of disks.
+const SHORTEST_LOOK: Duration = Duration::from_secs(1);
+
+/// Plans the annotations of all disks of the pool, and the deletion of those that are not needed.
+pub(super) fn plan(observed: &Observed<'_>, free_disks: &FreeDisks<'_>, plan: &mut Plan) {
+    let mut actions = Vec::new();
+    let mut free: BTreeMap<&str, Vec<Free<'_>>> = BTreeMap::new();
+    for PoolDisk { disk, usage } in free_disks.all() {
+        let Some(template) = &disk.template else { continue };
+        match usage {
+            DiskUsage::InUse | DiskUsage::Allocated => actions.extend(used(disk)),
+            DiskUsage::AllocatedInPass => {}
+            DiskUsage::Unmounting => leaving(observed, disk, plan),
+            DiskUsage::AwaitingMachine => actions.extend(open(observed, disk, plan)),
+            DiskUsage::Free => {
+                if let Some(since) = since(observed.now, disk) {
+                    free.entry(template).or_default().push(Free { disk, since });
+                } else {
+                    let free_since = Some(current_time(observed, disk));
+                    actions
+                        .push(annotate(disk, DiskAnnotations { free_since, ..DiskAnnotations::default() }));
+                }
+            }
+        }
+    }
+    if observed.pool.validation_errors.is_empty() {
+        for (template, free) in free {
+            let known = observed.pool.disks.iter().find(|known| *known.name == *template);
+            collect(observed, known, free, plan, &mut actions);
+        }
+    }
+    if !actions.is_empty() {
+        plan.wants.collect_disks = true;
+        let pace = observed.memory.collecting_disks.batch_size(observed.uptime);
+        plan.extend_by(observed, Stage::CollectDisks, pace, actions);
+    }
+}
+
+/// A free disk, and since when it is free.
+struct Free<'a> {
+    disk: &'a Disk,
+    since: Timestamp,
+}
+
+/// A used disk has neither the time since when it is free nor the mark for deletion.
+fn used(disk: &Disk) -> Option<Action> {
+    let annotations = &disk.annotations;
+    (annotations.free_since.is_some() || annotations.collecting_since.is_some()).then(|| {
+        annotate(
+            disk,
+            DiskAnnotations { claimed_by: annotations.claimed_by.clone(), ..DiskAnnotations::default() },
+        )
+    })
+}
+
+/// A deleted machine still mounts it. Machines wait for it for a limited time.
+fn leaving(observed: &Observed<'_>, disk: &Disk, plan: &mut Plan) {
+    plan.awaited.push(disk.id.name.clone());
+    let age = observed.memory.awaited(&disk.id.name, observed.uptime);
+    if let Some(left) = PATIENCE.checked_sub(age).filter(|left| !left.is_zero()) {
+        plan.requeue_in(left);
+    }
+}
+
+/// Its machine does not exist. While the API server may still commit the create of that machine, the disk stays
+/// allocated to it.
+fn open(observed: &Observed<'_>, disk: &Disk, plan: &mut Plan) -> Option<Action> {
+    plan.awaited.push(disk.id.name.clone());
+    let age = observed.memory.awaited(&disk.id.name, observed.uptime);
+    match REQUEST_TIMEOUT.checked_sub(age) {
+        Some(left) if !left.is_zero() => {
+            plan.requeue_in(left);
+            None
+        }
+        _ => Some(Action::AnnotateDisk {
+            disk: disk.id.clone(),
+            annotations: DiskAnnotations {
+                free_since: Some(current_time(observed, disk)),
+                ..DiskAnnotations::default()
+            },
+            absent: disk.annotations.claimed_by.clone(),
+        }),
+    }
+}
+
+/// Since when the disk is free; `None` if the disk has no such annotation, or if its time is not plausible.
+pub(super) fn since(now: Timestamp, disk: &Disk) -> Option<Timestamp> {
+    if disk.annotations.claimed_by.is_some() {
+        return None;
+    }
+    valid_time(now, disk, disk.annotations.free_since?)
+}
+
+/// The time in an annotation, if it is plausible. A time before the creation of the disk or in the future counts as
+/// unreadable: a user has edited the annotation, and the controller must not delete a disk because of it.
+fn valid_time(now: Timestamp, disk: &Disk, stored: StoredTime) -> Option<Timestamp> {
+    match stored {
+        StoredTime::At(at) if at >= disk.created && elapsed(at, latest(now, disk)) <= SKEW => Some(at),
+        StoredTime::At(_) | StoredTime::Unreadable => None,
+    }
+}
+
+/// Now, or the creation time of the disk if it is later. The creation time comes from the clock of the API server,
+/// which can be ahead, and a stored time must not be before the creation of the disk.
+fn latest(now: Timestamp, disk: &Disk) -> Timestamp {
+    now.max(disk.created)
+}
+
+/// The time from `earlier` to `later`; zero if `later` is before `earlier`.
+fn elapsed(later: Timestamp, earlier: Timestamp) -> Duration {
+    Duration::try_from(later.duration_since(earlier)).unwrap_or_default()
+}
+
+/// The current time, to store in an annotation.
+fn current_time(observed: &Observed<'_>, disk: &Disk) -> StoredTime {
+    StoredTime::At(latest(observed.now, disk))
+}
+
+fn annotate(disk: &Disk, annotations: DiskAnnotations) -> Action {
+    Action::AnnotateDisk { disk: disk.id.clone(), annotations, absent: None }
+}
+
+/// Plans the next step of garbage collection for every free disk of a template. `template` is `None` if it was removed
+/// from the pool.
+fn collect(
+    observed: &Observed<'_>,
+    template: Option<&DiskTemplate>,
+    free: Vec<Free<'_>>,
+    plan: &mut Plan,
+    actions: &mut Vec<Action>,
+) {
+    let Some(template) = template else {
+        let ends = free
+            .iter()
+            .filter_map(|free| step(observed, free, Some(DiskDeleteReason::TemplateRemoved), plan));
+        return actions.extend(ends);
+    };
+    // A disk that a machine owns and does not refer to was replaced, because it could not be provisioned.
+    let is_kept =
+        |free: &Free<'_>| free.disk.owner.as_ref().is_some_and(|owner| owner.uid == observed.pool.id.uid);
+    let (free, replaced): (Vec<_>, Vec<_>) = free.into_iter().partition(is_kept);
+    actions.extend(
+        replaced.iter().filter_map(|free| step(observed, free, Some(DiskDeleteReason::Broken), plan)),
+    );
+    if free.is_empty() {
+        return;
+    }
+    if template.lifetime == Lifetime::Ephemeral {
+        let message = format!(
+            "disk template {} has reclaim.onScaleDown Delete, but the pool has {} free disks of it, which the \
+             controller does not delete: delete them, or set reclaim.onScaleDown to Retain again",
+            template.name,
+            free.len()
+        );
+        plan.report_failure(FailureReason::DiskFailure, &message);
+        plan.blockers.push(Blocker::UserAction(message));
+        return actions.extend(free.iter().filter_map(|free| step(observed, free, None, plan)));
+    }
+    let (mut usable, broken): (Vec<_>, Vec<_>) = free.into_iter().partition(|free| is_usable(free.disk));
+    let patience = template.ttl.unwrap_or(BROKEN_AGE);
+    for free in broken {
+        let end = due(observed, &free, patience, plan).then_some(DiskDeleteReason::Broken);
+        actions.extend(step(observed, &free, end, plan));
+    }
+    // The newest disks are kept. The rest is not sorted, so that the pass stays linear.
+    let keep = template.keep_free.min(usable.len());
+    if keep < usable.len() {
+        let newest_first = |free: &Free<'_>| (Reverse(free.since), free.disk.id.name.clone());
+        usable.select_nth_unstable_by_key(keep, newest_first);
+    }
+    for (position, free) in usable.iter().enumerate() {
+        let end = template
+            .ttl
+            .filter(|_| template.used && position >= keep)
+            .and_then(|ttl| due(observed, free, ttl, plan).then_some(DiskDeleteReason::Expired));
+        actions.extend(step(observed, free, end, plan));
+    }
+}
+
+/// Whether a disk has been free for longer than `limit`. If not, the plan requests a pass for the time when it will be.
+fn due(observed: &Observed<'_>, free: &Free<'_>, limit: Duration, plan: &mut Plan) -> bool {
+    let left = limit.checked_sub(elapsed(observed.now, free.since));
+    if let Some(left) = left {
+        plan.requeue_in(left.max(SHORTEST_LOOK));
+    }
+    left.is_none()
+}
+
+/// One step for one disk: a disk to delete is marked, and deleted after the grace period. A disk to keep loses its
+/// mark.
+fn step(
+    observed: &Observed<'_>,
+    free: &Free<'_>,
+    end: Option<DiskDeleteReason>,
+    plan: &mut Plan,
+) -> Option<Action> {
+    let disk = free.disk;
+    let collecting = disk.annotations.collecting_since.map(|stored| valid_time(observed.now, disk, stored));
+    let annotated = |collecting_since| {
+        Some(annotate(disk, DiskAnnotations { collecting_since, ..disk.annotations.clone() }))
+    };
+    match (end, collecting) {
+        (None, None) => None,
+        (None, Some(_)) => annotated(None),
+        (Some(reason), Some(Some(since))) => {
+            let left = observed.collection_grace.saturating_sub(elapsed(observed.now, since));
+            if left.is_zero() {
+                return Some(Action::DeleteDisk { disk: disk.id.clone(), reason });
+            }
+            plan.requeue_in(left);
+            None
+        }
+        (Some(_), None | Some(None)) => {
+            plan.requeue_in(observed.collection_grace);
+            annotated(Some(current_time(observed, disk)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+use std::time::Duration;
+
+use rstest::rstest;
+
+use super::*;
+use crate::backoff::{Failure, FailureReason};
+use crate::model::ObjectId;
+use crate::plan::Blocker;
+use crate::testing::World;
+
+/// One member whose own disk should have 10 bytes, and which holds a kept disk that should have 20; another kept disk
+/// is free. All of them have that already.
+fn world() -> World {
+    World::desiring(1)
+        .with_machine("web-a", 1)
+        .keeping(|template| template.size = Some(20))
+        .holding("web-a", "web-data-1")
+        .free("web-data-2", 5)
+        .pool(|pool| pool.disks[0].size = Some(10))
+        .edit_disk("web-a-root", |disk| disk.size = Some(10))
+        .edit_disk("web-data-1", |disk| disk.size = Some(20))
+        .edit_disk("web-data-2", |disk| disk.size = Some(20))
+}
+
+fn steps(plan: &Plan) -> Vec<(Stage, &str)> {
+    plan.actions.iter().map(|action| (action.stage(), &**action.object())).collect()
+}
+
+#[rstest]
+#[case::its_size_is_right("web-a-root", |_: &mut Disk| {}, None)]
+#[case::it_is_smaller("web-a-root", |disk: &mut Disk| disk.size = Some(9), Some(10))]
+#[case::it_is_larger("web-a-root", |disk: &mut Disk| disk.size = Some(11), None)]
+#[case::what_it_has_counts_where_it_asks_for_nothing(
+    "web-a-root", |disk: &mut Disk| (disk.size, disk.capacity) = (None, Some(9)), Some(10)
+)]
+#[case::an_image_made_it_larger("web-a-root", |disk: &mut Disk| (disk.size, disk.capacity) = (None, Some(50)), None)]
+#[case::what_it_asks_for_counts_before_what_it_has("web-a-root", |disk: &mut Disk| disk.capacity = Some(9), None)]
+#[case::nobody_knows_how_large_it_is("web-a-root", |disk: &mut Disk| disk.size = None, None)]
+#[case::it_is_on_its_way_out("web-a-root", |disk: &mut Disk| (disk.size, disk.terminating) = (Some(9), true), None)]
+#[case::it_is_being_made(
+    "web-a-root", |disk: &mut Disk| (disk.size, disk.state) = (Some(9), DiskState::Pending), None
+)]
+#[case::it_grows_or_moves_already(
+    "web-a-root", |disk: &mut Disk| (disk.size, disk.state) = (Some(9), DiskState::Changing), None
+)]
+#[case::it_belongs_to_another_machine(
+    "web-a-root", |disk: &mut Disk| (disk.size, disk.owner) = (Some(9), None), None
+)]
+#[case::a_kept_one_in_use("web-data-1", |disk: &mut Disk| disk.size = Some(19), Some(20))]
+#[case::a_kept_one_that_nobody_has("web-data-2", |disk: &mut Disk| disk.size = Some(19), Some(20))]
+#[case::a_kept_one_that_belongs_to_somebody_else(
+    "web-data-2",
+    |disk: &mut Disk| (disk.size, disk.owner) = (Some(19), Some(ObjectId::new("web", "another"))),
+    None
+)]
+#[case::a_kept_one_on_its_way_out(
+    "web-data-2", |disk: &mut Disk| (disk.size, disk.terminating) = (Some(19), true), None
+)]
+#[case::a_kept_one_of_another_template(
+    "web-data-2", |disk: &mut Disk| (disk.size, disk.template) = (Some(19), Some("logs".into())), None
+)]
+fn a_disk_grows_when_it_is_smaller_and_can(
+    #[case] name: &str,
+    #[case] edit: fn(&mut Disk),
+    #[case] to: Option<u64>,
+) {
+    let world = world().edit_disk(name, edit);
+    let plan = world.plan();
+    let grown = plan.actions.iter().filter(|action| action.stage() == Stage::ExpandDisks);
+    let id = world.disks[name].id.clone();
+    assert_eq!(
+        grown.cloned().collect::<Vec<_>>(),
+        Vec::from_iter(to.map(|to| Action::ExpandDisk { disk: id, to }))
+    );
+    assert_eq!(plan.wants.expand_disks, to.is_some());
+}
+
+#[test]
+fn a_template_without_a_size_leaves_its_disks() {
+    let world = world().pool(|pool| pool.disks.iter_mut().for_each(|template| template.size = None));
+    let world = world.edit_disk("web-a-root", |disk| disk.size = Some(1));
+    assert_eq!(world.plan(), Plan::default());
+}
+
+#[test]
+fn a_terminating_members_own_disk_stays_as_it_is() {
+    let world = world().edit_disk("web-a-root", |disk| disk.size = Some(1));
+    assert_eq!(steps(&world.plan()), [(Stage::ExpandDisks, "web-a-root")]);
+    let world = world.edit("web-a", |machine| machine.terminating = true);
+    assert_eq!(steps(&world.plan()), []);
+}
+
+#[test]
+fn a_pool_that_cannot_be_read_makes_nothing_larger() {
+    let world = world().edit_disk("web-data-1", |disk| disk.size = Some(1));
+    assert_eq!(steps(&world.plan()), [(Stage::ExpandDisks, "web-data-1")]);
+    let world = world.pool(|pool| pool.validation_errors.push("no".into()));
+    assert_eq!(steps(&world.plan()), []);
+}
+
+#[test]
+fn a_disk_that_refuses_to_grow_delays_neither_the_others_nor_any_mark() {
+    let mut world = world()
+        .edit_disk("web-data-1", |disk| disk.size = Some(1))
+        .edit_disk("web-data-2", |disk| (disk.size, disk.annotations.free_since) = (Some(1), None));
+    world.memory.record_result(&"web-data-1".into(), true);
+    let marked = (Stage::CollectDisks, "web-data-2");
+    assert_eq!(
+        steps(&world.plan()),
+        [marked, (Stage::ExpandDisks, "web-data-2"), (Stage::ExpandDisks, "web-data-1")],
+        "the one that was refused comes last"
+    );
+
+    let cause = Failure { reason: FailureReason::DiskFailure, message: "no".into() };
+    world.memory.expanding_disks.failed(cause, world.uptime, None, 0.0);
+    let plan = world.plan();
+    assert_eq!(steps(&plan), [marked]);
+    assert_eq!(
+        plan.blockers,
+        [Blocker::Backoff { stage: Stage::ExpandDisks, left: Duration::from_millis(250) }]
+    );
+    assert!(plan.wants.expand_disks);
+
+    world.uptime += Duration::from_secs(1);
+    let plan = world.plan();
+    assert_eq!(steps(&plan), [marked, (Stage::ExpandDisks, "web-data-2")], "one at first");
+    assert_eq!(plan.requeue_after, Some(Duration::ZERO));
+}

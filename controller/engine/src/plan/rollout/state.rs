@@ -1,0 +1,145 @@
+//! The rollout state of each machine, and the progress of the whole rollout.
+
+use std::sync::Arc;
+
+use super::Observed;
+use crate::model::{Activity, DiskRef, Machine, Pool};
+use crate::revision::RevisionId;
+
+/// The rollout state of a live machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RolloutState {
+    /// The current revision was not written to it, or it must be written again.
+    Outdated,
+    /// The current revision is written and not in effect yet: the platform has not evaluated it, or a restart is
+    /// pending.
+    InProgress,
+    /// The current revision is written, but the machine keeps a disk of a removed template because it booted from it.
+    Stranded,
+    /// The current revision is in effect, and the label of the machine does not record it yet.
+    Unrecorded,
+    /// The current revision is in effect.
+    Current,
+}
+
+impl RolloutState {
+    /// The rollout state of `machine`.
+    pub(crate) fn of(pool: &Pool, machine: &Machine) -> Self {
+        if machine.written.as_ref() != Some(&pool.revision) {
+            return Self::Outdated;
+        }
+        let mut leftovers = leftovers(pool, machine).peekable();
+        if leftovers.peek().is_some() {
+            let kept = leftovers.all(|device| keeps(machine, device));
+            return match (kept, in_effect(machine)) {
+                (false, _) => Self::Outdated,
+                (true, true) => Self::Stranded,
+                (true, false) => Self::InProgress,
+            };
+        }
+        let says_so = machine.revision.as_ref() == Some(&pool.revision);
+        match (says_so, in_effect(machine)) {
+            (true, true) => Self::Current,
+            // A machine that does not run yet and was created from this revision has never had another one.
+            (true, false) if machine.activity != Activity::Running && !machine.restart_pending => {
+                Self::Current
+            }
+            (false, true) => Self::Unrecorded,
+            (_, false) => Self::InProgress,
+        }
+    }
+}
+
+/// Whether another controller created the machine: no known revision of the pool was written to it.
+pub(in crate::plan) fn is_anothers(observed: &Observed<'_>, machine: &Machine) -> bool {
+    let ours = |written: &RevisionId| *written == observed.pool.revision || observed.stored.contains(written);
+    !machine.written.as_ref().is_some_and(ours)
+}
+
+/// Whether the revision that was last written is in effect.
+fn in_effect(machine: &Machine) -> bool {
+    machine.evaluated && !machine.restart_pending
+}
+
+/// The devices of a machine for disk templates that the revision does not have.
+pub(super) fn leftovers<'a>(pool: &'a Pool, machine: &'a Machine) -> impl Iterator<Item = &'a DiskRef> {
+    let used = |index: usize, name: &Arc<str>| {
+        // Usually the devices are in the order of the templates.
+        let is = |template: &crate::model::DiskTemplate| template.used && template.name == *name;
+        pool.disks.get(index).is_some_and(is) || pool.disks.iter().any(is)
+    };
+    machine.disks.iter().enumerate().filter_map(move |(index, device)| {
+        let template = device.template.as_ref()?;
+        (!used(index, template)).then_some(device)
+    })
+}
+
+/// Whether a machine keeps this device although its template was removed. The disk that a machine booted from stays
+/// attached until the machine is stopped.
+pub(super) fn keeps(machine: &Machine, device: &DiskRef) -> bool {
+    machine.activity != Activity::Stopped && machine.boot_disk.as_ref() == Some(&device.disk)
+}
+
+/// Whether an existing machine is unavailable, as far as the disruption budget goes. A stopped one is not: a user stopped
+/// it on purpose.
+pub(super) fn is_unavailable(machine: &Machine) -> bool {
+    match machine.activity {
+        Activity::Stopped => false,
+        Activity::NotRunning => true,
+        Activity::Running => !machine.evaluated || (machine.restart_pending && machine.restarts_itself),
+    }
+}
+
+/// The progress of a rollout and its disruption budget.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RolloutProgress {
+    /// Number of machines that may be unavailable at the same time.
+    pub(crate) budget: usize,
+    /// Machines that are missing, terminating or unavailable, or that an unconfirmed update may make unavailable.
+    pub(crate) unavailable: usize,
+    /// Running machines that lack the current revision.
+    pub(crate) outdated: usize,
+    /// Machines whose update to the current revision was rejected.
+    pub(crate) refusing: usize,
+}
+
+impl RolloutProgress {
+    /// Counts the machines. The number of unavailable machines is the desired number minus the available machines and
+    /// those that a user stopped. Missing and terminating machines therefore count as unavailable.
+    pub(crate) fn of(observed: &Observed<'_>) -> Self {
+        let (pool, attempts) = (observed.pool, &observed.memory.rollout_attempts);
+        let mut progress = Self { budget: pool.rollout.budget.of(pool.desired), ..Self::default() };
+        let mut available_or_stopped = 0;
+        for machine in observed.pool_machines().filter(|machine| !machine.terminating) {
+            available_or_stopped += usize::from(!progress.uses_budget(observed, machine));
+            let runs = machine.activity == Activity::Running;
+            progress.outdated +=
+                usize::from(runs && RolloutState::of(pool, machine) == RolloutState::Outdated);
+            progress.refusing += usize::from(attempts.refuses(&machine.id.uid, &pool.revision));
+        }
+        progress.unavailable = pool.desired.saturating_sub(available_or_stopped);
+        progress
+    }
+
+    /// Whether the machine uses disruption budget, so that updating it uses no more.
+    #[expect(clippy::unused_self, reason = "the count and the question must not drift apart")]
+    pub(super) fn uses_budget(&self, observed: &Observed<'_>, machine: &Machine) -> bool {
+        is_unavailable(machine)
+            || observed.memory.rollout_attempts.is_unconfirmed(&machine.id.uid, observed.uptime)
+    }
+
+    /// The remaining budget: how many more machines may become unavailable.
+    pub(crate) fn remaining_budget(&self) -> usize {
+        self.budget.saturating_sub(self.unavailable)
+    }
+
+    /// Whether more machines are unavailable than the budget allows.
+    pub(super) fn is_budget_exceeded(&self) -> bool {
+        self.unavailable > self.budget
+    }
+
+    /// Whether so many updates were rejected that the controller updates no other machine.
+    pub(crate) fn stopped(&self) -> bool {
+        self.refusing >= self.budget.div_ceil(2).max(2)
+    }
+}

@@ -1,0 +1,393 @@
+//! The controller around the engine: it observes, plans, sends one request after the other, and remembers the answers.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::api::{Api, Basis, Broken, Refusal};
+use super::request::{InFlight, commit, users, with_held};
+use super::revisions::Written;
+use super::watch_cache::{Names, WatchCache};
+use crate::backoff::Failure;
+use crate::ledger::Cache;
+use crate::model::{Disk, DiskAnnotations, DiskSource, Draft, Machine, ObjectId};
+use crate::plan::{Observed, Stage, UpdateOutcome};
+use crate::{Action, Memory, Plan, Status};
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Answered,
+    /// Committed, and the answer gets lost.
+    AnswerLost,
+    /// Lost on its way.
+    RequestLost,
+    /// No answer, and it is committed later, if ever.
+    Late,
+}
+
+/// What became of a request.
+pub(super) struct Sent {
+    pub(super) action: Action,
+    pub(super) outcome: &'static str,
+    /// The request, if it is still on its way.
+    pub(super) in_flight: Option<InFlight>,
+}
+
+#[derive(Clone)]
+pub(super) struct Controller {
+    pub(super) memory: Memory,
+    pub(super) machines: WatchCache<Machine>,
+    pub(super) disks: WatchCache<Disk>,
+    pub(super) pending: VecDeque<Action>,
+    pub(super) basis: Basis,
+    /// The machines of the last pass, by name.
+    pub(super) known: BTreeMap<Arc<str>, Arc<Machine>>,
+    /// The versions of the disks of the last pass, by name.
+    pub(super) versions: BTreeMap<Arc<str>, u64>,
+    /// What the first attempt of every create without an answer rested on.
+    pub(super) first_basis: BTreeMap<Arc<str>, Basis>,
+}
+
+impl Controller {
+    pub(super) fn start(api: &Api) -> Self {
+        Self {
+            memory: Memory::default(),
+            machines: WatchCache::list(&api.machines, api.now),
+            disks: WatchCache::list(&api.disks, api.now),
+            pending: VecDeque::new(),
+            basis: Basis { seen: 0, pool: 0, current: true },
+            known: BTreeMap::new(),
+            versions: BTreeMap::new(),
+            first_basis: BTreeMap::new(),
+        }
+    }
+
+    /// Observes and plans.
+    pub(super) fn pass(&mut self, api: &Api) -> (Plan, Status) {
+        let Memory { machines, disks, .. } = &mut self.memory;
+        for name in machines.overdue(api.now) {
+            machines.resolve(&name, api.machines.objects.get(&name).cloned(), api.now);
+        }
+        for name in disks.overdue(api.now) {
+            disks.resolve(&name, api.disks.objects.get(&name).cloned(), api.now);
+        }
+        machines.settle(&self.machines);
+        disks.settle(&self.disks);
+        let (mut snapshot, mut disk_snapshot) = (self.machines.snapshot(), self.disks.snapshot());
+        machines.overlay(&mut snapshot);
+        disks.overlay(&mut disk_snapshot);
+        let uid = &api.pool.id.uid;
+        let (snapshot, foreign): (Vec<_>, Vec<_>) = snapshot.into_iter().partition(|machine| {
+            machine.owner.as_ref() == Some(uid) || machine.pool_uid_label.as_ref() == Some(uid)
+        });
+        let known_version = |disk: &Arc<Disk>| {
+            let name = &disk.id.name;
+            let seen = disks.written_as(name).or_else(|| self.disks.get(name));
+            Some((name.clone(), seen?.version))
+        };
+        self.versions = disk_snapshot.iter().filter_map(known_version).collect();
+        let pool_disks = disk_snapshot.iter().filter(|disk| {
+            disk.owner.as_ref().is_some_and(|owner| owner.uid == *uid)
+                || disk.pool_uid_label.as_ref() == Some(uid)
+        });
+        let pool_disks = pool_disks.cloned().collect();
+        self.basis = Basis { seen: self.machines.position, pool: api.history.len() - 1, current: true };
+        self.known = snapshot.iter().map(|machine| (machine.id.name.clone(), machine.clone())).collect();
+        self.memory.observe(&api.pool, api.now);
+        let machines = snapshot.iter().filter(|machine| machine.owner.as_ref() == Some(uid));
+        self.memory.rollout_attempts.observe(machines, api.now);
+        let mut observed = Observed {
+            now: api.timestamp(),
+            uptime: api.now,
+            pool: &api.pool,
+            machines: snapshot,
+            disks: disk_snapshot.into_iter().map(|disk| (disk.id.name.clone(), disk)).collect(),
+            pool_disks,
+            other_users: users(&foreign),
+            collection_grace: crate::plan::COLLECTION_GRACE,
+            stored: api.revisions.stored.clone(),
+            unconfirmed_creates: self.memory.machines.unconfirmed_creates(),
+            memory: &self.memory,
+            names_in_use: &Names(&self.machines, &self.disks),
+        };
+        let mut plan = crate::plan(&observed);
+        if plan.deletes_surplus() {
+            let staying = api.pool_machines().filter(|machine| !machine.terminating);
+            observed.count_live(&staying.map(|machine| machine.id.uid.clone()).collect());
+            self.basis.seen = api.machines.log.len();
+            plan = crate::plan(&observed);
+        }
+        // A failure of what is not wanted any more must not be shown: nothing else would end it.
+        let mut memory = self.memory.clone();
+        memory.reset_unwanted(plan.wants);
+        memory.await_disks(&plan.awaited, api.now);
+        let status = crate::status(&observed, memory.failure());
+        let lost = observed.unconfirmed_creates;
+        self.first_basis.retain(|name, _| lost.iter().any(|lost| lost.name == *name));
+        self.memory = memory;
+        self.pending = plan.actions.clone().into();
+        (plan, status)
+    }
+
+    /// Sends the next request of the plan.
+    pub(super) fn act(&mut self, api: &mut Api, fate: Fate) -> Result<Option<Sent>, Broken> {
+        let Some(action) = self.pending.pop_front().map(|action| self.claim_first(action)) else {
+            return Ok(None);
+        };
+        if !self.confirm(api, &action) {
+            self.pending.clear();
+            return Ok(Some(Sent { action, outcome: "a live read disagrees", in_flight: None }));
+        }
+        let basis = self.reach(&action);
+        let version = match &action {
+            Action::Update { machine, .. } | Action::RecordRevision { machine, .. } => {
+                api.machines.objects.get(&machine.name).map(|seen| seen.version)
+            }
+            action => self.versions.get(action.object()).copied(),
+        };
+        let answer = match fate {
+            Fate::Answered => Some(self.send(api, &action, basis)?),
+            Fate::AnswerLost => {
+                commit(api, &action, basis, version, false)?;
+                None
+            }
+            Fate::RequestLost | Fate::Late => None,
+        };
+        let in_flight =
+            (fate == Fate::Late).then(|| InFlight { action: action.clone(), basis, sent: api.now, version });
+        let outcome = match answer {
+            Some(Ok(())) => {
+                self.succeed(action.stage());
+                "done"
+            }
+            Some(Err(refusal)) => self.refused(api, &action, refusal),
+            None => {
+                self.response_lost(&action, basis, api.now, api.retains_disks());
+                "no answer"
+            }
+        };
+        Ok(Some(Sent { action, outcome, in_flight }))
+    }
+
+    /// A disk that is handed out is claimed in a write of its own, before anything refers to it.
+    fn claim_first(&mut self, action: Action) -> Action {
+        let (machine, disks) = match &action {
+            Action::Create { draft } => (draft.name.clone(), draft.disks.clone()),
+            Action::Repoint { machine, to, .. } => (machine.name.clone(), vec![to.clone()]),
+            Action::Update { machine, disks, .. } => (machine.name.clone(), disks.clone()),
+            _ => return action,
+        };
+        let Some(free) = disks.iter().find_map(|disk| match &disk.source {
+            DiskSource::Free(id) => Some(id.clone()),
+            DiskSource::New | DiskSource::Existing(_) => None,
+        }) else {
+            return action;
+        };
+        self.pending.push_front(with_held(action, &free));
+        let annotations = DiskAnnotations { claimed_by: Some(machine), ..DiskAnnotations::default() };
+        Action::AnnotateDisk { disk: free, annotations, absent: None }
+    }
+
+    /// The live reads before a write. What they find is remembered.
+    fn confirm(&mut self, api: &Api, action: &Action) -> bool {
+        match action {
+            Action::AnnotateDisk { absent: Some(machine), .. } => match api.machines.objects.get(machine) {
+                Some(seen) => {
+                    if seen.facts.owner.as_ref() == Some(&api.pool.id.uid) {
+                        self.memory.machines.written(seen.clone(), api.now);
+                    }
+                    false
+                }
+                None => true,
+            },
+            Action::DeleteDisk { disk, .. } => !api.is_referred_to(&disk.name),
+            _ => true,
+        }
+    }
+
+    /// A create rests on whatever the oldest lost answer rested on: that one may come true first.
+    fn reach(&self, action: &Action) -> Basis {
+        let oldest = |basis: Basis, other: &Basis| Basis {
+            seen: basis.seen.min(other.seen),
+            pool: basis.pool.min(other.pool),
+            ..basis
+        };
+        match action {
+            Action::Create { .. } => self.first_basis.values().fold(self.basis, oldest),
+            _ => self.basis,
+        }
+    }
+
+    fn send(&mut self, api: &mut Api, action: &Action, basis: Basis) -> Result<Result<(), Refusal>, Broken> {
+        let now = api.now;
+        let Memory { machines, disks, next_number, .. } = &mut self.memory;
+        let answer = match action {
+            Action::Relabel { machine } => api.relabel(machine).map(|seen| machines.written(seen, now)),
+            Action::Release { machine, shared } => {
+                api.release(machine, shared)?.map(|seen| machines.written(seen, now))
+            }
+            Action::Repoint { machine, position, from, to } => {
+                api.repoint(machine, *position, from, to).map(|seen| machines.written(seen, now))
+            }
+            Action::Detach { machine, position, disk } => {
+                api.detach(machine, *position, disk).map(|seen| machines.written(seen, now))
+            }
+            Action::CreateDisk { machine, disk } => {
+                api.create_disk(machine, disk, false)?.map(|seen| disks.written(seen, now))
+            }
+            Action::AnnotateDisk { disk, annotations, .. } => {
+                let version = self.versions.get(&disk.name).copied().unwrap_or_default();
+                api.annotate_disk(disk, version, annotations)?.map(|seen| disks.written(seen, now))
+            }
+            Action::ExpandDisk { disk, to } => api.grow(disk, *to).map(|seen| disks.written(seen, now)),
+            Action::DeleteDisk { disk, reason } => {
+                let version = self.versions.get(&disk.name).copied().unwrap_or_default();
+                api.delete_disk(disk, version, *reason)?.map(|seen| disks.deleted(&seen.facts, now))
+            }
+            Action::Update { machine, base, to, disks, disruption } => {
+                let write = Written { base: base.as_ref(), to, disks, disruption: *disruption };
+                let answer = api.update(machine, &write, None)?;
+                if answer.is_ok() {
+                    self.memory.rollout_attempts.record(&machine.uid, to, UpdateOutcome::Accepted, now);
+                }
+                answer.map(|seen| self.memory.machines.written(seen, now))
+            }
+            Action::RecordRevision { machine, to } => {
+                api.advance(machine, to, None).map(|seen| machines.written(seen, now))
+            }
+            Action::StoreRevision { revision } => {
+                api.store(revision);
+                Ok(())
+            }
+            Action::PruneRevision { revision } => {
+                api.prune(revision, false)?;
+                Ok(())
+            }
+            Action::Delete { machine, .. } => {
+                api.delete(machine, basis, false)?.map(|seen| machines.deleted(&seen.facts, now))
+            }
+            Action::OpenNameBlock { block } => {
+                let opened = api.open_block(*block, basis)?;
+                self.basis.pool = api.history.len() - 1;
+                opened
+            }
+            Action::PruneRecord { gone, expired } => {
+                let (gone, here) = api.confirm(gone);
+                for seen in here {
+                    machines.written(seen, now);
+                }
+                if gone.is_empty() && expired.is_empty() {
+                    return Ok(Err(Refusal::Conflict));
+                }
+                let settled = api.settle(&gone, expired, basis)?;
+                self.basis.pool = api.history.len() - 1;
+                settled
+            }
+            Action::Create { draft } => match api.create(draft, basis)? {
+                Ok(seen) => {
+                    *next_number = (draft.number + 1).max(*next_number);
+                    let machine = seen.facts.id.clone();
+                    machines.written(seen, now);
+                    self.queue_disks(&machine, draft);
+                    Ok(())
+                }
+                Err(refusal) => Err(refusal),
+            },
+        };
+        Ok(answer)
+    }
+
+    /// A machine and its own disks are one unit.
+    fn queue_disks(&mut self, machine: &ObjectId, draft: &Draft) {
+        for disk in draft.disks.iter().rev().filter(|disk| disk.source == DiskSource::New) {
+            self.pending.push_front(Action::CreateDisk { machine: machine.clone(), disk: disk.clone() });
+        }
+    }
+
+    fn succeed(&mut self, stage: Stage) {
+        if self.pending.front().is_none_or(|next| next.stage() != stage) {
+            self.memory.backoff_mut(stage).succeeded();
+        }
+    }
+
+    fn fail(&mut self, action: &Action, message: &str, now: Duration) {
+        let cause = Failure { reason: action.failure_reason(), message: message.into() };
+        self.memory.backoff_mut(action.stage()).failed(cause, now, None, 0.0);
+        self.pending.clear();
+    }
+
+    fn refused(&mut self, api: &Api, action: &Action, refusal: Refusal) -> &'static str {
+        let now = api.now;
+        match (action, refusal) {
+            (Action::Create { draft }, Refusal::AlreadyExists) => {
+                self.memory.next_number = self.memory.next_number.max(draft.number + 1);
+                let live = &api.machines.objects[&draft.name];
+                if live.facts.owner.as_ref() == Some(&api.pool.id.uid) {
+                    self.memory.machines.written(live.clone(), now);
+                    return "was there already";
+                }
+                self.memory.machines.name_taken(&draft.name);
+                // It may have been a member when it was created: then it has disks of the pool.
+                self.memory.machines.written(live.clone(), now);
+                "the name is somebody else's"
+            }
+            (Action::CreateDisk { disk, .. }, Refusal::AlreadyExists) => {
+                // Ours or foreign: the next pass judges what is there.
+                self.memory.disks.written(api.disks.objects[&disk.name].clone(), now);
+                "was there already"
+            }
+            (Action::Delete { machine, .. }, Refusal::NotFound) => {
+                self.deleted(&machine.name, now);
+                "was gone already"
+            }
+            (Action::ExpandDisk { disk, .. }, Refusal::Invalid) => {
+                self.memory.record_result(&disk.name, true);
+                self.fail(action, "the platform refuses it", now);
+                "refused"
+            }
+            (Action::Create { .. }, Refusal::QuotaExceeded) => {
+                self.fail(action, "exceeded quota", now);
+                "refused: exceeded quota"
+            }
+            _ => {
+                // The world is not what the plan rested on. Who writes on a machine has read it.
+                if let Action::Update { machine, .. } | Action::RecordRevision { machine, .. } = action
+                    && let Some(seen) = api.machines.objects.get(&machine.name)
+                    && seen.facts.id == *machine
+                {
+                    self.memory.machines.written(seen.clone(), now);
+                }
+                self.pending.clear();
+                "conflict"
+            }
+        }
+    }
+
+    /// Notes a deletion of a machine as it is known best.
+    fn deleted(&mut self, machine: &str, now: Duration) {
+        let known = self.memory.machines.get(machine).or_else(|| self.known.get(machine)).cloned();
+        self.memory.machines.deleted(&known.expect("only what is known is deleted"), now);
+    }
+
+    fn response_lost(&mut self, action: &Action, basis: Basis, now: Duration, keeps: bool) {
+        match action {
+            Action::Create { draft } => {
+                self.memory.next_number = self.memory.next_number.max(draft.number + 1);
+                self.memory.machines.create_unconfirmed(&draft.name, draft.number, now);
+                self.first_basis.entry(draft.name.clone()).or_insert(basis);
+            }
+            Action::Delete { machine, .. } => {
+                self.deleted(&machine.name, now);
+            }
+            Action::Update { machine, to, .. } => {
+                self.memory.rollout_attempts.record(&machine.uid, to, UpdateOutcome::Unconfirmed, now);
+            }
+            Action::CreateDisk { disk, .. } if keeps => {
+                self.memory.disks.create_unconfirmed(&disk.name, 0, now);
+            }
+            _ => {}
+        }
+        self.fail(action, "no answer", now);
+    }
+}

@@ -1,0 +1,115 @@
+//! The end of every story: nothing fails any more, and the world must come to rest.
+
+use std::time::Duration;
+
+use super::api::{Broken, check};
+use super::controller::Fate;
+use super::disk_steps::DiskStep;
+use super::step::Step;
+use super::world::{World, summary};
+use crate::condition;
+use crate::model::{Activity, Naming, ObjectId, ScaleDownPolicy};
+use crate::{Plan, Status};
+
+impl World {
+    /// Ends all faults and lets everybody do their work until nothing happens any more; I8.
+    pub(super) fn settle(&mut self) -> Result<(), Broken> {
+        self.tell(format_args!("from here on nothing fails"));
+        self.api.quota = None;
+        if self.api.retains_disks() {
+            self.disk_step(DiskStep::Detach);
+            self.disk_step(DiskStep::Refuse(false));
+        }
+        self.in_flight.clear();
+        while !self.removal_clients.is_empty() {
+            self.step(Step::RemovalClient(0))?;
+        }
+        self.step(Step::Relist)?;
+        let mut again = Duration::ZERO;
+        for _ in 0..100 {
+            while !self.shell.pending.is_empty() {
+                self.act(Fate::Answered)?;
+            }
+            self.api.now += again.max(Duration::from_secs(1));
+            while self.api.machines.objects.values().any(|seen| seen.facts.terminating) {
+                self.others(Step::Finish(0));
+            }
+            self.others(Step::Collect);
+            self.start_idle();
+            self.settle_disks();
+            self.api.record_disk_use();
+            self.step(Step::WatchMachines(usize::MAX - self.api.machines.log.len()))?;
+            self.step(Step::WatchDisks(usize::MAX - self.api.disks.log.len()))?;
+            let (plan, status) = self.shell.pass(&self.api);
+            let desired = self.api.pool.desired;
+            self.tell(format_args!("pass for {desired}: {}", summary(&plan)));
+            if plan == Plan::default() && self.unseen() == 0 {
+                self.is_settled(&status)?;
+                return self.stays_settled();
+            }
+            again = plan.requeue_after.unwrap_or_default();
+        }
+        Err("I8: the world does not settle".into())
+    }
+
+    fn start_idle(&mut self) {
+        let idle = self.api.pool_machines().filter(|machine| machine.activity != Activity::Running);
+        let ids: Vec<ObjectId> = idle.map(|machine| machine.id.clone()).collect();
+        for id in ids {
+            self.api.start(&id);
+        }
+    }
+
+    pub(super) fn is_settled(&self, status: &Status) -> Result<(), Broken> {
+        let (pool, machines) = (&self.api.pool, self.api.pool_machines().count());
+        let may_exceed = pool.scale_down_policy == ScaleDownPolicy::Explicit && machines > pool.desired;
+        check(machines == pool.desired || may_exceed, || {
+            format!("{machines} members, {} desired", pool.desired)
+        })?;
+        self.api.names_are_settled()?;
+        self.api.retained_disks_are_settled()?;
+        for machine in self.api.pool_machines() {
+            let disk = machine.disks.first().and_then(|disk| self.api.disks.objects.get(&disk.disk));
+            let owner = disk.and_then(|disk| disk.facts.owner.as_ref());
+            check(owner == Some(&machine.id), || format!("{} has not got its own disk", machine.id))?;
+            check(machine.pool_uid_label.as_ref() == Some(&pool.id.uid), || {
+                format!("{} lacks labels", machine.id)
+            })?;
+        }
+        let foreign = self.api.machines.objects.values().filter(|seen| seen.facts.owner.is_none());
+        for machine in foreign.map(|seen| &seen.facts) {
+            let labelled = machine.pool_uid_label.is_some();
+            check(labelled == (&*machine.id.name == "web-batch") || pool.naming == Naming::Ordinal, || {
+                format!("{} is not a member and has the wrong labels", machine.id)
+            })?;
+        }
+        check(status.summary.ready == machines && status.summary.replicas == machines, || {
+            format!("{:?} of {machines} members", status.summary)
+        })?;
+        let failures: Vec<_> = status
+            .conditions
+            .iter()
+            .filter(|condition| match &*condition.kind {
+                condition::PROGRESSING => !may_exceed,
+                condition::REPLICA_FAILURE => true,
+                _ => condition.status != "True",
+            })
+            .collect();
+        check(failures.is_empty(), || format!("settled, and still {failures:?}"))
+    }
+
+    /// Writes that wait for the caches.
+    pub(super) fn unseen(&self) -> usize {
+        self.shell.memory.machines.len() + self.shell.memory.disks.len()
+    }
+
+    fn stays_settled(&mut self) -> Result<(), Broken> {
+        for _ in 0..3 {
+            self.api.now += Duration::from_mins(2);
+            let (plan, _) = self.shell.pass(&self.api);
+            check(plan == Plan::default(), || format!("I8: not settled for good: {plan:?}"))?;
+        }
+        self.tell(format_args!("settled"));
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! What others than the controller do to disks that outlive their machines.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::api::Api;
+use super::world::{World, pick};
+use crate::model::{Activity, DiskRef, DiskState, DiskTemplate, Lifetime, Machine, ObjectId};
+use crate::testing::RETAINED;
+
+/// One thing that happens to disks. The argument chooses among what is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum DiskStep {
+    /// The platform tells the truth about one disk.
+    Tell(usize),
+    /// A machine is stopped, and stays so until somebody starts it.
+    Stop(usize),
+    /// A machine of somebody else gets a disk by hand.
+    Attach(usize),
+    /// It loses it again.
+    Detach,
+    /// A disk fails, or its volume is gone.
+    Break(usize),
+    /// The owner wants other sizes.
+    Resize(usize),
+    /// The platform begins to refuse growth, or stops doing so.
+    Refuse(bool),
+    /// The owner wants disks to be kept otherwise.
+    Keep(usize),
+}
+
+impl DiskStep {
+    pub(super) fn from_number(kind: u32, argument: usize) -> Self {
+        match kind {
+            0..=11 => Self::Tell(argument),
+            12..=13 => Self::Stop(argument),
+            14..=16 => Self::Attach(argument),
+            17..=18 => Self::Detach,
+            19..=20 => Self::Break(argument),
+            21..=22 => Self::Resize(argument),
+            23 => Self::Refuse(argument.is_multiple_of(2)),
+            _ => Self::Keep(argument),
+        }
+    }
+}
+
+/// The machine of somebody else that disks are attached to.
+fn stranger(api: &Api) -> Option<&Machine> {
+    let unlabelled = |machine: &&Arc<Machine>| machine.owner.is_none() && machine.pool_uid_label.is_none();
+    let machines = api.machines.objects.values().map(|seen| &seen.facts);
+    machines
+        .filter(unlabelled)
+        .find(|machine| !api.is_pool_machine(&machine.id.uid))
+        .map(|machine| &**machine)
+}
+
+impl World {
+    /// A pool whose machines have a disk of each kind.
+    pub(super) fn keeping(desired: usize, opened: u64, edit: impl FnOnce(&mut DiskTemplate)) -> Self {
+        let mut world = Self::new(crate::model::Naming::Random, desired, opened);
+        let mut template = DiskTemplate::new(RETAINED, Lifetime::Retained);
+        edit(&mut template);
+        world.api.edit_pool(|pool| pool.disks.push(template));
+        world
+    }
+
+    fn kept(&self) -> Vec<ObjectId> {
+        self.api.retained_disks().map(|disk| disk.id.clone()).collect()
+    }
+
+    pub(super) fn disk_step(&mut self, step: DiskStep) {
+        match step {
+            DiskStep::Tell(which) => {
+                if let Some(disk) = pick(&self.api.stale_disks(), which) {
+                    self.api.tell_status(disk);
+                    self.tell(format_args!("the platform tells what {disk} is"));
+                }
+            }
+            DiskStep::Stop(which) => {
+                let machines: Vec<ObjectId> =
+                    self.api.pool_machines().map(|machine| machine.id.clone()).collect();
+                if let Some(id) = pick(&machines, which) {
+                    self.api.stop(id, Activity::Stopped);
+                    self.tell(format_args!("{id} is stopped"));
+                }
+            }
+            DiskStep::Attach(which) => {
+                let stranger = stranger(&self.api).map(|machine| machine.id.clone());
+                if let Some((disk, id)) = pick(&self.kept(), which).cloned().zip(stranger) {
+                    self.api.kept.excused += 1;
+                    self.api.edit_machine(&id, |machine| {
+                        machine.disks.push(DiskRef { template: None, disk: disk.name.clone(), position: 9 });
+                    });
+                    let starts = which.is_multiple_of(2) && self.api.start(&id);
+                    let runs = if starts { " and runs on it" } else { "" };
+                    self.tell(format_args!("somebody attaches {disk} to {id}{runs}"));
+                }
+            }
+            DiskStep::Detach => {
+                if let Some(id) = stranger(&self.api).map(|machine| machine.id.clone()) {
+                    self.api.stop(&id, Activity::NotRunning);
+                    let own = |device: &DiskRef| device.template.is_some();
+                    self.api.edit_machine(&id, |machine| machine.disks.retain(own));
+                    self.tell(format_args!("{id} has no disk of the pool"));
+                }
+            }
+            DiskStep::Break(which) => {
+                if let Some(disk) = pick(&self.kept(), which) {
+                    let state = if which.is_multiple_of(2) { DiskState::Failed } else { DiskState::Lost };
+                    self.api.break_disk(disk, state);
+                    self.tell(format_args!("{disk} is {state:?}, if nobody runs on it"));
+                }
+            }
+            DiskStep::Resize(which) => {
+                let size = 10 + which as u64 % 20;
+                self.edit_kept_template(|template| template.size = Some(size));
+                self.tell(format_args!("owner: disks of {size} bytes"));
+            }
+            DiskStep::Refuse(refuses) => {
+                self.api.kept.refuses_growth = refuses;
+                self.tell(format_args!("the platform lets disks grow: {}", !refuses));
+            }
+            DiskStep::Keep(which) => {
+                let keep = which % 3;
+                let ttl =
+                    (!which.is_multiple_of(4)).then(|| Duration::from_secs(10 * (1 + which as u64 % 7)));
+                self.edit_kept_template(|template| (template.keep_free, template.ttl) = (keep, ttl));
+                self.tell(format_args!("owner: keep {keep}, ttl {ttl:?}"));
+            }
+        }
+    }
+
+    fn edit_kept_template(&mut self, edit: impl Fn(&mut DiskTemplate)) {
+        self.api.edit_pool(|pool| {
+            let kept = pool.disks.iter_mut().filter(|template| template.lifetime == Lifetime::Retained);
+            kept.for_each(edit);
+        });
+    }
+
+    /// All that the platform has to do about disks, when nothing fails any more.
+    pub(super) fn settle_disks(&mut self) {
+        while let Some(disk) = self.api.stale_disks().first() {
+            self.api.tell_status(&disk.clone());
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! The text of a state without what nobody can tell apart.
+//!
+//! * A machine's name stands for its number, and a number for its place among those that anything still speaks of: which
+//!   names are used up between two others is all the same. Of the rest of the open block only counts whether it has one
+//!   number more, or several.
+//! * A UID stands for its place among them, and a version for its place among those of the same object.
+//! * A moment is still to come, or just now, or long ago. When machines were created, and since when disks are free, is
+//!   compared: that stands for its place.
+//! * What stands between braces has no order.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::super::api::Api;
+use super::moves::AN_AGE;
+use crate::model::Naming;
+use crate::names::Namer;
+
+/// Numbers left in the open block that count as several.
+const SEVERAL: u64 = 2;
+
+enum Token<'t> {
+    Raw(&'t str),
+    /// A machine, or what is called after it.
+    Machine {
+        number: u64,
+        rest: &'t str,
+    },
+    /// A disk that outlives its machine.
+    RetainedDisks(&'t str),
+    Uid(u64),
+    /// The number of a machine; of the end of a block.
+    Number(u64),
+    End(u64),
+    /// A version, of the object that was named last.
+    Version {
+        of: &'t str,
+        version: u64,
+    },
+    Request(&'t str),
+    Created(Timestamp),
+    Free(Timestamp),
+    Moment(Duration),
+}
+
+/// See the module.
+pub(super) fn canonical(text: &str, api: &Api) -> String {
+    let tokens = Reader::new(text, api).read();
+    let renamed = Names::of(&tokens, api).write(&tokens);
+    let mut sorted = String::with_capacity(renamed.len());
+    let end = sort(&renamed, 0, false, &mut sorted);
+    debug_assert_eq!(end, renamed.len(), "brackets are balanced");
+    sorted
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    at: usize,
+    raw: usize,
+    tokens: Vec<Token<'t>>,
+    named: &'t str,
+    namer: Option<Namer>,
+}
+
+impl<'t> Reader<'t> {
+    fn new(text: &'t str, api: &Api) -> Self {
+        let scattered = api.pool.naming == Naming::Random;
+        let namer = scattered.then(|| Namer::new(&api.pool.id.name, &api.pool.id.uid));
+        Self { text, at: 0, raw: 0, tokens: Vec::new(), named: "", namer }
+    }
+
+    fn read(mut self) -> Vec<Token<'t>> {
+        while self.at < self.text.len() {
+            // What is looked for begins with a letter or a digit, and after something else.
+            let rest = &self.text[self.at..];
+            let step = self.name(rest).or_else(|| self.labelled(rest)).or_else(|| self.moment(rest));
+            match step {
+                Some(length) => {
+                    self.at += length;
+                    self.raw = self.at;
+                }
+                None => self.skip(),
+            }
+        }
+        self.flush();
+        self.tokens
+    }
+
+    /// Goes to the next word.
+    fn skip(&mut self) {
+        let bytes = self.text.as_bytes();
+        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii();
+        while self.at < bytes.len() && is_word(bytes[self.at]) {
+            self.at += 1;
+        }
+        while self.at < bytes.len() && !is_word(bytes[self.at]) {
+            self.at += 1;
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.raw < self.at {
+            self.tokens.push(Token::Raw(&self.text[self.raw..self.at]));
+        }
+    }
+
+    fn push(&mut self, token: Token<'t>) {
+        self.flush();
+        self.tokens.push(token);
+    }
+
+    fn name(&mut self, rest: &'t str) -> Option<usize> {
+        if !rest.starts_with("web-") {
+            return None;
+        }
+        let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        let length = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
+        let name = &rest[..length];
+        let uid = rest[length..].strip_prefix('#').map(digits);
+        if let Some(number) = self.namer.as_ref().and_then(|namer| namer.number_of(name.get(..9)?)) {
+            self.push(Token::Machine { number, rest: &name[9..] });
+        } else if name.starts_with("web-data-") {
+            self.push(Token::RetainedDisks(name));
+        } else {
+            self.push(Token::Raw(name));
+        }
+        // A claim or a device names something else than what the version is of.
+        if self.text[..self.at].ends_with("name: \"") {
+            self.named = name;
+        }
+        let Some(uid) = uid.filter(|uid| !uid.is_empty()) else { return Some(length) };
+        self.tokens.push(Token::Uid(uid.parse().expect("digits")));
+        Some(length + 1 + uid.len())
+    }
+
+    fn labelled(&mut self, rest: &'t str) -> Option<usize> {
+        const NUMBERS: [&str; 3] = ["number: ", "next_number: ", "first: "];
+        let labels = NUMBERS.iter().chain(&["end: ", "version: ", "generation: ", "request "]);
+        let label = labels.into_iter().find(|label| rest.starts_with(**label))?;
+        let value = digits(&rest[label.len()..]);
+        let number: u64 = value.parse().ok()?;
+        self.at += label.len();
+        match *label {
+            "end: " => self.push(Token::End(number)),
+            "version: " => self.push(Token::Version { of: self.named, version: number }),
+            "generation: " => self.flush(),
+            "request " => self.push(Token::Request(value)),
+            _ => self.push(Token::Number(number)),
+        }
+        Some(value.len())
+    }
+
+    fn moment(&mut self, rest: &'t str) -> Option<usize> {
+        if !rest.starts_with(|c: char| c.is_ascii_digit()) {
+            return None;
+        }
+        let is_stamp = |c: char| c.is_ascii_digit() || matches!(c, '-' | ':' | '.' | 'T' | 'Z');
+        let length = rest.find(|c| !is_stamp(c)).unwrap_or(rest.len());
+        if let Ok(at) = rest[..length].parse::<Timestamp>() {
+            let before = &self.text[..self.at];
+            let token = if before.ends_with("created: ") {
+                Token::Created(at)
+            } else if before.ends_with("free_since: Some(At(") {
+                Token::Free(at)
+            } else {
+                Token::Moment(since_start(at))
+            };
+            self.push(token);
+            return Some(length);
+        }
+        let length = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let seconds: f64 = rest[..length].parse().ok()?;
+        let ends = rest[length..].starts_with('s');
+        // What is less is how long something takes, and not when it is.
+        if !ends || seconds < AN_AGE.as_secs_f64() {
+            return None;
+        }
+        self.push(Token::Moment(exact(&rest[..length])));
+        Some(length + 1)
+    }
+}
+
+fn digits(text: &str) -> &str {
+    &text[..text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len())]
+}
+
+/// A number of seconds, to the nanosecond.
+fn exact(text: &str) -> Duration {
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let nanos: u32 = format!("{part:0<9}").parse().expect("at most nine digits");
+    Duration::new(whole.parse().expect("digits"), nanos)
+}
+
+fn since_start(at: Timestamp) -> Duration {
+    Duration::from_nanos(u64::try_from(at.as_nanosecond()).unwrap_or_default())
+}
+
+/// What stands for what.
+struct Names<'t> {
+    now: Duration,
+    next: u64,
+    numbers: BTreeSet<u64>,
+    kept: BTreeMap<&'t str, usize>,
+    uids: BTreeSet<u64>,
+    versions: BTreeMap<&'t str, BTreeSet<u64>>,
+    requests: BTreeSet<&'t str>,
+    created: BTreeSet<Timestamp>,
+    free: BTreeSet<Timestamp>,
+}
+
+impl<'t> Names<'t> {
+    fn of(tokens: &[Token<'t>], api: &Api) -> Self {
+        let mut names = Self {
+            now: api.now,
+            next: 0,
+            numbers: BTreeSet::new(),
+            kept: BTreeMap::new(),
+            uids: BTreeSet::new(),
+            versions: BTreeMap::new(),
+            requests: BTreeSet::new(),
+            created: BTreeSet::new(),
+            free: BTreeSet::new(),
+        };
+        for token in tokens {
+            match token {
+                Token::Machine { number, .. } => {
+                    names.numbers.insert(*number);
+                }
+                Token::RetainedDisks(name) => {
+                    let place = names.kept.len();
+                    names.kept.entry(name).or_insert(place);
+                }
+                Token::Uid(uid) => {
+                    names.uids.insert(*uid);
+                }
+                Token::Number(number) => names.next = names.next.max(*number),
+                Token::Version { of, version } => {
+                    names.versions.entry(of).or_default().insert(*version);
+                }
+                Token::Request(request) => {
+                    names.requests.insert(request);
+                }
+                Token::Created(at) => {
+                    names.created.insert(*at);
+                }
+                Token::Free(at) => {
+                    names.free.insert(*at);
+                }
+                Token::Raw(_) | Token::End(_) | Token::Moment(_) => {}
+            }
+        }
+        names
+    }
+
+    fn write(&self, tokens: &[Token<'_>]) -> String {
+        let mut out = String::with_capacity(8192);
+        for token in tokens {
+            match token {
+                Token::Raw(text) => out.write_str(text),
+                Token::Machine { number, rest } => write!(out, "m{}{rest}", self.place(*number)),
+                Token::RetainedDisks(name) => write!(out, "k{}", self.kept[name]),
+                Token::Uid(uid) => write!(out, "#{}", self.uids.range(..uid).count()),
+                Token::Number(number) => write!(out, "{}", self.place(*number)),
+                Token::End(end) => write!(out, "{}+{}", self.place(*end), self.left(*end)),
+                Token::Version { of, version } => {
+                    write!(out, "v{}", self.versions[of].range(..version).count())
+                }
+                Token::Request(request) => {
+                    write!(out, "{}", self.requests.iter().filter(|other| *other < request).count())
+                }
+                Token::Created(at) => {
+                    write!(out, "{}{}", self.created.range(..at).count(), self.age(since_start(*at)))
+                }
+                Token::Free(at) => {
+                    write!(out, "{}{}", self.free.range(..at).count(), self.age(since_start(*at)))
+                }
+                Token::Moment(at) => out.write_str(self.age(*at)),
+            }
+            .expect("a string takes all");
+        }
+        out
+    }
+
+    fn place(&self, number: u64) -> usize {
+        self.numbers.range(..number).count()
+    }
+
+    /// How many numbers of a block are left that nothing speaks of.
+    fn left(&self, end: u64) -> u64 {
+        let left = (self.next..end).filter(|number| !self.numbers.contains(number));
+        left.take(usize::try_from(SEVERAL).expect("small")).count() as u64
+    }
+
+    fn age(&self, at: Duration) -> &'static str {
+        match self.now.checked_sub(at) {
+            None => "to come",
+            Some(age) if age < AN_AGE / 2 => "now",
+            Some(_) => "past",
+        }
+    }
+}
+
+/// Copies up to the end of a group, with what stands between braces sorted.
+fn sort(text: &str, start: usize, unordered: bool, out: &mut String) -> usize {
+    let bytes = text.as_bytes();
+    let mut items = vec![String::new()];
+    let mut at = start;
+    while at < bytes.len() {
+        let item = items.last_mut().expect("never empty");
+        match bytes[at] {
+            open @ (b'{' | b'[' | b'(') => {
+                item.push(char::from(open));
+                at = sort(text, at + 1, open == b'{', item);
+            }
+            b'}' | b']' | b')' if start > 0 => break,
+            b',' if bytes.get(at + 1) == Some(&b' ') => {
+                items.push(String::new());
+                at += 2;
+            }
+            byte => {
+                item.push(char::from(byte));
+                at += 1;
+            }
+        }
+    }
+    if unordered {
+        for item in &mut items {
+            *item = item.trim().to_owned();
+        }
+        items.sort_unstable();
+    }
+    out.push_str(&items.join(", "));
+    if let Some(close) = bytes.get(at) {
+        out.push(char::from(*close));
+        return at + 1;
+    }
+    at
+}

@@ -1,0 +1,97 @@
+//! I8: from every state the world comes to rest, once nothing fails any more and users leave it alone.
+
+#[expect(clippy::disallowed_types, reason = "states are looked up, never walked")]
+use std::collections::HashSet;
+
+use super::super::api::{Broken, check};
+use super::key;
+use super::moves::{AN_AGE, Move, State, work};
+use crate::Plan;
+use crate::model::Uid;
+
+/// Moves after which a world must have come to rest.
+const PATIENCE: usize = 400;
+
+/// Lets everybody do their work until nothing happens any more. Says whether nothing had to happen.
+#[expect(clippy::disallowed_types, reason = "states are looked up, never walked")]
+pub(super) fn comes_to_rest(state: &State, restful: &mut HashSet<u128>) -> Result<bool, Broken> {
+    let mut state = state.clone();
+    let mut way = Vec::new();
+    for _ in 0..PATIENCE {
+        let here = key::of(&state);
+        if restful.contains(&here) {
+            restful.extend(way);
+            return Ok(false);
+        }
+        way.push(here);
+        if goes_on(&mut state)?.is_none() {
+            restful.extend(way.iter().copied());
+            return Ok(way.len() == 1);
+        }
+    }
+    Err("I8: the world does not come to rest".into())
+}
+
+/// The same for a world in which nothing has happened yet.
+pub(super) fn bring_to_rest(state: &mut State) {
+    while goes_on(state).expect("nothing is wrong with a world in which nothing fails").is_some() {}
+}
+
+/// The same, told.
+pub(super) fn comes_to_rest_aloud(mut state: State) -> String {
+    state.world.tell(format_args!("from here on nothing fails"));
+    for _ in 0..PATIENCE {
+        match goes_on(&mut state) {
+            Ok(Some(step)) => state.world.tell(format_args!("[{step:?}]")),
+            Ok(None) => break,
+            Err(broken) => {
+                state.world.tell(format_args!("{broken}"));
+                break;
+            }
+        }
+    }
+    state.world.transcript
+}
+
+/// Makes the next move of a world in which nothing fails; `None` if it is at rest.
+fn goes_on(state: &mut State) -> Result<Option<Move>, Broken> {
+    if let Some(&step) = work(state).first() {
+        state.make(step)?;
+        return Ok(Some(step));
+    }
+    let (mut after, before) = (state.clone(), key::of(state));
+    let (plan, status) = after.world.shell.pass(&after.world.api);
+    if plan == Plan::default() && after.world.unseen() == 0 {
+        if after.world.api.pool.deleting {
+            nothing_is_left(&after)?;
+        } else {
+            after.world.is_settled(&status)?;
+        }
+        stays_at_rest(after)?;
+        return Ok(None);
+    }
+    // A pass that changed nothing waits for time to pass.
+    let step = if plan.actions.is_empty() && key::of(&after) == before { Move::Time } else { Move::Pass };
+    state.make(step)?;
+    Ok(Some(step))
+}
+
+fn stays_at_rest(mut state: State) -> Result<(), Broken> {
+    for _ in 0..2 {
+        state.world.api.now += AN_AGE;
+        let plan = state.pass();
+        check(plan == Plan::default(), || format!("I8: not at rest for good: {plan:?}"))?;
+    }
+    Ok(())
+}
+
+/// I9: nothing of a pool that was deleted is left.
+fn nothing_is_left(state: &State) -> Result<(), Broken> {
+    let api = &state.world.api;
+    let machine = api.pool_machines().next();
+    check(machine.is_none(), || format!("I9: {} is left of the pool", machine.expect("found").id))?;
+    let of_pool = |uid: &Uid| *uid == api.pool.id.uid || api.is_pool_machine(uid);
+    let disks = api.disks.objects.values().map(|seen| &seen.facts);
+    let left = disks.clone().find(|disk| disk.owner.as_ref().is_some_and(|owner| of_pool(&owner.uid)));
+    check(left.is_none(), || format!("I9: {} is left of the pool", left.expect("found").id))
+}

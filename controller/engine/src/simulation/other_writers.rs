@@ -1,0 +1,81 @@
+//! What others than the controller write.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::api::{Api, Wanted};
+use crate::model::{Disk, Machine, ObjectId, Pool, Uid};
+
+impl Api {
+    pub(super) fn edit_pool(&mut self, edit: impl FnOnce(&mut Pool)) {
+        edit(&mut self.pool);
+        self.pool.generation += 1;
+        if self.templates_ever.last() != Some(&self.pool.disks) {
+            self.templates_ever.push(self.pool.disks.clone());
+        }
+        self.history.push(Wanted::of(&self.pool));
+    }
+
+    pub(super) fn put_machine(&mut self, machine: Machine) {
+        let version = self.next_version();
+        self.machines.put(machine, version);
+    }
+
+    pub(super) fn edit_machine(&mut self, id: &ObjectId, edit: impl FnOnce(&mut Machine)) {
+        self.change(id, edit).expect("only what exists is edited");
+    }
+
+    /// Somebody deletes or disowns a member by hand.
+    pub(super) fn remove_by_hand(&mut self, id: &ObjectId, edit: impl FnOnce(&mut Machine)) {
+        self.others_removals.push(self.machines.log.len());
+        self.edit_machine(id, edit);
+    }
+
+    /// The platform has stopped a terminating machine.
+    pub(super) fn finish(&mut self, name: &str) {
+        let uid = self.machines.objects[name].facts.id.uid.clone();
+        self.unmount(&uid);
+        self.machines.remove(name);
+    }
+
+    /// Somebody deletes a disk by hand, or something else does. The platform holds back one that is mounted.
+    pub(super) fn lose_disk(&mut self, name: &str) {
+        if self.is_mounted(name) {
+            let disk = (*self.disks.objects[name].facts).clone();
+            let version = self.next_version();
+            self.disks.put(Disk { terminating: true, ..disk }, version);
+        } else {
+            self.disks.remove(name);
+        }
+    }
+
+    /// The garbage collector takes the disks of machines that are gone.
+    pub(super) fn collect(&mut self) -> usize {
+        let names = self.orphans();
+        for name in &names {
+            self.disks.remove(name);
+        }
+        names.len() + self.finish_disks()
+    }
+
+    /// Whether the garbage collector, or the platform that deletes disks, has anything to do.
+    pub(super) fn has_garbage(&self) -> bool {
+        !(self.orphans().is_empty() && self.finished_disks().is_empty())
+    }
+
+    fn orphans(&self) -> Vec<Arc<str>> {
+        let machines: BTreeSet<&Uid> =
+            self.machines.objects.values().map(|seen| &seen.facts.id.uid).collect();
+        let orphans = self.disks.objects.values().filter(|disk| {
+            let pool = &self.pool.id.uid;
+            let gone = |owner: &ObjectId| {
+                if owner.uid == *pool {
+                    return self.pool.deleting && !self.is_mounted(&disk.facts.id.name);
+                }
+                !machines.contains(&owner.uid)
+            };
+            disk.facts.owner.as_ref().is_some_and(gone)
+        });
+        orphans.map(|disk| disk.facts.id.name.clone()).collect()
+    }
+}

@@ -1,0 +1,298 @@
+//! Disks that outlive their machines, on the server: what the controller and the platform write on them, who has which
+//! mounted in truth, and I3, I4 and I10.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::api::{Api, Basis, Broken, Refusal, Wanted, check};
+use crate::ledger::Seen;
+use crate::model::{
+    Disk, DiskAnnotations, DiskDraft, DiskSource, DiskState, DiskTemplate, Lifetime, Machine, ObjectId, Uid,
+};
+use crate::plan::DiskDeleteReason;
+
+/// What the server knows beside the objects, to judge what becomes of the disks.
+#[derive(Clone, Default)]
+pub(super) struct RetainedDisks {
+    /// Who has a disk mounted. What its status says lags behind.
+    pub(super) mounts: BTreeMap<Arc<str>, Uid>,
+    /// When a member had a disk last.
+    pub(super) last_used: BTreeMap<Uid, Duration>,
+    /// Since when a machine refers to a disk.
+    pub(super) references: BTreeMap<(Uid, Arc<str>), Duration>,
+    /// The most members that there were at a time.
+    pub(super) most_members: usize,
+    /// How many disks more than members were reasonable, because something took one away from the pool.
+    pub(super) excused: usize,
+    /// Whether the platform refuses to make disks larger.
+    pub(super) refuses_growth: bool,
+}
+
+impl Api {
+    /// The template of this name, if its disks outlive their machines.
+    pub(super) fn retained_template(&self, name: &str) -> Option<&DiskTemplate> {
+        let is =
+            |template: &&DiskTemplate| *template.name == *name && template.lifetime == Lifetime::Retained;
+        self.pool.disks.iter().find(is)
+    }
+
+    /// Whether any disk outlives its machine.
+    pub(super) fn retains_disks(&self) -> bool {
+        self.pool.disks.iter().any(|template| template.lifetime == Lifetime::Retained)
+    }
+
+    /// The disks that the pool owns.
+    pub(super) fn retained_disks(&self) -> impl Iterator<Item = &Arc<Disk>> {
+        let ours = |disk: &&Arc<Disk>| {
+            disk.owner.as_ref().is_some_and(|owner| owner.uid == self.pool.id.uid) && !disk.terminating
+        };
+        self.disks.objects.values().map(|seen| &seen.facts).filter(ours)
+    }
+
+    fn users(&self, disk: &str) -> impl Iterator<Item = &Machine> {
+        let machines = self.machines.objects.values().map(|seen| &*seen.facts);
+        machines.filter(move |machine| {
+            machine.disks.iter().any(|device| *device.disk == *disk)
+                || machine.lingering.iter().any(|lingering| **lingering == *disk)
+        })
+    }
+
+    /// Whether a list of all machines shows that somebody refers to the disk.
+    pub(super) fn is_referred_to(&self, disk: &str) -> bool {
+        self.users(disk).next().is_some()
+    }
+
+    /// Notes who uses which disk now. To be called after every step.
+    pub(super) fn record_disk_use(&mut self) {
+        let now = self.now;
+        let mut used = Vec::new();
+        for disk in self.retained_disks() {
+            let name = &disk.id.name;
+            let claimer = disk.annotations.claimed_by.as_ref();
+            let claimed = claimer.is_some_and(|name| self.machines.objects.contains_key(name));
+            let users: Vec<Uid> = self.users(name).map(|machine| machine.id.uid.clone()).collect();
+            // What a stranger has between two passes, nobody can see.
+            let ours = users.iter().chain(self.kept.mounts.get(name)).any(|uid| self.is_pool_machine(uid));
+            used.push((disk.id.clone(), users, claimed || ours));
+        }
+        for (disk, users, ours) in used {
+            for user in users {
+                self.kept.references.entry((user, disk.name.clone())).or_insert(now);
+            }
+            if ours {
+                self.kept.last_used.insert(disk.uid, now);
+            }
+        }
+    }
+
+    /// Notes that a member was created.
+    pub(super) fn record_machine_count(&mut self) {
+        self.kept.most_members = self.kept.most_members.max(self.pool_machines().count());
+    }
+
+    /// Creates a disk of a kept template. No surplus: there are no more of them than there ever were
+    /// members, or should have been.
+    pub(super) fn create_retained(&mut self, draft: &DiskDraft, late: bool) -> Result<Seen<Disk>, Broken> {
+        let size = self.retained_template(&draft.template).and_then(|template| template.size);
+        let owner = self.pool.id.clone();
+        let seen = self.put_disk_as(&draft.name, Some(owner), |disk| {
+            disk.template = Some(draft.template.clone());
+            (disk.state, disk.size) = (DiskState::Pending, size);
+        });
+        self.kept.excused += usize::from(late);
+        let gone = |disk: &Disk| {
+            let mounts = disk.mounted_by.as_ref();
+            mounts.is_some_and(|machine| !self.machines.objects.contains_key(machine))
+        };
+        let broken = |disk: &Disk| matches!(disk.state, DiskState::Failed | DiskState::Lost);
+        let of_template =
+            self.retained_disks().filter(|disk| disk.template.as_ref() == Some(&draft.template));
+        let lent = |disk: &Disk| {
+            self.users(&disk.id.name).any(|machine| machine.owner.as_ref() != Some(&self.pool.id.uid))
+        };
+        let disks = of_template.filter(|disk| !broken(disk) && !gone(disk) && !lent(disk)).count();
+        let wanted = self.history.iter().map(Wanted::desired).max().unwrap_or_default();
+        let bound = self.kept.most_members.max(wanted) + self.kept.excused;
+        check(disks <= bound, || {
+            format!("{disks} disks for at most {bound} machines: {} is one too many", draft.name)
+        })?;
+        Ok(seen)
+    }
+
+    /// Writes the marks of a disk, at the version that the sender knew.
+    pub(super) fn annotate_disk(
+        &mut self,
+        id: &ObjectId,
+        version: u64,
+        annotations: &DiskAnnotations,
+    ) -> Result<Result<Seen<Disk>, Refusal>, Broken> {
+        let disk = match self.guarded(id, version)? {
+            Ok(disk) => disk,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        check(disk.annotations != *annotations, || format!("a mark on {id} that changes nothing"))?;
+        if let Some(claimer) = &annotations.claimed_by
+            && disk.annotations.claimed_by.as_ref() != Some(claimer)
+        {
+            let mounted = self.kept.mounts.get(&id.name);
+            // What a former leader sent so late comes from nowhere: it is repaired, not prevented.
+            let by_member = mounted.is_some_and(|uid| self.is_pool_machine(uid) && !self.is_stray(uid));
+            check(!by_member, || format!("I3: {id} is promised to {claimer} and mounted"))?;
+        }
+        let version = self.next_version();
+        Ok(Ok(self.disks.put(Disk { annotations: annotations.clone(), ..disk }, version)))
+    }
+
+    /// Deletes a disk at the version that the sender knew. I4: nobody who was there before the mark refers to it, and no
+    /// member at all; I10: not before its time.
+    pub(super) fn delete_disk(
+        &mut self,
+        id: &ObjectId,
+        version: u64,
+        reason: DiskDeleteReason,
+    ) -> Result<Result<Seen<Disk>, Refusal>, Broken> {
+        let disk = match self.guarded(id, version)? {
+            Ok(disk) => disk,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let Some(crate::model::StoredTime::At(marked)) = disk.annotations.collecting_since else {
+            return Err(format!("I4: {id} is deleted and was not marked"));
+        };
+        let marked =
+            Duration::from_nanos(u64::try_from(marked.as_nanosecond()).expect("after the beginning"));
+        let user = self.users(&id.name).find(|machine| {
+            let since = self.kept.references.get(&(machine.id.uid.clone(), id.name.clone()));
+            self.is_pool_machine(&machine.id.uid) || since.is_none_or(|since| *since <= marked)
+        });
+        check(user.is_none(), || format!("I4: {id} is deleted, and {} has it", user.expect("found").id))?;
+        let mounted = self.kept.mounts.get(&id.name).is_some_and(|uid| self.is_pool_machine(uid));
+        check(!mounted, || format!("I4: {id} is deleted while it is mounted"))?;
+        if reason == DiskDeleteReason::Expired {
+            // The last template that the pool had; a shorter one may have been planned for.
+            let ttl = disk.template.as_ref().and_then(|name| self.shortest_ttl(name));
+            let idle = self.now.saturating_sub(self.kept.last_used.get(&id.uid).copied().unwrap_or_default());
+            check(ttl.is_some_and(|ttl| idle > ttl), || format!("I10: {id} is deleted after {idle:?}"))?;
+        }
+        let version = self.next_version();
+        Ok(Ok(self.disks.put(Disk { terminating: true, ..disk }, version)))
+    }
+
+    /// The shortest time to live that the template ever had.
+    fn shortest_ttl(&self, template: &str) -> Option<Duration> {
+        let of = |disks: &Vec<DiskTemplate>| disks.iter().find(|known| *known.name == *template)?.ttl;
+        self.templates_ever.iter().filter_map(of).min()
+    }
+
+    /// The disk, if it is as the sender knew it. Only what the pool owns is ever written to.
+    fn guarded(&self, id: &ObjectId, version: u64) -> Result<Result<Disk, Refusal>, Broken> {
+        let disk = match self.disks.find(id) {
+            Ok(disk) => disk,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        if self.disks.objects[&id.name].version != version {
+            return Ok(Err(Refusal::Conflict));
+        }
+        let ours = disk.owner.as_ref().is_some_and(|owner| owner.uid == self.pool.id.uid);
+        check(ours, || format!("I4: {id} is written to and is not the pool's"))?;
+        Ok(Ok(disk))
+    }
+
+    /// Makes a disk larger. The platform refuses to make one smaller, as a late request may ask for.
+    pub(super) fn grow(&mut self, id: &ObjectId, to: u64) -> Result<Seen<Disk>, Refusal> {
+        let disk = self.disks.find(id)?;
+        let shrinks = disk.size.is_some_and(|size| size > to);
+        if self.kept.refuses_growth || shrinks || disk.state != DiskState::Ready {
+            return Err(Refusal::Invalid);
+        }
+        let version = self.next_version();
+        Ok(self.disks.put(Disk { size: Some(to), ..disk }, version))
+    }
+
+    /// A machine that was not named so late must have its disks for itself: whoever had them before is gone, and they
+    /// say that they are its own.
+    pub(super) fn check_disks(&self, draft: &crate::model::Draft, basis: Basis) -> Result<(), Broken> {
+        if !basis.current {
+            return Ok(());
+        }
+        for wanted in &draft.disks {
+            let Some(seen) = self.disks.objects.get(&wanted.name) else { continue };
+            if wanted.source == DiskSource::New || self.retained_template(&wanted.template).is_none() {
+                continue;
+            }
+            let other = self.users(&wanted.name).find(|machine| {
+                self.is_pool_machine(&machine.id.uid)
+                    && machine.id.name != draft.name
+                    && !self.is_stray(&machine.id.uid)
+            });
+            check(other.is_none(), || {
+                format!("I3: {} gets {}, which {} has", draft.name, wanted.name, other.expect("found").id)
+            })?;
+            let claimed = seen.facts.annotations.claimed_by.as_ref() == Some(&draft.name);
+            check(claimed, || format!("{} gets {} without a claim", draft.name, wanted.name))?;
+        }
+        Ok(())
+    }
+
+    /// A machine that is released keeps its disks, and the pool loses them.
+    pub(super) fn give_disks_away(&mut self, machine: &ObjectId, shared: &[Arc<str>]) {
+        let Ok(facts) = self.machines.find(machine) else { return };
+        for device in facts.disks {
+            let Some(seen) = self.disks.objects.get(&device.disk) else { continue };
+            let ours = seen.facts.owner.as_ref().is_some_and(|owner| owner.uid == self.pool.id.uid);
+            if ours && !shared.contains(&device.disk) {
+                let disk = Disk { owner: Some(machine.clone()), ..(*seen.facts).clone() };
+                let version = self.next_version();
+                self.disks.put(disk, version);
+            }
+        }
+    }
+
+    /// At the end: every member has its kept disks for itself and runs on them; those that nobody has say so, are as
+    /// large as they should be, and are no more than are kept for good.
+    pub(super) fn retained_disks_are_settled(&self) -> Result<(), Broken> {
+        for template in self.pool.disks.iter().filter(|template| template.lifetime == Lifetime::Retained) {
+            for machine in self.pool_machines() {
+                let device =
+                    machine.disks.iter().find(|device| device.template.as_ref() == Some(&template.name));
+                let disk =
+                    device.and_then(|device| self.disks.objects.get(&device.disk)).map(|seen| &seen.facts);
+                let holder = disk.and_then(|disk| disk.owner.as_ref());
+                check(holder.is_some_and(|owner| owner.uid == self.pool.id.uid), || {
+                    format!("{} has no disk of {} that is the pool's", machine.id, template.name)
+                })?;
+                let disk = disk.expect("it has an owner");
+                let mounts = self.kept.mounts.get(&disk.id.name) == Some(&machine.id.uid);
+                check(mounts, || format!("I3: {} does not run on {}", machine.id, disk.id))?;
+                let annotations = &disk.annotations;
+                check(annotations.free_since.is_none() && annotations.collecting_since.is_none(), || {
+                    format!("{} is in use and says {annotations:?}", disk.id)
+                })?;
+            }
+            let of_template =
+                self.retained_disks().filter(|disk| disk.template.as_ref() == Some(&template.name));
+            let (mut free, mut all) = (0, 0);
+            for disk in of_template {
+                all += 1;
+                let broken = matches!(disk.state, DiskState::Failed | DiskState::Lost);
+                check(broken || disk.size.or(disk.capacity) >= template.size, || {
+                    format!("{} is too small", disk.id)
+                })?;
+                if !self.is_referred_to(&disk.id.name) {
+                    free += 1;
+                    let annotations = &disk.annotations;
+                    check(annotations.free_since.is_some() && annotations.claimed_by.is_none(), || {
+                        format!("nobody has {}, and it says {annotations:?}", disk.id)
+                    })?;
+                }
+            }
+            check(template.ttl.is_none() || free <= template.keep_free, || {
+                format!(
+                    "I10: {free} of {all} disks of {} are free and {} are kept",
+                    template.name, template.keep_free
+                )
+            })?;
+        }
+        Ok(())
+    }
+}

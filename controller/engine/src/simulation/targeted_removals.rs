@@ -1,0 +1,163 @@
+//! Removal by name on the server: the writes of those who name machines, the controller's write on the record, and I6.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::api::{Api, Basis, Broken, Refusal, Wanted, check};
+use crate::ledger::Seen;
+use crate::model::{Machine, ObjectId, Uid};
+use crate::removal::{Full, RESERVATION_AGE};
+
+/// What the server knows beside the record, to judge what becomes of it.
+#[derive(Clone, Default)]
+pub(super) struct TargetedRemovals {
+    /// The machines that the count was lowered for, and the version of the pool that says so.
+    pub(super) accepted: BTreeMap<Uid, usize>,
+    /// When each request reserved its targets.
+    pub(super) reserved: BTreeMap<Arc<str>, Duration>,
+    /// The targets of requests that found them all: from then on nobody may take their place.
+    pub(super) verified: BTreeMap<Arc<str>, Vec<Uid>>,
+}
+
+impl TargetedRemovals {
+    /// Whether the count was ever lowered for this machine.
+    pub(super) fn is_accepted(&self, machine: &Uid) -> bool {
+        self.accepted.contains_key(machine)
+    }
+
+    /// Whether this version of the pool said so.
+    pub(super) fn was_accepted_at(&self, machine: &Uid, version: usize) -> bool {
+        self.accepted.get(machine).is_some_and(|since| *since <= version)
+    }
+}
+
+impl Api {
+    fn write_pool(&mut self) {
+        self.history.push(Wanted::of(&self.pool));
+    }
+
+    /// Machines that are gone, and that a request has found and may still accept.
+    pub(super) fn held(&self) -> usize {
+        let machines: BTreeSet<&Uid> = self.pool_machines().map(|machine| &machine.id.uid).collect();
+        let record = &self.pool.record;
+        let promised: BTreeSet<&Uid> = self
+            .named
+            .verified
+            .iter()
+            .flat_map(|(request, targets)| targets.iter().filter(|target| record.holds(request, target)))
+            .filter(|target| !self.named.is_accepted(target) && !machines.contains(target))
+            .collect();
+        promised.len()
+    }
+
+    pub(super) fn reserve(&mut self, request: &Arc<str>, targets: &[ObjectId]) -> Result<(), Full> {
+        self.pool.record.reserve(request, targets)?;
+        self.named.reserved.insert(request.clone(), self.now);
+        self.write_pool();
+        Ok(())
+    }
+
+    /// Reads the targets live: whether all of them are members, or on their way out already by name.
+    pub(super) fn verify(&mut self, request: &Arc<str>, targets: &[ObjectId]) -> bool {
+        let known = targets.iter().all(|target| {
+            let found = self.machines.find(target).ok();
+            self.pool.record.is_accepted(&target.uid)
+                || found.is_some_and(|machine| machine.owner.as_ref() == Some(&self.pool.id.uid))
+        });
+        if known {
+            let uids = targets.iter().map(|target| target.uid.clone()).collect();
+            self.named.verified.insert(request.clone(), uids);
+        }
+        known
+    }
+
+    pub(super) fn withdraw(&mut self, request: &Arc<str>) {
+        self.pool.record.withdraw(request);
+        self.named.verified.remove(request);
+        self.write_pool();
+    }
+
+    /// Lowers the count by the targets that it was never lowered for: I6, exactly once. `None` if a reservation was
+    /// dropped meanwhile.
+    pub(super) fn accept(&mut self, request: &str, targets: &[ObjectId]) -> Result<Option<usize>, Broken> {
+        if !targets.iter().all(|target| self.pool.record.holds(request, &target.uid)) {
+            return Ok(None);
+        }
+        let uids: BTreeSet<&Uid> = targets.iter().map(|target| &target.uid).collect();
+        let fresh: Vec<Uid> = uids.into_iter().filter(|uid| !self.named.is_accepted(uid)).cloned().collect();
+        let count = self.pool.record.accept(request);
+        check(count == fresh.len(), || {
+            format!("I6: {request} lowers the count by {count} for {} machines: {fresh:?}", fresh.len())
+        })?;
+        self.pool.desired = self.pool.desired.saturating_sub(count);
+        self.pool.generation += 1;
+        self.write_pool();
+        let version = self.history.len() - 1;
+        self.named.accepted.extend(fresh.into_iter().map(|uid| (uid, version)));
+        Ok(Some(count))
+    }
+
+    /// Who named a machine deletes it.
+    pub(super) fn delete_named(&mut self, id: &ObjectId) -> Result<&'static str, Broken> {
+        check(self.named.is_accepted(&id.uid), || format!("I5: {id} was deleted and not accepted"))?;
+        Ok(match self.machines.find(id) {
+            Err(_) => "was gone already",
+            Ok(machine) if machine.terminating => "was leaving already",
+            Ok(_) => {
+                self.remove_by_hand(id, |machine| machine.terminating = true);
+                "done"
+            }
+        })
+    }
+
+    /// Live reads of targets: those that are no members, and the others as they are.
+    pub(super) fn confirm(&self, targets: &[ObjectId]) -> (BTreeSet<Uid>, Vec<Seen<Machine>>) {
+        let (mut gone, mut here) = (BTreeSet::new(), Vec::new());
+        for target in targets {
+            match self.machines.objects.get(&target.name) {
+                Some(seen)
+                    if seen.facts.id == *target && seen.facts.owner.as_ref() == Some(&self.pool.id.uid) =>
+                {
+                    here.push(seen.clone());
+                }
+                _ => drop(gone.insert(target.uid.clone())),
+            }
+        }
+        (gone, here)
+    }
+
+    /// The controller's write on the record. I6: no entry leaves while its machine is there, no reservation before
+    /// its time.
+    pub(super) fn settle(
+        &mut self,
+        gone: &BTreeSet<Uid>,
+        expired: &[Arc<str>],
+        basis: Basis,
+    ) -> Result<Result<(), Refusal>, Broken> {
+        if basis.pool + 1 != self.history.len() {
+            return Ok(Err(Refusal::Conflict));
+        }
+        let before = self.pool.record.clone();
+        for request in expired {
+            let age = self.now.saturating_sub(self.named.reserved[request]);
+            check(age >= RESERVATION_AGE, || format!("I6: {request} was dropped after {age:?}"))?;
+            self.pool.record.withdraw(request);
+        }
+        self.pool.record.prune(gone);
+        for target in before.accepted().filter(|target| !self.pool.record.is_accepted(&target.uid)) {
+            let there = self.pool_machines().any(|machine| machine.id.uid == target.uid);
+            check(!there, || format!("I6: {target} is still there, and its entry has left"))?;
+        }
+        check(self.pool.record != before, || "a write on the record that changes nothing".into())?;
+        self.write_pool();
+        Ok(Ok(()))
+    }
+
+    /// I6 at the end: whoever was accepted is gone, and nothing is left in the record.
+    pub(super) fn names_are_settled(&self) -> Result<(), Broken> {
+        let left = self.pool_machines().find(|machine| self.named.is_accepted(&machine.id.uid));
+        check(left.is_none(), || format!("I6: {} was to be removed and stays", left.expect("found").id))?;
+        check(self.pool.record.is_empty(), || format!("the record keeps {}", self.pool.record))
+    }
+}

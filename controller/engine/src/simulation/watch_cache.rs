@@ -1,0 +1,77 @@
+//! A cache that follows a watch, late.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::api::{Event, Table};
+use crate::ledger::{Cache, Fact, Seen};
+use crate::model::Uid;
+use crate::plan::NamesInUse;
+
+/// What one watch has shown so far.
+#[derive(Clone)]
+pub(super) struct WatchCache<T> {
+    pub(super) objects: BTreeMap<Arc<str>, Seen<T>>,
+    pub(super) deleted: BTreeSet<Uid>,
+    /// Events that were seen.
+    pub(super) position: usize,
+    listed: Duration,
+}
+
+impl<T: Fact> WatchCache<T> {
+    /// A fresh list. Kubernetes guarantees that it is not older than the request for it.
+    pub(super) fn list(table: &Table<T>, now: Duration) -> Self {
+        Self {
+            objects: table.objects.clone(),
+            deleted: BTreeSet::new(),
+            position: table.log.len(),
+            listed: now,
+        }
+    }
+
+    /// Lets the watch show up to `events` more events; returns how many came.
+    pub(super) fn advance(&mut self, table: &Table<T>, events: usize) -> usize {
+        let end = table.log.len().min(self.position + events);
+        for event in &table.log[self.position..end] {
+            match event {
+                Event::Put(seen) => {
+                    self.objects.insert(seen.facts.id().name.clone(), seen.clone());
+                }
+                Event::Gone(id) => {
+                    self.objects.remove(&id.name);
+                    self.deleted.insert(id.uid.clone());
+                }
+            }
+        }
+        end - std::mem::replace(&mut self.position, end)
+    }
+
+    pub(super) fn snapshot(&self) -> Vec<Arc<T>> {
+        self.objects.values().map(|seen| seen.facts.clone()).collect()
+    }
+}
+
+impl<T: Fact> Cache<T> for WatchCache<T> {
+    fn get(&self, name: &str) -> Option<Seen<T>> {
+        self.objects.get(name).cloned()
+    }
+    fn saw_deleted(&self, uid: &Uid) -> bool {
+        self.deleted.contains(uid)
+    }
+    fn relisted_since(&self, uptime: Duration) -> bool {
+        self.listed > uptime
+    }
+}
+
+/// The names that two caches show.
+pub(super) struct Names<'a, M, D>(pub(super) &'a WatchCache<M>, pub(super) &'a WatchCache<D>);
+
+impl<M, D> NamesInUse for Names<'_, M, D> {
+    fn has_machine(&self, name: &str) -> bool {
+        self.0.objects.contains_key(name)
+    }
+    fn has_disk(&self, name: &str) -> bool {
+        self.1.objects.contains_key(name)
+    }
+}

@@ -1,0 +1,116 @@
+//! The general defaults of an instance: what is still empty after instance type and preference were applied.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::quantity::Amount;
+use crate::tree::{self, Malformed};
+
+#[cfg(test)]
+mod tests;
+
+/// The defaults that come from the cluster's configuration. The others need no configuration.
+#[derive(Debug, Clone, Default)]
+pub struct Defaults {
+    /// The architecture, for example `amd64`.
+    pub architecture: String,
+    /// The machine type for each architecture, for example `q35` for `amd64`.
+    pub machine_types: BTreeMap<String, String>,
+    /// The CPU request of an instance without dedicated CPUs, for example `100m`. `None` adds none.
+    pub cpu_request: Option<String>,
+    /// What happens to an instance when its node is drained, for example `LiveMigrate`. `None` adds none.
+    pub eviction_strategy: Option<String>,
+}
+
+impl Defaults {
+    /// Fills what is empty. The order matters: the machine type follows the architecture.
+    pub(crate) fn fill(&self, spec: &mut Value) -> Result<(), Malformed> {
+        tree::set_default_text(
+            spec,
+            "architecture",
+            Some(&self.architecture).filter(|name| !name.is_empty()).map(String::as_str),
+        )?;
+        let machine_type = tree::text(spec, "architecture")?.and_then(|name| self.machine_types.get(name));
+        tree::set_default_text(spec, "domain.machine.type", machine_type.map(String::as_str))?;
+        sizes(spec)?;
+        self.cpu_request(spec)?;
+        pull_policies(spec)?;
+        tree::set_default_text(spec, "evictionStrategy", self.eviction_strategy.as_deref())?;
+        tree::each(spec, "domain.devices.inputs", |input| {
+            tree::set_default_text(input, "bus", Some("usb"))?;
+            tree::set_default_text(input, "type", Some("tablet"))
+        })
+    }
+
+    /// The request of an instance that states neither a request nor a limit.
+    fn cpu_request(&self, spec: &mut Value) -> Result<(), Malformed> {
+        let dedicated = tree::flag(spec, "domain.cpu.dedicatedCPUPlacement")? == Some(true);
+        let limited = tree::get(spec, "domain.resources.limits.cpu")?.is_some();
+        let request = self.cpu_request.as_deref().filter(|_| !dedicated && !limited);
+        tree::set_default(spec, "domain.resources.requests.cpu", request)
+    }
+}
+
+/// Fills the number of vCPUs and the memory that the guest sees. They follow from the rest of the instance.
+pub(crate) fn sizes(spec: &mut Value) -> Result<(), Malformed> {
+    memory(spec)?;
+    topology(spec)
+}
+
+/// The guest sees the requested memory, else its limit, else one huge page.
+fn memory(spec: &mut Value) -> Result<(), Malformed> {
+    let mut default = None;
+    for path in [
+        "domain.resources.requests.memory",
+        "domain.resources.limits.memory",
+        "domain.memory.hugepages.pageSize",
+    ] {
+        let amount = tree::get(spec, path)?
+            .filter(|amount| Amount::from_json(amount).is_some_and(|amount| amount.is_positive()));
+        default = default.or(amount.cloned());
+    }
+    tree::set_default(spec, "domain.memory.guest", default)
+}
+
+/// An instance without a topology has as many sockets as CPUs are requested, else as its limit, else one.
+fn topology(spec: &mut Value) -> Result<(), Malformed> {
+    let dimensions = ["domain.cpu.sockets", "domain.cpu.cores", "domain.cpu.threads"];
+    let mut unset = Vec::new();
+    for dimension in dimensions {
+        if tree::count(spec, dimension)?.unwrap_or(0) == 0 {
+            unset.push(dimension);
+        }
+    }
+    let mut sockets = 1;
+    if unset.len() == dimensions.len() {
+        let cpus = |path| Ok::<_, Malformed>(tree::get(spec, path)?.and_then(Amount::from_json));
+        let requested = cpus("domain.resources.requests.cpu")?.or(cpus("domain.resources.limits.cpu")?);
+        sockets = requested.map_or(1, |cpus| cpus.whole().max(1));
+    }
+    for dimension in unset {
+        tree::set(spec, dimension, if dimension == "domain.cpu.sockets" { sockets } else { 1 })?;
+    }
+    Ok(())
+}
+
+/// Images whose tag can move are pulled at every start.
+fn pull_policies(spec: &mut Value) -> Result<(), Malformed> {
+    tree::each(spec, "volumes", |volume| {
+        if tree::object(volume, "containerDisk")?.is_none() {
+            return Ok(());
+        }
+        let policy = if tree::text(volume, "containerDisk.image")?.is_some_and(moves) {
+            "Always"
+        } else {
+            "IfNotPresent"
+        };
+        tree::set_default_text(volume, "containerDisk.imagePullPolicy", Some(policy))
+    })
+}
+
+/// Whether an image has no digest, and the tag `latest` or none.
+fn moves(image: &str) -> bool {
+    let name = image.rsplit('/').next().unwrap_or(image);
+    !image.contains('@') && name.split_once(':').is_none_or(|(_, tag)| tag == "latest")
+}

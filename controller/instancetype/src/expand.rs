@@ -1,0 +1,174 @@
+//! Expansion: a machine in which instance type and preference are written out.
+//!
+//! An expanded machine has no matchers and starts the same instance, except for the annotations with the names. Expanding
+//! an expanded machine changes nothing.
+
+use serde_json::Value;
+
+use crate::apply::ApplyError;
+use crate::fields::{Cause, Location};
+use crate::model::{Family, InstanceTemplate, Matcher, Types, UnknownKind};
+use crate::requirements;
+use crate::start::{Settings, prepare};
+use crate::tree::{self, Malformed};
+use crate::validation;
+
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+mod tests;
+
+/// Why a machine cannot be expanded, or is refused by admission.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ExpandError {
+    /// A matcher is not valid.
+    #[error("the machine has an invalid matcher: {}", list(.0))]
+    InvalidMatcher(Vec<Cause>),
+    /// A matcher names a volume, but nothing was inferred from it yet.
+    #[error("the {noun} of the machine must be inferred from the volume {volume:?} first", noun = family.noun())]
+    NotInferred {
+        /// Which matcher.
+        family: Family,
+        /// The volume.
+        volume: String,
+    },
+    /// A matcher has a kind that does not exist.
+    #[error(transparent)]
+    UnknownKind(#[from] UnknownKind),
+    /// The object that a matcher names was not given, or another one was.
+    #[error("the {noun} {name:?} of the machine was not found", noun = family.noun())]
+    NotFound {
+        /// Which matcher.
+        family: Family,
+        /// The name in the matcher.
+        name: String,
+    },
+    /// An object was given although the machine has no matcher for it.
+    #[error("the machine names no {noun}, but {name:?} was given", noun = family.noun())]
+    NotNamed {
+        /// Which matcher is missing.
+        family: Family,
+        /// The name of the object.
+        name: String,
+    },
+    /// Instance type and preference cannot be applied.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    /// The machine does not meet the requirements of its preference.
+    #[error("the machine does not meet the requirements of its preference: {}", list(.0))]
+    Requirements(Vec<Cause>),
+}
+
+fn list(causes: &[Cause]) -> String {
+    let causes: Vec<_> = causes.iter().map(ToString::to_string).collect();
+    causes.join("; ")
+}
+
+impl ExpandError {
+    /// The causes for a response.
+    pub fn causes(&self, location: Location) -> Vec<Cause> {
+        match self {
+            Self::InvalidMatcher(causes) | Self::Requirements(causes) => causes.clone(),
+            Self::NotInferred { family, .. } => {
+                vec![Cause::invalid(location.matcher_field(*family, "inferFromVolume"), self.to_string())]
+            }
+            Self::UnknownKind(error) => {
+                vec![Cause::invalid(location.matcher_field(error.family, "kind"), self.to_string())]
+            }
+            Self::NotFound { family, .. } | Self::NotNamed { family, .. } => {
+                vec![Cause::not_found(location.matcher_field(*family, "name"), self.to_string())]
+            }
+            Self::Apply(error) => error.causes(),
+        }
+    }
+}
+
+impl From<Malformed> for ExpandError {
+    fn from(error: Malformed) -> Self {
+        Self::Apply(error.into())
+    }
+}
+
+/// Checks that instance type and preference can be applied to a machine and that it meets the requirements. The result is the
+/// instance template as it is after general defaults.
+///
+/// `machine` is an object with a `spec`: a VirtualMachine, or `spec.virtualMachineTemplate` of a pool. Its matchers are not
+/// examined: what is in `types` is applied.
+///
+/// # Errors
+/// [`ExpandError::Apply`] and [`ExpandError::Requirements`].
+pub fn check(
+    machine: &Value,
+    types: &Types,
+    settings: &Settings,
+    location: Location,
+) -> Result<InstanceTemplate, ExpandError> {
+    let template = template(machine).map_err(|error| location.in_machine(error))?;
+    let prepared = prepare(&template, types, settings, location)?;
+    if let Some(preference) = types.preference_spec() {
+        let causes = requirements::unmet(&prepared, types.instancetype_spec(), preference, location)?;
+        if !causes.is_empty() {
+            return Err(ExpandError::Requirements(causes));
+        }
+    }
+    Ok(prepared)
+}
+
+/// Expands a copy of a machine, given as for [`check`]. A machine without matchers is returned unchanged, and without
+/// defaults. `types` are the objects that the matchers name, live or from their stashes.
+///
+/// # Errors
+/// See [`ExpandError`].
+pub fn expand(
+    machine: &Value,
+    types: &Types,
+    settings: &Settings,
+    location: Location,
+) -> Result<Value, ExpandError> {
+    let mut expanded = machine.clone();
+    let matcher = |family| Matcher::of_machine(machine, family).map_err(|error| location.in_machine(error));
+    if matcher(Family::Instancetype)?.is_none() && matcher(Family::Preference)?.is_none() {
+        return Ok(expanded);
+    }
+    for family in [Family::Instancetype, Family::Preference] {
+        matched(machine, family, types, location)?;
+    }
+    let prepared = check(machine, types, settings, location)?;
+    let write = |expanded: &mut Value| {
+        tree::set(expanded, "spec.template", prepared.into_value())?;
+        for family in [Family::Instancetype, Family::Preference] {
+            tree::remove(expanded, &format!("spec.{}", family.field()))?;
+            tree::remove(expanded, &format!("status.{}", family.status_field()))?;
+        }
+        Ok(())
+    };
+    write(&mut expanded).map_err(|error| location.in_machine(error))?;
+    Ok(expanded)
+}
+
+/// The instance template of a machine. An absent template is an empty one.
+pub(crate) fn template(machine: &Value) -> Result<InstanceTemplate, Malformed> {
+    let template = tree::object(machine, "spec.template")?.cloned().unwrap_or(Value::Null);
+    InstanceTemplate::new(template).map_err(|error| error.below("spec.template"))
+}
+
+/// Checks that a matcher is valid and that the given object is the one that it names.
+fn matched(machine: &Value, family: Family, types: &Types, location: Location) -> Result<(), ExpandError> {
+    let object = types.object(family);
+    let matcher = Matcher::of_machine(machine, family).map_err(|error| location.in_machine(error))?;
+    let Some(matcher) = matcher else {
+        return object.map_or(Ok(()), |object| {
+            Err(ExpandError::NotNamed { family, name: object.identity.name.clone() })
+        });
+    };
+    let causes = validation::matcher(family, &matcher, None, location);
+    if !causes.is_empty() {
+        return Err(ExpandError::InvalidMatcher(causes));
+    }
+    if matcher.name.is_empty() {
+        return Err(ExpandError::NotInferred { family, volume: matcher.infer_from_volume });
+    }
+    let kind = matcher.kind(family)?;
+    let found = object.is_some_and(|object| object.kind == kind && object.identity.name == matcher.name);
+    if found { Ok(()) } else { Err(ExpandError::NotFound { family, name: matcher.name }) }
+}

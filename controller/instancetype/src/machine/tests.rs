@@ -1,0 +1,148 @@
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::{preference, types};
+
+fn machine(instancetype: Value, template: Value) -> Value {
+    json!({"spec": {"instancetype": instancetype, "template": {"spec": template}}})
+}
+
+fn u1() -> Types {
+    types(Some(("VirtualMachineClusterInstancetype", "u1", json!({}))), None)
+}
+
+fn fields(report: &Report) -> Vec<&str> {
+    report.causes.iter().map(|cause| cause.field.as_str()).collect()
+}
+
+fn validated(new: &Value, old: Option<&Value>, types: &Types) -> Report {
+    validate(new, old, types, &Settings::default(), Location::VirtualMachine)
+}
+
+#[test]
+fn a_machine_without_conflict_is_accepted() {
+    let report = validated(&machine(json!({"name": "u1"}), json!({})), None, &u1());
+    assert_eq!(report, Report::default());
+}
+
+#[test]
+fn a_conflict_is_refused() {
+    let machine = machine(json!({"name": "u1"}), json!({"domain": {"memory": {"guest": "1Gi"}}}));
+    assert_eq!(fields(&validated(&machine, None, &u1())), ["spec.template.spec.domain.memory.guest"]);
+}
+
+#[test]
+fn an_uneven_spread_is_refused() {
+    let types = types(
+        Some(("VirtualMachineClusterInstancetype", "u1", json!({"cpu": {"guest": 3}}))),
+        Some(("VirtualMachineClusterPreference", "p", json!({"cpu": {"preferredCPUTopology": "spread"}}))),
+    );
+    let mut machine = machine(json!({"name": "u1"}), json!({}));
+    machine["spec"]["preference"] = json!({"name": "p"});
+    assert_eq!(fields(&validated(&machine, None, &types)), ["instancetype.spec.cpu.guest"]);
+}
+
+#[test]
+fn requirements_are_checked_after_defaults() {
+    let types = types(
+        None,
+        Some(("VirtualMachineClusterPreference", "p", json!({"requirements": {"architecture": "arm64"}}))),
+    );
+    let machine = json!({"spec": {"preference": {"name": "p"}}});
+    let architecture = |name: &str| {
+        let defaults = crate::defaults::Defaults { architecture: name.to_owned(), ..Default::default() };
+        let settings = Settings { interface: None, defaults: Some(defaults) };
+        validate(&machine, None, &types, &settings, Location::VirtualMachine)
+    };
+    assert_eq!(fields(&architecture("amd64")), ["spec.template.spec.architecture"]);
+    assert!(architecture("arm64").causes.is_empty());
+}
+
+#[test]
+fn a_missing_object_gives_a_warning() {
+    let mut machine = machine(json!({"name": "u1"}), json!({}));
+    machine["spec"]["preference"] = json!({"name": "p"});
+    let report = validated(&machine, None, &Types::default());
+    assert!(report.causes.is_empty());
+    assert_eq!(report.warnings.len(), 2);
+    assert!(report.warnings[0].contains("instance type \"u1\" was not found"), "{:?}", report.warnings);
+    let found = validated(&machine, None, &u1());
+    assert_eq!(found.warnings.len(), 1);
+}
+
+#[test]
+fn a_found_object_is_checked_although_the_other_is_missing() {
+    let mut machine = machine(json!({"name": "u1"}), json!({"domain": {"memory": {"guest": "1Gi"}}}));
+    machine["spec"]["preference"] = json!({"name": "p"});
+    assert_eq!(validated(&machine, None, &u1()).causes.len(), 1);
+}
+
+#[test]
+fn matchers_are_validated_on_update() {
+    let old = machine(json!({"name": "u1", "revisionName": "r"}), json!({}));
+    let new = machine(json!({"name": "u2", "revisionName": "r"}), json!({}));
+    assert_eq!(fields(&validated(&new, Some(&old), &Types::default())), ["spec.instancetype.revisionName"]);
+    assert!(validated(&new, None, &Types::default()).causes.is_empty());
+}
+
+#[rstest]
+#[case::added(json!({"spec": {}}), machine(json!({"name": "u1"}), json!({})))]
+#[case::removed(machine(json!({"name": "u1", "revisionName": "r"}), json!({})), json!({"spec": {}}))]
+fn a_matcher_may_be_added_and_removed(#[case] old: Value, #[case] new: Value) {
+    assert!(validated(&new, Some(&old), &Types::default()).causes.is_empty());
+}
+
+#[test]
+fn a_malformed_matcher_is_refused() {
+    let report = validated(&machine(json!("u1"), json!({})), None, &Types::default());
+    assert_eq!(fields(&report), ["spec.instancetype"]);
+}
+
+#[test]
+fn a_machine_that_is_being_deleted_bypasses_everything() {
+    let mut machine = machine(json!({}), json!({"domain": {"memory": {"guest": "1Gi"}}}));
+    assert_eq!(validated(&machine, None, &u1()).causes.len(), 1);
+    machine["metadata"] = json!({"deletionTimestamp": null});
+    assert!(!bypasses_admission(&machine));
+    machine["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(validated(&machine, None, &u1()), Report::default());
+}
+
+fn filled(mut machine: Value) -> Value {
+    let preference = preference(json!({
+        "preferredArchitecture": "arm64",
+        "machine": {"preferredMachineType": "virt"},
+        "volumes": {"preferredStorageClassName": "fast"},
+        "preferredSubdomain": "not-at-admission",
+    }));
+    fill(&mut machine, &preference, Location::VirtualMachine).unwrap();
+    machine
+}
+
+#[test]
+fn architecture_and_machine_type_are_filled() {
+    let spec = json!({"architecture": "arm64", "domain": {"machine": {"type": "virt"}}});
+    assert_eq!(filled(json!({"spec": {}})), json!({"spec": {"template": {"spec": spec}}}));
+    let mine = machine(Value::Null, json!({"architecture": "amd64", "domain": {"machine": {"type": "q35"}}}));
+    assert_eq!(filled(mine.clone()), mine);
+}
+
+#[rstest]
+#[case::claim(json!({"pvc": {}}), json!({"pvc": {"storageClassName": "fast"}}))]
+#[case::storage(json!({"storage": {}}), json!({"storage": {"storageClassName": "fast"}}))]
+#[case::set(json!({"storage": {"storageClassName": "slow"}}), json!({"storage": {"storageClassName": "slow"}}))]
+#[case::no_class_is_a_choice(json!({"storage": {"storageClassName": ""}}), json!({"storage": {"storageClassName": ""}}))]
+#[case::neither(json!({"source": {}}), json!({"source": {}}))]
+fn storage_classes_are_filled(#[case] before: Value, #[case] after: Value) {
+    let machine = json!({"spec": {"dataVolumeTemplates": [{"spec": before}]}});
+    assert_eq!(filled(machine)["spec"]["dataVolumeTemplates"], json!([{"spec": after}]));
+}
+
+#[test]
+fn a_malformed_machine_cannot_be_filled() {
+    let mut machine = json!({"spec": {"template": []}});
+    let error = fill(&mut machine, &preference(json!({"preferredArchitecture": "arm64"})), Location::Pool)
+        .unwrap_err();
+    assert_eq!(error.path, "spec.virtualMachineTemplate.spec.template");
+}

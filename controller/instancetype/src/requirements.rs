@@ -1,0 +1,137 @@
+//! What a preference requires of a machine at least.
+
+use std::cmp::Ordering;
+
+use crate::apply::ApplyError;
+use crate::defaults;
+use crate::fields::{Cause, Location};
+use crate::model::{InstanceTemplate, InstancetypeSpec, PreferenceSpec, amount};
+use crate::quantity::Amount;
+use crate::topology::{Across, Topology};
+use crate::tree::{self, Malformed};
+
+#[cfg(test)]
+mod tests;
+
+/// Checks the requirements against an instance to which instance type and preference were applied. The result has a cause for
+/// each field that is too small; it is empty if all requirements are met.
+///
+/// The number of vCPUs and the memory are completed first, as they are when the instance starts: a machine may state
+/// its memory as a request only.
+///
+/// # Errors
+/// The topology of the preference is not valid, or a field of the machine has the wrong type.
+pub fn unmet(
+    applied: &InstanceTemplate,
+    instancetype: Option<&InstancetypeSpec>,
+    preference: &PreferenceSpec,
+    location: Location,
+) -> Result<Vec<Cause>, ApplyError> {
+    let check = Check { instancetype, preference, location };
+    let absolute = |error: Malformed| location.in_template(error.below("spec"));
+    let mut completed = applied.clone();
+    // Whether the machine has CPU settings is seen before they are completed.
+    let sized = tree::get(applied.spec(), "domain.cpu").map_err(absolute)?.is_some();
+    defaults::sizes(completed.spec_mut()).map_err(absolute)?;
+    let mut causes = check.cpu(&completed, sized)?;
+    causes.extend(check.memory(&completed).map_err(absolute)?);
+    causes.extend(check.architecture(&completed).map_err(absolute)?);
+    Ok(causes)
+}
+
+struct Check<'a> {
+    instancetype: Option<&'a InstancetypeSpec>,
+    preference: &'a PreferenceSpec,
+    location: Location,
+}
+
+impl Check<'_> {
+    fn cpu(&self, completed: &InstanceTemplate, sized: bool) -> Result<Vec<Cause>, ApplyError> {
+        let Some(required) = self.preference.requirements.cpu else { return Ok(Vec::new()) };
+        if let Some(instancetype) = self.instancetype {
+            let provided = instancetype.cpu.guest;
+            let cause = || self.too_small("vCPUs", required, provided);
+            return Ok((provided < required).then(cause).into_iter().collect());
+        }
+        if !sized && required > 0 {
+            let message =
+                format!("the preference requires {required} vCPUs, but the machine has no CPU settings");
+            return Ok(vec![Cause::not_found(self.location.instance_field("domain.cpu"), message)]);
+        }
+        let topology = Topology::preferred(Some(self.preference))?;
+        let dimensions = dimensions(topology);
+        let mut provided: u64 = 1;
+        for dimension in dimensions {
+            let count = tree::count(completed.spec(), &format!("domain.cpu.{dimension}"));
+            let count = count.map_err(|error| self.location.in_template(error.below("spec")))?;
+            provided = provided.saturating_mul(count.unwrap_or(0).into());
+        }
+        if provided >= required.into() {
+            return Ok(Vec::new());
+        }
+        let message = format!(
+            "the preference requires {required} vCPUs as {}, but the machine has {provided}",
+            dimensions.join(" times ")
+        );
+        let cause = |dimension| {
+            Cause::not_found(
+                self.location.instance_field(&format!("domain.cpu.{dimension}")),
+                message.clone(),
+            )
+        };
+        Ok(dimensions.iter().map(cause).collect())
+    }
+
+    fn memory(&self, completed: &InstanceTemplate) -> Result<Option<Cause>, Malformed> {
+        let Some(required) = &self.preference.requirements.memory else { return Ok(None) };
+        let guest = amount(completed.spec(), "domain.memory.guest")?;
+        let of_type = self.instancetype.map(|instancetype| instancetype.memory.guest.clone());
+        let provided = guest.or(of_type).unwrap_or_else(Amount::zero);
+        if provided.compare(required) != Ordering::Less {
+            return Ok(None);
+        }
+        if self.instancetype.is_some() {
+            return Ok(Some(self.too_small("of memory", required, &provided)));
+        }
+        let message = format!("the preference requires {required} of memory, but the machine has {provided}");
+        Ok(Some(Cause::not_found(self.location.instance_field("domain.memory"), message)))
+    }
+
+    fn architecture(&self, completed: &InstanceTemplate) -> Result<Option<Cause>, Malformed> {
+        let Some(required) = &self.preference.requirements.architecture else { return Ok(None) };
+        let provided = tree::text(completed.spec(), "architecture")?;
+        if provided == Some(required) {
+            return Ok(None);
+        }
+        let provided = provided.unwrap_or("none");
+        let message =
+            format!("the preference requires the architecture {required}, but the machine has {provided}");
+        Ok(Some(Cause::not_found(self.location.instance_field("architecture"), message)))
+    }
+
+    fn too_small(
+        &self,
+        unit: &str,
+        required: impl std::fmt::Display,
+        provided: impl std::fmt::Display,
+    ) -> Cause {
+        let message = format!(
+            "the preference requires {required} {unit}, but the instance type has {provided}; use a larger instance type"
+        );
+        Cause::not_found(self.location.machine_field("instancetype"), message)
+    }
+}
+
+/// The dimensions in which a machine without an instance type provides its vCPUs.
+fn dimensions(topology: Topology) -> &'static [&'static str] {
+    match topology {
+        Topology::Sockets => &["sockets"],
+        Topology::Cores => &["cores"],
+        Topology::Threads => &["threads"],
+        Topology::Spread { across: Across::SocketsCores, .. } => &["sockets", "cores"],
+        Topology::Spread { across: Across::CoresThreads, .. } => &["cores", "threads"],
+        Topology::Spread { across: Across::SocketsCoresThreads, .. } | Topology::Any => {
+            &["sockets", "cores", "threads"]
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! From the template of a machine to the instance that is started.
+//!
+//! ```text
+//!  auto-attach preferences ─> input device ─> disks for volumes ─> default interface
+//!                          ─> instance type and preference ─> general defaults ─> annotations with the names
+//! ```
+//!
+//! The order matters. A preference decides first whether a device is added, and its other defaults then reach the added
+//! device. Expansion takes the same steps, except for the annotations, so that an expanded machine starts the same instance.
+
+use serde_json::{Map, Value, json};
+
+use crate::apply::{self, ApplyError, apply};
+use crate::defaults::Defaults;
+use crate::fields::Location;
+use crate::model::{InstanceTemplate, Types};
+use crate::tree::{self, Malformed};
+
+#[cfg(test)]
+mod tests;
+
+/// How the default interface is connected to the pod network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Binding {
+    /// By network address translation.
+    Masquerade,
+    /// By a bridge.
+    Bridge,
+}
+
+impl Binding {
+    const fn field(self) -> &'static str {
+        match self {
+            Self::Masquerade => "masquerade",
+            Self::Bridge => "bridge",
+        }
+    }
+}
+
+/// What the cluster's configuration adds to an instance.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// The binding of the interface that an instance without interfaces and networks gets. `None` adds no interface.
+    pub interface: Option<Binding>,
+    /// The general defaults. `None` adds none: a pool that stores expanded templates leaves them to the component that owns
+    /// the configuration.
+    pub defaults: Option<Defaults>,
+}
+
+/// The name of the input device that an instance gets.
+const INPUT: &str = "default-0";
+
+/// The name of the default interface and of its network.
+const NETWORK: &str = "default";
+
+/// Takes all steps except for the annotations with the names.
+///
+/// # Errors
+/// See [`ApplyError`].
+pub fn prepare(
+    template: &InstanceTemplate,
+    types: &Types,
+    settings: &Settings,
+    location: Location,
+) -> Result<InstanceTemplate, ApplyError> {
+    let mut prepared = template.clone();
+    devices(prepared.spec_mut(), types, settings)
+        .map_err(|error| location.in_template(error.below("spec")))?;
+    let mut prepared = apply(&prepared, types.instancetype_spec(), types.preference_spec(), location)?;
+    if let Some(defaults) = &settings.defaults {
+        let filled = defaults.fill(prepared.spec_mut());
+        filled.map_err(|error| location.in_template(error.below("spec")))?;
+    }
+    Ok(prepared)
+}
+
+/// The instance that a machine starts, given the machine's `spec.template`: all steps. Name, owner and labels of the instance
+/// are the caller's.
+///
+/// # Errors
+/// See [`ApplyError`].
+pub fn instance(
+    template: &InstanceTemplate,
+    types: &Types,
+    settings: &Settings,
+    location: Location,
+) -> Result<InstanceTemplate, ApplyError> {
+    let mut instance = prepare(template, types, settings, location)?;
+    apply::annotate(&mut instance, types).map_err(|error| location.in_template(error))?;
+    Ok(instance)
+}
+
+/// Adds devices that the template does not list.
+fn devices(spec: &mut Value, types: &Types, settings: &Settings) -> Result<(), Malformed> {
+    if let Some(preferred) = types.preference_spec().and_then(|preference| preference.devices.as_ref()) {
+        apply::autoattach(preferred, spec)?;
+    }
+    input(spec)?;
+    disks(spec)?;
+    settings.interface.map_or(Ok(()), |binding| interface(spec, binding))
+}
+
+fn input(spec: &mut Value) -> Result<(), Malformed> {
+    let wanted = tree::flag(spec, "domain.devices.autoattachInputDevice")? == Some(true);
+    if wanted && tree::items(spec, "domain.devices.inputs")?.is_empty() {
+        tree::items_mut(spec, "domain.devices.inputs")?.push(json!({ "name": INPUT }));
+    }
+    Ok(())
+}
+
+/// Adds a disk for each volume that neither a disk nor a filesystem uses.
+fn disks(spec: &mut Value) -> Result<(), Malformed> {
+    for volume in names(spec, "volumes")? {
+        let used =
+            [names(spec, "domain.devices.disks")?, names(spec, "domain.devices.filesystems")?].concat();
+        if !used.contains(&volume) {
+            tree::items_mut(spec, "domain.devices.disks")?.push(json!({ "name": volume }));
+        }
+    }
+    Ok(())
+}
+
+/// The names of the items of a list.
+fn names(spec: &Value, path: &str) -> Result<Vec<Value>, Malformed> {
+    Ok(tree::items(spec, path)?.iter().filter_map(|item| item.get("name").cloned()).collect())
+}
+
+fn interface(spec: &mut Value, binding: Binding) -> Result<(), Malformed> {
+    let refused = tree::flag(spec, "domain.devices.autoattachPodInterface")? == Some(false);
+    let listed = !tree::items(spec, "networks")?.is_empty()
+        || !tree::items(spec, "domain.devices.interfaces")?.is_empty();
+    if refused || listed {
+        return Ok(());
+    }
+    let mut interface = Map::new();
+    interface.insert("name".to_owned(), NETWORK.into());
+    interface.insert(binding.field().to_owned(), Value::Object(Map::new()));
+    tree::set(spec, "domain.devices.interfaces", vec![Value::Object(interface)])?;
+    tree::set(spec, "networks", vec![json!({ "name": NETWORK, "pod": {} })])
+}

@@ -1,0 +1,367 @@
+//! The contract of platforms: tests that every [`Platform`] must pass.
+//!
+//! Start a new platform by passing [`all`] with a sample pool. The functions are not test functions, so that platforms
+//! in other crates can call them from their tests:
+//!
+//! ```text
+//! #[test]
+//! fn the_contract_is_kept() {
+//!     contract::all::<Mine>(&sample_pool());
+//! }
+//! ```
+//!
+//! The sample is a pool as the API server stores it: with name, namespace, UID and generation, without a status, and
+//! with at least one disk template if the platform has disks.
+
+mod disks;
+mod updates;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::Resource;
+use serde_json::{Value, json};
+use vmpool_engine::backoff::{Failure, FailureReason};
+use vmpool_engine::model::{Activity, DiskDraft, Draft, Lifetime, Naming};
+use vmpool_engine::names::NameBlock;
+use vmpool_engine::plan::{NamesInUse, Observed};
+use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::{Machine, Memory, ObjectId, Pool, Status};
+
+use super::Platform;
+
+pub use disks::{
+    a_disk_that_was_handed_over_is_the_machines, a_grown_disk_reads_back, a_repointed_machine_reads_back,
+    marks_read_back,
+};
+
+pub use updates::{
+    a_machine_is_taken_over_as_it_is, a_machine_of_the_same_template_changes_its_marker_only,
+    a_template_is_the_pools, what_a_template_adds_goes_with_it,
+};
+
+/// UID of the machines of the sample.
+const MACHINE_UID: &str = "0b1f2a60-5f2f-4f1e-9c39-7d1c3f8e2b55";
+
+/// The complete contract.
+///
+/// # Panics
+/// If the platform breaks a rule.
+pub fn all<P: Platform>(pool: &Value) {
+    what_is_written_reads_back::<P>(pool);
+    a_written_machine_is_one_of_the_platforms_own::<P>(pool);
+    drafts_do_not_depend_on_each_other::<P>(pool);
+    lost_markers_are_complete_again_after_mark::<P>(pool);
+    nothing_of_ours_stays_after_unmark::<P>(pool);
+    disks_belong_to_their_member::<P>(pool);
+    marks_read_back::<P>(pool);
+    a_grown_disk_reads_back::<P>(pool);
+    a_disk_that_was_handed_over_is_the_machines::<P>(pool);
+    a_repointed_machine_reads_back::<P>(pool);
+    a_recorded_block_reads_back::<P>(pool);
+    a_written_record_reads_back::<P>(pool);
+    a_published_status_reads_back::<P>(pool);
+    the_revision_follows_nothing_but_the_template::<P>(pool);
+    a_template_is_the_pools::<P>(pool);
+    a_machine_of_the_same_template_changes_its_marker_only::<P>(pool);
+    what_a_template_adds_goes_with_it::<P>(pool);
+    a_machine_is_taken_over_as_it_is::<P>(pool);
+}
+
+/// A drafted machine reads back as a live machine of the pool, at the drafted revision, with the drafted disks.
+///
+/// # Panics
+/// If it does not.
+pub fn what_is_written_reads_back<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    let draft = sample.draft("7", 7);
+    let machine = P::read_machine(&sample.machine(&draft));
+    assert_eq!(machine.id, ObjectId::new(&draft.name, MACHINE_UID), "name and UID");
+    assert_eq!(machine.owner.as_ref(), Some(&sample.facts.id.uid), "the pool owns it");
+    assert_eq!(machine.revision.as_ref(), Some(&draft.revision), "the revision is marked as in effect");
+    assert_eq!(machine.written.as_ref(), Some(&draft.revision), "and as written");
+    assert!(!machine.terminating, "nobody has deleted it");
+    assert_eq!(machine.activity, Activity::NotRunning, "nobody has started it");
+    assert!(!machine.restart_pending, "nothing has changed since");
+    assert_eq!(machine.created, created(), "its age is known");
+    assert_marked(&sample.facts, &machine);
+    let mut filled: Vec<(Arc<str>, Arc<str>)> =
+        machine.disks.iter().filter_map(|disk| Some((disk.template.clone()?, disk.disk.clone()))).collect();
+    let mut drafted: Vec<_> =
+        draft.disks.iter().map(|disk| (disk.template.clone(), disk.name.clone())).collect();
+    filled.sort();
+    drafted.sort();
+    assert_eq!(filled, drafted, "every template is filled once, by the drafted disk");
+}
+
+/// A drafted machine is an object of the platform's kind, in the pool's namespace.
+///
+/// # Panics
+/// If it is not.
+pub fn a_written_machine_is_one_of_the_platforms_own<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    let draft = sample.draft("7", 7);
+    let body = P::machine(&sample.pool, &sample.template(), &draft);
+    assert_eq!(body["apiVersion"], *P::Machine::api_version(&()));
+    assert_eq!(body["kind"], *P::Machine::kind(&()));
+    assert_eq!(body["metadata"]["name"], *draft.name);
+    assert_eq!(body["metadata"]["namespace"], *sample.facts.namespace);
+    assert!(body["metadata"]["generateName"].is_null(), "names are chosen by the engine");
+    assert!(body["status"].is_null(), "the status is the platform's to write");
+    let owner = &body["metadata"]["ownerReferences"][0];
+    assert_eq!(owner["apiVersion"], *P::Pool::api_version(&()));
+    assert_eq!(owner["kind"], *P::Pool::kind(&()));
+    assert_eq!(owner["name"], *sample.facts.id.name);
+    assert_eq!(owner["controller"], true);
+    assert_eq!(owner["blockOwnerDeletion"], true, "foreground deletion waits for machines");
+}
+
+/// Two drafted machines of one pool share no disk, and the platform keeps no state between them.
+///
+/// # Panics
+/// If both refer to one disk, or the second differs when it is written after the first.
+pub fn drafts_do_not_depend_on_each_other<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    let (first, second) = (sample.draft("1", 1), sample.draft("2", 2));
+    let alone = P::machine(&sample.pool, &sample.template(), &second);
+    let one = P::read_machine(&sample.machine(&first));
+    let other = P::read_machine(&sample.machine(&second));
+    assert_eq!(P::machine(&sample.pool, &sample.template(), &second), alone, "writing has no memory");
+    for disk in one.disks.iter().filter(|disk| disk.template.is_some()) {
+        assert!(other.disks.iter().all(|other| other.disk != disk.disk), "{} is in both", disk.disk);
+    }
+}
+
+/// The patch of [`Platform::managed_labels`] restores all managed labels of a machine.
+///
+/// # Panics
+/// If it is not.
+pub fn lost_markers_are_complete_again_after_mark<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    let mut body = sample.body(&sample.draft("7", 7));
+    body["metadata"]["labels"] = json!({ "role": "kept" });
+    let lost = P::read_machine(&decode(&body));
+    assert_eq!((lost.pool_uid_label, lost.pool_label), (None, None), "the markers are labels");
+    json_patch::merge(&mut body, &P::managed_labels(&sample.pool));
+    assert_marked(&sample.facts, &P::read_machine(&decode(&body)));
+    assert_eq!(body["metadata"]["labels"]["role"], "kept", "labels of others stay");
+}
+
+/// The patch of [`Platform::remove_markers`] removes all labels and annotations of the controller and no others.
+///
+/// # Panics
+/// If it does not.
+pub fn nothing_of_ours_stays_after_unmark<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    let mut body = sample.body(&sample.draft("7", 7));
+    body["metadata"]["labels"]["role"] = json!("kept");
+    body["metadata"]["annotations"]["note"] = json!("kept");
+    let before = body.clone();
+    json_patch::merge(&mut body, &P::remove_markers());
+    let released = P::read_machine(&decode(&body));
+    assert_eq!((released.pool_uid_label, released.pool_label, released.revision), (None, None, None));
+    assert_eq!(released.written, None);
+    assert!(released.disks.iter().all(|disk| disk.template.is_none()), "no disk fills a template of ours");
+    assert_eq!(body["metadata"]["labels"]["role"], "kept");
+    assert_eq!(body["metadata"]["annotations"]["note"], "kept");
+    assert_eq!(body["metadata"]["ownerReferences"], before["metadata"]["ownerReferences"]);
+    assert_eq!(body["spec"], before["spec"], "the machine itself goes on as it is");
+}
+
+/// A drafted disk has its machine as its owner, so that it is deleted with it. A removed template yields no disk.
+///
+/// # Panics
+/// If it does not.
+pub fn disks_belong_to_their_member<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    let draft = sample.draft("7", 7);
+    assert!(P::HAS_DISKS || draft.disks.is_empty(), "a platform without disk objects has no disk templates");
+    let machine = ObjectId::new(&draft.name, MACHINE_UID);
+    for drafted in &draft.disks {
+        let mut body = P::disk(&sample.pool, &machine, drafted).expect("the pool has the template");
+        assert_eq!(body["apiVersion"], *P::Disk::api_version(&()));
+        assert_eq!(body["kind"], *P::Disk::kind(&()));
+        assert_eq!(body["metadata"]["namespace"], *sample.facts.namespace);
+        assert_eq!(body["metadata"]["ownerReferences"][0]["kind"], *P::Machine::kind(&()));
+        body["metadata"]["uid"] = json!("uid of the disk");
+        let disk = P::read_disk(&decode(&body));
+        assert_eq!(disk.id, ObjectId::new(&drafted.name, "uid of the disk"));
+        assert_eq!(disk.owner.as_ref(), Some(&machine));
+        assert_eq!(disk.pool_uid_label.as_ref(), Some(&sample.facts.id.uid));
+        assert!(!disk.terminating);
+    }
+    let gone = DiskDraft::new("any".into(), "a-template-that-no-pool-has".into());
+    assert_eq!(P::disk(&sample.pool, &machine, &gone), None);
+}
+
+/// A name block that was recorded on the pool reads back. Pools with ordinal names need none.
+///
+/// # Panics
+/// If it is not.
+pub fn a_recorded_block_reads_back<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    if sample.facts.naming == Naming::Ordinal {
+        return;
+    }
+    assert_eq!(sample.facts.name_block, None, "the sample is a new pool");
+    let mut body = pool.clone();
+    for block in [NameBlock { first: 0, end: 64 }, NameBlock { first: 64, end: 1000 }] {
+        json_patch::merge(&mut body, &P::name_block(block));
+        assert_eq!(P::read_pool(&decode(&body)).name_block, Some(block));
+        assert_eq!(body["spec"], pool["spec"]);
+    }
+}
+
+/// A removal record that was written on the pool reads back, and an empty record removes the annotation.
+///
+/// # Panics
+/// If it is not.
+pub fn a_written_record_reads_back<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    assert!(sample.facts.record.is_empty(), "the sample is a new pool");
+    let mut body = pool.clone();
+    let mut record = RemovalRecord::default();
+    let targets = [ObjectId::new("a", "uid-a"), ObjectId::new("b", "uid-b")];
+    record.reserve("request", &targets).expect("there is room");
+    json_patch::merge(&mut body, &P::removal_record(&record));
+    assert_eq!(P::read_pool(&decode(&body)).record, record);
+    record.accept("request");
+    json_patch::merge(&mut body, &P::removal_record(&record));
+    let read = P::read_pool(&decode(&body));
+    assert_eq!(read.record, record);
+    assert_eq!(read.validation_errors, sample.facts.validation_errors);
+    assert_eq!(body["spec"], pool["spec"]);
+    json_patch::merge(&mut body, &P::removal_record(&RemovalRecord::default()));
+    let left = body["metadata"]["annotations"].as_object().is_none_or(serde_json::Map::is_empty);
+    assert!(left || body["metadata"] == pool["metadata"], "in {}", body["metadata"]);
+}
+
+/// A published status reads back unchanged, so that the controller writes it only if it differs.
+///
+/// # Panics
+/// If it does not.
+pub fn a_published_status_reads_back<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    let failure = Failure { reason: FailureReason::FailedCreate, message: "exceeded quota".to_owned() };
+    for failure in [None, Some(&failure)] {
+        let status = sample.status(failure);
+        let mut body = pool.clone();
+        body["status"] = P::status(&sample.pool, &status);
+        let published = P::read_pool(&decode(&body)).published;
+        assert_eq!(published.summary.as_ref(), Some(&status.summary), "in {}", body["status"]);
+        assert_eq!(published.conditions, status.conditions, "in {}", body["status"]);
+    }
+    assert_eq!(sample.facts.published.summary, None, "a pool without a status has published nothing");
+}
+
+/// The revision depends only on the template and not on other fields of the pool.
+///
+/// # Panics
+/// If it does.
+pub fn the_revision_follows_nothing_but_the_template<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    let mut other = pool.clone();
+    other["spec"]["replicas"] = json!(17);
+    other["metadata"]["generation"] = json!(99);
+    other["metadata"]["uid"] = json!("another pool");
+    other["metadata"]["labels"]["edited"] = json!("yes");
+    other["status"] = P::status(&sample.pool, &sample.status(None));
+    let facts = P::read_pool(&decode(&other));
+    assert_eq!(facts.revision, sample.facts.revision);
+    assert_eq!((facts.desired, facts.generation), (17, 99));
+}
+
+/// The sample pool and its facts.
+struct Sample<P: Platform> {
+    pool: P::Pool,
+    facts: Pool,
+}
+
+impl<P: Platform> Sample<P> {
+    fn new(pool: &Value) -> Self {
+        let pool: P::Pool = decode(pool);
+        let facts = P::read_pool(&pool);
+        assert!(
+            facts.validation_errors.is_empty(),
+            "the sample must be a good pool: {:?}",
+            facts.validation_errors
+        );
+        assert!(
+            !facts.id.uid.as_str().is_empty() && !facts.namespace.is_empty(),
+            "the sample must be a stored one"
+        );
+        Self { pool, facts }
+    }
+
+    fn draft(&self, suffix: &str, number: u64) -> Draft {
+        let name: Arc<str> = format!("{}-{suffix}", self.facts.id.name).into();
+        let own = self.facts.disks.iter().filter(|template| template.lifetime == Lifetime::Ephemeral);
+        let disks = own
+            .map(|template| DiskDraft::new(format!("{name}-{}", template.name).into(), template.name.clone()))
+            .collect();
+        Draft { name, number, revision: self.facts.revision.clone(), disks }
+    }
+
+    fn template(&self) -> Value {
+        P::template(&self.pool)
+    }
+
+    /// A drafted machine as the API server stores it.
+    fn body(&self, draft: &Draft) -> Value {
+        let mut body = P::machine(&self.pool, &self.template(), draft);
+        body["metadata"]["uid"] = json!(MACHINE_UID);
+        body["metadata"]["resourceVersion"] = json!("1");
+        body["metadata"]["creationTimestamp"] = json!(created().to_string());
+        body
+    }
+
+    fn machine(&self, draft: &Draft) -> P::Machine {
+        decode(&self.body(draft))
+    }
+
+    /// The status of the pool without machines.
+    fn status(&self, failure: Option<&Failure>) -> Status {
+        let memory = Memory::default();
+        let observed = Observed {
+            now: created(),
+            uptime: std::time::Duration::ZERO,
+            pool: &self.facts,
+            machines: Vec::new(),
+            disks: [].into(),
+            pool_disks: Vec::new(),
+            other_users: [].into(),
+            collection_grace: vmpool_engine::plan::COLLECTION_GRACE,
+            stored: Vec::new(),
+            unconfirmed_creates: Vec::new(),
+            memory: &memory,
+            names_in_use: &Nothing,
+        };
+        vmpool_engine::status(&observed, failure)
+    }
+}
+
+/// No name is in use.
+struct Nothing;
+
+impl NamesInUse for Nothing {
+    fn has_machine(&self, _: &str) -> bool {
+        false
+    }
+    fn has_disk(&self, _: &str) -> bool {
+        false
+    }
+}
+
+fn assert_marked(pool: &Pool, machine: &Machine) {
+    assert_eq!(machine.pool_uid_label.as_ref(), Some(&pool.id.uid), "the label with the pool's UID");
+    assert_eq!(machine.pool_label.as_ref(), Some(&pool.id.name), "the label with the pool's name");
+}
+
+fn decode<K: serde::de::DeserializeOwned>(body: &Value) -> K {
+    serde_json::from_value(body.clone()).expect("the platform reads what it writes")
+}
+
+/// In whole seconds, as the API server stores it.
+fn created() -> Timestamp {
+    Timestamp::constant(1_893_456_000, 0)
+}

@@ -1,0 +1,273 @@
+//! Sizes that the class of the machines allows.
+
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use vmpool_api::Quantity;
+
+use super::Outcome;
+use super::facts::{ClassName, Found, Known};
+use super::finding::{Warning, shortened};
+use super::machine::{MACHINE, Template, percent};
+use super::rule::Rule;
+use super::view::at;
+use super::{Checked, refuse};
+
+/// The annotation that makes a class the default of the cluster.
+const DEFAULT_CLASS: &str = "virtualmachineclass.virtualization.deckhouse.io/is-default-class";
+
+/// Number of fractions below 100% that a class must allow, so that an autoscaler can choose.
+const CHOICES: usize = 2;
+
+/// The sizing policies of a VirtualMachineClass.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Class {
+    name: String,
+    /// The error, if the policies could not be parsed.
+    policies: Result<Vec<Policy>, String>,
+}
+
+impl Class {
+    /// Reads a stored class. If its policies cannot be parsed, it does not limit sizes.
+    pub fn read(object: &Value) -> Self {
+        let name = at(object, &["metadata", "name"]).as_str().unwrap_or_default().to_owned();
+        let policies = Option::<Vec<Policy>>::deserialize(at(object, &["spec", "sizingPolicies"]));
+        Self { name, policies: policies.map(Option::unwrap_or_default).map_err(|error| error.to_string()) }
+    }
+}
+
+/// The default class among all classes of the cluster.
+pub fn default_class(classes: &[Value]) -> Option<&Value> {
+    classes.iter().find(|class| at(class, &["metadata", "annotations", DEFAULT_CLASS]) == "true")
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Policy {
+    cores: Cores,
+    memory: Option<Memory>,
+    /// Allowed percentages. Without a list, all are allowed.
+    #[serde(default)]
+    core_fractions: Option<Vec<Fraction>>,
+    /// The default for machines without a fraction; 100% if absent.
+    #[serde(default)]
+    default_core_fraction: Option<Fraction>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+struct Cores {
+    min: i32,
+    max: i32,
+    step: Option<i32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Memory {
+    min: Option<Quantity>,
+    max: Option<Quantity>,
+    step: Option<Quantity>,
+    per_core: Option<PerCore>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+struct PerCore {
+    min: Option<Quantity>,
+    max: Option<Quantity>,
+}
+
+/// Depending on the version of the platform, a fraction is `25` or `25%`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Fraction(u32);
+
+impl<'de> Deserialize<'de> for Fraction {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        let number = match &value {
+            Value::String(text) => percent(text),
+            other => other.as_u64().and_then(|number| percent(&format!("{number}%"))),
+        };
+        number.map(Self).ok_or_else(|| serde::de::Error::custom(format_args!("{value} is no core fraction")))
+    }
+}
+
+/// The sizes, and whether `Auto` can work.
+pub(super) fn check(
+    template: &Template<'_>,
+    in_place_resize: Known,
+    class: Option<&Found<Class>>,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), Box<Outcome>> {
+    let auto = template.spec.cpu.core_fraction.as_deref() == Some("Auto");
+    if auto && in_place_resize == Known::No {
+        let reason = "this cluster does not change the size of running machines";
+        refuse_auto(reason, "use a percentage such as 25%, or have in-place resize switched on")?;
+    }
+    let field = format!("{MACHINE}.virtualMachineClassName");
+    let wanted = template.class();
+    match class {
+        Some(Found::There(Class { name, policies: Err(error) })) => {
+            let detail = format!(
+                "the sizing policies of class {name:?} are not understood, so sizes are not checked: {error}"
+            );
+            warnings.push(Warning::new(Rule::ClassUnknown, field, detail));
+        }
+        Some(Found::There(Class { name, policies: Ok(policies) })) => {
+            sizes(template, name, policies)?;
+        }
+        Some(Found::Failed(reason)) => {
+            let what = match wanted {
+                ClassName::Named(name) => format!("class {name:?}"),
+                ClassName::Default => "the default class".to_owned(),
+            };
+            let text = format!("reading {what}, which {field} means: {reason}");
+            return Err(Box::new(Outcome::Undecided(text)));
+        }
+        Some(Found::Absent) | None => {
+            let detail = match wanted {
+                ClassName::Named(name) => {
+                    format!("there is no class {:?}; machines wait until it exists", shortened(&name, 63))
+                }
+                ClassName::Default => {
+                    "no class is named and the cluster has no default class; name one".to_owned()
+                }
+            };
+            warnings.push(Warning::new(Rule::ClassUnknown, field, detail));
+        }
+    }
+    Ok(())
+}
+
+fn refuse_auto(reason: impl std::fmt::Display, way_out: &str) -> Checked {
+    refuse(Rule::AutoFraction, format!("{MACHINE}.cpu.coreFraction"), &Value::from("Auto"), reason, way_out)
+}
+
+fn sizes(template: &Template<'_>, class: &str, policies: &[Policy]) -> Checked {
+    // A class without policies allows every size.
+    if policies.is_empty() {
+        return Ok(());
+    }
+    let cores = template.spec.cpu.cores;
+    let field = format!("{MACHINE}.cpu.cores");
+    let value = at(template.value, &["cpu", "cores"]);
+    let covers = |policy: &&Policy| (policy.cores.min..=policy.cores.max).contains(&cores);
+    let Some(policy) = policies.iter().find(covers) else {
+        let ranges: Vec<_> =
+            policies.iter().map(|Policy { cores, .. }| format!("{} to {}", cores.min, cores.max)).collect();
+        let ranges = shortened(&ranges.join(", "), 200);
+        let reason = format_args!("class {class:?} has no sizing policy for so many cores");
+        return refuse(Rule::Sizing, field, value, reason, format_args!("use {ranges}, or another class"));
+    };
+    let Cores { min, max, step } = policy.cores;
+    if let Some(step) =
+        step.filter(|step| *step > 0 && (i64::from(cores) - i64::from(min)) % i64::from(*step) != 0)
+    {
+        let reason = format_args!("class {class:?} allows {min} to {max} cores in steps of {step}");
+        return refuse(
+            Rule::Sizing,
+            field,
+            value,
+            reason,
+            format_args!("use {min} and a multiple of {step} more"),
+        );
+    }
+    if let Some(memory) = &policy.memory {
+        memory.check(template, class)?;
+    }
+    fraction(template, class, policy)
+}
+
+fn fraction(template: &Template<'_>, class: &str, policy: &Policy) -> Checked {
+    let Some(allowed) = &policy.core_fractions else { return Ok(()) };
+    let list: Vec<_> = allowed.iter().map(|fraction| format!("{}%", fraction.0)).collect();
+    let list = shortened(&list.join(", "), 200);
+    let Some(wanted) = template.spec.cpu.core_fraction.as_deref() else {
+        // The platform fills it in from the class when the machine is created.
+        let default = policy.default_core_fraction.unwrap_or(Fraction(100));
+        if allowed.contains(&default) {
+            return Ok(());
+        }
+        let reason =
+            format_args!("class {class:?} gives machines {}% without it, and does not allow that", default.0);
+        let field = format!("{MACHINE}.cpu.coreFraction");
+        return refuse(
+            Rule::Sizing,
+            field,
+            &Value::Null,
+            reason,
+            format_args!("use {list}, or another class"),
+        );
+    };
+    if wanted == "Auto" {
+        let choices = allowed.iter().filter(|fraction| fraction.0 < 100).count();
+        if choices < CHOICES {
+            let reason = format_args!("class {class:?} allows {list}, which leaves no choice for Auto");
+            return refuse_auto(
+                reason,
+                "use one of these, or a class with at least two fractions below 100%",
+            );
+        }
+        return Ok(());
+    }
+    if allowed.iter().any(|fraction| percent(wanted) == Some(fraction.0)) {
+        return Ok(());
+    }
+    refuse(
+        Rule::Sizing,
+        format!("{MACHINE}.cpu.coreFraction"),
+        &Value::from(wanted),
+        format_args!("class {class:?} does not allow it for {} cores", template.spec.cpu.cores),
+        format_args!("use {list}, or leave it out"),
+    )
+}
+
+impl Memory {
+    fn check(&self, template: &Template<'_>, class: &str) -> Checked {
+        // Rule C10 checks the amount. A class with unreadable amounts does not limit sizes.
+        let Ok(size) = template.spec.memory.size.bytes().map(u128::from) else { return Ok(()) };
+        let bytes = |quantity: &Option<Quantity>| quantity.as_ref()?.bytes().ok().map(u128::from);
+        let text =
+            |quantity: &Option<Quantity>| quantity.as_ref().map(ToString::to_string).unwrap_or_default();
+        let refused = |reason: String, way_out: String| {
+            refuse(
+                Rule::Sizing,
+                format!("{MACHINE}.memory.size"),
+                at(template.value, &["memory", "size"]),
+                format_args!("class {class:?} {reason}"),
+                way_out,
+            )
+        };
+        if bytes(&self.min).is_some_and(|min| size < min) {
+            return refused("wants more memory".to_owned(), format!("use at least {}", text(&self.min)));
+        }
+        if bytes(&self.max).is_some_and(|max| size > max) {
+            return refused("allows less memory".to_owned(), format!("use at most {}", text(&self.max)));
+        }
+        let first = bytes(&self.min).unwrap_or(0);
+        if bytes(&self.step).is_some_and(|step| step > 0 && (size - first.min(size)) % step != 0) {
+            let from = self.min.as_ref().map_or_else(|| "0".to_owned(), ToString::to_string);
+            let step = text(&self.step);
+            return refused(
+                format!("allows memory in steps of {step} from {from}"),
+                format!("use {from} and a multiple of {step} more"),
+            );
+        }
+        let Some(per_core) = &self.per_core else { return Ok(()) };
+        let cores = template.spec.cpu.cores;
+        let all = u128::from(cores.unsigned_abs());
+        if bytes(&per_core.min).is_some_and(|min| size < min * all) {
+            let min = text(&per_core.min);
+            return refused(
+                format!("wants at least {min} of memory for each core"),
+                format!("use more memory, or fewer than {cores} cores"),
+            );
+        }
+        if bytes(&per_core.max).is_some_and(|max| size > max * all) {
+            let max = text(&per_core.max);
+            return refused(
+                format!("allows at most {max} of memory for each core"),
+                format!("use less memory, or more than {cores} cores"),
+            );
+        }
+        Ok(())
+    }
+}

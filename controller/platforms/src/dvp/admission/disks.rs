@@ -1,0 +1,200 @@
+//! Rules about disk templates that need no other objects.
+
+use std::cmp::Ordering;
+
+use serde::Deserialize as _;
+use serde_json::Value;
+use vmpool_api::v1alpha2::{Reclaim, VirtualDiskSpec};
+use vmpool_api::{GoDuration, Quantity, labels};
+
+use super::finding::{Warning, shortened};
+use super::machine::unreadable;
+use super::rule::Rule;
+use super::view::{DiskTemplate, Pool, field, text};
+use super::{Checked, refuse, schema};
+
+/// Disk templates that an update removes.
+pub(super) fn removed(old: Pool<'_>, new: Pool<'_>, warnings: &mut Vec<Warning>) {
+    for gone in old.disks().filter(|disk| disk.retains() && new.disk(disk.name).is_none()) {
+        let detail = format!(
+            "the disk template is removed or renamed: its disks and their data are deleted, including those of \
+             machines. To list them: kubectl get vd -l {}={}",
+            labels::DISK_TEMPLATE,
+            gone.name
+        );
+        warnings.push(Warning::new(Rule::RetainRemoved, gone.path(""), detail));
+    }
+}
+
+/// Checks a new or changed disk template.
+pub(super) fn check(
+    before: Option<DiskTemplate<'_>>,
+    disk: DiskTemplate<'_>,
+    warnings: &mut Vec<Warning>,
+) -> Checked {
+    if before.is_none_or(|before| before.reclaim() != disk.reclaim()) {
+        reclaim(before, disk)?;
+        schema::disk_part("reclaim", &disk.path(".reclaim"), disk.reclaim())?;
+    }
+    if before.is_none_or(|before| before.spec() != disk.spec()) {
+        let spec = VirtualDiskSpec::deserialize(disk.spec())
+            .or_else(|error| unreadable(&disk.path(".spec"), disk.spec(), &error))?;
+        source(disk)?;
+        size(disk, &spec)?;
+        schema::disk_part("spec", &disk.path(".spec"), disk.spec())?;
+        if let Some(before) = before {
+            smaller(before, disk, warnings);
+        }
+    }
+    Ok(())
+}
+
+fn reclaim(before: Option<DiskTemplate<'_>>, disk: DiskTemplate<'_>) -> Checked {
+    let value = disk.reclaim();
+    if let Some(before) = before.filter(|before| before.on_scale_down() != disk.on_scale_down()) {
+        return refuse(
+            Rule::ReclaimChanged,
+            disk.path(".reclaim.onScaleDown"),
+            field(value, "onScaleDown"),
+            format_args!(
+                "it was {}, and absent means Delete; existing disks keep the owner that the old value gave them",
+                before.on_scale_down()
+            ),
+            "add a disk template with another name, and remove this one",
+        );
+    }
+    let reclaim = Option::<Reclaim>::deserialize(value)
+        .or_else(|error| unreadable(&disk.path(".reclaim"), value, &error))?;
+    let Some(reclaim) = reclaim else { return Ok(()) };
+    let keep = reclaim.keep.unwrap_or(0);
+    if !disk.retains() && (keep > 0 || reclaim.ttl.is_some()) {
+        let name = if keep > 0 { "keep" } else { "ttl" };
+        return refuse(
+            Rule::ReclaimWithoutRetain,
+            disk.path(&format!(".reclaim.{name}")),
+            field(value, name),
+            "it applies to retained disks, and with onScaleDown Delete there are none",
+            format_args!("set onScaleDown to Retain, or remove {name}"),
+        );
+    }
+    let Some(ttl) = &reclaim.ttl else {
+        if keep > 0 {
+            return refuse(
+                Rule::KeepWithoutTtl,
+                disk.path(".reclaim.keep"),
+                field(value, "keep"),
+                "without a ttl no free disk is ever deleted, so keep has no effect",
+                "add ttl, or remove keep",
+            );
+        }
+        return Ok(());
+    };
+    match GoDuration::parse_positive(ttl) {
+        Ok(_) => Ok(()),
+        Err(error) => refuse(
+            Rule::BadTtl,
+            disk.path(".reclaim.ttl"),
+            field(value, "ttl"),
+            shortened(&error.to_string(), 200),
+            "use a duration such as 90s, 30m or 1h30m; without ttl free disks are never deleted",
+        ),
+    }
+}
+
+/// Types of data sources, each with the part that it needs.
+const SOURCES: [(&str, &str); 4] = [
+    ("HTTP", "http"),
+    ("ContainerImage", "containerImage"),
+    ("ObjectRef", "objectRef"),
+    ("Upload", "upload"),
+];
+
+fn source(disk: DiskTemplate<'_>) -> Checked {
+    let source = field(disk.spec(), "dataSource");
+    if source.is_null() {
+        return Ok(());
+    }
+    let path = disk.path(".spec.dataSource.type");
+    let given = field(source, "type");
+    let kind = text(source, "type");
+    if kind == Some("Upload") {
+        return refuse(
+            Rule::Upload,
+            path,
+            given,
+            "every machine would wait for an upload of its own",
+            "upload once into a VirtualImage, and use type ObjectRef",
+        );
+    }
+    let present = |name: &str| !field(source, name).is_null();
+    let Some(kind) = kind else {
+        return refuse(
+            Rule::DataSource,
+            path,
+            given,
+            "the type of the data source is missing",
+            "set type to HTTP, ContainerImage or ObjectRef, or remove dataSource for a disk that starts empty",
+        );
+    };
+    let Some((_, needed)) = SOURCES.iter().find(|(name, _)| *name == kind) else {
+        return refuse(
+            Rule::DataSource,
+            path,
+            given,
+            "no such type",
+            "use HTTP, ContainerImage or ObjectRef",
+        );
+    };
+    if !present(needed) {
+        return refuse(
+            Rule::DataSource,
+            path,
+            given,
+            format_args!("this type needs {needed}"),
+            format_args!("add {needed}, or change type"),
+        );
+    }
+    match SOURCES.iter().find(|(_, part)| part != needed && present(part)) {
+        Some((_, other)) => refuse(
+            Rule::DataSource,
+            path,
+            given,
+            format_args!("this type takes no {other}"),
+            format_args!("remove {other}, or change type"),
+        ),
+        None => Ok(()),
+    }
+}
+
+fn size(disk: DiskTemplate<'_>, spec: &VirtualDiskSpec) -> Checked {
+    let path = || disk.path(".spec.persistentVolumeClaim.size");
+    let size = spec.persistent_volume_claim.as_ref().and_then(|claim| claim.size.as_ref());
+    let Some(size) = size else {
+        if spec.data_source.is_none() {
+            return refuse(
+                Rule::DiskSize,
+                path(),
+                &Value::Null,
+                "a disk that starts empty needs a size",
+                "set it, for example to 10Gi, or give the disk a data source",
+            );
+        }
+        return Ok(());
+    };
+    let reason = match size.bytes() {
+        Ok(0) => "a disk has some size".to_owned(),
+        Ok(_) => return Ok(()),
+        Err(error) => shortened(&error.to_string(), 200),
+    };
+    refuse(Rule::DiskSize, path(), disk.size(), reason, "use an amount greater than zero, such as 10Gi")
+}
+
+/// Existing disks are never shrunk. The smaller size applies to new disks.
+fn smaller(before: DiskTemplate<'_>, disk: DiskTemplate<'_>, warnings: &mut Vec<Warning>) {
+    let read = |disk: DiskTemplate<'_>| Quantity::deserialize(disk.size()).ok();
+    let (Some(was), Some(is)) = (read(before), read(disk)) else { return };
+    if is.compare(&was) == Ok(Ordering::Less) {
+        let detail = format!("goes from {was} to {is}: disks never shrink, only new ones are smaller");
+        warnings.push(Warning::new(Rule::DiskSmaller, disk.path(".spec.persistentVolumeClaim.size"), detail));
+    }
+}

@@ -1,0 +1,182 @@
+//! Inputs of the rules besides the pool: settings of the cluster, and objects that were read for the request.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::class::Class;
+use super::view::{at, field, list, text};
+
+/// A capability of the cluster, which is a setting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Known {
+    /// The cluster has the capability.
+    Yes,
+    /// The cluster does not have it.
+    No,
+    /// It is unknown. Rules that depend on it are skipped.
+    #[default]
+    Unknown,
+}
+
+/// Capabilities of the cluster that cannot be detected through the API.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cluster {
+    /// Software-defined networks: machines can have additional networks.
+    pub sdn: Known,
+    /// Address ranges for machines: machines can use the main network.
+    pub machine_cidrs: Known,
+    /// GPUs: machines can use GPUs.
+    pub gpus: Known,
+    /// In-place resize: a vertical autoscaler can change the size of a running machine.
+    pub in_place_resize: Known,
+}
+
+/// Settings that do not change while the process runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// The full user name of the API server for removals.
+    pub removal_handler: Option<String>,
+    /// The full user name of the controller.
+    pub controller: Option<String>,
+    /// The cluster.
+    pub cluster: Cluster,
+}
+
+/// The kind of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ImageKind {
+    /// An image of the pool's namespace.
+    Namespace,
+    /// An image of the cluster.
+    Cluster,
+}
+
+impl ImageKind {
+    /// The kind of this name.
+    pub fn named(kind: &str) -> Option<Self> {
+        match kind {
+            "VirtualImage" => Some(Self::Namespace),
+            "ClusterVirtualImage" => Some(Self::Cluster),
+            _ => None,
+        }
+    }
+
+    /// The name of the kind.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Namespace => "VirtualImage",
+            Self::Cluster => "ClusterVirtualImage",
+        }
+    }
+}
+
+/// One image.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ImageId {
+    /// Its kind.
+    pub kind: ImageKind,
+    /// Its name.
+    pub name: String,
+}
+
+/// The facts of an image.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Image {
+    /// Its phase is Ready.
+    pub ready: bool,
+    /// It is a CD-ROM.
+    pub cdrom: bool,
+    /// Size of a disk that is created from it, in bytes.
+    pub unpacked: Option<u64>,
+}
+
+/// The facts of a snapshot of a disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Minimum size of a disk that is created from it, in bytes.
+    pub restore_size: Option<u64>,
+}
+
+/// The facts of a stored revision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Revision {
+    /// UID of the pool that it belongs to.
+    pub owner: Option<String>,
+    /// The disk templates that its machines have a device for.
+    pub disks: Vec<String>,
+}
+
+impl Revision {
+    /// Reads a ControllerRevision of `apps/v1` leniently.
+    pub fn read(object: &Value) -> Self {
+        let owners = list(at(object, &["metadata", "ownerReferences"]));
+        let controller = owners.iter().find(|owner| field(owner, "controller") == true);
+        let devices = list(at(object, &["data", "spec", "blockDeviceRefs"]));
+        Self {
+            owner: controller.and_then(|owner| text(owner, "uid")).map(str::to_owned),
+            disks: devices
+                .iter()
+                .filter(|device| text(device, "kind") == Some("VirtualDisk"))
+                .filter_map(|device| text(device, "name").map(str::to_owned))
+                .collect(),
+        }
+    }
+}
+
+/// The class of the machines of a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClassName {
+    /// The class with this name.
+    Named(String),
+    /// The default class of the cluster.
+    Default,
+}
+
+/// The result of reading an object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Found<T> {
+    /// The object.
+    There(T),
+    /// The object does not exist.
+    Absent,
+    /// The object could not be read. Contains the error.
+    Failed(String),
+}
+
+/// The objects that the rules need.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// The class.
+    pub class: Option<ClassName>,
+    /// Images.
+    pub images: BTreeSet<ImageId>,
+    /// Names of VirtualDiskSnapshots of the pool's namespace.
+    pub snapshots: BTreeSet<String>,
+    /// Possible names of a ControllerRevision in the pool's namespace, in order. The first one that belongs to the pool
+    /// is used.
+    pub revisions: Vec<String>,
+}
+
+impl Needs {
+    /// Whether the rules need no objects.
+    pub fn is_empty(&self) -> bool {
+        self.class.is_none()
+            && self.images.is_empty()
+            && self.snapshots.is_empty()
+            && self.revisions.is_empty()
+    }
+}
+
+/// The objects that were read. A missing entry counts as absent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// The class.
+    pub class: Option<Found<Class>>,
+    /// Images.
+    pub images: BTreeMap<ImageId, Found<Image>>,
+    /// Snapshots by name.
+    pub snapshots: BTreeMap<String, Found<Snapshot>>,
+    /// The results for [`Needs::revisions`], in the same order.
+    pub revisions: Vec<Found<Revision>>,
+}

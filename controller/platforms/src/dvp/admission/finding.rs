@@ -1,0 +1,113 @@
+//! The messages of broken rules.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::rule::{Rule, Severity};
+
+/// Maximum length of a warning, in bytes. The API server can truncate longer ones.
+const LONGEST_WARNING: usize = 256;
+
+/// Maximum length of a quoted value, in characters.
+const LONGEST_VALUE: usize = 80;
+
+/// A broken rule that rejects the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The rule.
+    pub rule: Rule,
+    /// Path of the field in the object, such as `spec.replicas`.
+    pub field: String,
+    /// The value of the field as JSON, shortened.
+    pub value: String,
+    /// Why the value is invalid, and what to do.
+    pub detail: String,
+}
+
+impl Refusal {
+    /// Creates a refusal of the value at `field`. `reason` is the error, and `way_out` is what to do.
+    pub(super) fn new(
+        rule: Rule,
+        field: impl Into<String>,
+        value: &Value,
+        reason: impl fmt::Display,
+        way_out: impl fmt::Display,
+    ) -> Self {
+        debug_assert!(rule.severity() != Severity::Warning, "{rule} only warns");
+        Self { rule, field: field.into(), value: quoted(value), detail: format!("{reason}; {way_out}") }
+    }
+
+    /// Whether the user is not permitted to send the request, rather than the request being invalid.
+    pub fn is_forbidden(&self) -> bool {
+        self.rule.severity() == Severity::Forbidden
+    }
+
+    /// The message without the field, as in the causes of a Kubernetes `Status`.
+    pub fn cause(&self) -> String {
+        let kind = if self.is_forbidden() { "Forbidden" } else { "Invalid value" };
+        format!("{kind}: {}: {} (rule {})", self.value, self.detail, self.rule)
+    }
+}
+
+/// One line: field, value, what is wrong, what to do, and the rule.
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.cause())
+    }
+}
+
+/// A broken rule that only warns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The rule.
+    pub rule: Rule,
+    /// Path of the field in the object.
+    pub field: String,
+    /// The problem, and what to do.
+    pub detail: String,
+}
+
+impl Warning {
+    pub(super) fn new(rule: Rule, field: impl Into<String>, detail: impl Into<String>) -> Self {
+        debug_assert!(rule.severity() == Severity::Warning, "{rule} refuses");
+        Self { rule, field: field.into(), detail: detail.into() }
+    }
+}
+
+/// One line without control characters that fits into an HTTP warning header.
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = format!(" (rule {})", self.rule);
+        let text: String = format!("{}: {}", self.field, self.detail)
+            .chars()
+            .map(|letter| if letter.is_control() { ' ' } else { letter })
+            .collect();
+        let text = shortened(&text, LONGEST_WARNING - end.len());
+        write!(f, "{text}{end}")
+    }
+}
+
+/// A value for a message: one line of JSON with a limited length, and `null` if it is absent.
+pub(super) fn quoted(value: &Value) -> String {
+    match value {
+        // A large value is not serialized completely before it is shortened.
+        Value::Array(list) if list.len() > LONGEST_VALUE => format!("[{} entries]", list.len()),
+        Value::Object(map) if map.len() > LONGEST_VALUE => format!("{{{} entries}}", map.len()),
+        Value::String(text) if text.len() > 4 * LONGEST_VALUE => {
+            let begin: String = text.chars().take(LONGEST_VALUE).collect();
+            shortened(&Value::from(format!("{begin}...")).to_string(), LONGEST_VALUE)
+        }
+        other => shortened(&other.to_string(), LONGEST_VALUE),
+    }
+}
+
+/// `text`, truncated at a character boundary to `limit` bytes.
+pub(super) fn shortened(text: &str, limit: usize) -> String {
+    if text.len() <= limit {
+        return text.to_owned();
+    }
+    let room = limit.saturating_sub(3);
+    let end = (0..=room).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    format!("{}...", &text[..end])
+}

@@ -1,0 +1,87 @@
+//! The scale guard: the rule about `autoscaling/v1` Scale objects that lower the count.
+
+use serde_json::Value;
+
+use super::finding::Refusal;
+use super::refuse;
+use super::rule::Rule;
+use super::view::field;
+
+/// The change of a Scale request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The count is unchanged or raised, which is always allowed.
+    Allow,
+    /// The count is lowered. Whether this is allowed depends on the current policy of the pool.
+    AskPolicy(Shrink),
+}
+
+/// A count that is lowered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shrink {
+    /// The count before.
+    pub from: i64,
+    /// The requested count.
+    pub to: i64,
+}
+
+/// The request does not contain a valid Scale.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{which} is no autoscaling/v1 Scale: {what}; send kind Scale with a whole number in spec.replicas")]
+pub struct NotAScale {
+    which: &'static str,
+    what: String,
+}
+
+/// Compares the two scales of an update.
+///
+/// # Errors
+/// [`NotAScale`].
+pub fn compare(old: &Value, new: &Value) -> Result<Step, NotAScale> {
+    let (from, to) = (replicas("oldObject", old)?, replicas("object", new)?);
+    Ok(if to < from { Step::AskPolicy(Shrink { from, to }) } else { Step::Allow })
+}
+
+/// Checks a lowered count against the policy of the pool.
+pub fn judge(pool: &str, policy: Option<&str>, shrink: Shrink) -> Option<Refusal> {
+    if policy != Some("Explicit") {
+        return None;
+    }
+    let Shrink { from, to } = shrink;
+    refuse::<()>(
+        Rule::ScaleGuard,
+        "spec.replicas",
+        &Value::from(to),
+        format_args!("pool {pool:?} has {from} replicas and scaleDownPolicy Explicit, so only targeted removals \
+        delete machines"),
+        format_args!(
+            "remove machines by name with a POST to virtualmachinepools/{pool}/scaledownwith; for an autoscaler set \
+             behavior.scaleDown.selectPolicy to Disabled"
+        ),
+    )
+    .err()
+    .map(|refusal| *refusal)
+}
+
+fn replicas(which: &'static str, scale: &Value) -> Result<i64, NotAScale> {
+    let wrong = |what: String| NotAScale { which, what };
+    if !scale.is_object() {
+        return Err(wrong("it is not an object".to_owned()));
+    }
+    let kind = field(scale, "kind");
+    if !kind.is_null() && kind != "Scale" {
+        return Err(wrong("its kind is another one".to_owned()));
+    }
+    let spec = field(scale, "spec");
+    if !spec.is_null() && !spec.is_object() {
+        return Err(wrong("spec is not an object".to_owned()));
+    }
+    match field(spec, "replicas") {
+        // Go omits a zero.
+        Value::Null => Ok(0),
+        count => count
+            .as_i64()
+            .filter(|count| i32::try_from(*count).is_ok())
+            .ok_or_else(|| wrong("spec.replicas is not a whole number of 32 bits".to_owned())),
+    }
+}

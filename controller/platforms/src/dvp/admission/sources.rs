@@ -1,0 +1,85 @@
+//! Rules about the existing sources of disks. They only warn, because an image can be replaced before it is used.
+
+use serde::Deserialize as _;
+use serde_json::Value;
+use vmpool_api::Quantity;
+
+use super::facts::{Facts, Found, ImageId, ImageKind, Needs};
+use super::finding::{Warning, shortened};
+use super::rule::Rule;
+use super::view::{DiskTemplate, at, text};
+
+/// The path of the source in a disk template.
+const SOURCE: &str = ".spec.dataSource.objectRef.name";
+
+/// The object that a disk is created from.
+enum Source {
+    Image(ImageId),
+    Snapshot(String),
+}
+
+fn source(disk: DiskTemplate<'_>) -> Option<Source> {
+    let reference: &Value = at(disk.spec(), &["dataSource", "objectRef"]);
+    let name = text(reference, "name")?.to_owned();
+    match text(reference, "kind")? {
+        "VirtualDiskSnapshot" => Some(Source::Snapshot(name)),
+        kind => ImageKind::named(kind).map(|kind| Source::Image(ImageId { kind, name })),
+    }
+}
+
+pub(super) fn needs(disk: DiskTemplate<'_>, needs: &mut Needs) {
+    match source(disk) {
+        Some(Source::Image(id)) => drop(needs.images.insert(id)),
+        Some(Source::Snapshot(name)) => drop(needs.snapshots.insert(name)),
+        None => {}
+    }
+}
+
+pub(super) fn check(disk: DiskTemplate<'_>, facts: &Facts, warnings: &mut Vec<Warning>) {
+    let mut warn = |rule, below, detail: String| warnings.push(Warning::new(rule, disk.path(below), detail));
+    let (what, needed) = match source(disk) {
+        Some(Source::Image(id)) => {
+            let what = format!("{} {:?}", id.kind.as_str(), shortened(&id.name, 63));
+            match facts.images.get(&id) {
+                Some(Found::There(image)) if image.ready => {
+                    if image.cdrom {
+                        let detail = format!(
+                            "{what} is a CD-ROM; attach it as a device, and machines can boot from it"
+                        );
+                        warn(Rule::DiskFromIso, SOURCE, detail);
+                    }
+                    (what, image.unpacked)
+                }
+                Some(Found::Failed(reason)) => {
+                    return warn(Rule::DiskBelowSource, SOURCE, unread(&what, reason));
+                }
+                _ => return,
+            }
+        }
+        Some(Source::Snapshot(name)) => {
+            let what = format!("VirtualDiskSnapshot {:?}", shortened(&name, 63));
+            match facts.snapshots.get(&name) {
+                Some(Found::There(snapshot)) => (what, snapshot.restore_size),
+                Some(Found::Failed(reason)) => {
+                    return warn(Rule::DiskBelowSource, SOURCE, unread(&what, reason));
+                }
+                _ => return,
+            }
+        }
+        None => return,
+    };
+    let size = Quantity::deserialize(disk.size()).ok().and_then(|size| size.bytes().ok());
+    if let (Some(size), Some(needed)) = (size, needed)
+        && size < needed
+    {
+        let needed = Quantity::from_bytes(needed);
+        let detail = format!(
+            "the disk is smaller than {what}, which needs {needed}; use at least that, or leave size out"
+        );
+        warn(Rule::DiskBelowSource, ".spec.persistentVolumeClaim.size", detail);
+    }
+}
+
+fn unread(what: &str, reason: &str) -> String {
+    format!("{what} could not be read, so the size of the disk is not checked: {reason}")
+}

@@ -1,0 +1,215 @@
+mod catalogue;
+mod classes;
+mod corpus;
+mod details;
+mod laws;
+mod page;
+mod ratchet;
+mod rollouts;
+mod scales;
+
+use serde_json::{Value, json};
+
+use super::{
+    Class, Cluster, Evaluation, Facts, Found, Image, ImageId, ImageKind, Known, Outcome, Request, Revision,
+    Rule, Settings, Snapshot, Verdict, begin,
+};
+
+/// The program that removes named machines.
+const HANDLER: &str = "system:serviceaccount:vmpool-system:vmpool-apiserver";
+const CONTROLLER: &str = "system:serviceaccount:vmpool-system:vmpool-controller";
+const PAUSED: &str = vmpool_api::annotations::ROLLOUT_PAUSED;
+const RECORD: &str = vmpool_api::annotations::SCALE_DOWN_TARGETS;
+
+/// A pool with a disk of each policy and a shared image, to which no rule objects.
+fn pool() -> Value {
+    json!({
+        "metadata": { "name": "builders", "namespace": "team-a", "uid": "u" },
+        "spec": {
+            "replicas": 3,
+            "scaleDownPolicy": "OldestFirst",
+            "virtualMachineTemplate": {
+                "metadata": { "labels": { "role": "builder" } },
+                "spec": {
+                    "virtualMachineClassName": "small",
+                    "cpu": { "cores": 2, "coreFraction": "25%" },
+                    "memory": { "size": "1Gi" },
+                    "blockDeviceRefs": [
+                        { "kind": "VirtualDisk", "name": "root" },
+                        { "kind": "ClusterVirtualImage", "name": "toolbox" },
+                        { "kind": "VirtualDisk", "name": "cache" },
+                    ],
+                },
+            },
+            "virtualDiskTemplates": [
+                {
+                    "name": "root",
+                    "spec": {
+                        "persistentVolumeClaim": { "size": "10Gi" },
+                        "dataSource": {
+                            "type": "ObjectRef",
+                            "objectRef": { "kind": "ClusterVirtualImage", "name": "debian" },
+                        },
+                    },
+                },
+                {
+                    "name": "cache",
+                    "reclaim": { "onScaleDown": "Retain", "keep": 2, "ttl": "45m" },
+                    "spec": { "persistentVolumeClaim": { "size": "20Gi" } },
+                },
+            ],
+        },
+        "status": { "replicas": 3 },
+    })
+}
+
+/// The same with one part, given as a JSON pointer, changed; `null` removes it.
+fn with(mut pool: Value, pointer: &str, value: Value) -> Value {
+    let (parent, name) = pointer.rsplit_once('/').unwrap();
+    let name = name.replace("~1", "/");
+    match pool.pointer_mut(parent).unwrap_or_else(|| panic!("no {parent}")) {
+        Value::Object(map) if value.is_null() => drop(map.remove(&name)),
+        Value::Object(map) => drop(map.insert(name, value)),
+        Value::Array(list) if name == "-" => list.push(value),
+        Value::Array(list) if value.is_null() => drop(list.remove(name.parse().unwrap())),
+        Value::Array(list) => list[name.parse::<usize>().unwrap()] = value,
+        other => panic!("{parent} is {other}"),
+    }
+    pool
+}
+
+const MACHINE: &str = "/spec/virtualMachineTemplate/spec";
+
+fn machine(below: &str, value: Value) -> Value {
+    with(pool(), &format!("{MACHINE}{below}"), value)
+}
+
+fn disk(index: usize, below: &str, value: Value) -> Value {
+    with(pool(), &format!("/spec/virtualDiskTemplates/{index}{below}"), value)
+}
+
+/// What the cluster is like and what it holds.
+#[derive(Clone)]
+struct World {
+    settings: Settings,
+    facts: Facts,
+}
+
+impl World {
+    /// All is known and there.
+    fn complete() -> Self {
+        let cluster = Cluster {
+            sdn: Known::Yes,
+            machine_cidrs: Known::Yes,
+            gpus: Known::Yes,
+            in_place_resize: Known::Yes,
+        };
+        let (mut world, class) = (Self { settings: settings(cluster), facts: Facts::default() }, small());
+        world.facts.class = Some(Found::There(Class::read(&class)));
+        world = world.revision("u", &["root", "cache"]);
+        for name in ["debian", "toolbox"] {
+            world = world.image(name, Image { ready: true, cdrom: false, unpacked: Some(2 << 30) });
+        }
+        world
+    }
+
+    fn image(mut self, name: &str, image: Image) -> Self {
+        let id = ImageId { kind: ImageKind::Cluster, name: name.to_owned() };
+        self.facts.images.insert(id, Found::There(image));
+        self
+    }
+
+    /// The revision that is asked for, whatever its name.
+    fn revision(mut self, owner: &str, disks: &[&str]) -> Self {
+        let disks = disks.iter().map(|&name| name.to_owned()).collect();
+        self.facts.revisions = vec![Found::There(Revision { owner: Some(owner.to_owned()), disks })];
+        self
+    }
+
+    fn snapshot(mut self, name: &str, restore_size: u64) -> Self {
+        let snapshot = Snapshot { restore_size: Some(restore_size) };
+        self.facts.snapshots.insert(name.to_owned(), Found::There(snapshot));
+        self
+    }
+
+    fn with_class(mut self, class: &Value) -> Self {
+        self.facts.class = Some(Found::There(Class::read(class)));
+        self
+    }
+
+    fn without(change: impl FnOnce(&mut Cluster)) -> Self {
+        let mut world = Self::complete();
+        change(&mut world.settings.cluster);
+        world
+    }
+
+    fn judge(&self, user: &str, old: Option<&Value>, new: &Value) -> Verdict {
+        match begin(&self.settings, Request { user, old, new }) {
+            Evaluation::Decided(verdict) => verdict,
+            Evaluation::NeedsFacts(look) => look.finish(&self.facts),
+        }
+    }
+
+    fn create(&self, new: &Value) -> Verdict {
+        self.judge("alice", None, new)
+    }
+
+    fn update(&self, old: &Value, new: &Value) -> Verdict {
+        self.judge("alice", Some(old), new)
+    }
+}
+
+fn settings(cluster: Cluster) -> Settings {
+    Settings { removal_handler: Some(HANDLER.to_owned()), controller: Some(CONTROLLER.to_owned()), cluster }
+}
+
+/// A class as the platform stores it.
+fn small() -> Value {
+    json!({
+        "metadata": { "name": "small" },
+        "spec": { "sizingPolicies": [
+            {
+                "cores": { "min": 1, "max": 4 },
+                "memory": { "min": "512Mi", "max": "8Gi", "step": "512Mi", "perCore": { "min": "256Mi", "max": "4Gi" } },
+                "coreFractions": ["5%", "25%", "100%"],
+                "defaultCoreFraction": "25%",
+            },
+            { "cores": { "min": 8, "max": 248, "step": 8 } },
+        ] },
+    })
+}
+
+/// The rule that refused, if one did.
+fn refused(verdict: &Verdict) -> Option<Rule> {
+    match &verdict.outcome {
+        Outcome::Refused(refusal) => Some(refusal.rule),
+        Outcome::Allowed | Outcome::Undecided(_) => None,
+    }
+}
+
+fn assert_allowed(verdict: &Verdict) {
+    assert_eq!(verdict, &Verdict { outcome: Outcome::Allowed, warnings: Vec::new() });
+}
+
+#[test]
+fn a_good_pool_is_allowed_without_a_word() {
+    assert_allowed(&World::complete().create(&pool()));
+}
+
+#[test]
+fn only_what_is_needed_is_read() {
+    let world = World::complete();
+    let needs =
+        |old: Option<&Value>, new: &Value| match begin(&world.settings, Request { user: "a", old, new }) {
+            Evaluation::Decided(_) => None,
+            Evaluation::NeedsFacts(look) => Some(look.needs().clone()),
+        };
+    let created = needs(None, &pool()).unwrap();
+    assert_eq!(created.class, Some(super::ClassName::Named("small".to_owned())));
+    assert_eq!(created.images.len(), 1, "the source of a disk; toolbox is not the first device: {created:?}");
+    assert_eq!(needs(Some(&pool()), &with(pool(), "/spec/replicas", json!(9))), None);
+    let grown = needs(Some(&pool()), &disk(0, "/spec/persistentVolumeClaim/size", json!("11Gi"))).unwrap();
+    assert_eq!((grown.class, grown.images.len()), (None, 1));
+    let resized = needs(Some(&pool()), &machine("/cpu/cores", json!(4))).unwrap();
+    assert_eq!((resized.class.is_some(), resized.images.len()), (true, 0));
+}

@@ -1,0 +1,115 @@
+//! Lenient access to a pool object, because the cluster may have another definition of pools.
+
+use serde_json::Value;
+
+static NULL: Value = Value::Null;
+
+/// A field of a value, `null` where there is none.
+pub(super) fn field<'a>(value: &'a Value, name: &str) -> &'a Value {
+    value.get(name).unwrap_or(&NULL)
+}
+
+/// The value at a path of fields.
+pub(super) fn at<'a>(value: &'a Value, path: &[&str]) -> &'a Value {
+    path.iter().fold(value, |value, name| field(value, name))
+}
+
+/// The entries of a list; none if the value is not a list.
+pub(super) fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The text of a field; `None` if the value is not a text.
+pub(super) fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
+    field(value, name).as_str()
+}
+
+/// A pool object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pool<'a>(pub(super) &'a Value);
+
+/// One entry of the list of disk templates.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DiskTemplate<'a> {
+    pub(super) name: &'a str,
+    pub(super) value: &'a Value,
+}
+
+impl<'a> Pool<'a> {
+    pub(super) fn name(self) -> &'a str {
+        at(self.0, &["metadata", "name"]).as_str().unwrap_or_default()
+    }
+
+    pub(super) fn deleting(self) -> bool {
+        !at(self.0, &["metadata", "deletionTimestamp"]).is_null()
+    }
+
+    pub(super) fn annotation(self, key: &str) -> &'a Value {
+        at(self.0, &["metadata", "annotations", key])
+    }
+
+    pub(super) fn spec(self) -> &'a Value {
+        field(self.0, "spec")
+    }
+
+    /// An absent count means zero.
+    pub(super) fn replicas(self) -> i64 {
+        field(self.spec(), "replicas").as_i64().unwrap_or(0)
+    }
+
+    /// The number of machines in the status, if the controller has published one.
+    pub(super) fn current_replicas(self) -> Option<i64> {
+        at(self.0, &["status", "replicas"]).as_i64()
+    }
+
+    pub(super) fn explicit(self) -> bool {
+        text(self.spec(), "scaleDownPolicy") == Some("Explicit")
+    }
+
+    pub(super) fn template(self) -> &'a Value {
+        field(self.spec(), "virtualMachineTemplate")
+    }
+
+    /// The devices of the machines.
+    pub(super) fn devices(self) -> &'a [Value] {
+        list(at(self.template(), &["spec", "blockDeviceRefs"]))
+    }
+
+    pub(super) fn disks(self) -> impl Iterator<Item = DiskTemplate<'a>> {
+        list(field(self.spec(), "virtualDiskTemplates"))
+            .iter()
+            .map(|value| DiskTemplate { name: text(value, "name").unwrap_or_default(), value })
+    }
+
+    pub(super) fn disk(self, name: &str) -> Option<DiskTemplate<'a>> {
+        self.disks().find(|disk| disk.name == name)
+    }
+}
+
+impl<'a> DiskTemplate<'a> {
+    /// Path of a part of it; `below` begins with a dot, or is empty.
+    pub(super) fn path(self, below: &str) -> String {
+        format!("spec.virtualDiskTemplates[{}]{below}", self.name)
+    }
+
+    pub(super) fn spec(self) -> &'a Value {
+        field(self.value, "spec")
+    }
+
+    pub(super) fn reclaim(self) -> &'a Value {
+        field(self.value, "reclaim")
+    }
+
+    /// The reclaim policy; `Delete` if it is absent.
+    pub(super) fn on_scale_down(self) -> &'a str {
+        text(self.reclaim(), "onScaleDown").unwrap_or("Delete")
+    }
+
+    pub(super) fn retains(self) -> bool {
+        self.on_scale_down() == "Retain"
+    }
+
+    pub(super) fn size(self) -> &'a Value {
+        at(self.spec(), &["persistentVolumeClaim", "size"])
+    }
+}

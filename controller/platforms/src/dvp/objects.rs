@@ -1,0 +1,391 @@
+//! The fields of DVP objects that vmpool reads.
+//!
+//! Decoding accepts everything that another schema may accept, because one object that cannot be decoded would make the
+//! whole list fail. Missing fields and fields of another type get defaults here. [`super::read`] interprets them.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use vmpool_api::{Quantity, is_reserved};
+use vmpool_engine::limits;
+use vmpool_engine::model::Lifetime;
+
+use crate::slim_metadata;
+
+/// A VirtualMachinePool. Its spec is stored as text in the cache.
+#[derive(Clone, Debug, Deserialize)]
+pub struct PoolObject {
+    /// Object metadata.
+    #[serde(deserialize_with = "own_metadata")]
+    pub metadata: ObjectMeta,
+    #[serde(default)]
+    spec: SpecText,
+    #[serde(default, deserialize_with = "short_status")]
+    pub(super) status: PoolStatus,
+}
+
+impl PoolObject {
+    /// The fields of the spec that vmpool reads. Of a spec that is too long, only the count and the policy.
+    pub(super) fn spec(&self) -> PoolSpec {
+        serde_json::from_str(&self.spec.text).unwrap_or_default()
+    }
+
+    /// Why the spec is not read completely.
+    pub(super) fn spec_error(&self) -> Option<String> {
+        limits::spec_error(self.spec.size, self.spec.depth)
+    }
+}
+
+/// The spec of a pool as JSON text. The parsed tree can need fifty times as much memory, so it exists only while it is
+/// needed.
+#[derive(Clone, Debug)]
+struct SpecText {
+    text: Arc<str>,
+    /// Length of the stored text, in bytes.
+    size: usize,
+    /// Nesting depth of the stored text.
+    depth: usize,
+}
+
+impl Default for SpecText {
+    fn default() -> Self {
+        Self { text: "null".into(), size: 0, depth: 0 }
+    }
+}
+
+impl<'de> Deserialize<'de> for SpecText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        /// The fields that the status needs even if the pool is invalid.
+        #[derive(Default, Deserialize, Serialize)]
+        #[serde(rename_all = "camelCase", default)]
+        struct Brief {
+            #[serde(deserialize_with = "lenient")]
+            replicas: Option<u64>,
+            #[serde(deserialize_with = "short")]
+            scale_down_policy: Option<String>,
+        }
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        let text = raw.get();
+        let (size, depth) = (text.len(), limits::nesting(text));
+        if limits::spec_error(size, depth).is_none() {
+            return Ok(Self { text: text.into(), size, depth });
+        }
+        let brief: Brief = serde_json::from_str(text).unwrap_or_default();
+        let text = serde_json::to_string(&brief).unwrap_or_default();
+        Ok(Self { text: text.into(), size, depth })
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PoolSpec {
+    /// Raw, to distinguish an unreadable count from a missing one.
+    pub(super) replicas: Value,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) scale_down_policy: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) virtual_machine_template: MachineTemplate,
+    #[serde(deserialize_with = "lenient_list")]
+    pub(super) virtual_disk_templates: Vec<DiskTemplate>,
+    /// Raw, to distinguish an unreadable value from a missing one.
+    pub(super) rollout: Value,
+    pub(super) revision_history_limit: Value,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct MachineTemplate {
+    pub(super) metadata: Value,
+    pub(super) spec: Value,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct DiskTemplate {
+    #[serde(deserialize_with = "lenient")]
+    pub(super) name: String,
+    /// Raw, to distinguish an unreadable policy from a missing one.
+    pub(super) reclaim: Value,
+    pub(super) spec: Value,
+}
+
+impl DiskTemplate {
+    /// The lifetime of its disks. With an unknown policy, disks are retained.
+    pub(super) fn lifetime(&self) -> Lifetime {
+        let policy = match &self.reclaim {
+            Value::Object(reclaim) => reclaim.get("onScaleDown").unwrap_or(&Value::Null),
+            other => other,
+        };
+        if policy.is_null() || policy == "Delete" { Lifetime::Ephemeral } else { Lifetime::Retained }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PoolStatus {
+    #[serde(deserialize_with = "lenient")]
+    pub(super) observed_generation: Option<i64>,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) replicas: Option<usize>,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) ready_replicas: Option<usize>,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) updated_replicas: Option<usize>,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) restart_pending_replicas: Option<usize>,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) desired_template_hash: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) selector: Option<String>,
+    #[serde(deserialize_with = "lenient_list")]
+    pub(super) conditions: Vec<PoolCondition>,
+}
+
+/// A condition of a pool. A condition of another controller may lack fields that the standard type requires.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PoolCondition {
+    #[serde(rename = "type", deserialize_with = "lenient")]
+    pub(super) kind: String,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) status: String,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) reason: String,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) message: String,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) last_transition_time: Option<Timestamp>,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) observed_generation: Option<i64>,
+}
+
+/// The fields of a VirtualMachine that vmpool reads.
+#[derive(Clone, Debug, Deserialize)]
+pub struct MachineObject {
+    /// Object metadata.
+    #[serde(deserialize_with = "own_metadata")]
+    pub metadata: ObjectMeta,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) spec: MachineSpec,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) status: MachineStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct MachineSpec {
+    /// A device that cannot be read keeps its position.
+    #[serde(deserialize_with = "lenient_list")]
+    pub(super) block_device_refs: Vec<DeviceRef>,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) disruptions: Disruptions,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Disruptions {
+    #[serde(deserialize_with = "lenient")]
+    pub(super) restart_approval_mode: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct DeviceRef {
+    #[serde(deserialize_with = "lenient")]
+    pub(super) kind: String,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) name: String,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) boot_order: Option<i64>,
+}
+
+impl DeviceRef {
+    /// The name of the disk, if the device is a disk.
+    pub(super) fn disk(&self) -> Option<&str> {
+        let is_name = !self.name.is_empty() && self.name.len() <= limits::NAME;
+        (self.kind == "VirtualDisk" && is_name).then_some(&self.name)
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct MachineStatus {
+    #[serde(deserialize_with = "lenient")]
+    pub(super) phase: String,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) observed_generation: Option<i64>,
+    #[serde(deserialize_with = "lenient_list")]
+    pub(super) block_device_refs: Vec<DeviceRef>,
+    #[serde(deserialize_with = "lenient_list")]
+    pub(super) conditions: Vec<PlatformCondition>,
+}
+
+/// Only the fields that vmpool reads. DVP conditions may lack fields that the standard type requires.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PlatformCondition {
+    #[serde(rename = "type", deserialize_with = "lenient")]
+    pub(super) kind: String,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) status: String,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) reason: String,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) message: String,
+}
+
+impl PlatformCondition {
+    /// Whether it has this type and is True.
+    pub(super) fn holds(&self, kind: &str) -> bool {
+        self.kind == kind && self.status == "True"
+    }
+}
+
+/// The fields of a VirtualDisk that vmpool reads.
+#[derive(Clone, Debug, Deserialize)]
+pub struct DiskObject {
+    /// Object metadata.
+    #[serde(deserialize_with = "own_metadata")]
+    pub metadata: ObjectMeta,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) spec: DiskSpec,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) status: DiskStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct DiskSpec {
+    #[serde(deserialize_with = "lenient")]
+    pub(super) persistent_volume_claim: Claim,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Claim {
+    #[serde(deserialize_with = "lenient")]
+    pub(super) size: Option<Quantity>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct DiskStatus {
+    #[serde(deserialize_with = "lenient")]
+    pub(super) phase: String,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) capacity: Option<Quantity>,
+    #[serde(deserialize_with = "lenient_list")]
+    pub(super) attached_to_virtual_machines: Vec<Attached>,
+    #[serde(deserialize_with = "lenient_list")]
+    pub(super) conditions: Vec<PlatformCondition>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Attached {
+    #[serde(deserialize_with = "lenient")]
+    pub(super) name: String,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) mounted: bool,
+}
+
+/// The fields of a VirtualMachineBlockDeviceAttachment that vmpool reads.
+#[derive(Clone, Debug, Deserialize)]
+pub struct AttachmentObject {
+    /// Object metadata.
+    #[serde(deserialize_with = "own_metadata")]
+    pub metadata: ObjectMeta,
+    #[serde(default, deserialize_with = "lenient")]
+    pub(super) spec: AttachmentSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct AttachmentSpec {
+    #[serde(deserialize_with = "lenient")]
+    pub(super) block_device_ref: DeviceRef,
+}
+
+/// The metadata that vmpool reads: its own labels and annotations, and a limited number of owners.
+///
+/// Other labels of an object can have up to a megabyte, which the cache must not keep.
+fn own_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let mut metadata = slim_metadata(deserializer)?;
+    for map in [&mut metadata.labels, &mut metadata.annotations] {
+        *map = map.take().map(|map| map.into_iter().filter(|(key, _)| is_reserved(key)).collect());
+    }
+    if let Some(owners) = &mut metadata.owner_references {
+        // The controller owner is significant in any position.
+        owners.sort_by_key(|owner| owner.controller != Some(true));
+        owners.truncate(limits::ENTRIES);
+        owners.shrink_to_fit();
+        for OwnerReference { name, uid, .. } in owners {
+            for text in [name, uid] {
+                if limits::clip(text).len() < text.len() {
+                    *text = limits::clip(text).to_owned();
+                }
+            }
+        }
+    }
+    Ok(metadata)
+}
+
+/// A value of another type counts as missing. No tree is built of skipped values.
+fn lenient<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(|raw| or_default(&raw))
+}
+
+/// The same for each of the first [`limits::ENTRIES`] elements.
+fn lenient_list<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    let raw = Box::<RawValue>::deserialize(deserializer)?;
+    let list: Vec<&RawValue> = serde_json::from_str(raw.get()).unwrap_or_default();
+    Ok(list.into_iter().take(limits::ENTRIES).map(or_default).collect())
+}
+
+/// A text of at most the length of a name. A longer text is truncated so that it equals no name.
+fn short<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text: Option<String> = lenient(deserializer)?;
+    Ok(text.map(|text| limits::clip(&text).to_owned()))
+}
+
+/// A status that is too long counts as missing.
+fn short_status<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    let raw = Box::<RawValue>::deserialize(deserializer)?;
+    Ok(if raw.get().len() > limits::POOL_STATUS { T::default() } else { or_default(&raw) })
+}
+
+fn or_default<T: DeserializeOwned + Default>(raw: &RawValue) -> T {
+    serde_json::from_str(raw.get()).unwrap_or_default()
+}
+
+crate::api_object!(
+    PoolObject,
+    "virtualization.deckhouse.io",
+    "v1alpha2",
+    "VirtualMachinePool",
+    "virtualmachinepools"
+);
+crate::api_object!(
+    MachineObject,
+    "virtualization.deckhouse.io",
+    "v1alpha2",
+    "VirtualMachine",
+    "virtualmachines"
+);
+crate::api_object!(DiskObject, "virtualization.deckhouse.io", "v1alpha2", "VirtualDisk", "virtualdisks");
+crate::api_object!(
+    AttachmentObject,
+    "virtualization.deckhouse.io",
+    "v1alpha2",
+    "VirtualMachineBlockDeviceAttachment",
+    "virtualmachineblockdeviceattachments"
+);

@@ -1,0 +1,46 @@
+//! Translation of DVP objects to the data model of the engine.
+
+mod disk;
+mod machine;
+mod pool;
+mod rollout;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use vmpool_engine::model::{ObjectId, Uid};
+
+use crate::intern;
+
+pub(super) use disk::{attachment, disk};
+pub(super) use machine::machine;
+pub(super) use pool::pool;
+
+fn id(metadata: &ObjectMeta) -> ObjectId {
+    ObjectId::new(metadata.name.as_deref().unwrap_or_default(), metadata.uid.as_deref().unwrap_or_default())
+}
+
+/// The creation time of an object; the Unix epoch if it is missing.
+fn created(metadata: &ObjectMeta) -> Timestamp {
+    metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
+}
+
+fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    metadata.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+/// The UID of a pool, interned because many objects refer to it.
+fn pool_uid(uid: &str) -> Uid {
+    intern(uid).into()
+}
+
+/// A time in the format of annotations.
+fn moment(text: &str) -> Option<Timestamp> {
+    text.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

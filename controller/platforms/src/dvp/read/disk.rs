@@ -1,0 +1,98 @@
+//! Disks and attachments.
+
+use std::sync::Arc;
+
+use vmpool_api::{Quantity, annotations, labels};
+use vmpool_engine::limits;
+use vmpool_engine::model::{DiskAnnotations, DiskState, StoredTime};
+use vmpool_engine::{Disk, ObjectId};
+
+use super::super::objects::{AttachmentObject, DiskObject, DiskStatus, PoolObject};
+use super::{annotation, created, id, label, moment, pool_uid};
+use crate::{ApiObject, Attachment, controller_reference, intern};
+
+/// Maximum length of the platform's message about a failed disk, in characters.
+const LONGEST_FAILURE: usize = 300;
+
+pub(in super::super) fn disk(object: &DiskObject) -> Disk {
+    let metadata = &object.metadata;
+    let status = &object.status;
+    let mounted = status.attached_to_virtual_machines.iter().find(|machine| machine.mounted);
+    let time = |key| {
+        annotation(metadata, key).map(|text| moment(text).map_or(StoredTime::Unreadable, StoredTime::At))
+    };
+    Disk {
+        id: id(metadata),
+        created: created(metadata),
+        terminating: metadata.deletion_timestamp.is_some(),
+        owner: controller_reference(metadata).map(|owner| {
+            if owner.kind == kind::<PoolObject>() {
+                ObjectId { name: intern(&owner.name), uid: pool_uid(&owner.uid) }
+            } else {
+                ObjectId::new(&owner.name, &owner.uid)
+            }
+        }),
+        pool_uid_label: label(metadata, labels::POOL_UID).map(pool_uid),
+        template: label(metadata, labels::DISK_TEMPLATE).map(intern),
+        state: state(status),
+        failure: failure(status),
+        size: bytes(object.spec.persistent_volume_claim.size.as_ref()),
+        capacity: bytes(status.capacity.as_ref()),
+        mounted_by: mounted.map(|machine| limits::clip(&machine.name).into()),
+        used_otherwise: used_otherwise(status),
+        annotations: DiskAnnotations {
+            claimed_by: annotation(metadata, annotations::CLAIMED_BY)
+                .filter(|name| !name.is_empty())
+                .map(|name| limits::clip(name).into()),
+            free_since: time(annotations::FREE_SINCE),
+            collecting_since: time(annotations::COLLECTING_SINCE),
+        },
+    }
+}
+
+fn kind<K: ApiObject>() -> std::borrow::Cow<'static, str> {
+    K::kind(&())
+}
+
+fn state(status: &DiskStatus) -> DiskState {
+    if status.conditions.iter().any(|condition| condition.holds("Resizing")) {
+        return DiskState::Changing;
+    }
+    match status.phase.as_str() {
+        "Ready" | "Exporting" => DiskState::Ready,
+        "Resizing" | "Migrating" => DiskState::Changing,
+        "Failed" => DiskState::Failed,
+        "PVCLost" => DiskState::Lost,
+        // Being provisioned, waiting for an upload or for the first consumer, or a phase of a later version of the
+        // platform.
+        _ => DiskState::Pending,
+    }
+}
+
+/// The message of the condition `Ready`, or its reason if it has no message.
+fn failure(status: &DiskStatus) -> Option<Arc<str>> {
+    if !matches!(state(status), DiskState::Failed | DiskState::Lost) {
+        return None;
+    }
+    let ready = status.conditions.iter().find(|condition| condition.kind == "Ready")?;
+    let words = if ready.message.is_empty() { &ready.reason } else { &ready.message };
+    let end = words.char_indices().nth(LONGEST_FAILURE).map_or(words.len(), |(end, _)| end);
+    (end > 0).then(|| words[..end].into())
+}
+
+/// `InUse` is False while the machine of the disk is stopped, so it does not show the use by machines. Any reason
+/// except those about machines is another use of the disk.
+fn used_otherwise(status: &DiskStatus) -> bool {
+    let in_use = status.conditions.iter().find(|condition| condition.holds("InUse"));
+    let by_machine = ["AttachedToVirtualMachine", ""];
+    status.phase == "Exporting" || in_use.is_some_and(|condition| !by_machine.contains(&&*condition.reason))
+}
+
+fn bytes(size: Option<&Quantity>) -> Option<u64> {
+    size?.bytes().ok()
+}
+
+pub(in super::super) fn attachment(object: &AttachmentObject) -> Attachment {
+    let device = &object.spec.block_device_ref;
+    Attachment { id: id(&object.metadata), disk: device.disk().map(Into::into) }
+}

@@ -1,0 +1,193 @@
+//! Pools.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use vmpool_api::{GoDuration, Quantity, annotations};
+use vmpool_engine::Pool;
+use vmpool_engine::condition::Condition;
+use vmpool_engine::limits;
+use vmpool_engine::model::{DiskTemplate, Naming, ObjectId, Published, ScaleDownPolicy};
+use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::revision::RevisionId;
+use vmpool_engine::status::Summary;
+
+use super::super::objects::{self, PoolObject, PoolSpec, PoolStatus};
+use super::super::{selector, template};
+use super::{annotation, rollout};
+
+pub(in super::super) fn pool(object: &PoolObject) -> Pool {
+    let (mut validation_errors, mut invalid_settings) = (Vec::new(), Vec::new());
+    let id = super::id(&object.metadata);
+    let spec = &object.spec();
+    let policy = match spec.scale_down_policy.as_deref() {
+        Some("NewestFirst") => ScaleDownPolicy::NewestFirst,
+        Some("OldestFirst") => ScaleDownPolicy::OldestFirst,
+        Some("Explicit") => ScaleDownPolicy::Explicit,
+        Some(other) => {
+            invalid_settings.push(format!(
+                "scaleDownPolicy {:?} is unknown, so a scale-down deletes no machine",
+                limits::clip(other)
+            ));
+            ScaleDownPolicy::Explicit
+        }
+        None => {
+            invalid_settings
+                .push("scaleDownPolicy is missing, so a scale-down deletes no machine".to_owned());
+            ScaleDownPolicy::Explicit
+        }
+    };
+    // An unreadable count is a validation error, so the zero that replaces it deletes no machine.
+    let desired = match &spec.replicas {
+        Value::Null => 0,
+        count => count.as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_else(|| {
+            validation_errors.push(format!("replicas {count} is not a count"));
+            0
+        }),
+    };
+    // The targets are unknown, and so is the number by which `replicas` was lowered. The controller must not create or
+    // delete machines.
+    let record = annotation(&object.metadata, annotations::SCALE_DOWN_TARGETS).unwrap_or_default();
+    let record = RemovalRecord::parse(record).unwrap_or_else(|error| {
+        validation_errors.push(format!(
+            "annotation {}: {error}, so no machine is created or removed until it is corrected",
+            annotations::SCALE_DOWN_TARGETS
+        ));
+        RemovalRecord::default()
+    });
+    match object.spec_error() {
+        // This error comes first, because the user can correct it.
+        Some(error) => validation_errors.insert(0, error),
+        None => validation_errors.extend(template_flaws(spec)),
+    }
+    let rollout = rollout::read(object, spec, &mut invalid_settings);
+    let disks = spec
+        .virtual_disk_templates
+        .iter()
+        .map(|template| disk_template(template, &mut invalid_settings))
+        .collect();
+    validation_errors.truncate(limits::VALIDATION_ERRORS);
+    invalid_settings.truncate(limits::VALIDATION_ERRORS);
+    // They become a message of the status and can quote long values.
+    let validation_errors: Vec<String> = validation_errors.into_iter().map(limits::shorten).collect();
+    let invalid_settings: Vec<String> = invalid_settings.into_iter().map(limits::shorten).collect();
+    let name_block = annotation(&object.metadata, annotations::NAMES).and_then(|text| {
+        text.parse().inspect_err(|error| tracing::warn!(%error, "ignoring the name block")).ok()
+    });
+    Pool {
+        namespace: object.metadata.namespace.as_deref().unwrap_or_default().into(),
+        generation: object.metadata.generation.unwrap_or_default(),
+        deleting: object.metadata.deletion_timestamp.is_some(),
+        desired,
+        scale_down_policy: if validation_errors.is_empty() { policy } else { ScaleDownPolicy::Explicit },
+        naming: Naming::Random,
+        revision: RevisionId::of(&template::canonical(&template::of(&spec.virtual_machine_template))),
+        revision_stored: true,
+        rollout,
+        disks,
+        name_block,
+        record,
+        published: published(&object.status, &id),
+        validation_errors,
+        invalid_settings,
+        id,
+    }
+}
+
+/// For an unreadable setting, disks are kept: without ttl, or with all free disks kept.
+fn disk_template(template: &objects::DiskTemplate, invalid_settings: &mut Vec<String>) -> DiskTemplate {
+    let keep = match &template.reclaim["keep"] {
+        Value::Null => 0,
+        count => count.as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_else(|| {
+            let name = &template.name;
+            invalid_settings.push(format!(
+                "reclaim.keep {count} of disk template {name} is not a count, so all are kept"
+            ));
+            usize::MAX
+        }),
+    };
+    let ttl = match &template.reclaim["ttl"] {
+        Value::Null => None,
+        text => {
+            let ttl = text.as_str().and_then(|text| GoDuration::parse_positive(text).ok()?.to_std());
+            if ttl.is_none() {
+                let name = &template.name;
+                let what = format!("reclaim.ttl {text} of disk template {name} is not a duration");
+                invalid_settings.push(format!("{what}, so none of its free disks is deleted"));
+            }
+            ttl
+        }
+    };
+    let size = template.spec.pointer("/persistentVolumeClaim/size").and_then(|size| {
+        let size: Quantity = serde_json::from_value(size.clone()).ok()?;
+        size.bytes().ok()
+    });
+    DiskTemplate { keep_free: keep, ttl, size, ..DiskTemplate::new(&template.name, template.lifetime()) }
+}
+
+/// Errors of the templates that prevent the creation of machines. The schema of vmpool rejects all of them.
+fn template_flaws(spec: &PoolSpec) -> Vec<String> {
+    let template = &spec.virtual_machine_template.spec;
+    if !template.is_object() {
+        return vec!["virtualMachineTemplate.spec is missing".to_owned()];
+    }
+    let mut validation_errors = Vec::new();
+    if template["osType"] == "Legacy" {
+        validation_errors
+            .push("osType Legacy cannot be provisioned, so its machines would all be the same".to_owned());
+    }
+    let mut unused: BTreeSet<&str> = BTreeSet::new();
+    for disk in &spec.virtual_disk_templates {
+        if disk.name.is_empty() {
+            validation_errors.push("a disk template has no name".to_owned());
+        } else if !unused.insert(&disk.name) {
+            validation_errors.push(format!("two disk templates are called {}", disk.name));
+        }
+    }
+    let known = unused.clone();
+    let devices = template["blockDeviceRefs"].as_array().into_iter().flatten();
+    for device in devices.filter(|device| device["kind"] == "VirtualDisk") {
+        let name = device["name"].as_str().unwrap_or_default();
+        if !known.contains(name) {
+            validation_errors
+                .push(format!("VirtualDisk {name:?} of the machine template is no disk template"));
+        } else if !unused.remove(name) {
+            validation_errors.push(format!("the machine template names disk template {name} twice"));
+        }
+    }
+    validation_errors
+        .extend(unused.iter().map(|name| format!("the machine template does not use disk template {name}")));
+    validation_errors
+}
+
+fn published(status: &PoolStatus, pool: &ObjectId) -> Published {
+    let complete = status.selector.as_deref() == Some(selector(pool.uid.as_str()).as_str());
+    let summary = || {
+        Some(Summary {
+            observed_generation: status.observed_generation?,
+            replicas: status.replicas?,
+            ready: status.ready_replicas?,
+            updated: status.updated_replicas?,
+            restart_pending: status.restart_pending_replicas?,
+            revision: RevisionId::from(status.desired_template_hash.as_deref()?),
+        })
+    };
+    let conditions = status
+        .conditions
+        .iter()
+        // A condition without a type is ignored.
+        .filter(|condition| !condition.kind.is_empty())
+        .map(|condition| Condition {
+            kind: condition.kind.clone(),
+            status: condition.status.clone(),
+            reason: condition.reason.clone(),
+            message: condition.message.clone(),
+            last_transition: condition.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH),
+            observed_generation: condition.observed_generation,
+        })
+        .collect();
+    let named =
+        || Some((RevisionId::from(status.desired_template_hash.as_deref()?), status.observed_generation?));
+    Published { conditions, summary: if complete { summary() } else { None }, named: named() }
+}

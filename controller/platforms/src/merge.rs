@@ -1,0 +1,201 @@
+//! Three-way merge of a template into an object that other clients change, too.
+//!
+//! The patch sets what the new template sets, and removes what the earlier template set and the new one does not. All
+//! other fields stay: defaults, fields from mutating webhooks, and changes by users. The result is a JSON merge patch
+//! (RFC 7386), which replaces whole lists. A list in the patch therefore contains the items of other clients, too.
+
+use serde_json::{Map, Value};
+
+type Object = Map<String, Value>;
+
+/// The parts of a schema that a merge needs. Paths are JSON pointers that contain only object fields.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Schema {
+    /// Default values of fields, as JSON.
+    pub defaults: &'static [(&'static str, &'static str)],
+    /// Lists of objects with these fields as their key. Each item is merged with its counterpart, and items of other
+    /// clients follow those of the template. Any other list is a single value.
+    pub keyed: &'static [(&'static str, &'static [&'static str])],
+    /// Objects whose field `type` determines their other fields. If the type changes, no former field stays.
+    pub unions: &'static [&'static str],
+}
+
+impl Schema {
+    /// The merge patch that updates `live` from template `from` to template `to`; `None` if nothing differs. Without
+    /// `from` no field is removed. Null in a template counts as absent.
+    pub fn patch(&self, live: &Value, from: Option<&Value>, to: &Value) -> Option<Value> {
+        let nothing = Object::new();
+        let live = live.as_object().unwrap_or(&nothing);
+        let to = to.as_object().unwrap_or(&nothing);
+        let patch = self.objects("", live, from.and_then(Value::as_object), to);
+        (!patch.is_empty()).then_some(Value::Object(patch))
+    }
+
+    /// `value` without values that equal defaults.
+    pub fn strip_defaults(&self, value: &mut Value) {
+        for (path, _) in self.defaults {
+            if let Some(value) = value.pointer_mut(path)
+                && self.is_default(path, value)
+            {
+                value.take();
+            }
+        }
+    }
+
+    fn objects(&self, path: &str, live: &Object, from: Option<&Object>, to: &Object) -> Object {
+        let another_variant =
+            self.unions.contains(&path) && !to.is_empty() && live.get("type") != to.get("type");
+        let from = if another_variant { Some(live) } else { from };
+        let mut patch = Object::new();
+        for (key, wanted) in present(to) {
+            let given = from.and_then(|from| get(from, key));
+            if let Some(change) = self.set(&below(path, key), get(live, key), given, wanted) {
+                patch.insert(key.clone(), change);
+            }
+        }
+        for (key, given) in from.into_iter().flat_map(present) {
+            if let (None, Some(live)) = (get(to, key), get(live, key))
+                && let Some(change) = self.take(&below(path, key), live, given)
+            {
+                patch.insert(key.clone(), change);
+            }
+        }
+        patch
+    }
+
+    /// The patch that sets `to`; `None` if nothing differs.
+    fn set(&self, path: &str, live: Option<&Value>, from: Option<&Value>, to: &Value) -> Option<Value> {
+        match (live, to) {
+            (None, to) => (!self.is_implied(path, to)).then(|| pruned(to)),
+            (Some(Value::Object(live)), Value::Object(to)) => {
+                let patch = self.objects(path, live, from.and_then(Value::as_object), to);
+                (!patch.is_empty()).then_some(Value::Object(patch))
+            }
+            (Some(Value::Array(live)), Value::Array(to)) => {
+                let from = from.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+                match self.keys(path) {
+                    Some(keys) => {
+                        let merged = self.keyed_list(path, keys, live, from, to);
+                        (merged != *live).then_some(Value::Array(merged))
+                    }
+                    None => (!self.covers(path, live, from, to)).then(|| pruned(&Value::Array(to.clone()))),
+                }
+            }
+            (Some(live), to) => (live != to).then(|| pruned(to)),
+        }
+    }
+
+    /// The patch that removes what `from` set; `None` if nothing of it is present.
+    fn take(&self, path: &str, live: &Value, from: &Value) -> Option<Value> {
+        match (live, from) {
+            (Value::Object(live), Value::Object(from)) => {
+                let patch = self.objects(path, live, Some(from), &Object::new());
+                let mut rest = Value::Object(live.clone());
+                let patch = Value::Object(patch);
+                json_patch::merge(&mut rest, &patch);
+                if rest == Value::Object(Object::new()) || self.is_implied(path, &rest) {
+                    return Some(Value::Null);
+                }
+                (patch != Value::Object(Object::new())).then_some(patch)
+            }
+            (Value::Array(live), Value::Array(from)) => {
+                let Some(keys) = self.keys(path) else { return Some(Value::Null) };
+                let rest = self.keyed_list(path, keys, live, from, &[]);
+                match rest.len() {
+                    0 => Some(Value::Null),
+                    length if length == live.len() => None,
+                    _ => Some(Value::Array(rest)),
+                }
+            }
+            // The API server would set the default again.
+            (live, _) => (!self.is_default(path, live)).then_some(Value::Null),
+        }
+    }
+
+    fn keys(&self, path: &str) -> Option<&'static [&'static str]> {
+        self.keyed.iter().find(|(known, _)| *known == path).map(|(_, keys)| *keys)
+    }
+
+    /// The items of the template in its order, each merged with its counterpart, followed by items of other clients.
+    fn keyed_list(
+        &self,
+        path: &str,
+        keys: &[&str],
+        live: &[Value],
+        from: &[Value],
+        to: &[Value],
+    ) -> Vec<Value> {
+        let is_same = |one: &Value, other: &Value| keys.iter().all(|key| one.get(key) == other.get(key));
+        let mut live: Vec<&Value> = live.iter().collect();
+        let mut from: Vec<&Value> = from.iter().collect();
+        let take = |list: &mut Vec<&Value>, like: &Value| {
+            list.iter().position(|item| is_same(item, like)).map(|place| list.remove(place).clone())
+        };
+        let mut merged = Vec::new();
+        for wanted in to {
+            let given = take(&mut from, wanted);
+            merged.push(match take(&mut live, wanted) {
+                None => pruned(wanted),
+                Some(mut item) => {
+                    let change = self.set(&below(path, "*"), Some(&item), given.as_ref(), wanted);
+                    json_patch::merge(&mut item, &change.unwrap_or(Value::Object(Object::new())));
+                    item
+                }
+            });
+        }
+        merged.extend(live.into_iter().filter(|item| take(&mut from, item).is_none()).cloned());
+        merged
+    }
+
+    /// Whether a single-value list already contains all wanted fields and no fields of the earlier template. Other
+    /// fields of its items were filled in by the server.
+    fn covers(&self, path: &str, live: &[Value], from: &[Value], to: &[Value]) -> bool {
+        let counterpart = |place| from.get(place).filter(|_| from.len() == to.len());
+        live.len() == to.len()
+            && live.iter().zip(to).enumerate().all(|(place, (live, to))| {
+                self.set(&below(path, "*"), Some(live), counterpart(place), to).is_none()
+            })
+    }
+
+    /// Whether `value` is equivalent to an absent value.
+    fn is_implied(&self, path: &str, value: &Value) -> bool {
+        match value {
+            Value::Object(object) => {
+                !object.is_empty()
+                    && present(object).all(|(key, value)| self.is_implied(&below(path, key), value))
+            }
+            value => self.is_default(path, value),
+        }
+    }
+
+    fn is_default(&self, path: &str, value: &Value) -> bool {
+        let default = self.defaults.iter().find(|(known, _)| *known == path);
+        default.is_some_and(|(_, text)| serde_json::from_str(text).ok().as_ref() == Some(value))
+    }
+}
+
+fn below(path: &str, key: &str) -> String {
+    format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"))
+}
+
+fn get<'a>(object: &'a Object, key: &str) -> Option<&'a Value> {
+    object.get(key).filter(|value| !value.is_null())
+}
+
+fn present(object: &Object) -> impl Iterator<Item = (&String, &Value)> {
+    object.iter().filter(|(_, value)| !value.is_null())
+}
+
+/// `value` without null fields, because a merge patch would store nulls inside lists.
+fn pruned(value: &Value) -> Value {
+    match value {
+        Value::Object(object) => {
+            Value::Object(present(object).map(|(key, value)| (key.clone(), pruned(value))).collect())
+        }
+        Value::Array(items) => items.iter().map(pruned).collect(),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

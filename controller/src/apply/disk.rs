@@ -1,0 +1,319 @@
+//! Writes of retained disks. Each requires the UID and the version of the disk that the plan used, so that a concurrent
+//! use of the disk is not overwritten.
+
+use std::sync::Arc;
+
+use kube::Resource;
+use kube::api::Patch;
+use serde_json::{Value, json};
+use vmpool_api::Quantity;
+use vmpool_engine::ledger::Seen;
+use vmpool_engine::model::{DiskAnnotations, DiskDraft, DiskSource};
+use vmpool_engine::plan::DiskDeleteReason;
+use vmpool_engine::{Disk, Machine, Memory, ObjectId};
+
+use super::basis::{Basis, free};
+use super::{Outcome, seen};
+use crate::context::{Context, PoolEntry, collection};
+use crate::events::{PoolEvent, Reason};
+use crate::metrics::{ClaimOutcome, Metrics, WriteKind};
+use crate::platform::Platform;
+use crate::write::WriteError;
+
+/// Allocates the free disks among `disks` to `machine`, in sequence. Returns the allocated disks, and the outcome of
+/// the first failed write. After a failure the machine must not refer to any of the disks.
+///
+/// An allocation is one write: it records the machine and removes the time since when the disk is free.
+pub(super) async fn claim<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    basis: &Basis,
+    disks: &[DiskDraft],
+    machine: &Arc<str>,
+) -> (Vec<Seen<Disk>>, Option<Outcome>) {
+    let annotations =
+        DiskAnnotations { claimed_by: Some(machine.clone()), free_since: None, collecting_since: None };
+    let mut claimed = Vec::new();
+    for disk in free(disks) {
+        let doing = || format!("allocating disk {disk} to machine {machine}");
+        let outcome = send(context, pool, basis, disk, P::disk_annotations(&annotations), doing).await;
+        let stop = match outcome {
+            Outcome::Disk(disk, _) => {
+                context.metrics.disks.claimed(ClaimOutcome::Done);
+                claimed.push(disk);
+                continue;
+            }
+            stop => stop,
+        };
+        let failed = matches!(stop, Outcome::Failed(..));
+        context.metrics.disks.claimed(if failed { ClaimOutcome::Failed } else { ClaimOutcome::Outdated });
+        return (claimed, Some(stop));
+    }
+    (claimed, None)
+}
+
+/// The events about free disks that a machine uses now.
+pub(super) fn reused(metrics: &Metrics, disks: &[DiskDraft], machine: &ObjectId) -> Vec<PoolEvent> {
+    let reused = disks.iter().filter(|disk| matches!(disk.source, DiskSource::Free(_)));
+    let events = reused.map(|disk| {
+        metrics.disks.reused.inc();
+        PoolEvent {
+            reason: Reason::DiskReused,
+            name: disk.name.to_string(),
+            note: format!(
+                "machine {machine} got free disk {} for disk template {}",
+                disk.name, disk.template
+            ),
+        }
+    });
+    events.collect()
+}
+
+/// The event about a disk that was detached from a machine.
+pub(super) fn detached(disk: &str, machine: &ObjectId, why: &str) -> PoolEvent {
+    PoolEvent {
+        reason: Reason::DiskDetached,
+        name: disk.to_owned(),
+        note: format!("detached disk {disk} from machine {machine}: {why}"),
+    }
+}
+
+/// Writes the annotations of a disk. If the write removes the allocation to a machine, a live read must not find that
+/// machine.
+pub(super) async fn annotate<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    basis: &Basis,
+    disk: &ObjectId,
+    annotations: &DiskAnnotations,
+    absent: Option<&Arc<str>>,
+) -> Outcome {
+    if let Some(absent) = absent {
+        match context.get_live::<P::Machine>(&pool.facts.namespace, absent).await {
+            Ok(None) => {}
+            Ok(Some(live)) => {
+                let live = seen(&live, P::read_machine);
+                if is_claimant(&live.facts, pool, disk) {
+                    return Outcome::Changed(live);
+                }
+            }
+            Err(error) => {
+                let error = WriteError::Unconfirmed(error.to_string());
+                return failed(
+                    &disk.name,
+                    &format!("freeing disk {disk}, which was allocated to machine {absent}"),
+                    error,
+                );
+            }
+        }
+    }
+    send(context, pool, basis, disk, P::disk_annotations(annotations), || format!("marking disk {disk}"))
+        .await
+}
+
+/// Whether the machine that a disk is allocated to may use it: the pool owns the machine, or the machine refers to the
+/// disk.
+fn is_claimant<P: Platform>(machine: &Machine, pool: &PoolEntry<P>, disk: &ObjectId) -> bool {
+    machine.owner.as_ref() == Some(&pool.facts.id.uid)
+        || machine.held_disks().any(|known| *known == disk.name)
+}
+
+/// Expands a disk.
+pub(super) async fn expand<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    basis: &Basis,
+    disk: &ObjectId,
+    bytes: u64,
+) -> Outcome {
+    let size = Quantity::from_bytes(bytes);
+    let doing = || format!("expanding disk {disk} to {size}");
+    match send(context, pool, basis, disk, P::expand_disk(bytes), doing).await {
+        Outcome::Disk(grown, _) => {
+            context.metrics.disks.grown.inc();
+            let note = format!("expanded disk {disk} to {size}, the size of its disk template");
+            let event = PoolEvent { reason: Reason::DiskResized, name: disk.name.to_string(), note };
+            Outcome::Disk(grown, Some(event))
+        }
+        outcome => outcome,
+    }
+}
+
+/// Deletes an unused disk. If the live read finds a machine or an attachment that uses it, removes the mark for
+/// deletion instead.
+pub(super) async fn delete<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    basis: &Basis,
+    disk: &ObjectId,
+    reason: DiskDeleteReason,
+) -> Outcome {
+    let Some(planned) = basis.disk(disk) else { return Outcome::Outdated };
+    let doing = format!("deleting disk {disk}");
+    match basis.user_of(&disk.name) {
+        Err(error) => return failed(&disk.name, &doing, WriteError::Unconfirmed(error)),
+        Ok(Some(user)) => {
+            tracing::warn!(disk = &*disk.name, user = &**user, "a disk that was to be deleted is in use");
+            context.metrics.disks.spared.inc();
+            let annotations = DiskAnnotations { collecting_since: None, ..planned.facts.annotations.clone() };
+            let doing = || format!("keeping disk {disk}, which {user} uses");
+            return match send(context, pool, basis, disk, P::disk_annotations(&annotations), doing).await {
+                Outcome::Disk(disk, _) => Outcome::DiskChanged(disk),
+                outcome => outcome,
+            };
+        }
+        Ok(None) => {}
+    }
+    let path = collection::<P::Disk>(&pool.facts.namespace);
+    match context.writer.delete(WriteKind::DeleteDisk, path, disk, Some(planned.version)).await {
+        Ok(_) => {
+            context.metrics.disks.collected(reason);
+            tracing::info!(disk = &*disk.name, disk_uid = disk.uid.as_str(), ?reason, "deleted a disk");
+            let why = match reason {
+                DiskDeleteReason::Expired => "it was free for longer than the ttl of its disk template",
+                DiskDeleteReason::Broken => "it failed or lost its volume, and no machine uses it",
+                DiskDeleteReason::TemplateRemoved => "its disk template was removed from the pool",
+            };
+            let note = format!("deleted disk {disk}: {why}");
+            let event = PoolEvent { reason: Reason::DiskDeleted, name: disk.name.to_string(), note };
+            Outcome::DiskDeleted(planned.facts.clone(), Some(event))
+        }
+        Err(error) if error.is_gone() => Outcome::DiskDeleted(planned.facts.clone(), None),
+        Err(error) if error.is_conflict() => changed(context, pool, disk).await,
+        Err(error) => failed(&disk.name, &doing, error),
+    }
+}
+
+/// Makes a released machine the owner of its disks that the pool owns, except `shared`. Otherwise they would be deleted
+/// with the pool.
+pub(super) async fn transfer<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &Machine,
+    shared: &[Arc<str>],
+) -> (Vec<Seen<Disk>>, Option<Outcome>) {
+    let mut handed = Vec::new();
+    if !P::HAS_DISKS {
+        return (handed, None);
+    }
+    for name in machine.held_disks().filter(|name| !shared.contains(name)) {
+        let doing = || format!("making disk {name} a disk of released machine {}", machine.id);
+        let live = match context.get_live::<P::Disk>(&pool.facts.namespace, name).await {
+            Ok(None) => continue,
+            Ok(Some(live)) => live,
+            Err(error) => {
+                return (handed, Some(failed(name, &doing(), WriteError::Unconfirmed(error.to_string()))));
+            }
+        };
+        let facts = P::read_disk(&live);
+        if facts.terminating || facts.owner.as_ref().is_none_or(|owner| owner.uid != pool.facts.id.uid) {
+            continue;
+        }
+        let version = live.meta().resource_version.clone().unwrap_or_default();
+        let patch = P::transfer_disk(&live, &machine.id);
+        match patch_at(context, pool, &facts.id, patch, &version).await {
+            Ok(disk) => handed.push(disk),
+            Err(error) if error.is_gone() || error.is_conflict() => return (handed, Some(Outcome::Outdated)),
+            Err(error) => return (handed, Some(failed(name, &doing(), error))),
+        }
+    }
+    (handed, None)
+}
+
+/// Sends a merge patch for a disk at the version that the plan used.
+async fn send<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    basis: &Basis,
+    disk: &ObjectId,
+    patch: Value,
+    doing: impl Fn() -> String,
+) -> Outcome {
+    // The cache knows already that it changed.
+    let Some(planned) = basis.disk(disk) else { return Outcome::Outdated };
+    match patch_at(context, pool, disk, patch, &planned.version.to_string()).await {
+        Ok(disk) => Outcome::Disk(disk, None),
+        Err(error) if error.is_gone() || error.is_conflict() => changed(context, pool, disk).await,
+        Err(error) => failed(&disk.name, &doing(), error),
+    }
+}
+
+async fn patch_at<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    disk: &ObjectId,
+    mut patch: Value,
+    version: &str,
+) -> Result<Seen<Disk>, WriteError> {
+    patch["metadata"]["uid"] = json!(disk.uid.as_str());
+    patch["metadata"]["resourceVersion"] = json!(version);
+    let path = collection::<P::Disk>(&pool.facts.namespace);
+    let patch = Patch::Merge(patch);
+    let written =
+        context.writer.patch::<P::Disk, _>(WriteKind::PatchDisk, path, &disk.name, None, patch).await?;
+    Ok(seen(&written, P::read_disk))
+}
+
+/// Reads a disk that differs from the one that the plan used, because the watch may be stalled.
+async fn changed<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, disk: &ObjectId) -> Outcome {
+    match context.get_live::<P::Disk>(&pool.facts.namespace, &disk.name).await {
+        Ok(Some(live)) => Outcome::DiskChanged(seen(&live, P::read_disk)),
+        Ok(None) => Outcome::Outdated,
+        Err(error) => {
+            failed(&disk.name, &format!("reading disk {disk}"), WriteError::Unconfirmed(error.to_string()))
+        }
+    }
+}
+
+fn failed(disk: &str, doing: &str, error: WriteError) -> Outcome {
+    let note = format!("{doing}: {error}");
+    Outcome::Failed(PoolEvent { reason: Reason::FailedDisk, name: disk.to_owned(), note }, error)
+}
+
+/// Records which of `disks` were the reason for a rejected machine. If the message of the API server names a disk, the
+/// next plan uses another one. If it only mentions disks in general, plans use other disks after a few rejections.
+pub(super) fn record_rejected_disks(
+    memory: &mut Memory,
+    disks: &[DiskDraft],
+    error: &WriteError,
+    uptime: std::time::Duration,
+) {
+    let WriteError::Refused { status, .. } = error else { return };
+    let existing = || disks.iter().filter(|draft| draft.source != DiskSource::New).map(|draft| &draft.name);
+    let mut refused: Vec<_> = existing().filter(|disk| names(&status.message, disk)).cloned().collect();
+    for disk in &refused {
+        memory.refuse_disk(disk, uptime);
+    }
+    if refused.is_empty() && blames_a_disk(status.code, &status.message) {
+        refused = memory.suspect_disks(existing(), uptime);
+    }
+    for disk in refused {
+        tracing::warn!(
+            disk = &*disk,
+            "a machine was rejected because of a disk: the controller uses another disk"
+        );
+    }
+}
+
+/// Whether a rejection is about a disk of the machine without naming it. A busy server and an exceeded quota are not
+/// about a disk, because they would also reject the machine with another disk.
+fn blames_a_disk(code: u16, message: &str) -> bool {
+    /// Words that the platform and its storage use for disks.
+    const WORDS: [&str; 6] = ["disk", "disks", "volume", "volumes", "device", "devices"];
+    let message = message.to_ascii_lowercase();
+    let is_verdict = !matches!(code, 401 | 404 | 409 | 429) && !message.contains("exceeded quota");
+    is_verdict && WORDS.iter().any(|word| names(&message, word))
+}
+
+/// Whether `text` contains `name` as a whole word. Names of disks consist of letters, digits, dashes and dots.
+fn names(text: &str, name: &str) -> bool {
+    let in_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+    text.match_indices(name).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + name.len()..].chars().next();
+        !before.is_some_and(in_name) && !after.is_some_and(in_name)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,318 @@
+//! The label values of metrics. Every label has a fixed set of values, except the HTTP status.
+
+use std::fmt::{self, Write as _};
+
+use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
+use vmpool_engine::backoff::FailureReason;
+use vmpool_runtime::metrics::{Values, Word};
+use vmpool_runtime::words;
+
+words!(
+    /// The verb of a request to the API server.
+    pub(crate) Verb {
+        /// Read one object.
+        Get => "get",
+        /// List objects.
+        List => "list",
+        /// Watch objects.
+        Watch => "watch",
+        /// Create an object.
+        Create => "create",
+        /// Replace an object.
+        Update => "update",
+        /// Change parts of an object.
+        Patch => "patch",
+        /// Delete an object.
+        Delete => "delete",
+    }
+);
+
+words!(
+    /// The resource of a request, with names that do not depend on the platform.
+    pub(crate) Resource {
+        /// Pools.
+        Pools => "pools",
+        /// The status of pools.
+        PoolStatus => "pools/status",
+        /// Machines.
+        Machines => "machines",
+        /// Disks.
+        Disks => "disks",
+        /// Attachments of disks to machines.
+        Attachments => "attachments",
+        /// Revisions of machine templates.
+        Revisions => "revisions",
+        /// Kubernetes events.
+        Events => "events",
+        /// The lease of the leader.
+        Leases => "leases",
+        /// Any other resource.
+        Other => "other",
+    }
+);
+
+/// The result of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Code {
+    /// An HTTP status.
+    Status(u16),
+    /// There was no response: the connection failed, or the request was canceled.
+    NoResponse,
+}
+
+impl EncodeLabelValue for Code {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        match self {
+            Self::Status(status) => write!(encoder, "{status}"),
+            Self::NoResponse => encoder.write_str("lost"),
+        }
+    }
+}
+
+impl Word for Code {
+    fn values() -> Values {
+        Values::Open("the HTTP status, or `lost` if there was no response in time")
+    }
+}
+
+words!(
+    /// The kind of a write.
+    pub WriteKind {
+        /// Create a machine.
+        CreateMachine => "create_machine",
+        /// Create a disk.
+        CreateDisk => "create_disk",
+        /// Delete a retained disk.
+        DeleteDisk => "delete_disk",
+        /// Allocate, free, mark or expand a disk, or change its owner to a released machine.
+        PatchDisk => "patch_disk",
+        /// Delete a machine.
+        DeleteMachine => "delete_machine",
+        /// Repair or release a machine.
+        PatchMachine => "patch_machine",
+        /// Write a revision to a machine, or record that it is in effect.
+        UpdateMachine => "update_machine",
+        /// Store a revision.
+        CreateRevision => "create_revision",
+        /// Delete a revision that is no longer needed.
+        DeleteRevision => "delete_revision",
+        /// Record a name block, or remove entries from the removal record.
+        PatchPool => "patch_pool",
+        /// Publish the status.
+        PatchStatus => "patch_status",
+        /// Create or repeat an event.
+        Event => "event",
+    }
+);
+
+words!(
+    /// The outcome of a write.
+    pub(crate) WriteOutcome {
+        /// The API server carried it out.
+        Done => "done",
+        /// The API server rejected it, without an effect.
+        Refused => "refused",
+        /// It is unconfirmed: there was no response, or the response does not show the effect.
+        Unconfirmed => "lost",
+        /// It was not sent, because the lease ends too soon.
+        Fenced => "fenced",
+        /// It was not sent, because the request is invalid.
+        Invalid => "invalid",
+    }
+);
+
+words!(
+    /// The result of a pass.
+    pub(crate) PassResult {
+        /// The plan contained no action.
+        Idle => "idle",
+        /// All actions succeeded.
+        Acted => "acted",
+        /// A write failed.
+        Failed => "failed",
+        /// The state differed from the one that the plan used.
+        Outdated => "outdated",
+        /// The lease ended too soon for a write.
+        Fenced => "fenced",
+        /// A live read failed.
+        Unread => "unread",
+        /// The pool is gone or is being deleted.
+        Gone => "gone",
+        /// The pass panicked because of a defect.
+        Panicked => "panicked",
+    }
+);
+
+words!(
+    /// A step of a pass.
+    pub(crate) PassStep {
+        /// Reads: the snapshot of the caches, and live reads.
+        Observe => "observe",
+        /// Decisions.
+        Plan => "plan",
+        /// Writes to machines and disks.
+        Apply => "apply",
+        /// Status and events.
+        Report => "report",
+    }
+);
+
+words!(
+    /// The outcome of a wakeup.
+    pub(crate) WakeOutcome {
+        /// It made a pool due, or due sooner.
+        Queued => "queued",
+        /// The pool was already due at that time.
+        Merged => "merged",
+    }
+);
+
+words!(
+    /// The state of a pool.
+    pub(crate) PoolState {
+        /// The desired number of machines exists, and all are ready.
+        Ready => "ready",
+        /// The desired number of machines exists, and some are not ready.
+        Unready => "unready",
+        /// The number of machines differs from the desired number.
+        Progressing => "progressing",
+        /// Its condition ReplicaFailure is True.
+        Failing => "failing",
+        /// Another client keeps overwriting its status, so the controller writes nothing to it.
+        Disputed => "disputed",
+        /// It is being deleted.
+        Deleting => "deleting",
+    }
+);
+
+words!(
+    /// Which machines are counted.
+    pub(crate) MachineState {
+        /// The desired number of machines.
+        Desired => "desired",
+        /// Machines that exist.
+        Replicas => "replicas",
+        /// Machines that run and are not being deleted.
+        Ready => "ready",
+        /// Machines in which the current revision is in effect.
+        Updated => "updated",
+        /// Machines with the current revision that need a restart for it.
+        RestartPending => "restart_pending",
+        /// Machines that have a deletion timestamp.
+        Terminating => "terminating",
+    }
+);
+
+words!(
+    /// Why the controller deletes a machine.
+    pub(crate) Deletion {
+        /// The pool had more machines than desired.
+        Surplus => "surplus",
+        /// It is the target of a targeted removal.
+        Targeted => "named",
+    }
+);
+
+words!(
+    /// The state of a target of a targeted removal.
+    pub(crate) RemovalState {
+        /// A request has reserved it. It is neither replaced nor deleted yet.
+        Reserved => "reserved",
+        /// Its removal is accepted, and the machine is not known to be gone.
+        Accepted => "accepted",
+    }
+);
+
+words!(
+    /// Why a target was removed from the removal record.
+    pub(crate) SettledOutcome {
+        /// Its removal was accepted, and the machine is gone.
+        Removed => "removed",
+        /// Its reservation expired because it was not accepted in time.
+        Expired => "expired",
+    }
+);
+
+words!(
+    /// The resource of a ledger.
+    pub(crate) LedgerResource {
+        /// Machines.
+        Machines => "machines",
+        /// Disks.
+        Disks => "disks",
+    }
+);
+
+words!(
+    /// A resource with a watch and a cache.
+    pub(crate) WatchResource {
+        /// Pools.
+        Pools => "pools",
+        /// Machines.
+        Machines => "machines",
+        /// Disks.
+        Disks => "disks",
+        /// Attachments of disks to machines.
+        Attachments => "attachments",
+    }
+);
+
+words!(
+    /// A change of the leadership of this process.
+    pub(crate) LeadershipChange {
+        /// It became the leader.
+        Acquired => "acquired",
+        /// It released the lease, for example on shutdown.
+        Released => "released",
+        /// It lost the lease.
+        Lost => "lost",
+    }
+);
+
+/// Why writes failed: the reasons of the condition `ReplicaFailure`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Failed(pub(super) FailureReason);
+
+impl Failed {
+    pub(super) const ALL: [Self; 6] = [
+        Self(FailureReason::FailedCreate),
+        Self(FailureReason::FailedDelete),
+        Self(FailureReason::DiskFailure),
+        Self(FailureReason::FailedRepair),
+        Self(FailureReason::FailedTemplateUpdate),
+        Self(FailureReason::StatusDisputed),
+    ];
+}
+
+impl EncodeLabelValue for Failed {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        encoder.write_str(self.0.as_str())
+    }
+}
+
+impl Word for Failed {
+    fn values() -> Values {
+        Values::Fixed(
+            Self::ALL
+                .iter()
+                .map(|failed| match failed.0 {
+                    reason @ FailureReason::FailedCreate => (reason.as_str(), "Creating a machine."),
+                    reason @ FailureReason::FailedDelete => (reason.as_str(), "Deleting a machine."),
+                    reason @ FailureReason::DiskFailure => {
+                        (reason.as_str(), "Creating a disk, or changing the disk that a machine refers to.")
+                    }
+                    reason @ FailureReason::FailedRepair => {
+                        (reason.as_str(), "Restoring labels, or writing the removal record.")
+                    }
+                    reason @ FailureReason::StatusDisputed => (
+                        reason.as_str(),
+                        "Another client keeps overwriting the status of a pool, so the controller writes nothing to it.",
+                    ),
+                    reason @ FailureReason::FailedTemplateUpdate => {
+                        (reason.as_str(), "Writing a revision to a machine.")
+                    }
+                })
+                .collect(),
+        )
+    }
+}

@@ -1,0 +1,222 @@
+//! Pools, members and ledgers, as the last pass over each pool left them, summed up when somebody asks.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use vmpool_engine::backoff::FailureReason;
+use vmpool_engine::ledger::{Fact, Ledger};
+use vmpool_engine::{Memory, Pool, Status, Uid, condition};
+use vmpool_runtime::Env;
+use vmpool_runtime::metrics::{FloatGauge, Registry};
+
+use super::disks::{DiskCounts, DiskGauges};
+use super::label_values::{LedgerResource, MachineState, PoolState, RemovalState};
+use super::labels::{LedgerLabels, MachineLabels, PoolLabels, RemovalLabels, each};
+
+/// The counts of one pool after a pass.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolReport {
+    state: PoolState,
+    machines: [usize; MachineState::ALL.len()],
+    removals: [usize; RemovalState::ALL.len()],
+    disks: DiskCounts,
+    ledger: [usize; LedgerResource::ALL.len()],
+    /// Uptime of the oldest entry.
+    oldest: Option<Duration>,
+}
+
+impl PoolReport {
+    /// The counts of a pool. `terminating` is the number of terminating machines.
+    pub(crate) fn served(
+        pool: &Pool,
+        status: &Status,
+        terminating: usize,
+        disks: DiskCounts,
+        memory: &Memory,
+    ) -> Self {
+        let summary = &status.summary;
+        let failure = status
+            .conditions
+            .iter()
+            .find(|condition| condition.kind == condition::REPLICA_FAILURE && condition.status == "True");
+        let state = if failure.is_some_and(|failure| failure.reason == FailureReason::StatusDisputed.as_str())
+        {
+            PoolState::Disputed
+        } else if failure.is_some() {
+            PoolState::Failing
+        } else if summary.replicas != pool.desired {
+            PoolState::Progressing
+        } else if summary.ready < pool.desired {
+            PoolState::Unready
+        } else {
+            PoolState::Ready
+        };
+        let machines = MachineState::ALL.iter().map(|state| match state {
+            MachineState::Desired => pool.desired,
+            MachineState::Replicas => summary.replicas,
+            MachineState::Ready => summary.ready,
+            MachineState::Updated => summary.updated,
+            MachineState::RestartPending => summary.restart_pending,
+            MachineState::Terminating => terminating,
+        });
+        Self { disks, ..Self::new(state, machines, pool, memory) }
+    }
+
+    /// The counts of a pool that is being deleted. Its machines are not reconciled any more.
+    pub(crate) fn deleting(
+        pool: &Pool,
+        replicas: usize,
+        terminating: usize,
+        disks: DiskCounts,
+        memory: &Memory,
+    ) -> Self {
+        let machines = MachineState::ALL.iter().map(|state| match state {
+            MachineState::Replicas => replicas,
+            MachineState::Terminating => terminating,
+            _ => 0,
+        });
+        Self { disks, ..Self::new(PoolState::Deleting, machines, pool, memory) }
+    }
+
+    fn new(state: PoolState, counted: impl Iterator<Item = usize>, pool: &Pool, memory: &Memory) -> Self {
+        let mut machines = [0; MachineState::ALL.len()];
+        machines.iter_mut().zip(counted).for_each(|(place, count)| *place = count);
+        let (of_machines, of_disks) = (extent(&memory.machines), extent(&memory.disks));
+        let oldest = [of_machines.1, of_disks.1].into_iter().flatten().min();
+        let removals = [pool.record.reserved().count(), pool.record.accepted().count()];
+        Self {
+            state,
+            machines,
+            removals,
+            disks: DiskCounts::default(),
+            ledger: [of_machines.0, of_disks.0],
+            oldest,
+        }
+    }
+}
+
+fn extent<T: Fact>(ledger: &Ledger<T>) -> (usize, Option<Duration>) {
+    (ledger.len(), ledger.oldest())
+}
+
+/// The counts of all pools of a leader.
+#[derive(Debug, Default)]
+pub(crate) struct PoolCounts(Mutex<HashMap<Uid, PoolReport>>);
+
+/// The sums of all pools.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pools: [usize; PoolState::ALL.len()],
+    machines: [usize; MachineState::ALL.len()],
+    removals: [usize; RemovalState::ALL.len()],
+    disks: DiskCounts,
+    ledger: [usize; LedgerResource::ALL.len()],
+    oldest: Option<Duration>,
+}
+
+impl PoolCounts {
+    /// Records the counts of a pool after a pass.
+    pub(crate) fn record(&self, uid: &Uid, facts: PoolReport) {
+        let mut all = self.0.lock();
+        match all.get_mut(uid) {
+            Some(place) => *place = facts,
+            None => drop(all.insert(uid.clone(), facts)),
+        }
+    }
+
+    /// Removes a pool.
+    pub(crate) fn forget(&self, uid: &Uid) {
+        self.0.lock().remove(uid);
+    }
+
+    /// The current sums.
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for facts in self.0.lock().values() {
+            totals.pools[facts.state as usize] += 1;
+            totals.machines.iter_mut().zip(facts.machines).for_each(|(sum, count)| *sum += count);
+            totals.removals.iter_mut().zip(facts.removals).for_each(|(sum, count)| *sum += count);
+            totals.disks.add(&facts.disks);
+            totals.ledger.iter_mut().zip(facts.ledger).for_each(|(sum, count)| *sum += count);
+            totals.oldest = [totals.oldest, facts.oldest].into_iter().flatten().min();
+        }
+        totals
+    }
+}
+
+/// The gauges that show the sums.
+#[derive(Debug)]
+pub(super) struct PoolGauges {
+    env: Env,
+    pools: Family<PoolLabels, Gauge>,
+    machines: Family<MachineLabels, Gauge>,
+    removals: Family<RemovalLabels, Gauge>,
+    disks: DiskGauges,
+    ledger: Family<LedgerLabels, Gauge>,
+    oldest: FloatGauge,
+}
+
+impl PoolGauges {
+    pub(super) fn new(registry: &mut Registry, env: &Env) -> Self {
+        Self {
+            env: env.clone(),
+            pools: registry.register(
+                "vmpool_pools",
+                "pools",
+                "Pools by state. Each pool counts once, in the last of these states that applies. Pools without a pass are omitted",
+                each(PoolState::ALL.iter().map(|&state| PoolLabels { state })),
+            ),
+            machines: registry.register(
+                "vmpool_members",
+                "machines",
+                "Machines of all pools. The states overlap: ready machines are also replicas",
+                each(MachineState::ALL.iter().map(|&state| MachineLabels { state })),
+            ),
+            removals: registry.register(
+                "vmpool_removal_targets",
+                "targets",
+                "Targets of targeted removals of all pools, as of the last pass of each pool",
+                each(RemovalState::ALL.iter().map(|&state| RemovalLabels { state })),
+            ),
+            disks: DiskGauges::new(registry),
+            ledger: registry.register(
+                "vmpool_ledger_entries",
+                "entries",
+                "Pending writes that the cache did not show at the end of the last pass of their pool",
+                each(LedgerResource::ALL.iter().map(|&resource| LedgerLabels { resource })),
+            ),
+            oldest: registry.register(
+                "vmpool_ledger_oldest_entry_age_seconds",
+                "seconds",
+                "Age of the oldest pending write; 0 if there is none. The controller resolves writes that are 30 s old with a live read",
+                FloatGauge::default(),
+            ),
+        }
+    }
+
+    pub(super) fn show(&self, totals: &Totals) {
+        for (&state, count) in PoolState::ALL.iter().zip(totals.pools) {
+            self.pools.get_or_create(&PoolLabels { state }).set(gauge(count));
+        }
+        for (&state, count) in MachineState::ALL.iter().zip(totals.machines) {
+            self.machines.get_or_create(&MachineLabels { state }).set(gauge(count));
+        }
+        for (&state, count) in RemovalState::ALL.iter().zip(totals.removals) {
+            self.removals.get_or_create(&RemovalLabels { state }).set(gauge(count));
+        }
+        self.disks.show(&totals.disks);
+        for (&resource, count) in LedgerResource::ALL.iter().zip(totals.ledger) {
+            self.ledger.get_or_create(&LedgerLabels { resource }).set(gauge(count));
+        }
+        let age = totals.oldest.map(|oldest| self.env.uptime().saturating_sub(oldest));
+        self.oldest.set(age.unwrap_or_default().as_secs_f64());
+    }
+}
+
+/// A count as the value of a gauge.
+pub(super) fn gauge(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

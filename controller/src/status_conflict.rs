@@ -1,0 +1,85 @@
+//! Detects another client that keeps overwriting the status of a pool. Two controllers of one pool would undo each
+//! other's writes, so vmpool stops writing to such a pool.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use vmpool_engine::backoff::{Failure, FailureReason};
+use vmpool_engine::condition::OWN;
+use vmpool_engine::model::Published;
+
+/// Number of overwrites within [`WINDOW`] that count as a conflict.
+const TIMES: usize = 3;
+/// How long an overwrite counts.
+const WINDOW: Duration = Duration::from_mins(5);
+/// Time without an overwrite after which the conflict ends.
+const QUIET: Duration = Duration::from_mins(3);
+/// Minimum time between two writes of the status during a conflict.
+pub(crate) const INTERVAL: Duration = Duration::from_mins(1);
+
+/// The recent overwrites of the status of one pool.
+#[derive(Debug, Default)]
+pub(crate) struct StatusConflict {
+    /// The last written status as the API server stored it, and the version of the pool after the write.
+    written: Option<(Published, u64)>,
+    /// Uptimes of the overwrites.
+    overwritten: VecDeque<Duration>,
+    active: bool,
+}
+
+impl StatusConflict {
+    /// Records a write of the controller.
+    pub(crate) fn wrote(&mut self, became: &Published, version: u64) {
+        self.written = Some((became.clone(), version));
+    }
+
+    /// Checks whether another client has overwritten the last written status.
+    pub(crate) fn observe(&mut self, published: &Published, version: u64, uptime: Duration) {
+        while self.overwritten.front().is_some_and(|then| uptime.saturating_sub(*then) >= WINDOW) {
+            self.overwritten.pop_front();
+        }
+        if self.written.take_if(|(became, since)| version > *since && !is_same(became, published)).is_some() {
+            self.overwritten.push_back(uptime);
+        }
+        let is_quiet = self.remaining(uptime).is_none();
+        self.active = !is_quiet && (self.active || self.overwritten.len() >= TIMES);
+    }
+
+    /// Whether there is a conflict, so that the controller must not write to the pool.
+    pub(crate) fn is_active(&self) -> bool {
+        self.active
+    }
+
+    /// Remaining time until the conflict ends; `None` if there was no recent overwrite.
+    pub(crate) fn remaining(&self, uptime: Duration) -> Option<Duration> {
+        let last = self.overwritten.back()?;
+        QUIET.checked_sub(uptime.saturating_sub(*last)).filter(|left| !left.is_zero())
+    }
+
+    /// The failure to report during a conflict.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        self.active.then(|| Failure {
+            reason: FailureReason::StatusDisputed,
+            message: format!(
+                "another client keeps overwriting the status of this pool, so the controller creates, changes and \
+                 removes nothing until there was no overwrite for {} minutes: let only one controller reconcile \
+                 the pool",
+                QUIET.as_secs() / 60
+            ),
+        })
+    }
+}
+
+/// Whether two statuses are equal in the parts that vmpool publishes.
+fn is_same(one: &Published, other: &Published) -> bool {
+    let own = |published: &Published| {
+        let mut own: Vec<_> =
+            published.conditions.iter().filter(|known| OWN.contains(&known.kind.as_str())).cloned().collect();
+        own.sort_by(|a, b| a.kind.cmp(&b.kind));
+        own
+    };
+    one.summary == other.summary && own(one) == own(other)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Refuses words that hide the actor of a sentence, in everything that users and developers read.
+//!
+//! It reads the prose of the tree: Markdown, comments of Rust, and the complete text of YAML files, chart templates,
+//! dashboards and build files. Code in backticks is not prose. CONTRIBUTING.md has the rule for writers.
+
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use self::text::{Syntax, prose};
+use crate::workspace::Workspace;
+
+/// The refused words and phrases, in lower case. Each stands where a sentence must name a component, an object or a user.
+pub(super) const REFUSED: &[&str] =
+    &["nobody", "somebody", "anybody", "everybody", "whoever", "whomever", "whom", "everything that"];
+
+/// Files and folders that are not checked yet, because their texts still contain such words. This list must become empty:
+/// the check is for the whole tree. Do not add an entry.
+///
+/// `docs/metrics.md` is generated from texts of the programs.
+const UNCHECKED: &[&str] =
+    &["apiserver", "controller", "docs/metrics.md", "e2e", "hack", "runtime", "webhook"];
+
+/// Folders that contain no text of the project.
+const SKIPPED: &[&str] = &[".git", "target"];
+
+/// Checks the prose of all files, except those in [`UNCHECKED`].
+///
+/// # Errors
+/// One error after all refused words were listed.
+pub(super) fn check(workspace: &Workspace) -> Result<()> {
+    let mut found = Vec::new();
+    for path in files(workspace.root())? {
+        let relative = path.strip_prefix(workspace.root()).unwrap_or(&path);
+        let Some(syntax) = Syntax::of(relative).filter(|_| !is_unchecked(relative)) else { continue };
+        let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        let refused = refused(&prose(syntax, &text));
+        found.extend(refused.iter().map(|(line, word)| format!("{}:{line}: {word:?}", relative.display())));
+    }
+    if found.is_empty() {
+        return Ok(());
+    }
+    for line in &found {
+        eprintln!("  {line}");
+    }
+    bail!("{} words hide the actor: name the component, object or user instead", found.len())
+}
+
+/// Whether the path is in [`UNCHECKED`], itself or with one of its folders.
+fn is_unchecked(relative: &Path) -> bool {
+    UNCHECKED.iter().any(|entry| relative.starts_with(entry))
+}
+
+/// All files below a folder, in the order of their names.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("listing {}", folder.display()))? {
+        let entry = entry.with_context(|| format!("listing {}", folder.display()))?;
+        let kind =
+            entry.file_type().with_context(|| format!("reading the type of {}", entry.path().display()))?;
+        if kind.is_file() {
+            found.push(entry.path());
+        } else if kind.is_dir() && !SKIPPED.iter().any(|skipped| entry.file_name() == *skipped) {
+            found.extend(files(&entry.path())?);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The refused words in a text, with the numbers of their lines.
+fn refused(prose: &str) -> Vec<(usize, &'static str)> {
+    let words = words(prose);
+    let mut found = Vec::new();
+    for (index, first) in words.iter().enumerate() {
+        let phrase = REFUSED.iter().find(|phrase| {
+            let mut expected = phrase.split(' ').enumerate();
+            expected.all(|(offset, part)| {
+                let word = words.get(index + offset);
+                word.is_some_and(|word| word.text == part && (offset == 0 || word.follows))
+            })
+        });
+        found.extend(phrase.map(|phrase| (first.line, *phrase)));
+    }
+    found
+}
+
+/// One word of a text.
+#[derive(Debug, PartialEq, Eq)]
+struct Word {
+    /// In lower case.
+    text: String,
+    line: usize,
+    /// Whether only white space is between this word and the one before it.
+    follows: bool,
+}
+
+/// The words of a text. An identifier with underscores is one word.
+fn words(text: &str) -> Vec<Word> {
+    let mut words: Vec<Word> = Vec::new();
+    let (mut line, mut follows, mut is_open) = (1, false, false);
+    for letter in text.chars() {
+        if letter.is_alphanumeric() || letter == '_' {
+            if !is_open {
+                words.push(Word { text: String::new(), line, follows });
+                (is_open, follows) = (true, true);
+            }
+            if let Some(word) = words.last_mut() {
+                word.text.extend(letter.to_lowercase());
+            }
+            continue;
+        }
+        is_open = false;
+        follows &= letter.is_whitespace();
+        line += usize::from(letter == '\n');
+    }
+    words
+}
