@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::Instrument;
-use vmpool_engine::backoff::Failure;
+use vmpool_engine::failure::Failure;
 use vmpool_engine::status::detached;
 use vmpool_engine::{Plan, Pool, Uid, status};
 

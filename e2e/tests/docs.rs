@@ -12,7 +12,7 @@ use vmpool_api::annotations;
 use vmpool_controller::Reason;
 use vmpool_controller::metrics::Metrics;
 use vmpool_controller::options::Options;
-use vmpool_engine::backoff::FailureReason;
+use vmpool_engine::failure::FailureReason;
 use vmpool_engine::condition;
 use vmpool_installation::workspace_root;
 use vmpool_runtime::Env;

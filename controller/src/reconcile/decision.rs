@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use vmpool_engine::backoff::FailureReason;
+use vmpool_engine::failure::FailureReason;
 use vmpool_engine::{Action, Machine, Plan, Pool, Uid, plan};
 
 use super::{Ended, after_outdated};

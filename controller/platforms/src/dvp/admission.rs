@@ -39,19 +39,23 @@ pub mod scale;
 mod schema;
 mod selectors;
 mod size;
+mod sizing;
 mod sources;
 mod syntax;
+mod verdict;
 mod view;
 
 use serde_json::Value;
 
-pub use class::{Class, default_class};
 pub use facts::{
     ClassName, Cluster, Facts, Found, Image, ImageId, ImageKind, Known, Needs, Revision, Settings, Snapshot,
 };
 pub use finding::{Refusal, Warning};
 pub use rule::{Rule, Scope, Severity};
+pub use sizing::{Class, default_class};
+pub use verdict::{Outcome, Verdict};
 
+use finding::Checked;
 use machine::Template;
 use view::Pool;
 
@@ -64,26 +68,6 @@ pub struct Request<'a> {
     pub old: Option<&'a Value>,
     /// The requested pool.
     pub new: &'a Value,
-}
-
-/// The decision about a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It is allowed.
-    Allowed,
-    /// It is rejected, because it breaks a rule.
-    Refused(Refusal),
-    /// It cannot be decided, because an object that a rule depends on could not be read. Contains the error.
-    Undecided(String),
-}
-
-/// The verdict about a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// The decision.
-    pub outcome: Outcome,
-    /// Warnings in the order of the rules. For a rejected request, only those before the rejection.
-    pub warnings: Vec<Warning>,
 }
 
 /// The result of evaluating a request without other objects.
@@ -121,9 +105,6 @@ pub fn begin<'a>(settings: &Settings, request: Request<'a>) -> Evaluation<'a> {
         Err(refusal) => Evaluation::Decided(Verdict { outcome: Outcome::Refused(*refusal), warnings }),
     }
 }
-
-/// The result of a rule. The error is boxed, because it is large and rare.
-type Checked<T = ()> = Result<T, Box<Refusal>>;
 
 /// `None` if the request is allowed without further rules.
 fn by_itself<'a>(
@@ -233,23 +214,6 @@ fn with_facts(
         sources::check(*disk, facts, warnings);
     }
     Ok(())
-}
-
-impl From<Box<Refusal>> for Box<Outcome> {
-    fn from(refusal: Box<Refusal>) -> Self {
-        Self::new(Outcome::Refused(*refusal))
-    }
-}
-
-/// A refusal as the error of a check.
-fn refuse<T>(
-    rule: Rule,
-    field: impl Into<String>,
-    value: &Value,
-    reason: impl std::fmt::Display,
-    way_out: impl std::fmt::Display,
-) -> Checked<T> {
-    Err(Box::new(Refusal::new(rule, field, value, reason, way_out)))
 }
 
 #[cfg(test)]

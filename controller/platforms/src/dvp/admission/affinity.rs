@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use vmpool_api::names::is_dns_label;
 
-use super::machine::MACHINE;
+use super::finding::{Checked, refuse};
 use super::rule::Rule;
+use super::selectors;
 use super::syntax::is_key;
-use super::view::{at, field, list, text};
-use super::{Checked, refuse, selectors};
+use super::view::{MACHINE, at, field, list, text};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";

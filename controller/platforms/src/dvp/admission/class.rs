@@ -1,94 +1,18 @@
 //! Sizes that the class of the machines allows.
 
-use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use vmpool_api::Quantity;
 
-use super::Outcome;
 use super::facts::{ClassName, Found, Known};
-use super::finding::{Warning, shortened};
-use super::machine::{MACHINE, Template, percent};
+use super::finding::{Checked, Warning, refuse, shortened};
+use super::machine::Template;
 use super::rule::Rule;
-use super::view::at;
-use super::{Checked, refuse};
-
-/// The annotation that makes a class the default of the cluster.
-const DEFAULT_CLASS: &str = "virtualmachineclass.virtualization.deckhouse.io/is-default-class";
+use super::sizing::{Class, Cores, Fraction, Memory, Policy, percent};
+use super::verdict::Outcome;
+use super::view::{MACHINE, at};
 
 /// Number of fractions below 100% that a class must allow, so that an autoscaler can choose.
 const CHOICES: usize = 2;
-
-/// The sizing policies of a VirtualMachineClass.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Class {
-    name: String,
-    /// The error, if the policies could not be parsed.
-    policies: Result<Vec<Policy>, String>,
-}
-
-impl Class {
-    /// Reads a stored class. If its policies cannot be parsed, it does not limit sizes.
-    pub fn read(object: &Value) -> Self {
-        let name = at(object, &["metadata", "name"]).as_str().unwrap_or_default().to_owned();
-        let policies = Option::<Vec<Policy>>::deserialize(at(object, &["spec", "sizingPolicies"]));
-        Self { name, policies: policies.map(Option::unwrap_or_default).map_err(|error| error.to_string()) }
-    }
-}
-
-/// The default class among all classes of the cluster.
-pub fn default_class(classes: &[Value]) -> Option<&Value> {
-    classes.iter().find(|class| at(class, &["metadata", "annotations", DEFAULT_CLASS]) == "true")
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Policy {
-    cores: Cores,
-    memory: Option<Memory>,
-    /// Allowed percentages. Without a list, all are allowed.
-    #[serde(default)]
-    core_fractions: Option<Vec<Fraction>>,
-    /// The default for machines without a fraction; 100% if absent.
-    #[serde(default)]
-    default_core_fraction: Option<Fraction>,
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-struct Cores {
-    min: i32,
-    max: i32,
-    step: Option<i32>,
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Memory {
-    min: Option<Quantity>,
-    max: Option<Quantity>,
-    step: Option<Quantity>,
-    per_core: Option<PerCore>,
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-struct PerCore {
-    min: Option<Quantity>,
-    max: Option<Quantity>,
-}
-
-/// Depending on the version of the platform, a fraction is `25` or `25%`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Fraction(u32);
-
-impl<'de> Deserialize<'de> for Fraction {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        let number = match &value {
-            Value::String(text) => percent(text),
-            other => other.as_u64().and_then(|number| percent(&format!("{number}%"))),
-        };
-        number.map(Self).ok_or_else(|| serde::de::Error::custom(format_args!("{value} is no core fraction")))
-    }
-}
 
 /// The sizes, and whether `Auto` can work.
 pub(super) fn check(

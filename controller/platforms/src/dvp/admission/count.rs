@@ -1,10 +1,9 @@
 //! Rules about the number of machines and about lowering it.
 
 use super::facts::Settings;
-use super::finding::Warning;
+use super::finding::{Checked, Warning, refuse};
 use super::rule::Rule;
 use super::view::{Pool, field};
-use super::{Checked, refuse};
 
 pub(super) fn check(
     settings: &Settings,

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::facts::{Facts, Found, ImageId, ImageKind};
-use super::machine::MACHINE;
+use super::finding::{Checked, refuse};
 use super::rule::Rule;
-use super::view::{Pool, field, text};
-use super::{Checked, Outcome, refuse};
+use super::verdict::Outcome;
+use super::view::{MACHINE, Pool, field, text};
 
 fn is_disk(device: &Value) -> bool {
     text(device, "kind") == Some("VirtualDisk")

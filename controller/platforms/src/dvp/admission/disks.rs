@@ -7,11 +7,10 @@ use serde_json::Value;
 use vmpool_api::v1alpha2::{Reclaim, VirtualDiskSpec};
 use vmpool_api::{GoDuration, Quantity, labels};
 
-use super::finding::{Warning, shortened};
-use super::machine::unreadable;
+use super::finding::{Checked, Warning, refuse, shortened, unreadable};
 use super::rule::Rule;
+use super::schema;
 use super::view::{DiskTemplate, Pool, field, text};
-use super::{Checked, refuse, schema};
 
 /// Disk templates that an update removes.
 pub(super) fn removed(old: Pool<'_>, new: Pool<'_>, warnings: &mut Vec<Warning>) {

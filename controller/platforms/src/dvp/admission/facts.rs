@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::class::Class;
+use super::sizing::Class;
 use super::view::{at, field, list, text};
 
 /// A capability of the cluster, which is a setting.

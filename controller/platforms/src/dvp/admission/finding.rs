@@ -111,3 +111,34 @@ pub(super) fn shortened(text: &str, limit: usize) -> String {
     let end = (0..=room).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
     format!("{}...", &text[..end])
 }
+
+/// The result of a rule. The error is boxed, because it is large and rare.
+pub(super) type Checked<T = ()> = Result<T, Box<Refusal>>;
+
+/// A refusal as the error of a check.
+pub(super) fn refuse<T>(
+    rule: Rule,
+    field: impl Into<String>,
+    value: &Value,
+    reason: impl fmt::Display,
+    way_out: impl fmt::Display,
+) -> Checked<T> {
+    Err(Box::new(Refusal::new(rule, field, value, reason, way_out)))
+}
+
+/// The refusal of a part that does not have the types of the API. The message contains the error of the decoder.
+pub(super) fn unreadable<T>(path: &str, value: &Value, error: &serde_json::Error) -> Checked<T> {
+    // For a large value only its type, because it can contain data that must not be logged.
+    let value = match value {
+        Value::Object(map) => Value::from(format!("an object of {} fields", map.len())),
+        Value::Array(list) => Value::from(format!("a list of {} entries", list.len())),
+        other => other.clone(),
+    };
+    refuse(
+        Rule::Unreadable,
+        path,
+        &value,
+        format_args!("it cannot be read: {}", shortened(&error.to_string(), 200)),
+        "correct it; kubectl explain virtualmachinepools.virtualization.deckhouse.io --recursive shows the types",
+    )
+}

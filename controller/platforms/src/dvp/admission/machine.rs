@@ -8,13 +8,11 @@ use vmpool_api::v1alpha2::VirtualMachineSpec;
 use vmpool_api::{PREFIX, Quantity, is_reserved};
 
 use super::facts::{ClassName, Cluster, Known};
-use super::finding::Warning;
+use super::finding::{Checked, Warning, refuse, unreadable};
 use super::rule::Rule;
-use super::view::{at, field};
-use super::{Checked, affinity, devices, networks, provisioning, refuse, schema, syntax};
-
-/// Path of the spec of machines in a pool.
-pub(super) const MACHINE: &str = "spec.virtualMachineTemplate.spec";
+use super::sizing::percent;
+use super::view::{MACHINE, at, field};
+use super::{affinity, devices, networks, provisioning, schema, syntax};
 
 const MOST_CORES: i32 = 248;
 
@@ -65,23 +63,6 @@ pub(super) fn check<'a>(
     gpus(&spec, value, cluster.gpus)?;
     schema::machine(MACHINE, value)?;
     Ok(Template { value, spec })
-}
-
-/// The refusal of a part that does not have the types of the API. The message contains the error of the decoder.
-pub(super) fn unreadable<T>(path: &str, value: &Value, error: &serde_json::Error) -> Checked<T> {
-    // For a large value only its type, because it can contain data that must not be logged.
-    let value = match value {
-        Value::Object(map) => Value::from(format!("an object of {} fields", map.len())),
-        Value::Array(list) => Value::from(format!("a list of {} entries", list.len())),
-        other => other.clone(),
-    };
-    refuse(
-        Rule::Unreadable,
-        path,
-        &value,
-        format_args!("it cannot be read: {}", super::finding::shortened(&error.to_string(), 200)),
-        "correct it; kubectl explain virtualmachinepools.virtualization.deckhouse.io --recursive shows the types",
-    )
 }
 
 fn metadata(template: &Value) -> Checked {
@@ -171,13 +152,6 @@ fn cores(cores: i32, spec: &Value) -> Checked {
         format_args!("so many cores are spread evenly over {} sockets", sockets(cores)),
         format_args!("use {less} or {more}"),
     )
-}
-
-/// The percentage of a core fraction; `None` if it is not in the canonical form of 1% to 100%.
-pub(super) fn percent(text: &str) -> Option<u32> {
-    let digits = text.strip_suffix('%')?;
-    let plain = digits.bytes().all(|digit| digit.is_ascii_digit()) && !digits.starts_with('0');
-    digits.parse().ok().filter(|percent| plain && (1..=100).contains(percent))
 }
 
 fn core_fraction(fraction: Option<&str>, spec: &Value) -> Checked {

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
+use super::finding::{Checked, refuse};
 use super::rule::Rule;
 use super::view::Pool;
-use super::{Checked, refuse};
 
 /// The name of a machine has six more characters, and at most 63.
 const LONGEST: usize = 57;

@@ -6,9 +6,9 @@ use serde_json::Value;
 use vmpool_api::v1alpha2::virtual_machine::VirtualMachineNetworks as Network;
 
 use super::facts::{Cluster, Known};
-use super::machine::MACHINE;
+use super::finding::{Checked, refuse};
 use super::rule::Rule;
-use super::{Checked, refuse};
+use super::view::MACHINE;
 
 /// The number of the main network.
 const MAIN_ID: i64 = 1;

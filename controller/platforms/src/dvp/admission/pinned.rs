@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::facts::{Facts, Found, Needs, Revision};
+use super::finding::{Checked, refuse};
+use super::rollout;
 use super::rule::Rule;
+use super::verdict::Outcome;
 use super::view::{Pool, at};
-use super::{Checked, Outcome, refuse, rollout};
 use vmpool_engine::revision::RevisionId;
 
 /// The advice for a revision that is not stored.

@@ -3,10 +3,9 @@
 use serde_json::Value;
 use vmpool_api::v1alpha2::virtual_machine::VirtualMachineProvisioning;
 
-use super::finding::Warning;
-use super::machine::MACHINE;
+use super::finding::{Checked, Warning, refuse};
 use super::rule::Rule;
-use super::{Checked, refuse};
+use super::view::MACHINE;
 
 /// Maximum size of inline user data, in bytes.
 const LONGEST: usize = 2048;

@@ -3,9 +3,9 @@
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 
 use super::facts::Settings;
+use super::finding::{Checked, refuse};
 use super::rule::Rule;
 use super::view::Pool;
-use super::{Checked, refuse};
 
 /// The record determines which machines are deleted. A user who may edit a pool but has no permission for targeted
 /// removals must not write it. This rule is therefore evaluated before any rule that allows a request.

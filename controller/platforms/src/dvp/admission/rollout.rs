@@ -7,10 +7,9 @@ use serde_json::Value;
 use vmpool_api::names::is_dns_label;
 use vmpool_api::{Share, ShareError, annotations};
 
-use super::finding::Warning;
+use super::finding::{Checked, Warning, refuse};
 use super::rule::Rule;
 use super::view::{Pool, at, field};
-use super::{Checked, refuse};
 
 /// A field and its equivalent annotation.
 struct Twin {

@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use super::finding::Refusal;
-use super::refuse;
+use super::finding::{Refusal, refuse};
 use super::rule::Rule;
 use super::view::field;
 

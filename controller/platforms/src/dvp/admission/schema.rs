@@ -9,9 +9,9 @@ use serde_json::Value;
 use vmpool_api::names::{is_dns_label, is_dns_subdomain};
 use vmpool_api::{Quantity, crds};
 
+use super::finding::{Checked, refuse};
 use super::rule::Rule;
 use super::view::{at, field, list, text};
-use super::{Checked, refuse};
 
 static POOL: LazyLock<Value> = LazyLock::new(|| definition(crds::POOL_CRD.yaml));
 

@@ -3,10 +3,10 @@
 use serde_json::Value;
 use vmpool_api::names::is_dns_subdomain;
 
+use super::finding::{Checked, refuse};
 use super::rule::Rule;
 use super::syntax::{is_key, is_value};
 use super::view::{field, list, text};
-use super::{Checked, refuse};
 
 /// The kind of a requirement in a selector.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
+use super::finding::{Checked, refuse};
 use super::rule::Rule;
 use super::view::Pool;
-use super::{Checked, refuse};
 use vmpool_engine::limits;
 
 /// Checks the spec of `new` if its templates differ from those of `old`.

@@ -2,6 +2,9 @@
 
 use serde_json::Value;
 
+/// Path of the spec of machines in a pool.
+pub(super) const MACHINE: &str = "spec.virtualMachineTemplate.spec";
+
 static NULL: Value = Value::Null;
 
 /// A field of a value, `null` where there is none.

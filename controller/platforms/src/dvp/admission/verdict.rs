@@ -1,0 +1,29 @@
+//! The verdict about a request.
+
+use super::finding::{Refusal, Warning};
+
+/// The decision about a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is allowed.
+    Allowed,
+    /// It is rejected, because it breaks a rule.
+    Refused(Refusal),
+    /// It cannot be decided, because an object that a rule depends on could not be read. Contains the error.
+    Undecided(String),
+}
+
+/// The verdict about a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The decision.
+    pub outcome: Outcome,
+    /// Warnings in the order of the rules. For a rejected request, only those before the rejection.
+    pub warnings: Vec<Warning>,
+}
+
+impl From<Box<Refusal>> for Box<Outcome> {
+    fn from(refusal: Box<Refusal>) -> Self {
+        Self::new(Outcome::Refused(*refusal))
+    }
+}
