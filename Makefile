@@ -53,7 +53,7 @@ bench: xtask ## Measure speed, cost and quiet; MEMBERS=10000, POOLS=100, FAILOVE
 	@$(XTASK) tools control-plane
 	@echo "==> The controller, the platform simulator and the benchmark, optimized"
 	cargo build --locked --release --package vmpool-controller --package vmpool-simulator
-	cargo build --locked --release --package vmpool-e2e --bin bench
+	cargo build --locked --release --package vmpool-bench
 	@echo "==> The benchmark"
 	@$(TARGET_DIR)/release/bench $(if $(HELP),--help)
 
@@ -159,7 +159,7 @@ audit: preflight ## Licences, sources and known vulnerabilities of all dependenc
 	cargo deny check
 
 .PHONY: clean
-clean: preflight ## Remove everything that was built, the tools too
+clean: preflight ## Remove all build results, including the tools
 	cargo clean
 
 .PHONY: xtask

@@ -2,6 +2,7 @@
 //!
 //! - [`v1alpha2`] contains the kinds of `virtualization.deckhouse.io/v1alpha2`. They are generated from the CRDs, which are
 //!   the source of truth; [`crds`] contains them as YAML.
+//! - [`kubevirt`] contains the kinds of KubeVirt pools, `pool.kubevirt.io/v1beta1`, and of the platform below them.
 //! - The rest is handwritten: keys of labels and annotations ([`labels`], [`annotations`]), [`conditions`], [`GoDuration`],
 //!   [`Quantity`], the enumerated values of a pool ([`enums`]), the forms of object names ([`names`]), and a builder for
 //!   pools ([`VirtualMachinePool::builder`]).
@@ -34,6 +35,7 @@
 
 mod ext;
 mod generated;
+pub mod kubevirt;
 pub mod v1alpha2;
 
 pub use ext::{

@@ -5,18 +5,19 @@
 use std::{collections::BTreeSet, path::Path, process::Command};
 
 use serde::Deserialize;
+use vmpool_api::kubevirt;
 use vmpool_api::v1alpha2::VirtualMachinePool;
 
 fn directory() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/downstream")
 }
 
-#[test]
-fn a_crate_outside_the_workspace_builds_a_pool_and_reads_a_status() {
+/// Runs a program of the example and returns its output.
+fn output_of(program: &str) -> String {
     // Within the workspace's target directory, so that it is cached and cleaned with the other builds.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("downstream");
     let output = Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--offline", "--locked", "--manifest-path"])
+        .args(["run", "--quiet", "--offline", "--locked", "--bin", program, "--manifest-path"])
         .arg(directory().join("Cargo.toml"))
         .arg("--target-dir")
         .arg(target)
@@ -27,8 +28,12 @@ fn a_crate_outside_the_workspace_builds_a_pool_and_reads_a_status() {
         .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "the example failed:\n{errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
 
-    let text = String::from_utf8(output.stdout).unwrap();
+#[test]
+fn a_crate_outside_the_workspace_builds_a_pool_and_reads_a_status() {
+    let text = output_of("downstream");
     let mut documents = serde_json::Deserializer::from_str(&text);
     let pool = VirtualMachinePool::deserialize(&mut documents).unwrap();
     assert_eq!(pool.metadata.name.as_deref(), Some("builders"));
@@ -37,6 +42,22 @@ fn a_crate_outside_the_workspace_builds_a_pool_and_reads_a_status() {
     assert_eq!(names, ["root", "cache"]);
     let lines: Vec<&str> = text.lines().rev().take(2).collect();
     assert_eq!(lines, ["disk root: 10737418240 bytes, Delete", "Available: False (4 of 5 machines run)"]);
+}
+
+#[test]
+fn a_crate_outside_the_workspace_changes_a_kubevirt_pool_without_loss() {
+    let text = output_of("kubevirt");
+    let mut documents = serde_json::Deserializer::from_str(&text);
+    let pool = kubevirt::VirtualMachinePool::deserialize(&mut documents).unwrap();
+    assert_eq!(pool.metadata.name.as_deref(), Some("builders"));
+    let policy = pool.spec.scale_in_strategy.unwrap().proactive.unwrap().selection_policy.unwrap();
+    assert_eq!(policy.order(), kubevirt::values::SortPolicy::DescendingOrder);
+    let lines: Vec<&str> = text.lines().rev().take(2).collect();
+    let expected = [
+        r#"2 machines with {"newDevices":[{"name":"accelerator"}]}"#,
+        "ReplicaPaused: True (SuccessfulPaused)",
+    ];
+    assert_eq!(lines, expected);
 }
 
 #[test]

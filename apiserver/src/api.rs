@@ -1,4 +1,4 @@
-//! Names of what is served.
+//! The names of the served API groups and resources.
 
 /// A version of an API group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,38 +10,38 @@ pub struct GroupVersion {
 }
 
 impl GroupVersion {
-    /// As `apiVersion` writes it.
+    /// The value of `apiVersion`.
     pub fn api_version(self) -> String {
         format!("{}/{}", self.group, self.version)
     }
 }
 
-/// What is served: our own group, and that of the reference, which belongs to somebody else on clusters that have its
-/// API server. Which of them reach this program is decided by the APIServices of the cluster.
+/// The served groups: vmpool's own, and that of the reference API. On clusters with the platform's API server, the latter
+/// belongs to the platform. The APIServices of the cluster decide which groups reach this program.
 pub const GROUPS: [GroupVersion; 2] = [
     GroupVersion { group: "subresources.virtualization.deckhouse.io", version: "v1alpha2" },
     GroupVersion { group: "subresources.vmpool.dev", version: "v1alpha1" },
 ];
 
-/// The resource, in the plural.
+/// The plural name of the resource.
 pub const POOLS: &str = "virtualmachinepools";
-/// The resource, in the singular.
+/// The singular name of the resource.
 pub const POOL: &str = "virtualmachinepool";
-/// The kind of the resource: a pool without spec and status.
+/// The kind of the resource. The served object has metadata only.
 pub const POOL_KIND: &str = "VirtualMachinePool";
-/// The subresource.
+/// The name of the subresource.
 pub const REMOVAL: &str = "scaledownwith";
 /// The kind of the subresource.
 pub const REMOVAL_KIND: &str = "VirtualMachinePoolScaleDownWith";
 
-/// The group in which pools and machines are stored.
+/// The API group of stored pools and machines.
 pub const STORED_GROUP: &str = "virtualization.deckhouse.io";
-/// Its version.
+/// The version of [`STORED_GROUP`].
 pub const STORED_VERSION: &str = "v1alpha2";
-/// Machines, in the plural.
+/// The plural name of the resource of machines.
 pub const MACHINES: &str = "virtualmachines";
 
-/// The served version of this group.
+/// The served version of a group.
 pub(crate) fn group(name: &str) -> Option<GroupVersion> {
     GROUPS.into_iter().find(|served| served.group == name)
 }

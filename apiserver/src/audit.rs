@@ -1,4 +1,4 @@
-//! One line in the log for each removal: who asked for what, and what came of it.
+//! The log line of each removal: the caller, the targets and the result.
 
 use std::time::Duration;
 
@@ -10,49 +10,49 @@ use crate::error::Error;
 use crate::metrics::Outcome;
 use crate::removal::{Accepted, PoolName};
 
-/// The header by which the API server tells the id of a request in its own audit log.
+/// The header in which kube-apiserver passes the id of a request in its audit log.
 pub(crate) const AUDIT_ID: &str = "audit-id";
-/// The longest id that is believed.
-const LONGEST: usize = 128;
+/// The maximum length of an accepted id.
+const MAX_ID_LENGTH: usize = 128;
 
-/// The id of a request: the API server's own, or one of ours.
+/// The id of a request: that of kube-apiserver, or a random one.
 pub(crate) fn request_id(headers: &HeaderMap, env: &Env) -> String {
-    let theirs = headers.get(AUDIT_ID).and_then(|value| value.to_str().ok());
-    match theirs.filter(|id| !id.is_empty() && id.len() <= LONGEST) {
+    let given = headers.get(AUDIT_ID).and_then(|value| value.to_str().ok());
+    match given.filter(|id| !id.is_empty() && id.len() <= MAX_ID_LENGTH) {
         Some(id) => id.to_owned(),
         None => format!("{:016x}{:016x}", env.random(), env.random()),
     }
 }
 
-/// What is known about a removal before it begins.
+/// The caller and the id of a removal.
 #[derive(Clone, Debug)]
-pub(crate) struct Audit {
+pub(crate) struct AuditInfo {
     pub(crate) user: User,
     pub(crate) request: String,
 }
 
-/// What came of a removal.
+/// The result of a removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Verdict {
+pub(crate) struct Summary {
     pub(crate) outcome: Outcome,
-    /// Machines that `replicas` went down for.
-    pub(crate) counted: usize,
+    /// The number by which `replicas` was decremented.
+    pub(crate) removed: usize,
     replicas: Option<i64>,
     error: Option<String>,
 }
 
-impl Verdict {
+impl Summary {
     pub(crate) fn of(result: &Result<Accepted, Error>, dry_run: bool) -> Self {
         match result {
             Ok(accepted) => {
-                let counted = accepted.machines.iter().filter(|machine| !machine.already).count();
-                let outcome = match (dry_run, counted) {
+                let removed = accepted.targets.iter().filter(|target| !target.already_removed).count();
+                let outcome = match (dry_run, removed) {
                     (true, _) => Outcome::DryRun,
                     (false, 0) => Outcome::Repeated,
                     (false, _) => Outcome::Removed,
                 };
-                let counted = if dry_run { 0 } else { counted };
-                Self { outcome, counted, replicas: accepted.replicas, error: None }
+                let removed = if dry_run { 0 } else { removed };
+                Self { outcome, removed, replicas: accepted.replicas, error: None }
             }
             Err(error) => {
                 let outcome = match error.code().as_u16() {
@@ -60,15 +60,15 @@ impl Verdict {
                     500.. => Outcome::Failed,
                     _ => Outcome::Refused,
                 };
-                Self { outcome, counted: 0, replicas: None, error: Some(error.to_string()) }
+                Self { outcome, removed: 0, replicas: None, error: Some(error.to_string()) }
             }
         }
     }
 }
 
-impl Audit {
-    /// Writes the line. Names of users come from outside: they are written with their control characters escaped.
-    pub(crate) fn tell(&self, pool: &PoolName, targets: &[String], verdict: &Verdict, took: Duration) {
+impl AuditInfo {
+    /// Writes the log line. User names are external input, so their control characters are escaped.
+    pub(crate) fn log(&self, pool: &PoolName, targets: &[String], summary: &Summary, duration: Duration) {
         tracing::info!(
             user = ?self.user.name,
             groups = self.user.groups.len(),
@@ -76,12 +76,12 @@ impl Audit {
             namespace = pool.namespace,
             pool = pool.name,
             targets = targets.join(","),
-            verdict = verdict.outcome.as_str(),
-            removed = verdict.counted,
-            replicas = verdict.replicas,
-            error = verdict.error.as_ref().map(tracing::field::debug),
-            milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-            "removal of named machines"
+            verdict = summary.outcome.as_str(),
+            removed = summary.removed,
+            replicas = summary.replicas,
+            error = summary.error.as_ref().map(tracing::field::debug),
+            milliseconds = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+            "targeted removal"
         );
     }
 }

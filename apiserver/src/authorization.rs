@@ -1,7 +1,7 @@
-//! Who may do what: as the API server's own authorizers say, asked by SubjectAccessReview.
+//! Authorization by SubjectAccessReview, so that the authorizers of kube-apiserver decide.
 //!
-//! Answers are remembered for [`REMEMBERED`], a yes as long as a no: long enough for a client that repeats itself, short
-//! enough that a right which was taken away is gone before anybody looks for it.
+//! Decisions are cached for [`CACHE_TTL`], whether they allow or deny. This serves clients that repeat requests, and a
+//! revoked permission still takes effect within seconds.
 
 mod cache;
 
@@ -16,15 +16,15 @@ use crate::authentication::User;
 use crate::cluster::Cluster;
 use crate::error::Error;
 use crate::metrics::{CheckSource, Metrics};
-use crate::target::{Object, Target};
+use crate::request_info::{RequestInfo, ResourceRequest};
 use cache::Cache;
 
-/// How long an answer is believed.
-pub(crate) const REMEMBERED: Duration = Duration::from_secs(5);
-/// Most answers that are remembered.
-pub(crate) const MOST_REMEMBERED: usize = 4096;
+/// How long a decision stays in the cache.
+pub(crate) const CACHE_TTL: Duration = Duration::from_secs(5);
+/// The maximum number of cached decisions.
+pub(crate) const CACHE_SIZE: usize = 4096;
 
-/// Asks whether callers may do what they ask for.
+/// Checks the permissions of callers.
 pub(crate) struct Authorizer {
     cluster: Cluster,
     env: Env,
@@ -34,52 +34,52 @@ pub(crate) struct Authorizer {
 
 impl Authorizer {
     pub(crate) fn new(cluster: Cluster, env: Env, metrics: Metrics) -> Self {
-        Self { cluster, env, metrics, cache: Cache::new(MOST_REMEMBERED, REMEMBERED) }
+        Self { cluster, env, metrics, cache: Cache::new(CACHE_SIZE, CACHE_TTL) }
     }
 
-    /// Lets the caller pass, or says why not.
+    /// Checks whether the user has the permission for a request.
     ///
     /// # Errors
-    /// [`Error::Forbidden`], and [`Error::Internal`] if nobody can be asked.
-    pub(crate) async fn authorize(&self, user: &User, target: &Target) -> Result<(), Error> {
-        let key = (user.clone(), target.clone());
-        let known = self.cache.get(&key, self.env.uptime());
-        let verdict = if let Some(verdict) = known {
+    /// [`Error::Forbidden`], and [`Error::Internal`] if the review failed.
+    pub(crate) async fn authorize(&self, user: &User, request: &RequestInfo) -> Result<(), Error> {
+        let key = (user.clone(), request.clone());
+        let cached = self.cache.get(&key, self.env.uptime());
+        let denial = if let Some(denial) = cached {
             self.metrics.authorization(CheckSource::Cache);
-            verdict
+            denial
         } else {
             self.metrics.authorization(CheckSource::Review);
-            // From before the question: an answer is as old as that.
-            let asked = self.env.uptime();
-            let verdict = self.review(user, target).await?;
-            self.cache.put(key, verdict.clone(), asked);
-            verdict
+            // The age of a decision counts from before the review.
+            let reviewed_at = self.env.uptime();
+            let denial = self.review(user, request).await?;
+            self.cache.put(key, denial.clone(), reviewed_at);
+            denial
         };
-        match verdict {
+        match denial {
             None => Ok(()),
-            Some(why) => Err(Error::Forbidden(forbidden(user, target, &why))),
+            Some(reason) => Err(Error::Forbidden(forbidden(user, request, &reason))),
         }
     }
 
-    /// `None` is a yes; a no has a reason, which may be empty.
-    async fn review(&self, user: &User, target: &Target) -> Result<Option<String>, Error> {
-        let review = SubjectAccessReview { spec: spec(user, target), ..SubjectAccessReview::default() };
+    /// `None` if the request is allowed, otherwise the reason of the denial, which may be empty.
+    async fn review(&self, user: &User, request: &RequestInfo) -> Result<Option<String>, Error> {
+        let review = SubjectAccessReview { spec: spec(user, request), ..SubjectAccessReview::default() };
         let status = self.cluster.review(&review).await.map_err(|error| {
-            tracing::warn!(%error, "asking for authorization failed");
-            Error::Internal(format!("asking whether {:?} may do this: {error}", user.name))
+            tracing::warn!(%error, "creating a SubjectAccessReview failed");
+            Error::Internal(format!("checking the permissions of user {:?}: {error}; try again", user.name))
         })?;
-        // A server that knows none of its authorizers says neither; that is a no, too.
+        // If no authorizer has an opinion, `allowed` and `denied` are both false, and the request is denied.
         Ok((!status.allowed || status.denied == Some(true)).then(|| status.reason.unwrap_or_default()))
     }
 }
 
-fn spec(user: &User, target: &Target) -> SubjectAccessReviewSpec {
+fn spec(user: &User, request: &RequestInfo) -> SubjectAccessReviewSpec {
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let (resource_attributes, non_resource_attributes) = match target {
-        Target::Document { path, verb } => {
+    let (resource_attributes, non_resource_attributes) = match request {
+        RequestInfo::NonResource { path, verb } => {
             (None, Some(NonResourceAttributes { path: Some(path.clone()), verb: Some(verb.clone()) }))
         }
-        Target::Object(Object {
+        RequestInfo::Resource(ResourceRequest {
             group,
             version,
             namespace,
@@ -87,7 +87,7 @@ fn spec(user: &User, target: &Target) -> SubjectAccessReviewSpec {
             name,
             subresource,
             verb,
-            beyond: _,
+            has_more_segments: _,
         }) => {
             let attributes = ResourceAttributes {
                 group: given(group),
@@ -112,16 +112,17 @@ fn spec(user: &User, target: &Target) -> SubjectAccessReviewSpec {
     }
 }
 
-/// In the words of Kubernetes, which people look for.
-fn forbidden(user: &User, target: &Target, why: &str) -> String {
+/// The message of a denial, in the format of kube-apiserver.
+fn forbidden(user: &User, request: &RequestInfo, reason: &str) -> String {
     let name = &user.name;
-    let why = if why.is_empty() { String::new() } else { format!(": {why}") };
-    match target {
-        Target::Document { path, verb } => {
-            format!("forbidden: User {name:?} cannot {verb} path {path:?}{why}")
+    let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    match request {
+        RequestInfo::NonResource { path, verb } => {
+            format!("forbidden: User {name:?} cannot {verb} path {path:?}{reason}")
         }
-        Target::Object(object) => {
-            let Object { group, namespace, resource, name: object_name, subresource, verb, .. } = object;
+        RequestInfo::Resource(request) => {
+            let ResourceRequest { group, namespace, resource, name: object_name, subresource, verb, .. } =
+                request;
             let slash = if subresource.is_empty() { "" } else { "/" };
             let place = if namespace.is_empty() {
                 "at the cluster scope".to_owned()
@@ -130,7 +131,7 @@ fn forbidden(user: &User, target: &Target, why: &str) -> String {
             };
             format!(
                 "{resource}.{group} {object_name:?} is forbidden: User {name:?} cannot {verb} resource \
-                 \"{resource}{slash}{subresource}\" in API group {group:?} {place}{why}"
+                 \"{resource}{slash}{subresource}\" in API group {group:?} {place}{reason}"
             )
         }
     }

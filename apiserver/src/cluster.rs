@@ -1,4 +1,4 @@
-//! Calls to the API server: each with a deadline, none of them repeated here but reads.
+//! Requests to kube-apiserver. Each has a deadline. Only reads are retried here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use k8s_openapi::api::authorization::v1::{SubjectAccessReview, SubjectAccessReviewStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::Status;
 use kube::core::request::Request as Path;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -20,27 +20,38 @@ use vmpool_runtime::{Env, telemetry};
 
 use crate::api::{MACHINES, POOLS, STORED_GROUP, STORED_VERSION};
 
-/// Why a call brought nothing.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
-    /// The API server refused it. It had no effect.
+    /// The API server refused the request. The request had no effect.
     #[error("{}", .0.message)]
-    Refused(Box<Status>),
-    /// The API server could not ask an admission webhook. It had no effect.
+    Refused(Refusal),
+    /// The API server could not call an admission webhook. The request had no effect.
     #[error("{0}")]
-    Unasked(String),
-    /// No answer, or one that says nothing about the effect: a write may have been done, or may still be.
-    #[error("no certain answer: {0}")]
-    Lost(String),
+    WebhookUnavailable(String),
+    /// The response was lost or does not show the effect: a write may be applied, or may be applied later.
+    #[error("the request is unconfirmed: {0}")]
+    Unconfirmed(String),
+}
+
+/// The refusal of a request, as kube-apiserver reported it.
+#[derive(Clone, Debug)]
+pub(crate) struct Refusal {
+    /// The HTTP status.
+    pub(crate) code: u16,
+    /// The reason, for programs.
+    pub(crate) reason: String,
+    /// The message, for users.
+    pub(crate) message: String,
 }
 
 impl CallError {
-    fn has(&self, wanted: StatusCode) -> bool {
-        matches!(self, Self::Refused(status) if status.code == wanted.as_u16())
+    fn has(&self, code: StatusCode) -> bool {
+        matches!(self, Self::Refused(refusal) if refusal.code == code.as_u16())
     }
 
-    /// Whether the object is not there.
-    pub(crate) fn is_gone(&self) -> bool {
+    /// Whether the object does not exist.
+    pub(crate) fn is_not_found(&self) -> bool {
         self.has(StatusCode::NOT_FOUND)
     }
 
@@ -49,13 +60,14 @@ impl CallError {
         self.has(StatusCode::CONFLICT)
     }
 
-    /// Whether the same call may well succeed in a moment.
+    /// Whether a retry of the same request may succeed.
     pub(crate) fn is_transient(&self) -> bool {
-        matches!(self, Self::Lost(_) | Self::Unasked(_)) || self.has(StatusCode::TOO_MANY_REQUESTS)
+        matches!(self, Self::Unconfirmed(_) | Self::WebhookUnavailable(_))
+            || self.has(StatusCode::TOO_MANY_REQUESTS)
     }
 }
 
-/// What is known of a stored pool: what a removal needs.
+/// The fields of a stored pool that a removal needs.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct Pool {
     pub(crate) metadata: Meta,
@@ -63,19 +75,19 @@ pub(crate) struct Pool {
     pub(crate) spec: PoolSpec,
 }
 
-/// The part of a pool's spec that a removal changes.
+/// The part of the spec of a pool that a removal changes.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct PoolSpec {
     pub(crate) replicas: Option<i64>,
 }
 
-/// What is known of a stored machine.
+/// The fields of a stored machine that a removal needs.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) metadata: Meta,
 }
 
-/// What is read of metadata.
+/// The fields of metadata that a removal needs.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Meta {
@@ -95,32 +107,33 @@ struct Owner {
 }
 
 impl Meta {
-    /// UID of the controller owner.
+    /// The UID of the controller owner.
     pub(crate) fn controller(&self) -> Option<&str> {
         self.owner_references.iter().find(|owner| owner.controller).map(|owner| &*owner.uid)
     }
 }
 
-/// What the API server says of an admission webhook that it cannot ask. It asks before it stores anything.
-const UNASKED: &str = "failed calling webhook";
+/// The text in the message of the API server if it cannot call an admission webhook. It calls webhooks before it stores
+/// anything.
+const WEBHOOK_FAILURE: &str = "failed calling webhook";
 
-/// How often a read is tried.
-const READS: u32 = 3;
-/// The longest pause between two tries of a read.
+/// The maximum number of attempts of a read.
+const READ_ATTEMPTS: u32 = 3;
+/// The maximum pause between two attempts of a read.
 const READ_PAUSE: Duration = Duration::from_millis(200);
-/// Calls that may be under way at a time, so that a removal of a thousand machines leaves room for others.
+/// The maximum number of requests in flight. A removal of a thousand machines then does not delay all others.
 const IN_FLIGHT: usize = 64;
-/// Who writes, in `managedFields`.
+/// The field manager in `managedFields`.
 const FIELD_MANAGER: &str = "vmpool-apiserver";
-/// Answers with metadata only, where the server can.
+/// Requests a response with metadata only, if the server supports it.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-/// The way to the API server. Clones share it.
+/// A client of kube-apiserver. Clones share its limit of requests in flight.
 #[derive(Clone)]
 pub(crate) struct Cluster {
     client: Client,
     env: Env,
-    /// How long a call may take.
+    /// The deadline of each request.
     timeout: Duration,
     permits: Arc<Semaphore>,
 }
@@ -130,7 +143,7 @@ impl Cluster {
         Self { client, env, timeout, permits: Arc::new(Semaphore::new(IN_FLIGHT)) }
     }
 
-    /// The pool of this name, as it is stored now.
+    /// Reads the stored pool with this name.
     pub(crate) async fn pool<T: DeserializeOwned>(
         &self,
         namespace: &str,
@@ -139,12 +152,12 @@ impl Cluster {
         self.read(&path(namespace, POOLS), name, false).await
     }
 
-    /// The machine of this name, as it is stored now.
+    /// Reads the stored machine with this name.
     pub(crate) async fn machine(&self, namespace: &str, name: &str) -> Result<Machine, CallError> {
         self.read(&path(namespace, MACHINES), name, true).await
     }
 
-    /// Merges `patch` into a pool.
+    /// Applies a merge patch to a pool.
     pub(crate) async fn patch_pool(
         &self,
         namespace: &str,
@@ -155,7 +168,7 @@ impl Cluster {
         self.send(Path::new(path(namespace, POOLS)).patch(name, &params, &Patch::Merge(patch))).await
     }
 
-    /// Deletes the machine with this name *and* UID, in the background.
+    /// Deletes the machine with this name and UID, with background propagation.
     pub(crate) async fn delete_machine(&self, namespace: &str, machine: &ObjectId) -> Result<(), CallError> {
         let uid = Some(machine.uid.as_str().to_owned());
         let params = DeleteParams::background().preconditions(Preconditions { uid, resource_version: None });
@@ -163,7 +176,7 @@ impl Cluster {
         self.send::<IgnoredAny>(request).await.map(|_| ())
     }
 
-    /// What the API server's authorizers say.
+    /// Creates a SubjectAccessReview and returns the decision of the API server's authorizers.
     pub(crate) async fn review(
         &self,
         review: &SubjectAccessReview,
@@ -172,13 +185,13 @@ impl Cluster {
         struct Reviewed {
             status: SubjectAccessReviewStatus,
         }
-        let body = serde_json::to_vec(review).map_err(|error| lost(&error))?;
+        let body = serde_json::to_vec(review).map_err(|error| unconfirmed(&error))?;
         let path = Path::new("/apis/authorization.k8s.io/v1/subjectaccessreviews");
-        let answer: Reviewed = self.send(path.create(&PostParams::default(), body)).await?;
-        Ok(answer.status)
+        let reviewed: Reviewed = self.send(path.create(&PostParams::default(), body)).await?;
+        Ok(reviewed.status)
     }
 
-    /// The data of the ConfigMap that describes the front proxy.
+    /// Reads the data of the ConfigMap with the configuration of the front proxy.
     pub(crate) async fn authentication(&self) -> Result<BTreeMap<String, String>, CallError> {
         #[derive(Deserialize)]
         struct ConfigMap {
@@ -196,16 +209,16 @@ impl Cluster {
         name: &str,
         metadata_only: bool,
     ) -> Result<T, CallError> {
-        let mut tries = 1;
+        let mut attempts = 1;
         loop {
-            // Without a resource version: the answer is as of now.
+            // A read without a resource version returns the most recent state.
             let mut request = Path::new(path).get(name, &kube::api::GetParams::default());
             if let (true, Ok(request)) = (metadata_only, &mut request) {
                 request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(METADATA_ONLY));
             }
             match self.send(request).await {
-                Err(error) if error.is_transient() && tries < READS => {
-                    tries += 1;
+                Err(error) if error.is_transient() && attempts < READ_ATTEMPTS => {
+                    attempts += 1;
                     self.env.sleep(self.env.jitter(READ_PAUSE)).await;
                 }
                 result => return result,
@@ -217,17 +230,18 @@ impl Cluster {
         &self,
         request: Result<Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, CallError> {
-        let request = request.map_err(|error| lost(&error))?;
-        let _permit = self.permits.acquire().await.map_err(|error| lost(&error))?;
+        let request = request.map_err(|error| unconfirmed(&error))?;
+        let _permit = self.permits.acquire().await.map_err(|error| unconfirmed(&error))?;
         let exchange = async {
-            let response = self.client.send(request.map(Into::into)).await.map_err(|error| lost(&error))?;
+            let response =
+                self.client.send(request.map(Into::into)).await.map_err(|error| unconfirmed(&error))?;
             let (parts, body) = response.into_parts();
-            let bytes = body.collect().await.map_err(|error| lost(&error))?.to_bytes();
-            answer(parts.status, &bytes)
+            let bytes = body.collect().await.map_err(|error| unconfirmed(&error))?.to_bytes();
+            decode(parts.status, &bytes)
         };
         match self.env.timeout(self.timeout, exchange).await {
             Ok(result) => result,
-            Err(elapsed) => Err(CallError::Lost(elapsed.to_string())),
+            Err(elapsed) => Err(CallError::Unconfirmed(elapsed.to_string())),
         }
     }
 }
@@ -236,24 +250,25 @@ fn path(namespace: &str, resource: &str) -> String {
     format!("/apis/{STORED_GROUP}/{STORED_VERSION}/namespaces/{namespace}/{resource}")
 }
 
-fn lost(error: &(dyn std::error::Error + 'static)) -> CallError {
-    CallError::Lost(telemetry::with_causes(error))
+fn unconfirmed(error: &(dyn std::error::Error + 'static)) -> CallError {
+    CallError::Unconfirmed(telemetry::with_causes(error))
 }
 
-fn answer<T: DeserializeOwned>(code: StatusCode, body: &[u8]) -> Result<T, CallError> {
+fn decode<T: DeserializeOwned>(code: StatusCode, body: &[u8]) -> Result<T, CallError> {
     if code.is_success() {
-        return serde_json::from_slice(body).map_err(|error| lost(&error));
+        return serde_json::from_slice(body).map_err(|error| unconfirmed(&error));
     }
     let status: Status = serde_json::from_slice(body).unwrap_or_else(|_| Status {
-        message: String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned(),
+        message: Some(String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned()),
         ..Status::default()
     });
-    if code == StatusCode::INTERNAL_SERVER_ERROR && status.message.contains(UNASKED) {
-        return Err(CallError::Unasked(status.message));
+    let (reason, message) = (status.reason.unwrap_or_default(), status.message.unwrap_or_default());
+    if code == StatusCode::INTERNAL_SERVER_ERROR && message.contains(WEBHOOK_FAILURE) {
+        return Err(CallError::WebhookUnavailable(message));
     }
-    // A server that broke down may have stored the object before.
+    // A server may report an internal error after it has stored the object.
     if code.is_server_error() && code != StatusCode::NOT_IMPLEMENTED {
-        return Err(CallError::Lost(format!("{code}: {}", status.message)));
+        return Err(CallError::Unconfirmed(format!("{code}: {message}")));
     }
-    Err(CallError::Refused(Box::new(Status { code: code.as_u16(), ..status })))
+    Err(CallError::Refused(Refusal { code: code.as_u16(), reason, message }))
 }

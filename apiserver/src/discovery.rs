@@ -1,4 +1,4 @@
-//! Which resources there are, in the legacy form and in the aggregated one.
+//! Discovery documents in the unaggregated and the aggregated format.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIResource, APIResourceList};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ pub(crate) fn resources(served: GroupVersion, enabled: bool) -> APIResourceList 
     }
 }
 
-/// `/apis` in the aggregated form; `version` is that of the form.
+/// `/apis` in the aggregated format. `version` is that of the format.
 pub(crate) fn aggregated(version: &str, enabled: bool) -> Value {
     let items: Vec<Value> = GROUPS.into_iter().map(|served| group(served, enabled)).collect();
     json!({

@@ -1,4 +1,4 @@
-//! What the server says about itself: discovery in both forms, OpenAPI, version. Written once, when it starts.
+//! The documents of the server: discovery in both formats, OpenAPI and version. They are created on first use.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::negotiation::{DISCOVERY_V2, DISCOVERY_V2BETA1, Form, accepted};
 use crate::{discovery, openapi};
 
-/// A document as it is sent.
+/// A serialized document.
 struct Document {
     text: Vec<u8>,
     tag: HeaderValue,
@@ -24,14 +24,14 @@ struct Document {
 
 impl Document {
     fn new(media_type: &'static str, content: &impl Serialize) -> Self {
-        let text = serde_json::to_vec(content).expect("documents can be written as JSON");
-        let tag =
-            HeaderValue::from_str(&format!("\"{}\"", hash(&text))).expect("a hash in quotes can be a header");
+        let text = serde_json::to_vec(content).expect("documents can be serialized as JSON");
+        let tag = HeaderValue::from_str(&format!("\"{}\"", hash(&text)))
+            .expect("a quoted hash is a valid header value");
         Self { text, tag, media_type }
     }
 }
 
-/// All documents. Which resources they tell of is decided by the feature gate.
+/// All documents. If the feature gate is off, they contain no resources.
 pub(crate) struct Documents {
     plain: Vec<(String, Document)>,
     aggregated: [(Form, Document); 2],
@@ -40,7 +40,7 @@ pub(crate) struct Documents {
 const JSON: &str = "application/json";
 
 impl Documents {
-    /// The documents of a server that serves the resources, or none.
+    /// The documents of a server with resources, or without if `enabled` is false.
     pub(crate) fn of(enabled: bool) -> &'static Self {
         static WITH: LazyLock<Documents> = LazyLock::new(|| Documents::new(true));
         static WITHOUT: LazyLock<Documents> = LazyLock::new(|| Documents::new(false));
@@ -83,12 +83,12 @@ impl Documents {
         Self { plain, aggregated }
     }
 
-    /// The document under this path.
+    /// The response with the document at a path.
     ///
     /// # Errors
-    /// [`Error::UnknownPath`] if there is none, [`Error::MethodNotAllowed`] if something else than reading it is asked,
-    /// [`Error::NotAcceptable`] if the caller wants another media type.
-    pub(crate) fn answer(
+    /// [`Error::UnknownPath`] if there is no document, [`Error::MethodNotAllowed`] for methods other than GET and HEAD,
+    /// [`Error::NotAcceptable`] if the caller does not accept JSON.
+    pub(crate) fn respond(
         &self,
         method: &Method,
         path: &str,
@@ -101,10 +101,10 @@ impl Documents {
         let form = accepted(headers, path == "/apis")?;
         let document =
             self.aggregated.iter().find(|(known, _)| *known == form).map_or(plain, |(_, document)| document);
-        Ok(document.answer(method, headers))
+        Ok(document.respond(method, headers))
     }
 
-    /// The text of the document under this path.
+    /// The text of the document at a path.
     #[cfg(test)]
     pub(crate) fn text(&self, path: &str) -> Option<&[u8]> {
         self.plain.iter().find(|(known, _)| known == path).map(|(_, document)| &*document.text)
@@ -112,7 +112,7 @@ impl Documents {
 }
 
 impl Document {
-    fn answer(&self, method: &Method, headers: &HeaderMap) -> Response<Body> {
+    fn respond(&self, method: &Method, headers: &HeaderMap) -> Response<Body> {
         let known = headers
             .get_all(header::IF_NONE_MATCH)
             .iter()
@@ -131,7 +131,7 @@ impl Document {
             (header::CONTENT_TYPE, content),
             (header::ETAG, self.tag.clone()),
             (header::VARY, HeaderValue::from_static("Accept")),
-            // A proxy must ask again; the tag makes that cheap.
+            // Proxies must revalidate the document. The tag makes that cheap.
             (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private")),
         ] {
             response.headers_mut().insert(name, value);
@@ -143,14 +143,14 @@ impl Document {
 fn hash(text: &[u8]) -> String {
     let mut hash = String::new();
     for byte in Sha256::digest(text) {
-        // A String takes every write.
+        // Writing to a String cannot fail.
         let _ = write!(hash, "{byte:02X}");
     }
     hash
 }
 
 fn value(content: &impl Serialize) -> Value {
-    serde_json::to_value(content).expect("documents can be written as JSON")
+    serde_json::to_value(content).expect("documents can be serialized as JSON")
 }
 
 fn group(served: GroupVersion) -> APIGroup {

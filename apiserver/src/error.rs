@@ -1,4 +1,4 @@
-//! What a caller is told when something cannot be done, as a Kubernetes `Status`.
+//! Errors, and the Kubernetes `Status` that a caller receives for each.
 
 use std::time::Duration;
 
@@ -6,116 +6,118 @@ use axum::body::Body;
 use http::{HeaderValue, Response, StatusCode, header};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusDetails};
 
-use crate::api::{POOLS, STORED_GROUP};
+use crate::api::{MACHINES, POOLS, STORED_GROUP};
 
-/// Why a request is not granted.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The caller is nobody that the API server vouches for.
+    /// The front proxy of the API server did not authenticate the caller.
     #[error("Unauthorized")]
     Unauthorized,
-    /// The caller may not do this; the text says what.
+    /// The caller lacks a permission. The text names it.
     #[error("{0}")]
     Forbidden(String),
-    /// Nothing is served under this path.
+    /// The path does not exist.
     #[error("the server could not find the requested resource")]
     UnknownPath,
-    /// There is no such pool; `group` is the one that was asked.
+    /// The pool does not exist. `group` is the API group of the request.
     #[error("{POOLS}.{group} \"{pool}\" not found")]
     PoolNotFound {
-        /// The group of the resource that was not found.
+        /// The API group of the request.
         group: &'static str,
-        /// The pool.
+        /// The name of the pool.
         pool: String,
     },
-    /// The path exists, but not for this method.
+    /// The path does not support the method.
     #[error("the server does not allow this method on the requested resource")]
     MethodNotAllowed {
-        /// The method that it exists for.
+        /// The supported methods.
         allowed: &'static str,
     },
-    /// The caller understands none of our media types.
+    /// The caller accepts none of the supported media types.
     #[error("only the following media types are accepted: application/json")]
     NotAcceptable,
-    /// The body is of another media type.
+    /// The media type of the body is not supported.
     #[error(
         "the body of the request was in an unknown format - accepted media types include: application/json"
     )]
     UnsupportedMediaType,
-    /// The body is too long.
+    /// The body exceeds the limit.
     #[error("the body of the request is longer than {limit} bytes")]
     TooLarge {
-        /// What is allowed.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The body did not arrive in full.
-    #[error("reading the body of the request")]
-    BodyLost,
-    /// The request makes no sense; the text says why, and how it would.
+    /// The connection ended before the whole body arrived.
+    #[error("reading the body of the request: the connection ended early; try again")]
+    IncompleteBody,
+    /// The request is invalid. The text says why, and how to correct it.
     #[error("{0}")]
     BadRequest(String),
-    /// A target is not there.
+    /// A target does not exist.
     #[error("virtual machine \"{target}\" not found in namespace \"{namespace}\"")]
-    TargetMissing {
-        /// The machine.
+    TargetNotFound {
+        /// The name of the machine.
         target: String,
-        /// Where it was looked for.
+        /// The namespace of the pool.
         namespace: String,
     },
-    /// A target belongs to somebody else.
-    #[error("virtual machine \"{target}\" is not a member of pool \"{pool}\"")]
-    TargetForeign {
-        /// The machine.
+    /// The pool does not own a target.
+    #[error("virtual machine \"{target}\" does not belong to pool \"{pool}\"")]
+    TargetNotInPool {
+        /// The name of the machine.
         target: String,
-        /// The pool.
+        /// The name of the pool.
         pool: String,
     },
-    /// The state of the pool or of a target forbids it; the text says why.
+    /// The state of the pool or of a target prevents the removal. The text says why.
     #[error("Operation cannot be fulfilled on {POOLS}.{STORED_GROUP} \"{pool}\": {why}")]
     Conflict {
-        /// The pool.
+        /// The name of the pool.
         pool: String,
-        /// What is in the way.
+        /// The reason.
         why: String,
     },
-    /// The pool cannot be written, and nothing of the request was done; the text says why it cannot.
-    #[error("pool \"{pool}\" could not be written, so no machine was removed: {why}; try again later")]
+    /// Writes to the pool failed, and the removal was not applied. The text contains the last failure.
+    #[error("writing pool \"{pool}\" failed, so no machine was removed: {why}; try again later")]
     Unavailable {
-        /// The pool.
+        /// The name of the pool.
         pool: String,
-        /// What the last write failed with.
+        /// The failure of the last write.
         why: String,
     },
-    /// The record of the pool has no room.
-    #[error("pool \"{pool}\": {why}; try again when machines that were removed before are gone")]
-    Full {
-        /// The pool.
+    /// The removal record of the pool is full.
+    #[error("pool \"{pool}\": {why}; try again when the targets of earlier removals are deleted")]
+    RecordFull {
+        /// The name of the pool.
         pool: String,
-        /// What there is too much of.
+        /// The exceeded limit.
         why: String,
     },
-    /// This process has too much to do.
-    #[error("too many requests are under way, try again later")]
+    /// Too many requests wait in this process.
+    #[error("too many requests are in flight; try again later")]
     Overloaded,
-    /// Something on the way to the answer failed.
+    /// A request to kube-apiserver failed, or this program has a bug.
     #[error("{0}")]
     Internal(String),
-    /// No answer in time. What was asked for is either done in full or not at all.
-    #[error("no answer within {0:?}: the request is done in full or not at all, and can be repeated")]
+    /// The deadline passed. The removal is applied either completely or not at all.
+    #[error(
+        "no result within {0:?}: the removal is applied either completely or not at all; repeat the request"
+    )]
     Timeout(Duration),
-    /// The API server's own refusal, for instance by an admission webhook.
+    /// A refusal of kube-apiserver, for example by an admission webhook.
     #[error("{message}")]
-    Passed {
+    Forwarded {
         /// The HTTP status.
         code: u16,
-        /// The word for programs.
+        /// The reason, for programs.
         reason: String,
-        /// The text.
+        /// The message, for users.
         message: String,
     },
 }
 
-/// How long a caller waits who is told to try again.
+/// The `Retry-After` of errors that a later attempt can avoid.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 impl Error {
@@ -129,22 +131,22 @@ impl Error {
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::BodyLost
+            Self::IncompleteBody
             | Self::BadRequest(_)
-            | Self::TargetMissing { .. }
-            | Self::TargetForeign { .. } => StatusCode::BAD_REQUEST,
+            | Self::TargetNotFound { .. }
+            | Self::TargetNotInPool { .. } => StatusCode::BAD_REQUEST,
             Self::Conflict { .. } => StatusCode::CONFLICT,
             Self::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Full { .. } | Self::Overloaded => StatusCode::TOO_MANY_REQUESTS,
+            Self::RecordFull { .. } | Self::Overloaded => StatusCode::TOO_MANY_REQUESTS,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Timeout(_) => StatusCode::GATEWAY_TIMEOUT,
-            Self::Passed { code, .. } => {
+            Self::Forwarded { code, .. } => {
                 StatusCode::from_u16(*code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
             }
         }
     }
 
-    /// The word for programs, in logs too.
+    /// The reason in the `Status` and in logs.
     pub fn reason(&self) -> &str {
         match self {
             Self::Unauthorized => "Unauthorized",
@@ -154,29 +156,29 @@ impl Error {
             Self::NotAcceptable => "NotAcceptable",
             Self::UnsupportedMediaType => "UnsupportedMediaType",
             Self::TooLarge { .. } => "RequestEntityTooLarge",
-            Self::BodyLost
+            Self::IncompleteBody
             | Self::BadRequest(_)
-            | Self::TargetMissing { .. }
-            | Self::TargetForeign { .. } => "BadRequest",
+            | Self::TargetNotFound { .. }
+            | Self::TargetNotInPool { .. } => "BadRequest",
             Self::Conflict { .. } => "Conflict",
             Self::Unavailable { .. } => "ServiceUnavailable",
-            Self::Full { .. } | Self::Overloaded => "TooManyRequests",
+            Self::RecordFull { .. } | Self::Overloaded => "TooManyRequests",
             Self::Internal(_) => "InternalError",
             Self::Timeout(_) => "Timeout",
-            Self::Passed { reason, .. } => reason,
+            Self::Forwarded { reason, .. } => reason,
         }
     }
 
     fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Unavailable { .. } | Self::Full { .. } | Self::Overloaded | Self::Timeout(_) => {
+            Self::Unavailable { .. } | Self::RecordFull { .. } | Self::Overloaded | Self::Timeout(_) => {
                 Some(RETRY_AFTER)
             }
             _ => None,
         }
     }
 
-    /// What the refusal is about, as far as programs can use it.
+    /// The object that the error refers to, and the time to wait before a retry.
     fn details(&self) -> StatusDetails {
         let named = |group: &str, kind: &str, name: &str| StatusDetails {
             group: Some(group.to_owned()),
@@ -186,11 +188,11 @@ impl Error {
         };
         let details = match self {
             Self::PoolNotFound { group, pool } => named(group, POOLS, pool),
-            Self::Conflict { pool, .. } | Self::Unavailable { pool, .. } | Self::Full { pool, .. } => {
+            Self::Conflict { pool, .. } | Self::Unavailable { pool, .. } | Self::RecordFull { pool, .. } => {
                 named(STORED_GROUP, POOLS, pool)
             }
-            Self::TargetMissing { target, .. } | Self::TargetForeign { target, .. } => {
-                named(STORED_GROUP, crate::api::MACHINES, target)
+            Self::TargetNotFound { target, .. } | Self::TargetNotInPool { target, .. } => {
+                named(STORED_GROUP, MACHINES, target)
             }
             _ => StatusDetails::default(),
         };
@@ -226,9 +228,9 @@ impl From<&Error> for Response<Body> {
     }
 }
 
-/// An answer in JSON.
+/// A response with a JSON body.
 pub(crate) fn json(code: StatusCode, body: &impl serde::Serialize) -> Response<Body> {
-    let text = serde_json::to_vec(body).expect("what is answered can be written as JSON");
+    let text = serde_json::to_vec(body).expect("responses can be serialized as JSON");
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = code;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

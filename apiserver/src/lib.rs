@@ -1,14 +1,24 @@
-//! The aggregated API of vmpool: removal of chosen machines from a pool.
+//! The aggregated API of vmpool: targeted removal of machines from a pool.
 //!
 //! ```text
-//!  caller ──> kube-apiserver ──(front-proxy certificate, headers)──> router: who, may they, what
+//!  caller ──> kube-apiserver ──(front proxy certificate, headers)──> router: authentication, authorization
 //!                  ▲                                                     │
 //!                  │                                                     ▼
 //!                  └──── pool (two guarded writes), machines ──────── removal
 //! ```
 //!
-//! The server keeps nothing: every replica can answer every request, and any of them may die between any two writes.
-//! What is promised about that is in the documentation of the module `removal`.
+//! The server is stateless. Every replica can handle every request, and a replica can exit between any two writes: the
+//! documentation of the module `removal` says what happens then.
+//!
+//! The layers, lowest first. A module imports only from lower layers:
+//!
+//! 1. [`api`], `error`, `metrics`, `request_info`, `negotiation`: names, errors and requests
+//! 2. `cluster`: requests to kube-apiserver
+//! 3. `authentication`, `authorization`, `body`: what a caller may do and asks for
+//! 4. `audit`, `removal`, `response`: the removal. `audit` uses only the types of `removal::model`
+//! 5. `discovery`, `openapi`, `documents`: the documents of the API
+//! 6. `state`, `router`: the handling of a request
+//! 7. [`options`], `run`: the process
 
 pub mod api;
 mod audit;
@@ -24,11 +34,11 @@ mod negotiation;
 mod openapi;
 pub mod options;
 mod removal;
+mod request_info;
+mod response;
 mod router;
 mod run;
 mod state;
-mod success;
-mod target;
 #[cfg(test)]
 mod testing;
 

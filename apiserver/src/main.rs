@@ -6,7 +6,7 @@ use clap::Parser;
 use vmpool_apiserver::{options::Options, run};
 use vmpool_runtime::{Env, shutdown, telemetry};
 
-/// One thread is enough: requests wait for the API server most of the time.
+/// One thread is sufficient, because requests mostly wait for kube-apiserver.
 #[tokio::main(worker_threads = 1)]
 async fn main() -> ExitCode {
     let options = Options::parse();
@@ -18,7 +18,7 @@ async fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let error = telemetry::with_causes(&error);
-            tracing::error!(error, "vmpool-apiserver cannot go on");
+            tracing::error!(error, "vmpool-apiserver exits");
             eprintln!("vmpool-apiserver: {error}");
             ExitCode::FAILURE
         }

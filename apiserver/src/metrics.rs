@@ -1,7 +1,7 @@
-//! What the program tells Prometheus. No label names a pool, a machine, a user or a namespace.
+//! The metrics of the API server for removals. No label contains a pool, a machine, a user or a namespace.
 
+mod label_values;
 pub(crate) mod reference;
-mod words;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use prometheus_client::metrics::histogram::Histogram;
 use vmpool_runtime::label_set;
 use vmpool_runtime::metrics::{Description, Page, Registry};
 
-use words::Code;
-pub(crate) use words::{CheckSource, Outcome, Resource, Verb};
+use label_values::Code;
+pub(crate) use label_values::{CheckSource, Outcome, Resource, Verb};
 
-/// From an answer out of memory to the deadline of a removal.
+/// From a response from memory to the deadline of a removal, in seconds.
 const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0, 30.0];
-/// Requests that share a turn.
-const SHARES: [f64; 7] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
+/// Requests in one batch.
+const BATCH_SIZES: [f64; 7] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
 
-/// All metrics of one process. Clones count together.
+/// All metrics of one process. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics(Arc<Inner>);
 
@@ -32,7 +32,7 @@ struct Inner {
     removals: Family<RemovalLabels, Counter>,
     removal_duration: Histogram,
     targets: Counter,
-    shares: Histogram,
+    batch_sizes: Histogram,
     conflicts: Counter,
     checks: Family<CheckLabels, Counter>,
     page: Page,
@@ -48,59 +48,58 @@ fn histogram() -> Histogram {
 }
 
 impl Metrics {
-    /// All of them, at zero, and what `others` adds to the page.
+    /// All metrics at zero, and the metrics that `others` registers.
     ///
-    /// Series whose labels are known beforehand are there from the beginning, so that the first of a kind shows as an
-    /// increase.
+    /// Series whose label values are known in advance exist from the start, so that their first event shows as an increase.
     pub fn new(others: impl FnOnce(&mut Registry)) -> Self {
         let registry = &mut Registry::new();
         let inner = Inner {
             requests: registry.register(
                 "vmpool_apiserver_requests_total",
                 "requests",
-                "Requests that were answered, refused ones included",
+                "Requests that the API server answered, including refused ones",
                 Family::default(),
             ),
             request_duration: registry.register(
                 "vmpool_apiserver_request_duration_seconds",
                 "seconds",
-                "Time from the head of a request to its answer",
+                "Time from the headers of a request to its response",
                 Family::new_with_constructor(histogram as fn() -> Histogram),
             ),
             removals: registry.register(
                 "vmpool_removals_total",
                 "requests",
-                "Requests to remove named machines that were understood and permitted, by what came of them",
+                "Valid and authorized requests to remove machines, by result",
                 Family::default(),
             ),
             removal_duration: registry.register(
                 "vmpool_removal_duration_seconds",
                 "seconds",
-                "Time that a removal took, waiting for its turn included",
+                "Duration of a removal, including the time in the queue",
                 histogram(),
             ),
             targets: registry.register(
                 "vmpool_removal_targets_total",
                 "machines",
-                "Machines that replicas of their pool went down for",
+                "Machines for which the API server decremented the replicas of their pool",
                 Counter::default(),
             ),
-            shares: registry.register(
+            batch_sizes: registry.register(
                 "vmpool_removal_turn_requests",
                 "requests",
-                "Requests for one pool that shared a turn, and with it the writes on the pool",
-                Histogram::new(SHARES),
+                "Requests for one pool in one batch, which share the writes to the pool",
+                Histogram::new(BATCH_SIZES),
             ),
             conflicts: registry.register(
                 "vmpool_removal_conflicts_total",
                 "writes",
-                "Writes on pools that had to be repeated, because somebody else had changed the pool or the answer was lost",
+                "Writes to pools that the API server repeated, because another client had changed the pool or the response was lost",
                 Counter::default(),
             ),
             checks: registry.register(
                 "vmpool_authorization_checks_total",
                 "questions",
-                "Questions whether a caller may do what it asks for, by where the answer came from",
+                "Authorization checks, by the source of the decision",
                 Family::default(),
             ),
             page: {
@@ -122,7 +121,7 @@ impl Metrics {
         self.0.page.encode(|| {})
     }
 
-    /// What is on the page.
+    /// The descriptions of all metrics on the page.
     pub fn catalogue(&self) -> &[Description] {
         self.0.page.catalogue()
     }
@@ -139,9 +138,9 @@ impl Metrics {
         self.0.removal_duration.observe(took.as_secs_f64());
     }
 
-    pub(crate) fn turn(&self, requests: usize) {
-        #[expect(clippy::cast_precision_loss, reason = "far below 2^53 requests wait")]
-        self.0.shares.observe(requests as f64);
+    pub(crate) fn batch(&self, requests: usize) {
+        #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^53 requests wait")]
+        self.0.batch_sizes.observe(requests as f64);
     }
 
     pub(crate) fn pool_conflict(&self) {

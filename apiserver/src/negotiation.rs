@@ -1,16 +1,17 @@
-//! Media types: which the caller understands, and which it sends.
+//! Content negotiation: the media types that the caller accepts and sends.
 
 use http::{HeaderMap, header};
 
 use crate::error::Error;
 
-/// The aggregated form of discovery.
+/// The aggregated discovery format.
 pub(crate) const DISCOVERY_V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-/// Its first version, which older API servers ask for; documents of this size are the same in both.
+/// The first version of the aggregated format, which older API servers request. The documents of this server are the same
+/// in both versions.
 pub(crate) const DISCOVERY_V2BETA1: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 
-/// In which form an answer is wanted.
+/// The requested format of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Plain JSON.
@@ -21,12 +22,13 @@ pub(crate) enum Form {
     DiscoveryV2Beta1,
 }
 
-/// The first media type of `Accept` that is served. Weights are left out, as Kubernetes does; so are unknown parameters.
+/// The format of the first supported media type in `Accept`. As in Kubernetes, weights and unknown parameters are ignored.
+/// Without the header, the format is plain JSON.
 ///
 /// # Errors
-/// [`Error::NotAcceptable`] if there is none. Without the header everything is accepted.
+/// [`Error::NotAcceptable`] if no media type is supported.
 pub(crate) fn accepted(headers: &HeaderMap, discovery: bool) -> Result<Form, Error> {
-    let mut wanted = headers
+    let mut accepted = headers
         .get_all(header::ACCEPT)
         .iter()
         .filter_map(|value| value.to_str().ok())
@@ -34,10 +36,10 @@ pub(crate) fn accepted(headers: &HeaderMap, discovery: bool) -> Result<Form, Err
         .map(str::trim)
         .filter(|value| !value.is_empty())
         .peekable();
-    if wanted.peek().is_none() {
+    if accepted.peek().is_none() {
         return Ok(Form::Plain);
     }
-    wanted.find_map(|value| form(value, discovery)).ok_or(Error::NotAcceptable)
+    accepted.find_map(|value| form(value, discovery)).ok_or(Error::NotAcceptable)
 }
 
 fn form(value: &str, discovery: bool) -> Option<Form> {
@@ -55,16 +57,16 @@ fn form(value: &str, discovery: bool) -> Option<Form> {
         (true, "APIGroupDiscoveryList", Some("apidiscovery.k8s.io"), Some("v2beta1")) => {
             Some(Form::DiscoveryV2Beta1)
         }
-        // Such as Table: the caller then names plain JSON, too.
+        // For example Table. Callers that request it also accept plain JSON.
         _ => None,
     }
 }
 
-/// Checks that the body is JSON. A caller that says nothing about it, such as `kubectl create --raw`, is believed.
+/// Checks that the body is JSON. Without the header, such as with `kubectl create --raw`, the body counts as JSON.
 ///
 /// # Errors
 /// [`Error::UnsupportedMediaType`].
-pub(crate) fn sent_json(headers: &HeaderMap) -> Result<(), Error> {
+pub(crate) fn check_content_type(headers: &HeaderMap) -> Result<(), Error> {
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
     let media_type = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
     if media_type.eq_ignore_ascii_case("application/json") {

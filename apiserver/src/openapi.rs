@@ -1,20 +1,12 @@
-//! OpenAPI documents, by which `kubectl explain` and strict clients know what the fields are.
+//! OpenAPI documents, which `kubectl explain` and clients that validate objects read.
 
+mod names;
 mod schemas;
 
 use serde_json::{Value, json};
 
 use crate::api::{GroupVersion, POOL_KIND, POOLS, REMOVAL, REMOVAL_KIND};
-
-/// The name of a schema of ours.
-fn own(served: GroupVersion, kind: &str) -> String {
-    let group: Vec<&str> = served.group.split('.').rev().collect();
-    format!("{}.{}.{kind}", group.join("."), served.version)
-}
-
-fn reference(schema: &str) -> Value {
-    json!({ "$ref": format!("#/components/schemas/{schema}") })
-}
+use names::{gvk, reference, schema_name};
 
 /// `/openapi/v3/apis/GROUP/VERSION`.
 pub(crate) fn v3(served: GroupVersion, enabled: bool) -> Value {
@@ -34,18 +26,14 @@ pub(crate) fn v3(served: GroupVersion, enabled: bool) -> Value {
     document
 }
 
-/// `/openapi/v2`. Clients of this API know version 3, and the API server merges this document into its own, where
-/// schemas of the same names are in the way: it says no more than that it is there.
+/// `/openapi/v2`, without paths and schemas. The clients of this API support version 3. kube-apiserver merges this
+/// document into its own, where schemas with equal names would conflict.
 pub(crate) fn v2() -> Value {
     json!({
         "swagger": "2.0",
         "info": { "title": "vmpool", "version": concat!("v", env!("CARGO_PKG_VERSION")) },
         "paths": {},
     })
-}
-
-fn gvk(served: GroupVersion, kind: &str) -> Value {
-    json!({ "group": served.group, "kind": kind, "version": served.version })
 }
 
 fn parameters() -> Value {
@@ -74,7 +62,7 @@ fn read(served: GroupVersion) -> Value {
             "tags": [tag(served)],
             "description": "read the metadata of a pool",
             "operationId": "readNamespacedVirtualMachinePool",
-            "responses": answers("200", &own(served, POOL_KIND)),
+            "responses": answers("200", &schema_name(served, POOL_KIND)),
             "x-kubernetes-action": "get",
             "x-kubernetes-group-version-kind": gvk(served, POOL_KIND),
         },
@@ -90,15 +78,15 @@ fn removal(served: GroupVersion) -> Value {
     json!({
         "post": {
             "tags": [tag(served)],
-            "description": "remove the named machines from a pool, and lower its replicas by their number",
+            "description": "remove the named machines from a pool, and decrement its replicas by their number",
             "operationId": "createNamespacedVirtualMachinePoolScaleDownWith",
             "parameters": [
-                query("dryRun", "All checks everything and changes nothing. No other value is known."),
+                query("dryRun", "With All, the request is checked and nothing is changed. There are no other values."),
                 query("fieldManager", "Has no effect here."),
-                query("fieldValidation", "Has no effect here: unknown fields are always refused."),
+                query("fieldValidation", "Has no effect here. Unknown fields are always refused."),
             ],
             "requestBody": {
-                "content": { "application/json": { "schema": reference(&own(served, REMOVAL_KIND)) } },
+                "content": { "application/json": { "schema": reference(&schema_name(served, REMOVAL_KIND)) } },
                 "required": true,
             },
             "responses": answers("201", schemas::STATUS),

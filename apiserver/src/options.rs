@@ -1,4 +1,4 @@
-//! The command line, and what it becomes before anything starts.
+//! Command-line options and their validation.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use vmpool_runtime::certificates::{ServingArgs, ServingArgsError, ServingConfig}
 
 use crate::removal;
 
-/// The shortest time for a call: an API server under load needs it.
-const SHORTEST_REQUEST: Duration = Duration::from_secs(1);
+/// The minimum of `--request-timeout`. A kube-apiserver under load needs this time.
+const MIN_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The longest time for a call: the caller gets an answer after [`removal::DEADLINE`], and the answer names what failed.
-const LONGEST_REQUEST: Duration = removal::DEADLINE.saturating_sub(Duration::from_secs(2));
+/// The maximum of `--request-timeout`. It leaves time to report the failure of a request before [`removal::DEADLINE`].
+const MAX_REQUEST_TIMEOUT: Duration = removal::DEADLINE.saturating_sub(Duration::from_secs(2));
 
-/// Serves the removal of chosen machines from pools, as an API that is part of the cluster's own.
+/// Serves targeted removal of machines from pools as an aggregated API of the cluster.
 ///
-/// Every replica answers; run two or more, because without any the cluster deletes no namespace. Every flag can be set by
-/// the environment variable named beside it.
+/// Every replica handles requests. Run at least two replicas: while none is available, the cluster cannot delete any
+/// namespace. Each flag can also be set by the environment variable beside it.
 #[derive(Debug, Parser)]
-// The last of several equal flags counts, so that what a chart's user appends wins.
+// If a flag is repeated, the last value is used, so that arguments that a user of the chart appends take effect.
 #[command(name = "vmpool-apiserver", version, args_override_self = true)]
 #[command(after_long_help = vmpool_feature_gates::help_text())]
 pub struct Options {
@@ -27,16 +27,16 @@ pub struct Options {
     #[command(flatten)]
     pub gates: GateArgs,
 
-    /// The HTTPS port and its certificate.
+    /// HTTPS port and certificate.
     #[command(flatten)]
     pub serving: ServingArgs,
 
-    /// Reservations of named machines.
+    /// Reservations of targets.
     #[command(flatten)]
     pub reservations: ReservationArgs,
 
-    /// How long the API server may take for one call, at most 26s; longer than the timeoutSeconds of the webhooks that judge
-    /// pools, so that an error names the webhook that did not answer
+    /// Deadline of each request to the Kubernetes API, from 1s to 26s. Set it longer than timeoutSeconds of the webhooks for
+    /// pools, so that an error names the webhook that did not respond
     #[arg(
         long,
         env = "VMPOOL_REQUEST_TIMEOUT",
@@ -47,35 +47,37 @@ pub struct Options {
     )]
     pub request_timeout: Duration,
 
-    /// What every program has.
+    /// Options that all programs have.
     #[command(flatten)]
     pub program: ProgramArgs,
 }
 
-/// An option is not usable.
+/// Why an option is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum OptionsError {
-    /// The options of the HTTPS port do not fit each other.
+    /// The options of the HTTPS port are invalid.
     #[error(transparent)]
     Serving(#[from] ServingArgsError),
-    /// A gate is unknown, or reservations would not last.
+    /// A feature gate or the reservation timeout is invalid.
     #[error(transparent)]
     Shared(#[from] ArgsError),
-    /// A call to the API server could not end before the answer to the caller is due, or not at all.
-    #[error("--request-timeout must be between {SHORTEST_REQUEST:?} and {LONGEST_REQUEST:?}, not {0:?}")]
+    /// The request timeout is outside its range.
+    #[error(
+        "--request-timeout must be between {MIN_REQUEST_TIMEOUT:?} and {MAX_REQUEST_TIMEOUT:?}, not {0:?}"
+    )]
     RequestTimeout(Duration),
 }
 
 impl Options {
-    /// How to serve, checked.
+    /// The validated options of the HTTPS port.
     ///
     /// # Errors
-    /// [`OptionsError::Serving`], one line that names the flag.
+    /// [`OptionsError::Serving`], which names the flag.
     pub fn serving(&self) -> Result<ServingConfig, OptionsError> {
         Ok(self.serving.config()?)
     }
 
-    /// For how long the controller lets a reservation stand that nobody accepts.
+    /// How long the controller keeps a reservation that is not accepted.
     ///
     /// # Errors
     /// [`OptionsError::Shared`].
@@ -83,12 +85,12 @@ impl Options {
         Ok(self.reservations.timeout()?)
     }
 
-    /// How long one call to the API server may take.
+    /// The deadline of each request to kube-apiserver.
     ///
     /// # Errors
     /// [`OptionsError::RequestTimeout`].
     pub fn request_timeout(&self) -> Result<Duration, OptionsError> {
-        if (SHORTEST_REQUEST..=LONGEST_REQUEST).contains(&self.request_timeout) {
+        if (MIN_REQUEST_TIMEOUT..=MAX_REQUEST_TIMEOUT).contains(&self.request_timeout) {
             Ok(self.request_timeout)
         } else {
             Err(OptionsError::RequestTimeout(self.request_timeout))

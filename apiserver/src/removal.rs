@@ -1,101 +1,69 @@
-//! The removal of chosen machines: all of them or none, exactly once, whoever dies in between.
+//! Targeted removal: removes all targets of a request or none, and exactly once, even if a process exits at any step.
 //!
 //! ```text
-//!            ┌── one at a time for each pool; who arrives meanwhile shares the next turn ──┐
-//!  request ──┤  look: pool and machines     reserve     verify      accept (or withdraw)   ├── delete ── answer
-//!            │  (reads, side by side)      (one write)  (reads)    (one write)             │
-//!            └─────────────────────────────────────────────────────────────────────────────┘
+//!            ┌── one batch at a time for each pool; requests that wait form the next batch ──┐
+//!  request ──┤  observe: pool and targets   reserve     verify      accept (or withdraw)     ├── delete ── response
+//!            │  (concurrent reads)         (one write)  (reads)    (one write)               │
+//!            └───────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Uncontended, one machine costs six round trips one after the other, the question whether the caller may do this
-//! included. Requests that meet in one process share the writes; those of several processes, and the controller's status,
-//! meet in conflicts, which are repeated. The record is that of [`vmpool_engine::removal`].
+//! Without contention, the removal of one machine costs six sequential round trips, including the authorization check.
+//! Concurrent requests in one process share the writes. Requests in several processes, and status updates of the
+//! controller, cause conflicts, and the process retries. The removal record is described in
+//! [`vmpool_engine::removal`].
 //!
-//! # What dies where
+//! # If the process exits
 //!
-//! Both writes on the pool carry its UID and the resource version that was read. The reads of *verify* come after the
-//! reservation is stored, and *accept* looks that it still is: so no target can have been replaced in between.
+//! Both writes to the pool carry its UID and the resource version that was read. The reads of *verify* come after the
+//! reservation is stored, and *accept* checks that the record still contains the reservation. Therefore no target can be
+//! replaced in between.
 //!
-//! | The last thing done | What is there | What becomes of it | If the caller repeats the request |
+//! | Last completed step | Stored state | What happens next | If the client repeats the request |
 //! | --- | --- | --- | --- |
-//! | look | nothing | nothing | as if for the first time |
-//! | reserve | a reservation; `replicas` is as it was | the controller drops it after `--reservation-timeout`. Until then a target that vanishes is not replaced, and thereafter it is | a reservation of its own beside the old one, which does not count |
-//! | verify | the same | the same | the same |
-//! | withdraw | nothing | nothing | as if for the first time |
-//! | accept | `replicas` is lower, the targets are accepted | the controller deletes them, replaces none of them and takes nobody else | the targets are accepted already: they are not counted, only deleted |
-//! | some deletes | the same, some targets are leaving | the same | the same; a target that is gone while its entry is there counts as removed |
+//! | observe | unchanged | nothing | the request starts from the beginning |
+//! | reserve | a reservation; `replicas` is unchanged | The controller drops the reservation after `--reservation-timeout`. Until then it does not replace a target that vanishes | The request adds a reservation of its own. The old one has no effect |
+//! | verify | as after reserve | as after reserve | as after reserve |
+//! | withdraw | unchanged | nothing | the request starts from the beginning |
+//! | accept | `replicas` is decremented, the targets are accepted | The controller deletes the targets, replaces none of them, and deletes no other machine in their place | The targets are already accepted: the request does not count them again and deletes them |
+//! | some deletes | as after accept, and some targets are terminating | as after accept | As after accept. A target that is gone counts as removed while the record contains it |
 //!
-//! A write whose answer was lost is settled by a read: as long as the reservation is there, the next attempt carries a
-//! newer resource version, so one of the two fails. A reservation that is missing although it is too young to have been
-//! dropped was used up by the write whose answer was lost.
+//! If the response to a write is lost, a read shows its result. While the pool still contains the reservation, the next
+//! attempt carries a newer resource version, so only one of the two attempts can succeed. If a reservation is missing and
+//! is too young to be dropped by the controller, the unconfirmed write ended it.
 //!
-//! A caller that hangs up changes nothing: what was begun is finished. What was not begun is dropped.
+//! If a caller disconnects, a request that has started runs to its end. A request that waits in the queue is dropped.
 
 mod batch;
-mod claim;
 mod deletes;
-mod look;
+mod errors;
+mod model;
+mod observe;
 mod queue;
+mod reservation;
 mod writes;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::channel::oneshot;
-use vmpool_engine::ObjectId;
 use vmpool_runtime::Env;
 
-use crate::audit::{Audit, Verdict};
-use crate::body::{Named, Wish};
+use crate::audit::{AuditInfo, Summary};
+use crate::body::RemovalRequest;
 use crate::cluster::Cluster;
 use crate::error::Error;
 use crate::metrics::Metrics;
-
+use model::Job;
 use queue::Queue;
 
-/// From the arrival of a request to its answer. Beyond it the caller is told to ask again.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(28);
-/// For how long the deletes are tried again.
+#[cfg(test)]
+pub(crate) use model::Target;
+pub(crate) use model::{Accepted, DEADLINE, PoolName};
+
+/// How long delete requests are retried, from the start of the removal.
 const DELETES: Duration = Duration::from_secs(25);
 
-/// The name of a pool and of its namespace.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct PoolName {
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-}
-
-/// What one request wants of a pool.
-struct Job {
-    /// The name of whoever asks.
-    user: String,
-    targets: Vec<Named>,
-    pool_uid: Option<String>,
-    /// Dead when nobody waits for the answer any more.
-    caller: Weak<()>,
-    reply: oneshot::Sender<Result<Accepted, Error>>,
-}
-
-/// The pool has let the machines go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Accepted {
-    pub(crate) pool_uid: String,
-    /// `replicas` afterwards, if this request has changed it.
-    pub(crate) replicas: Option<i64>,
-    pub(crate) machines: Vec<Leaving>,
-}
-
-/// A machine that leaves.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Leaving {
-    pub(crate) id: ObjectId,
-    /// An earlier request has removed it: it was not counted for this one.
-    pub(crate) already: bool,
-    /// It need not be deleted: somebody has done it, or it is gone.
-    pub(crate) deleted: bool,
-}
-
-/// Removes machines.
+/// Removes machines from pools.
 pub(crate) struct Remover {
     cluster: Cluster,
     env: Env,
@@ -104,37 +72,37 @@ pub(crate) struct Remover {
 }
 
 impl Remover {
-    /// No reservation is dropped by the controller before it is `accept_within` old.
+    /// A remover for a controller that drops no reservation before it is `accept_within` old.
     pub(crate) fn new(cluster: Cluster, env: Env, accept_within: Duration, metrics: Metrics) -> Arc<Self> {
         let queue = Queue::new(cluster.clone(), env.clone(), accept_within, metrics.clone());
         Arc::new(Self { cluster, env, metrics, queue })
     }
 
-    /// Does what is wished, tells the log and the metrics about it, and waits for the end of it, or for [`DEADLINE`].
+    /// Handles a request, logs and counts it, and waits for its result for at most [`DEADLINE`].
     ///
     /// # Errors
-    /// Why nothing was done. [`Error::Timeout`] and [`Error::Internal`] leave open whether it was.
+    /// The reason why nothing was removed. After [`Error::Timeout`] and [`Error::Internal`] the removal may be applied.
     pub(crate) async fn remove(
         self: &Arc<Self>,
         pool: PoolName,
-        wish: Wish,
-        audit: Audit,
+        request: RemovalRequest,
+        audit: AuditInfo,
     ) -> Result<Accepted, Error> {
         let (sender, receiver) = oneshot::channel();
-        let here = Arc::new(());
-        let caller = Arc::downgrade(&here);
+        let connected = Arc::new(());
+        let caller = Arc::downgrade(&connected);
         let remover = Arc::clone(self);
-        // A task of its own, so that a caller who hangs up does not stop it half-way.
+        // A separate task, so that a caller that disconnects does not stop a removal between two writes.
         let task = self.env.spawn("removal", async move {
-            let begun = remover.env.uptime();
-            let dry_run = wish.dry_run;
-            let names: Vec<String> = wish.targets.iter().map(|target| target.name.clone()).collect();
-            let result = remover.work(&pool, wish, audit.user.name.clone(), caller).await;
-            let took = remover.env.uptime().saturating_sub(begun);
-            let verdict = Verdict::of(&result, dry_run);
-            remover.metrics.removal(verdict.outcome, verdict.counted, took);
-            audit.tell(&pool, &names, &verdict, took);
-            // Nobody may wait for it any more.
+            let start = remover.env.uptime();
+            let dry_run = request.dry_run;
+            let names: Vec<String> = request.targets.iter().map(|target| target.name.clone()).collect();
+            let result = remover.run(&pool, request, audit.user.name.clone(), caller).await;
+            let duration = remover.env.uptime().saturating_sub(start);
+            let summary = Summary::of(&result, dry_run);
+            remover.metrics.removal(summary.outcome, summary.removed, duration);
+            audit.log(&pool, &names, &summary, duration);
+            // Sending fails if the caller has disconnected.
             let _ = sender.send(result);
         });
         task.detach();
@@ -145,31 +113,31 @@ impl Remover {
         }
     }
 
-    async fn work(
+    async fn run(
         &self,
         pool: &PoolName,
-        wish: Wish,
+        request: RemovalRequest,
         user: String,
         caller: Weak<()>,
     ) -> Result<Accepted, Error> {
-        let begun = self.env.uptime();
-        let Wish { targets, pool_uid, dry_run } = wish;
+        let start = self.env.uptime();
+        let RemovalRequest { targets, pool_uid, dry_run } = request;
         if dry_run {
-            return look::rehearse(&self.cluster, pool, &targets, pool_uid.as_deref()).await;
+            return observe::dry_run(&self.cluster, pool, &targets, pool_uid.as_deref()).await;
         }
-        let (reply, answer) = oneshot::channel();
+        let (reply, result) = oneshot::channel();
         self.queue.submit(pool, Job { user, targets, pool_uid, caller, reply })?;
-        let accepted = answer.await.map_err(|oneshot::Canceled| interrupted())??;
-        let until = begun + DELETES;
-        deletes::delete(&self.cluster, &self.env, pool, &accepted.machines, until).await?;
+        let accepted = result.await.map_err(|oneshot::Canceled| interrupted())??;
+        deletes::delete(&self.cluster, &self.env, pool, &accepted.targets, start + DELETES).await?;
         Ok(accepted)
     }
 }
 
-/// The program is wrong: a task has panicked.
+/// A task of the removal has panicked, which is a bug.
 fn interrupted() -> Error {
     Error::Internal(
-        "the request was interrupted: it is done in full or not at all, and can be repeated".to_owned(),
+        "the removal was interrupted: it is applied either completely or not at all; repeat the request"
+            .to_owned(),
     )
 }
 

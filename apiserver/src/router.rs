@@ -1,9 +1,9 @@
-//! One request, from its head to its answer.
+//! The handling of one request.
 //!
 //! ```text
-//!  request ─> health? ─> who calls? ─> what for? ─> may they? ─> document, pool or removal ─> answer
-//!                          401            404           403              404, 405, 406 ...
-//!                                               (gate on)
+//!  request ─> health? ─> authentication ─> valid path? ─> authorization ─> document, pool or removal ─> response
+//!                             401             404              403               404, 405, 406 ...
+//!                                                    (if the gate is on)
 //! ```
 
 use std::sync::Arc;
@@ -21,42 +21,42 @@ use vmpool_runtime::health::Health;
 use vmpool_runtime::https::Peer;
 
 use crate::api::{self, GroupVersion, POOL_KIND, POOLS, REMOVAL};
-use crate::audit::{AUDIT_ID, Audit, request_id};
+use crate::audit::{AUDIT_ID, AuditInfo, request_id};
 use crate::authentication::User;
-use crate::body::{self, LIMIT};
+use crate::body::{self, MAX_LENGTH};
 use crate::error::{Error, json};
 use crate::metrics::{Resource, Verb};
-use crate::negotiation::{accepted, sent_json};
+use crate::negotiation::{accepted, check_content_type};
 use crate::removal::PoolName;
+use crate::request_info::{RequestInfo, ResourceRequest};
+use crate::response::success;
 use crate::state::State;
-use crate::success::success;
-use crate::target::{Object, Target};
 
-/// The whole API, as a service that [`vmpool_runtime::https`] can serve.
+/// The API as a service for [`vmpool_runtime::https`].
 pub fn router(state: Arc<State>) -> Router {
     Router::new().fallback(move |request: Request| {
         let state = Arc::clone(&state);
-        async move { state.answer(request).await }
+        async move { state.handle(request).await }
     })
 }
 
-/// What a request turned out to be about, for the metrics.
+/// The label values of a request.
 #[derive(Clone, Copy)]
-struct About {
+struct Labels {
     verb: Verb,
     resource: Resource,
 }
 
 impl State {
-    async fn answer(&self, request: Request) -> Response<Body> {
-        let begun = self.env.uptime();
+    async fn handle(&self, request: Request) -> Response<Body> {
+        let start = self.env.uptime();
         let id = request_id(request.headers(), &self.env);
-        let target = Target::of(request.method(), request.uri());
-        let about = about(target.as_ref());
-        let result = match (about.resource, target) {
+        let info = RequestInfo::of(request.method(), request.uri());
+        let labels = labels(info.as_ref());
+        let result = match (labels.resource, info) {
             (Resource::Health, _) => Ok(health(&self.health, request).await),
             (_, None) => Err(Error::UnknownPath),
-            (_, Some(target)) => self.grant(request, target, &id).await,
+            (_, Some(info)) => self.respond(request, info, &id).await,
         };
         let mut response = result.unwrap_or_else(|error| {
             tracing::debug!(request = ?id, code = error.code().as_u16(), %error, "refused");
@@ -65,54 +65,56 @@ impl State {
         if let Ok(id) = HeaderValue::from_str(&id) {
             response.headers_mut().insert(AUDIT_ID, id);
         }
-        let took = self.env.uptime().saturating_sub(begun);
-        self.metrics.request(about.verb, about.resource, response.status(), took);
+        let duration = self.env.uptime().saturating_sub(start);
+        self.metrics.request(labels.verb, labels.resource, response.status(), duration);
         response
     }
 
-    async fn grant(&self, request: Request, target: Target, id: &str) -> Result<Response<Body>, Error> {
+    async fn respond(&self, request: Request, info: RequestInfo, id: &str) -> Result<Response<Body>, Error> {
         let (parts, body) = request.into_parts();
         let user = self.authenticator.authenticate(parts.extensions.get::<Peer>(), &parts.headers)?;
-        // Before authorization: the request for it, and the cached answer, would be as long as the name.
-        possible(&target)?;
-        // With the gate off there is no resource that needs a right, and this program may not request authorization. The
-        // remaining answers are documents without resources, and "not found".
+        // Invalid names are refused before authorization, because the review and the cached decision would contain them.
+        check_names(&info)?;
+        // If the gate is off, no resource needs a permission, and this program has no permission to create reviews. The
+        // responses are then documents without resources, and "not found".
         if self.enabled {
-            self.authorizer.authorize(&user, &target).await?;
+            self.authorizer.authorize(&user, &info).await?;
         }
-        match target {
-            Target::Document { path, .. } => self.documents.answer(&parts.method, &path, &parts.headers),
-            Target::Object(object) => {
-                let served = served(&object).filter(|_| self.enabled).ok_or(Error::UnknownPath)?;
-                if object.subresource.is_empty() {
-                    self.read(served, object, &parts).await
+        match info {
+            RequestInfo::NonResource { path, .. } => {
+                self.documents.respond(&parts.method, &path, &parts.headers)
+            }
+            RequestInfo::Resource(request) => {
+                let served = served(&request).filter(|_| self.enabled).ok_or(Error::UnknownPath)?;
+                if request.subresource.is_empty() {
+                    self.read(served, request, &parts).await
                 } else {
-                    self.remove(object, user, id, parts, body).await
+                    self.remove(request, user, id, parts, body).await
                 }
             }
         }
     }
 
-    /// The metadata of a pool.
+    /// Returns the metadata of a pool.
     async fn read(
         &self,
         served: GroupVersion,
-        object: Object,
+        request: ResourceRequest,
         parts: &Parts,
     ) -> Result<Response<Body>, Error> {
-        // There is nothing to be listed, so the collection exists for no method.
-        if object.name.is_empty() {
+        // Pools cannot be listed here, so the collection supports no method.
+        if request.name.is_empty() {
             return Err(Error::MethodNotAllowed { allowed: "" });
         }
-        if object.verb != "get" {
+        if request.verb != "get" {
             return Err(Error::MethodNotAllowed { allowed: "GET, HEAD" });
         }
         accepted(&parts.headers, false)?;
-        let Object { namespace, name, .. } = object;
+        let ResourceRequest { namespace, name, .. } = request;
         let not_found = || Error::PoolNotFound { group: served.group, pool: name.clone() };
         let pool: Value = match self.cluster.pool(&namespace, &name).await {
             Ok(pool) => pool,
-            Err(error) if error.is_gone() => return Err(not_found()),
+            Err(error) if error.is_not_found() => return Err(not_found()),
             Err(error) => return Err(Error::Internal(format!("reading pool \"{name}\": {error}"))),
         };
         let content = json!({
@@ -123,70 +125,74 @@ impl State {
         Ok(json(StatusCode::OK, &content))
     }
 
-    /// The removal of named machines.
+    /// Handles a removal request.
     async fn remove(
         &self,
-        object: Object,
+        request: ResourceRequest,
         user: User,
         id: &str,
         parts: Parts,
         body: Body,
     ) -> Result<Response<Body>, Error> {
-        if object.verb != "create" {
+        if request.verb != "create" {
             return Err(Error::MethodNotAllowed { allowed: "POST" });
         }
         accepted(&parts.headers, false)?;
-        sent_json(&parts.headers)?;
-        let body = Limited::new(body, LIMIT).collect().await.map_err(|error| {
-            if error.is::<LengthLimitError>() { Error::TooLarge { limit: LIMIT } } else { Error::BodyLost }
+        check_content_type(&parts.headers)?;
+        let body = Limited::new(body, MAX_LENGTH).collect().await.map_err(|error| {
+            if error.is::<LengthLimitError>() {
+                Error::TooLarge { limit: MAX_LENGTH }
+            } else {
+                Error::IncompleteBody
+            }
         })?;
-        let Object { namespace, name, .. } = object;
+        let ResourceRequest { namespace, name, .. } = request;
         let query = parts.uri.query().unwrap_or_default();
-        let wish = body::read(&body.to_bytes(), query, &namespace, &name)?;
-        let dry_run = wish.dry_run;
-        let audit = Audit { user, request: id.to_owned() };
+        let removal = body::read(&body.to_bytes(), query, &namespace, &name)?;
+        let dry_run = removal.dry_run;
+        let audit = AuditInfo { user, request: id.to_owned() };
         let pool = PoolName { namespace, name };
-        let accepted = self.remover.remove(pool.clone(), wish, audit).await?;
+        let accepted = self.remover.remove(pool.clone(), removal, audit).await?;
         Ok(json(StatusCode::CREATED, &success(&pool.name, &accepted, dry_run)))
     }
 }
 
-/// Whether something of this name can exist.
+/// Checks that an object with these names can exist.
 ///
 /// # Errors
 /// [`Error::UnknownPath`] and [`Error::PoolNotFound`].
-fn possible(target: &Target) -> Result<(), Error> {
-    if target.is_too_long() {
+fn check_names(info: &RequestInfo) -> Result<(), Error> {
+    if info.is_too_long() {
         return Err(Error::UnknownPath);
     }
-    if let Target::Object(object) = target
-        && let Some(served) = served(object)
-        && !object.name.is_empty()
-        && (!is_dns_subdomain(&object.name) || !is_dns_subdomain(&object.namespace))
+    if let RequestInfo::Resource(request) = info
+        && let Some(served) = served(request)
+        && !request.name.is_empty()
+        && (!is_dns_subdomain(&request.name) || !is_dns_subdomain(&request.namespace))
     {
-        return Err(Error::PoolNotFound { group: served.group, pool: object.name.clone() });
+        return Err(Error::PoolNotFound { group: served.group, pool: request.name.clone() });
     }
     Ok(())
 }
 
-/// The version of the API that an object is of, if it is one that is served.
-fn served(object: &Object) -> Option<GroupVersion> {
-    let served = api::group(&object.group).filter(|served| served.version == object.version)?;
-    let known = object.resource == POOLS
-        && !object.namespace.is_empty()
-        && !object.beyond
-        && match &*object.subresource {
+/// The group and version of a request, if its resource is served.
+fn served(request: &ResourceRequest) -> Option<GroupVersion> {
+    let served = api::group(&request.group).filter(|served| served.version == request.version)?;
+    let known = request.resource == POOLS
+        && !request.namespace.is_empty()
+        && !request.has_more_segments
+        && match &*request.subresource {
             "" => true,
-            REMOVAL => !object.name.is_empty(),
+            REMOVAL => !request.name.is_empty(),
             _ => false,
         };
     known.then_some(served)
 }
 
-fn about(target: Option<&Target>) -> About {
-    match target {
-        None => About { verb: Verb::Other, resource: Resource::Other },
-        Some(Target::Document { path, verb }) => {
+fn labels(info: Option<&RequestInfo>) -> Labels {
+    match info {
+        None => Labels { verb: Verb::Other, resource: Resource::Other },
+        Some(RequestInfo::NonResource { path, verb }) => {
             let verb = if verb == "get" { Verb::Get } else { Verb::Other };
             let resource = match &**path {
                 "/livez" | "/readyz" | "/healthz" => Resource::Health,
@@ -195,25 +201,25 @@ fn about(target: Option<&Target>) -> About {
                 }
                 _ => Resource::Other,
             };
-            About { verb, resource }
+            Labels { verb, resource }
         }
-        Some(Target::Object(object)) => {
-            let resource = match (served(object), &*object.subresource) {
+        Some(RequestInfo::Resource(request)) => {
+            let resource = match (served(request), &*request.subresource) {
                 (Some(_), "") => Resource::Pools,
                 (Some(_), _) => Resource::Removal,
                 (None, _) => Resource::Other,
             };
-            let verb = match object.verb {
+            let verb = match request.verb {
                 "get" => Verb::Get,
                 "create" => Verb::Create,
                 _ => Verb::Other,
             };
-            About { verb, resource }
+            Labels { verb, resource }
         }
     }
 }
 
-/// Health is everybody's business, as with Kubernetes' own servers. `/healthz` is the old name of `/livez`.
+/// Health endpoints need no authentication, as in kube-apiserver. `/healthz` is the older name of `/livez`.
 async fn health(health: &Health, mut request: Request) -> Response<Body> {
     let path = request.uri().path().trim_end_matches('/');
     let path = if path == "/healthz" { "/livez" } else { path };

@@ -1,4 +1,4 @@
-//! The life of the process.
+//! The process: configuration, startup and serving.
 
 use std::time::Duration;
 
@@ -18,35 +18,35 @@ use crate::removal;
 use crate::router::router;
 use crate::state::{Settings, State};
 
-/// Why the process could not go on.
+/// Why the process exits.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// An option is not usable.
+    /// An option is invalid.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// Something that it needs cannot be had, or has ended.
+    /// A server could not start, or has ended.
     #[error(transparent)]
     Serve(#[from] ServeError),
 }
 
-/// What one client may take.
+/// The limits for clients.
 fn limits() -> Limits {
     Limits {
-        // A longer one is counted and told by the handler, with the limit.
-        body_bytes: body::LIMIT + 1,
-        // The longest path that can be read has 64 KiB, and the aggregation layer repeats it in a header. A longer head is
-        // no answer but a broken stream to it, which clients see as 503.
+        // One byte more than the handler accepts, so that the handler refuses longer bodies and names the limit.
+        body_bytes: body::MAX_LENGTH + 1,
+        // The longest valid path has 64 KiB, and the aggregation layer repeats it in a header. If the headers exceed this
+        // limit, the aggregation layer sees a broken stream, and clients receive a 503.
         header_bytes: 256 << 10,
-        // So that the handler's own answer comes first.
+        // Longer than the deadline of the handler, so that the handler responds first.
         request_deadline: removal::DEADLINE + Duration::from_secs(2),
         ..Limits::default()
     }
 }
 
-/// Serves until `stop`, and then until what is under way is answered.
+/// Serves until `stop`, and then until the requests in flight are answered.
 ///
 /// # Errors
-/// What keeps it from starting, or from going on.
+/// The reason why the process cannot start or continue.
 pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<(), RunError> {
     let gates = options.gates.gates().map_err(OptionsError::from)?;
     let serving = options.serving()?;
@@ -68,7 +68,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
         move || metrics.page()
     });
     if !settings.enabled {
-        tracing::warn!("feature gate VirtualMachinePool is off: no resource is served");
+        tracing::warn!("feature gate VirtualMachinePool is off: the server has no resources");
     }
     let clients = ClientCas::demanding();
     let state = State::new(program.client(), env.clone(), settings, health.clone(), metrics);

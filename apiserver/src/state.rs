@@ -1,4 +1,4 @@
-//! What requests are answered with.
+//! The components that handle requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::documents::Documents;
 use crate::metrics::Metrics;
 use crate::removal::Remover;
 
-/// All that the answers to requests depend on.
+/// The components that handle requests.
 pub struct State {
     pub(crate) env: Env,
     pub(crate) enabled: bool,
@@ -28,19 +28,19 @@ pub struct State {
     pub(crate) remover: Arc<Remover>,
 }
 
-/// How a server behaves.
+/// The settings of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// Whether the server serves its resource. Otherwise it serves only documents about itself.
     pub enabled: bool,
     /// The controller drops no reservation before it is this old.
     pub accept_within: Duration,
-    /// How long one call to the API server may take.
+    /// The deadline of each request to kube-apiserver.
     pub request_timeout: Duration,
 }
 
 impl State {
-    /// The state of a server with these settings. `client` must not repeat requests by itself.
+    /// The state of a server with these settings. `client` must not retry requests by itself.
     pub fn new(client: Client, env: Env, settings: Settings, health: Health, metrics: Metrics) -> Arc<Self> {
         let Settings { enabled, accept_within, request_timeout } = settings;
         let cluster = Cluster::new(client, env.clone(), request_timeout);
@@ -62,7 +62,8 @@ impl State {
         })
     }
 
-    /// Keeps up with how the front proxy is recognised, for ever. Until it was read once, nobody is.
+    /// Reads the configuration of the front proxy periodically and never returns. Until the first successful read, no
+    /// caller is authenticated.
     pub fn follow_front_proxy(&self, clients: ClientCas) -> impl Future<Output = ()> + Send + 'static {
         follow(self.cluster.clone(), self.authenticator.clone(), clients, self.env.clone())
     }

@@ -10,15 +10,16 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::OnceCell;
 use tracing_subscriber::EnvFilter;
+use vmpool_installation::installation::{GuardOptions, Installation, cluster_options};
+use vmpool_test_cluster::control_plane::ControlPlane;
+use vmpool_test_cluster::error::{Error, Result, chain};
 
-use crate::cluster::Cluster;
-use crate::error::{Error, Result, chain};
-use crate::installation::{GuardOptions, Installation, cluster_options};
+use crate::provider::check_embedded;
 
 /// A part of the shared cluster. It is started once; if that fails, every caller gets the error.
 type Shared<T> = OnceCell<std::result::Result<Arc<T>, String>>;
 
-static CLUSTER: Shared<Cluster> = OnceCell::const_new();
+static CLUSTER: Shared<ControlPlane> = OnceCell::const_new();
 static INSTALLATION: Shared<Installation> = OnceCell::const_new();
 static GUARDED: Shared<Installation> = OnceCell::const_new();
 static WITH_FAULT_PROXIES: Shared<Installation> = OnceCell::const_new();
@@ -51,11 +52,11 @@ pub fn block_on<F: Future>(test: F) -> F::Output {
 /// The control plane that all scenarios share, with the project's CRDs and nothing else.
 ///
 /// # Errors
-/// [`Error::SharedCluster`] if it did not start; every caller gets this error.
-pub async fn cluster() -> Result<Arc<Cluster>> {
+/// [`Error::Unavailable`] if it did not start; every caller gets this error.
+pub async fn cluster() -> Result<Arc<ControlPlane>> {
     let start = async || {
         tear_down_at_exit();
-        Cluster::start(cluster_options("shared")).await
+        ControlPlane::start(cluster_options("shared")).await
     };
     shared(&CLUSTER, start).await
 }
@@ -63,7 +64,7 @@ pub async fn cluster() -> Result<Arc<Cluster>> {
 /// The shared control plane with the chart's accounts and the simulator.
 ///
 /// # Errors
-/// [`Error::SharedCluster`] if a part of it did not start; every caller gets this error.
+/// [`Error::Unavailable`] if a part of it did not start; every caller gets this error.
 pub async fn installation() -> Result<Arc<Installation>> {
     shared(&INSTALLATION, async || Installation::onto(cluster().await?).await).await
 }
@@ -73,7 +74,7 @@ pub async fn installation() -> Result<Arc<Installation>> {
 /// It is separate, because the first one tests the controller without the webhook.
 ///
 /// # Errors
-/// [`Error::SharedCluster`] if a part of it did not start; every caller gets this error.
+/// [`Error::Unavailable`] if a part of it did not start; every caller gets this error.
 pub async fn guarded() -> Result<Arc<Installation>> {
     let start = async || {
         tear_down_at_exit();
@@ -86,26 +87,30 @@ pub async fn guarded() -> Result<Arc<Installation>> {
 /// requests, and reservations last five seconds.
 ///
 /// # Errors
-/// [`Error::SharedCluster`] if a part of it did not start; every caller gets this error.
+/// [`Error::Unavailable`] if a part of it did not start; every caller gets this error.
 pub async fn with_fault_proxies() -> Result<Arc<Installation>> {
     let start = async || {
         tear_down_at_exit();
         let impatient = format!("apiserver.extraArgs={{{SHORT_RESERVATION}}}");
         let options = GuardOptions::default().with_fault_proxy().value(&impatient);
-        Installation::start("choked", Some(options)).await
+        Installation::start("fault-proxy", Some(options)).await
     };
     shared(&WITH_FAULT_PROXIES, start).await
 }
 
 async fn shared<T>(cell: &Shared<T>, start: impl AsyncFnOnce() -> Result<T>) -> Result<Arc<T>> {
+    check_embedded()?;
     let started = cell.get_or_init(async || start().await.map(Arc::new).map_err(|error| chain(&error))).await;
-    started.clone().map_err(|reason| Error::SharedCluster { reason })
+    started.clone().map_err(|reason| Error::Unavailable {
+        reason: format!("the shared cluster did not start: {reason}"),
+    })
 }
 
 /// Logs of the harness, printed for failed tests or with `--nocapture`, filtered by `RUST_LOG`.
 fn log_to_stderr() {
     // The client logs every refused connection to a starting API server as an error.
-    const DEFAULT: &str = "warn,vmpool_e2e=info,kube_client=off";
+    const DEFAULT: &str =
+        "warn,vmpool_e2e=info,vmpool_installation=info,vmpool_test_cluster=info,kube_client=off";
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT));
     // A program with its own subscriber keeps it.
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();

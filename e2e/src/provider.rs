@@ -18,14 +18,13 @@ mod tool;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::access::Access;
-use crate::cluster;
-use crate::error::{Error, Result};
-use crate::node::images::{self, Image};
-use crate::node::install::VALUES;
-use crate::release::{Release, platform};
-
 use tool::Tool;
+use vmpool_installation::node_install::VALUES;
+use vmpool_installation::release::{Release, platform};
+use vmpool_test_cluster::access::Access;
+use vmpool_test_cluster::control_plane;
+use vmpool_test_cluster::error::{Error, Result};
+use vmpool_test_cluster::node::images::{self, Image};
 
 /// The programs that run as Pods.
 const PROGRAMS: [&str; 4] = ["vmpool-controller", "vmpool-webhook", "vmpool-apiserver", platform::SIMULATOR];
@@ -79,15 +78,34 @@ impl Provider {
     /// The provider with this name.
     ///
     /// # Errors
-    /// [`Error::UnknownProvider`].
+    /// [`Error::Unavailable`].
     pub fn named(name: &str) -> Result<Self> {
         let found = Self::ALL.into_iter().find(|provider| provider.name() == name);
-        found.ok_or_else(|| Error::UnknownProvider { name: name.to_owned() })
+        found.ok_or_else(|| unsupported(name))
     }
 
     fn lacks(self, what: impl Into<String>) -> Error {
-        Error::ProviderLacks { provider: self.name(), what: what.into() }
+        Error::Unavailable { reason: format!("E2E_CLUSTER={} needs {}", self.name(), what.into()) }
     }
+}
+
+/// Checks that the tests can start the cluster that `E2E_CLUSTER` requests: a node cluster is an embedded one with a node.
+///
+/// # Errors
+/// [`Error::Unavailable`] for any other provider.
+pub(crate) fn check_embedded() -> Result<()> {
+    match std::env::var("E2E_CLUSTER") {
+        Ok(name) if !["embedded", "node"].contains(&name.as_str()) => Err(unsupported(&name)),
+        _ => Ok(()),
+    }
+}
+
+fn unsupported(name: &str) -> Error {
+    let reason = format!(
+        "E2E_CLUSTER={name} is not supported here: tests start `embedded` and `node` by themselves, and `make e2e` takes \
+         `kind`, `k3s` and `current`, too"
+    );
+    Error::Unavailable { reason }
 }
 
 /// An external cluster with the simulated platform and the chart.
@@ -109,7 +127,7 @@ impl Foreign {
     /// Starts or uses a cluster of `provider`, and installs everything on it.
     ///
     /// # Errors
-    /// [`Error::ProviderLacks`], on one line, for what this host lacks. The errors of the provider's tools, helm and
+    /// [`Error::Unavailable`], on one line, for what this host lacks. The errors of the provider's tools, helm and
     /// the cluster; in that case the cluster is deleted.
     pub async fn start(provider: Provider, surroundings: &Surroundings) -> Result<Self> {
         let home = tempfile::Builder::new()
@@ -126,9 +144,9 @@ impl Foreign {
             Provider::K3s => Keeper::K3s(k3s::Server::start(surroundings, &kubeconfig, images).await?),
         };
         let access = Access {
-            client: cluster::client_of(&kubeconfig).await?,
+            client: control_plane::client_of(&kubeconfig).await?,
             kubeconfig,
-            kubectl: cluster::kubectl()?,
+            kubectl: control_plane::kubectl()?,
             home: home.path().to_owned(),
             audit_log: None,
         };
@@ -178,7 +196,7 @@ fn unique_name() -> String {
 /// The Docker command, if it is installed and the daemon responds.
 ///
 /// # Errors
-/// [`Error::ProviderLacks`].
+/// [`Error::Unavailable`].
 async fn docker(provider: Provider, surroundings: &Surroundings) -> Result<Tool> {
     let docker =
         Tool::find("docker", surroundings).ok_or_else(|| provider.lacks("docker, which is not on PATH"))?;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use vmpool_installation::installation::{GuardOptions, Installation};
+use vmpool_test_cluster::access::Access;
+use vmpool_test_cluster::deadline::Deadline;
+use vmpool_test_cluster::error::{Result, chain};
 
-use crate::access::Access;
-use crate::deadline::Deadline;
-use crate::error::{Result, chain};
 use crate::harness;
-use crate::installation::{GuardOptions, Installation};
+use crate::provider::check_embedded;
 use crate::world::World;
 
 /// How long a scenario may take. All that it waits for has a deadline of its own, so that this one only bounds mistakes.
@@ -113,6 +114,7 @@ impl Scenario {
 
     async fn play(self, body: impl AsyncFnOnce(&World) -> anyhow::Result<()>) -> Result<(), String> {
         let begin = |error| format!("scenario `{}` could not begin: {}", self.name, chain(&error));
+        check_embedded().map_err(begin)?;
         let installation = match self.guard.clone() {
             guard if self.own_cluster => {
                 Installation::start(&self.name.replace(' ', "-"), guard).await.map(Arc::new)

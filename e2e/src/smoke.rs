@@ -3,9 +3,9 @@
 //! The node cluster's tests run them, and so does `make e2e` on external clusters.
 
 use serde_json::json;
+use vmpool_invariants::object::Object;
+use vmpool_test_cluster::error::{Error, Result, chain};
 
-use crate::error::{Error, Result, chain};
-use crate::object::Object;
 use crate::world::condition::{disks, has_machine, live_members, not, ready_replicas};
 use crate::world::{Policy, Pool, SUBRESOURCES, World};
 
@@ -88,11 +88,11 @@ async fn remove_by_kubectl(world: &World, pool: &Pool<'_>, machine: &Object) -> 
     let text = json!({ "targets": [machine.name()] }).to_string();
     std::fs::write(&body, text).map_err(Error::file("writing", &body))?;
     let uid = machine.uid().to_owned();
-    world.grounds().ask(std::slice::from_ref(&uid));
+    world.user_actions().request_removal(std::slice::from_ref(&uid));
     let answer = world
         .kubectl(&["create", &format!("--raw={path}"), &format!("--filename={}", body.display())])
         .await?;
-    world.grounds().removed.insert(uid, machine.name().to_owned());
+    world.user_actions().completed_removals.insert(uid, machine.name().to_owned());
     expect(answer.contains(r#""status":"Success""#), || {
         format!("the response is a success, but was {answer}")
     })?;

@@ -12,9 +12,9 @@ use vmpool_api::annotations;
 use vmpool_controller::Reason;
 use vmpool_controller::metrics::Metrics;
 use vmpool_controller::options::Options;
-use vmpool_e2e::cluster::workspace_root;
 use vmpool_engine::failure::FailureReason;
 use vmpool_engine::condition;
+use vmpool_installation::workspace_root;
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::Kind;
 
@@ -306,7 +306,7 @@ fn every_example_is_spoken_of() {
 fn every_autoscaler_that_is_shown_acts_on_a_pool_that_is_shown() {
     let objects: Vec<serde_json::Value> = files(&workspace_root().join("docs/examples"), "yaml")
         .iter()
-        .flat_map(|path| vmpool_e2e::cluster::documents_in(path).unwrap())
+        .flat_map(|path| vmpool_test_cluster::control_plane::documents_in(path).unwrap())
         .collect();
     let is_pool = |object: &serde_json::Value| object["kind"] == "VirtualMachinePool";
     let mut autoscalers = 0;
@@ -326,6 +326,11 @@ fn every_autoscaler_that_is_shown_acts_on_a_pool_that_is_shown() {
 fn tests_below(folder: &str, found: &mut BTreeSet<String>) {
     for path in files(&workspace_root().join(folder), "rs") {
         let text = std::fs::read_to_string(path).unwrap();
+        // Test targets with a runner of their own list their tests.
+        for listed in text.split("_test!(").skip(1) {
+            let path = listed.split(')').next().unwrap_or_default();
+            found.extend(path.rsplit("::").next().map(str::to_owned));
+        }
         // What is between the attribute and the name of a test: cases, and the word async.
         for block in text
             .split("#[test]")

@@ -1,33 +1,31 @@
 //! The node cluster itself: Pods run and are reachable, they survive a crash of the kubelet, and nothing remains afterwards.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
-use vmpool_e2e::cluster::{AuditLog, apply, target_directory};
-use vmpool_e2e::deadline::Deadline;
 use vmpool_e2e::harness::block_on;
-use vmpool_e2e::node::{self, NodeCluster, NodeOptions, images};
-use vmpool_e2e::poll;
+use vmpool_test_cluster::control_plane::{AuditLog, apply, target_directory};
+use vmpool_test_cluster::deadline::Deadline;
+use vmpool_test_cluster::node::{NodeCluster, NodeOptions, images};
+use vmpool_test_cluster::{node_test, poll, test_runner};
 
 /// Only limits failures; the test usually takes seconds.
 const DEADLINE: Duration = Duration::from_mins(2);
 
-/// Whether this host can run a node cluster. If not, this prints the reason on one line. With `VMPOOL_NODE_TESTS=required`, as in
-/// CI, that is a failure, so that tests are not skipped by mistake.
-fn possible() -> bool {
-    let Some(line) = node::missing() else { return true };
-    assert_ne!(
-        std::env::var("VMPOOL_NODE_TESTS").as_deref(),
-        Ok("required"),
-        "the node tests are required: {line}"
-    );
-    // Output of passing tests is captured, so this bypasses the capture.
-    let _ = writeln!(std::io::stderr(), "skipped: {line}");
-    false
+/// The directory of a cluster that this program starts and never stops, instead of running tests: a test kills it.
+const TO_KILL: &str = "NODE_CLUSTER_TO_KILL";
+
+fn main() -> anyhow::Result<ExitCode> {
+    if let Some(directory) = std::env::var_os(TO_KILL).map(PathBuf::from) {
+        return run_until_killed(&directory).map(|()| ExitCode::FAILURE);
+    }
+    Ok(test_runner::run(vec![
+        node_test!(two_pods_are_served_through_the_address_of_their_service),
+        node_test!(all_processes_are_killed_with_the_harness),
+    ]))
 }
 
 /// A small static program that serves HTTP: etcd.
@@ -72,11 +70,11 @@ fn objects() -> [Value; 2] {
     [deployment, service]
 }
 
-#[test]
-fn two_pods_are_served_through_the_address_of_their_service() -> anyhow::Result<()> {
-    if !possible() {
-        return Ok(());
-    }
+fn two_pods_are_served_through_the_address_of_their_service() {
+    pods_are_served().expect("Pods are served");
+}
+
+fn pods_are_served() -> anyhow::Result<()> {
     let before = traces();
     block_on(async {
         let options =
@@ -181,12 +179,8 @@ fn traces() -> Vec<String> {
     found
 }
 
-/// Not a test on its own: the test below runs it in a process that it kills.
-#[test]
-fn a_cluster_that_another_test_kills() -> anyhow::Result<()> {
-    let Some(directory) = std::env::var_os("NODE_CLUSTER_TO_KILL").map(PathBuf::from) else {
-        return Ok(());
-    };
+/// Starts a cluster with Pods, and waits longer than any test.
+fn run_until_killed(directory: &Path) -> anyhow::Result<()> {
     block_on(async {
         let options = NodeOptions {
             images: vec![server()?],
@@ -203,17 +197,15 @@ fn a_cluster_that_another_test_kills() -> anyhow::Result<()> {
     })
 }
 
-#[test]
-fn all_processes_are_killed_with_the_harness() -> anyhow::Result<()> {
-    if !possible() {
-        return Ok(());
-    }
+fn all_processes_are_killed_with_the_harness() {
+    a_killed_harness_leaves_no_process().expect("no process is left");
+}
+
+fn a_killed_harness_leaves_no_process() -> anyhow::Result<()> {
     // In the target directory, because a temporary directory may be in memory.
     let directory = tempfile::tempdir_in(target_directory())?;
     let mut harness = Command::new(std::env::current_exe()?)
-        .args(["--exact", "a_cluster_that_another_test_kills", "--nocapture"])
-        .env("NODE_CLUSTER_TO_KILL", directory.path())
-        // Its output is discarded: it is a test runner that never ends, which the outer runner would take for a crash.
+        .env(TO_KILL, directory.path())
         .stdout(std::process::Stdio::null())
         .spawn()?;
     let deadline = Deadline::after(2 * DEADLINE);

@@ -4,6 +4,8 @@
 //! the same build as the tests. The tests come last, so that their output is the last one if all checks pass.
 
 mod hygiene;
+mod junit;
+mod output;
 mod packages;
 mod prose;
 mod report;

@@ -44,6 +44,11 @@ impl Workspace {
         self.target.join("tools")
     }
 
+    /// The JUnit file with the results of the tests.
+    pub(crate) fn junit(&self) -> PathBuf {
+        self.target.join("junit.xml")
+    }
+
     /// The folder of mutation builds.
     pub(crate) fn mutations(&self) -> PathBuf {
         self.target.join("mutations")

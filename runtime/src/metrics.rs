@@ -1,25 +1,28 @@
-//! Metrics: registered once with all that their reader needs, encoded for Prometheus, described for the docs.
+//! Metrics: registration with unit and help text, encoding for Prometheus, and description for the reference page.
 //!
-//! Names are written out in full where a metric is registered, so that a search for the name on a dashboard ends there.
-//! The suffix says what a metric is: `_total` for counters, `_seconds` or `_bytes` for the unit.
+//! The full name of a metric is written where the metric is registered, so that a search for a name from a dashboard
+//! finds the place. The suffix `_total` marks counters; `_seconds` and `_bytes` name the unit.
 
 mod describe;
+mod label_values;
 mod page;
 mod process;
 pub mod reference;
-mod words;
 
 use prometheus_client::encoding::text;
 use prometheus_client::registry::Unit;
 
-pub use describe::{About, Describe, Description, Kind, Label, Labels, Values, Word};
+pub use describe::{About, Describe, Description, Kind, Label, LabelValue, Labels, Values};
 pub use page::Page;
 pub use process::ProcessMetrics;
 
-/// A gauge of fractions, such as seconds.
+#[doc(hidden)]
+pub use LabelValue as Word;
+
+/// A gauge of fractional numbers, such as seconds.
 pub type FloatGauge = prometheus_client::metrics::gauge::Gauge<f64, std::sync::atomic::AtomicU64>;
 
-/// A counter of fractions, such as seconds.
+/// A counter of fractional numbers, such as seconds.
 pub type FloatCounter = prometheus_client::metrics::counter::Counter<f64, std::sync::atomic::AtomicU64>;
 
 /// The metrics of a process.
@@ -37,8 +40,8 @@ impl Registry {
 
     /// Registers `metric` and returns it.
     ///
-    /// `name` is the whole name, with the suffix of its kind and unit. `unit` says what the value counts or measures.
-    /// `help` is a sentence without its full stop.
+    /// `name` is the full name, with the suffixes of kind and unit. `unit` names what the metric counts or measures. `help`
+    /// is a sentence without its period.
     pub fn register<M: Describe>(
         &mut self,
         name: &'static str,
@@ -46,7 +49,7 @@ impl Registry {
         help: &'static str,
         metric: M,
     ) -> M {
-        // The encoder appends the suffixes again.
+        // The encoder appends the suffixes.
         let stem = name.strip_suffix(M::KIND.suffix()).unwrap_or(name);
         let handle = metric.clone();
         let registry = &mut self.registry;
@@ -61,15 +64,15 @@ impl Registry {
         handle
     }
 
-    /// What is registered, in that order.
+    /// The registered metrics, in the order of their registration.
     pub fn catalogue(&self) -> &[Description] {
         &self.catalogue
     }
 
-    /// All metrics as they are now, in the OpenMetrics text format.
+    /// The current values of all metrics in the OpenMetrics text format.
     pub fn encode(&self) -> String {
         let mut page = String::new();
-        // A String takes every write.
+        // Writing to a String cannot fail.
         let _ = text::encode(&mut page, &self.registry);
         page
     }

@@ -6,6 +6,7 @@ mod clock;
 mod idle;
 mod log;
 pub mod pages;
+mod random;
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ pub use crate::lease::testing::{end, fence_for, unfenced};
 pub use clock::ManualClock;
 pub use idle::Idle;
 pub use log::Recording;
+pub use random::SeededRandom;
 
 /// Random numbers that a seed determines (splitmix64).
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use axum::extract::{Extension, State as Extract};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, header};
 use serde_json::Value;
-use vmpool_engine::admission::{self, Evaluation, Outcome, scale};
+use vmpool_platforms::dvp::admission::{self, Evaluation, Outcome, scale};
 use vmpool_runtime::https::Peer;
 
 use crate::State;

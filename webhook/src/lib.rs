@@ -1,13 +1,13 @@
 //! The vmpool webhook: answers the API server's admission reviews about pools.
 //!
 //! ```text
-//!  API server ──AdmissionReview──> router ──> review (decode) ──> vmpool_engine::admission ──> review (encode)
+//!  API server ──AdmissionReview──> router ──> review (decode) ──> admission of the platform ──> review (encode)
 //!      ▲                                                              │ needs a class, images, the policy of a pool
 //!      └──────────────── reads, live and with a deadline ─────────────┘
 //! ```
 //!
-//! Every rule is in the engine. What is here is decoding, reading and answering; nothing is cached and nothing is
-//! written, so that any number of replicas answer alike.
+//! The rules are in `vmpool-platforms` and `vmpool-engine`. This crate decodes, reads and answers. It caches nothing and
+//! writes nothing, so all replicas give the same answers.
 
 mod arrival;
 mod callers;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::post;
 use kube::Client;
-use vmpool_engine::admission::Settings;
+use vmpool_platforms::dvp::admission::Settings;
 use vmpool_runtime::Env;
 
 pub use callers::Callers;

@@ -1,9 +1,9 @@
-//! What the webhook tells Prometheus.
+//! The metrics of the webhook.
 //!
-//! As in the controller, no label names a pool, a user or a namespace: the number of series depends on nothing outside.
+//! As in the controller, no label contains a pool, a user or a namespace, so users cannot increase the number of series.
 
+mod label_values;
 pub mod reference;
-mod words;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use vmpool_runtime::https::TrafficMetrics;
 use vmpool_runtime::label_set;
 use vmpool_runtime::metrics::{Description, Page, Registry};
 
-pub(crate) use words::{Operation, Path, ReadResult, Resource, Verdict};
+pub(crate) use label_values::{Operation, Path, ReadResult, Resource, Verdict};
 
-/// From a review that needs no read to one that waits for the deadline of its reads.
+/// From a review without reads to a review whose reads exceed their deadline, in seconds.
 const BUCKETS: [f64; 12] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0, 5.0];
 
 label_set!(RequestLabels { path: Path, operation: Operation, verdict: Verdict });
@@ -31,15 +31,15 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     durations: Family<DurationLabels, Histogram>,
     reads: Family<ReadLabels, Counter>,
-    /// The serving certificate.
+    /// Metrics of the serving certificate.
     pub(crate) certificates: CertificateMetrics,
-    /// Connections.
+    /// Metrics of connections.
     pub(crate) traffic: TrafficMetrics,
     page: Page,
 }
 
 impl Metrics {
-    /// All of them, at zero. Every series is there from the beginning, so that the first of a kind shows as an increase.
+    /// All metrics at zero. Every series exists from the start, so that its first event shows as an increase.
     pub fn new() -> Arc<Self> {
         let registry = &mut Registry::new();
         let requests = Path::ALL.iter().flat_map(|&path| {
@@ -59,19 +59,19 @@ impl Metrics {
             requests: registry.register(
                 "vmpool_webhook_requests_total",
                 "requests",
-                "Admission reviews that were answered, by what was reviewed and what was answered",
+                "Admission reviews that the webhook answered, by reviewed resource, operation and verdict",
                 each(requests),
             ),
             durations: registry.register(
                 "vmpool_webhook_request_duration_seconds",
                 "seconds",
-                "Time from the head of a review until its answer, reads included",
+                "Time from the headers of a review to its response, including reads",
                 durations,
             ),
             reads: registry.register(
                 "vmpool_webhook_reads_total",
                 "reads",
-                "Objects that were read from the API server for a review, by what came of it",
+                "Objects that the webhook read from the API server for a review, by result",
                 each(reads),
             ),
             certificates: CertificateMetrics::new(registry),
@@ -97,13 +97,13 @@ impl Metrics {
         self.page.encode(|| {})
     }
 
-    /// What is on the page.
+    /// The descriptions of all metrics on the page.
     pub fn catalogue(&self) -> &[Description] {
         self.page.catalogue()
     }
 }
 
-/// A family that has these series from the beginning.
+/// A family with these series at zero.
 fn each<S, M>(labels: impl IntoIterator<Item = S>) -> Family<S, M>
 where
     S: Clone + Eq + std::hash::Hash,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
-use vmpool_engine::admission::{Cluster, Known, Settings};
+use vmpool_platforms::dvp::admission::{Cluster, Known, Settings};
 use vmpool_runtime::args::{ArgsError, GateArgs, ProgramArgs};
 use vmpool_runtime::certificates::{ServingArgs, ServingArgsError, ServingConfig};
 

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use vmpool_api::Quantity;
 use vmpool_api::names::is_dns_subdomain;
 use vmpool_api::v1alpha2::API_VERSION;
-use vmpool_engine::admission::{
+use vmpool_platforms::dvp::admission::{
     Class, ClassName, Facts, Found, Image, ImageId, ImageKind, Needs, Revision, Snapshot, default_class,
 };
 use vmpool_runtime::Env;

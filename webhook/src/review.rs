@@ -5,7 +5,7 @@ mod envelope;
 use serde::Deserialize;
 use serde::de::DeserializeSeed as _;
 use serde_json::{Value, json};
-use vmpool_engine::admission::Refusal;
+use vmpool_platforms::dvp::admission::Refusal;
 
 use crate::tree::{Budget, Fields};
 use envelope::Review;

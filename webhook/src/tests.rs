@@ -20,7 +20,7 @@ use kube::Client;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
-use vmpool_engine::admission::{Cluster, Settings};
+use vmpool_platforms::dvp::admission::{Cluster, Settings};
 use vmpool_runtime::Env;
 use vmpool_runtime::https::Peer;
 use vmpool_runtime::testing::{ManualClock, env};

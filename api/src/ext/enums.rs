@@ -68,6 +68,8 @@ macro_rules! api_enum {
     };
 }
 
+pub(crate) use api_enum;
+
 api_enum! {
     /// `spec.scaleDownPolicy` of a pool: which machines a scale-down removes.
     ScaleDownPolicy ("scale-down policy") {

@@ -4,34 +4,35 @@ use vmpool_engine::ObjectId;
 use vmpool_runtime::testing::Recording;
 
 use super::*;
-use crate::removal::Leaving;
+use crate::removal::Target;
 use crate::testing::World;
 
 fn accepted(already: &[bool]) -> Accepted {
-    let leaving = |already: &bool| Leaving { id: ObjectId::new("m", "u"), already: *already, deleted: false };
-    Accepted { pool_uid: "p".into(), replicas: None, machines: already.iter().map(leaving).collect() }
+    let target =
+        |already: &bool| Target { id: ObjectId::new("m", "u"), already_removed: *already, deleted: false };
+    Accepted { pool_uid: "p".into(), replicas: None, targets: already.iter().map(target).collect() }
 }
 
 #[rstest]
 #[case::counted(Ok(accepted(&[false, true, false])), false, Outcome::Removed, 2)]
-#[case::all_removed_before(Ok(accepted(&[true])), false, Outcome::Repeated, 0)]
+#[case::all_targets_removed_earlier(Ok(accepted(&[true])), false, Outcome::Repeated, 0)]
 #[case::a_dry_run_counts_nothing(Ok(accepted(&[false])), true, Outcome::DryRun, 0)]
 #[case::refused(Err(Error::BadRequest(String::new())), false, Outcome::Refused, 0)]
-#[case::full(Err(Error::Overloaded), false, Outcome::Full, 0)]
+#[case::overloaded(Err(Error::Overloaded), false, Outcome::Full, 0)]
 #[case::failed(Err(Error::Internal(String::new())), false, Outcome::Failed, 0)]
-#[case::too_late(Err(Error::Timeout(Duration::ZERO)), false, Outcome::Failed, 0)]
-fn verdicts(
+#[case::timed_out(Err(Error::Timeout(Duration::ZERO)), false, Outcome::Failed, 0)]
+fn the_outcome_and_the_number_of_removed_machines_follow_from_the_result(
     #[case] result: Result<Accepted, Error>,
     #[case] dry_run: bool,
     #[case] outcome: Outcome,
-    #[case] counted: usize,
+    #[case] removed: usize,
 ) {
-    let verdict = Verdict::of(&result, dry_run);
-    assert_eq!((verdict.outcome, verdict.counted), (outcome, counted));
+    let summary = Summary::of(&result, dry_run);
+    assert_eq!((summary.outcome, summary.removed), (outcome, removed));
 }
 
 #[test]
-fn the_api_servers_id_is_kept_and_others_are_ours() {
+fn a_valid_audit_id_is_kept_and_others_are_replaced_by_a_random_id() {
     let world = World::new(1);
     let id = |value: &str| {
         let mut headers = HeaderMap::new();
@@ -45,15 +46,15 @@ fn the_api_servers_id_is_kept_and_others_are_ours() {
 }
 
 #[test]
-fn the_line_has_everything_an_auditor_asks_for() {
+fn the_log_line_contains_caller_targets_and_result() {
     let recording = Recording::start();
     let user =
         User { name: "eve\nINFO forged".into(), groups: vec!["a".into(), "b".into()], ..User::default() };
-    let audit = Audit { user, request: "id-1".into() };
+    let audit = AuditInfo { user, request: "id-1".into() };
     let pool = PoolName { namespace: "team-a".into(), name: "web".into() };
     let result = Ok(Accepted { replicas: Some(3), ..accepted(&[false, false]) });
-    let verdict = Verdict::of(&result, false);
-    audit.tell(&pool, &["web-0".into(), "web-1".into()], &verdict, Duration::from_millis(12));
+    let summary = Summary::of(&result, false);
+    audit.log(&pool, &["web-0".into(), "web-1".into()], &summary, Duration::from_millis(12));
     let text = recording.text();
     assert_eq!(text.lines().count(), 1, "{text}");
     for part in [

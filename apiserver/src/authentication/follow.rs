@@ -1,4 +1,4 @@
-//! Keeps up with the configuration of the front proxy.
+//! Reads the configuration of the front proxy periodically.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,16 +6,17 @@ use std::time::Duration;
 use vmpool_runtime::tls::ClientCas;
 use vmpool_runtime::{Env, telemetry};
 
-use super::{Authenticator, RequestHeaders};
+use super::authenticator::Authenticator;
+use super::requestheader::RequestHeaders;
 use crate::cluster::Cluster;
 
-/// How often the ConfigMap is read. A read costs the API server less than a watch that is renewed each minute, and the
-/// certificate authorities of a cluster overlap for hours when they change.
+/// The interval between reads of the ConfigMap. Reads cost the API server less than a watch that is renewed every minute.
+/// The old and new certificate authorities of a cluster overlap for hours, so a delay is acceptable.
 const PERIOD: Duration = Duration::from_secs(10);
-/// How often, until it was read once.
-const EAGER: Duration = Duration::from_secs(1);
+/// The interval until the first successful read.
+const INITIAL_PERIOD: Duration = Duration::from_secs(1);
 
-/// Reads the configuration again and again, for ever. What cannot be read changes nothing: the last good one stays.
+/// Reads the configuration periodically and never returns. If a read fails, the last configuration stays in use.
 pub(crate) async fn follow(cluster: Cluster, authenticator: Authenticator, clients: ClientCas, env: Env) {
     let mut known: Option<Arc<RequestHeaders>> = None;
     loop {
@@ -23,19 +24,24 @@ pub(crate) async fn follow(cluster: Cluster, authenticator: Authenticator, clien
             Ok(config) if known.as_deref() == Some(&config) => {}
             Ok(config) => match clients.replace(config.client_ca.as_bytes()) {
                 Ok(_) => {
-                    tracing::info!("read the front proxy's configuration");
+                    tracing::info!("read a new configuration of the front proxy");
                     let config = Arc::new(config);
                     authenticator.replace(config.clone());
                     known = Some(config);
                 }
                 Err(error) => {
                     let error = telemetry::with_causes(&error);
-                    tracing::error!(error, "the certificate authorities of the front proxy cannot be used");
+                    tracing::error!(
+                        error,
+                        "the certificate authorities of the front proxy are invalid; keeping the last valid ones"
+                    );
                 }
             },
-            Err(error) => tracing::warn!(error, "reading the front proxy's configuration failed"),
+            Err(error) => {
+                tracing::warn!(error, "reading the configuration of the front proxy failed, retrying");
+            }
         }
-        env.sleep(if known.is_some() { PERIOD } else { EAGER }).await;
+        env.sleep(if known.is_some() { PERIOD } else { INITIAL_PERIOD }).await;
     }
 }
 

@@ -1,34 +1,34 @@
-//! What the front proxy is recognised by, and how it names callers.
+//! How a connection of the front proxy is recognized, and the headers in which it passes the caller.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use http::{HeaderMap, HeaderName};
 use percent_encoding::percent_decode_str;
 
-use super::User;
+use super::user::User;
 
-/// The part of the ConfigMap that is about the front proxy.
+/// The front proxy settings of the ConfigMap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestHeaders {
-    /// Certificates that the proxy's one is signed by, in PEM.
+    /// The certificate authorities of the proxy's client certificate, in PEM.
     pub(super) client_ca: String,
-    /// Common names that the proxy may have; none means any.
+    /// The accepted common names of the client certificate. If empty, all are accepted.
     allowed_names: BTreeSet<String>,
     user: Vec<HeaderName>,
     uid: Vec<HeaderName>,
     group: Vec<HeaderName>,
-    /// In lower case.
+    /// Prefixes of header names, in lower case.
     extra_prefixes: Vec<String>,
 }
 
-/// The ConfigMap says nothing useful.
+/// Why the ConfigMap cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConfigError {
-    #[error("{0} is missing: the API server runs without an aggregation layer")]
+    #[error("{0} is missing: enable the aggregation layer of the API server")]
     Missing(&'static str),
-    #[error("{key} is not a JSON list of texts")]
+    #[error("{key} is not a JSON list of strings")]
     NotAList { key: &'static str },
-    #[error("{key} names {name:?}, which cannot be a header")]
+    #[error("{key} contains {name:?}, which is not a valid header name")]
     NotAHeader { key: &'static str, name: String },
 }
 
@@ -65,19 +65,19 @@ impl RequestHeaders {
             extra_prefixes: list(EXTRA)?
                 .into_iter()
                 .map(|prefix| prefix.to_ascii_lowercase())
-                // An empty one would make an extra of every header.
+                // With an empty prefix, every header would become an extra field.
                 .filter(|prefix| !prefix.is_empty())
                 .collect(),
         };
         if config.user.is_empty() { Err(ConfigError::Missing(USERNAME)) } else { Ok(config) }
     }
 
-    /// Whether a verified certificate with this common name is the front proxy's.
-    pub(super) fn admits(&self, common_name: Option<&str>) -> bool {
+    /// Whether a verified certificate with this common name belongs to the front proxy.
+    pub(super) fn accepts(&self, common_name: Option<&str>) -> bool {
         self.allowed_names.is_empty() || common_name.is_some_and(|name| self.allowed_names.contains(name))
     }
 
-    /// The caller that the headers name.
+    /// The caller in the headers; `None` if they contain no user name.
     pub(super) fn user(&self, headers: &HeaderMap) -> Option<User> {
         let first = |names: &[HeaderName]| {
             names.iter().find_map(|name| text(headers.get(name)?)).filter(|text| !text.is_empty())
@@ -95,7 +95,7 @@ impl RequestHeaders {
         for (name, value) in headers {
             for prefix in &self.extra_prefixes {
                 let Some(key) = name.as_str().strip_prefix(prefix.as_str()) else { continue };
-                // A key that is not UTF-8 stays as it is written, as in Go.
+                // As in Go, a key that does not decode to UTF-8 stays encoded.
                 let key = percent_decode_str(key)
                     .decode_utf8()
                     .map_or_else(|_| key.to_owned(), std::borrow::Cow::into_owned);
@@ -106,7 +106,7 @@ impl RequestHeaders {
     }
 }
 
-/// The value of a header, in which names of users may well be UTF-8. Others are nobody's name.
+/// The value of a header as UTF-8. User names may contain characters beyond ASCII; other values are ignored.
 fn text(value: &http::HeaderValue) -> Option<String> {
     std::str::from_utf8(value.as_bytes()).ok().map(str::to_owned)
 }

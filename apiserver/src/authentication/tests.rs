@@ -1,13 +1,16 @@
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue};
 use rstest::rstest;
+use vmpool_runtime::https::Peer;
 use vmpool_runtime::tls::{ClientCas, PeerCertificate};
 
 use super::requestheader::ConfigError;
 use super::*;
 use crate::cluster::Cluster;
+use crate::error::Error;
 use crate::testing::{SETTINGS, Store, World, front_proxy};
 
 fn authenticator() -> Authenticator {
@@ -30,7 +33,7 @@ fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
 }
 
 #[test]
-fn the_front_proxy_names_the_caller() {
+fn the_caller_is_read_from_the_headers_of_the_front_proxy() {
     let headers = headers(&[
         ("x-remote-user", "älice"),
         ("x-remote-uid", "u1"),
@@ -54,24 +57,24 @@ fn the_front_proxy_names_the_caller() {
 }
 
 #[rstest]
-#[case::whoever_is_vouched_for("system:aggregator", &[], &["system:authenticated"])]
-#[case::but_not_nobody("system:anonymous", &["system:unauthenticated"], &["system:unauthenticated"])]
-#[case::nor_nobody_without_groups("system:anonymous", &[], &[])]
-#[case::and_not_twice("bob", &["system:authenticated"], &["system:authenticated"])]
-fn is_authenticated(#[case] name: &str, #[case] told: &[&str], #[case] groups: &[&str]) {
+#[case::the_group_is_added_to_a_user_without_it("system:aggregator", &[], &["system:authenticated"])]
+#[case::an_unauthenticated_user("system:anonymous", &["system:unauthenticated"], &["system:unauthenticated"])]
+#[case::an_anonymous_user_without_groups("system:anonymous", &[], &[])]
+#[case::the_group_is_not_added_twice("bob", &["system:authenticated"], &["system:authenticated"])]
+fn the_authenticated_group_is_complete(#[case] name: &str, #[case] given: &[&str], #[case] groups: &[&str]) {
     let mut pairs = vec![("x-remote-user", name)];
-    pairs.extend(told.iter().map(|group| ("x-remote-group", *group)));
+    pairs.extend(given.iter().map(|group| ("x-remote-group", *group)));
     let user =
         authenticator().authenticate(Some(&peer(Some("front-proxy-client"))), &headers(&pairs)).unwrap();
     assert_eq!(user.groups, groups);
 }
 
 #[test]
-fn anybody_else_is_unauthorized() {
+fn callers_without_the_front_proxy_or_without_a_name_are_unauthorized() {
     let authenticator = authenticator();
     let named = headers(&[("x-remote-user", "alice"), ("authorization", "Bearer token")]);
-    let nobody = Peer { certificate: None, ..peer(None) };
-    for peer in [None, Some(&nobody), Some(&peer(Some("somebody"))), Some(&peer(None))] {
+    let without_certificate = Peer { certificate: None, ..peer(None) };
+    for peer in [None, Some(&without_certificate), Some(&peer(Some("another-client"))), Some(&peer(None))] {
         assert_eq!(authenticator.authenticate(peer, &named), Err(Error::Unauthorized), "{peer:?}");
     }
     let proxy = peer(Some("front-proxy-client"));
@@ -88,7 +91,7 @@ fn anybody_else_is_unauthorized() {
 }
 
 #[test]
-fn without_allowed_names_any_verified_certificate_is_the_proxys() {
+fn without_allowed_names_every_verified_certificate_is_accepted() {
     let authenticator = Authenticator::default();
     let mut data = front_proxy();
     data.insert("requestheader-allowed-names".to_owned(), "[]".to_owned());
@@ -99,7 +102,7 @@ fn without_allowed_names_any_verified_certificate_is_the_proxys() {
 }
 
 #[test]
-fn headers_of_the_first_name_that_is_there_count() {
+fn the_first_configured_header_that_is_present_is_used() {
     let mut data = front_proxy();
     data.insert("requestheader-username-headers".to_owned(), r#"["X-First","X-Remote-User"]"#.to_owned());
     let config = RequestHeaders::parse(&data).unwrap();
@@ -126,7 +129,7 @@ fn headers_of_the_first_name_that_is_there_count() {
     r#"["a b"]"#,
     ConfigError::NotAHeader { key: "requestheader-uid-headers", name: "a b".to_owned() }
 )]
-fn configurations_that_say_nothing(#[case] key: &str, #[case] value: &str, #[case] error: ConfigError) {
+fn invalid_configurations(#[case] key: &str, #[case] value: &str, #[case] error: ConfigError) {
     let mut data = front_proxy();
     data.insert(key.to_owned(), value.to_owned());
     assert_eq!(RequestHeaders::parse(&data), Err(error));
@@ -140,7 +143,7 @@ fn authority() -> String {
 }
 
 #[tokio::test]
-async fn the_configuration_is_followed_without_a_restart() {
+async fn a_changed_configuration_takes_effect_without_a_restart() {
     let world = World::new(1);
     let (authenticator, clients) = (Authenticator::default(), ClientCas::none());
     let cluster = Cluster::new(world.server.client(), world.env.clone(), SETTINGS.request_timeout);
@@ -159,7 +162,7 @@ async fn the_configuration_is_followed_without_a_restart() {
     };
 
     wait(3).await;
-    assert!(authenticator.check().is_err() && !clients.is_ready(), "there is nothing to be read yet");
+    assert!(authenticator.check().is_err() && !clients.is_ready(), "the ConfigMap does not exist yet");
     set("X-Remote-User", &authority());
     wait(2).await;
     assert!(authenticator.check().is_ok() && clients.is_ready());
@@ -167,13 +170,13 @@ async fn the_configuration_is_followed_without_a_restart() {
 
     set("X-Other-User", &authority());
     wait(11).await;
-    assert!(name("x-other-user") && !name("x-remote-user"), "the new headers count");
+    assert!(name("x-other-user") && !name("x-remote-user"), "the new headers are used");
 
-    // What cannot be used changes nothing.
+    // An invalid or missing ConfigMap changes nothing.
     set("X-Third-User", "no certificate");
     wait(11).await;
     assert!(name("x-other-user") && !name("x-third-user"));
-    world.server.store(Store::forget_configuration);
+    world.server.store(Store::delete_configuration);
     wait(11).await;
     assert!(name("x-other-user"));
     set("X-Third-User", &authority());

@@ -1,4 +1,4 @@
-//! Answers, for a short time and of a bounded number and size.
+//! A cache of decisions with a limited lifetime, number and size.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -7,75 +7,76 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::authentication::User;
-use crate::target::Target;
+use crate::request_info::RequestInfo;
 
-/// Who, and what.
-pub(super) type Key = (User, Target);
+/// A caller and its request.
+pub(super) type Key = (User, RequestInfo);
 
-/// `None` is a yes.
-pub(super) type Verdict = Option<String>;
+/// The reason of a denial; `None` if the request is allowed.
+pub(super) type Denial = Option<String>;
 
-/// Bytes of a key and its answer that are worth remembering. A user may be in hundreds of groups.
-const LARGEST: usize = 32 << 10;
-/// Bytes of all of them.
-const MOST_BYTES: usize = 8 << 20;
+/// The maximum size of an entry in bytes. A user may be in hundreds of groups.
+const MAX_ENTRY: usize = 32 << 10;
+/// The maximum size of all entries in bytes.
+const MAX_SIZE: usize = 8 << 20;
 
 pub(super) struct Cache {
-    most: usize,
-    lifetime: Duration,
+    max_entries: usize,
+    ttl: Duration,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    answers: HashMap<Arc<Key>, (Duration, Verdict)>,
-    /// The keys with the time of their answer, from the oldest. A key that was answered again is in it twice, and only
-    /// the younger of the two times is its answer's.
-    ages: VecDeque<Age>,
-    /// Bytes of all that is in `ages`.
+    decisions: HashMap<Arc<Key>, (Duration, Denial)>,
+    /// The keys with the time of their review, oldest first. A key that was reviewed again occurs twice, and the later time
+    /// is that of the cached decision.
+    reviews: VecDeque<Review>,
+    /// The size of all entries of `reviews` in bytes.
     bytes: usize,
 }
 
-struct Age {
-    asked: Duration,
+struct Review {
+    reviewed_at: Duration,
     key: Arc<Key>,
     bytes: usize,
 }
 
 impl Cache {
-    pub(super) fn new(most: usize, lifetime: Duration) -> Self {
-        Self { most, lifetime, state: Mutex::default() }
+    pub(super) fn new(max_entries: usize, ttl: Duration) -> Self {
+        Self { max_entries, ttl, state: Mutex::default() }
     }
 
-    /// The answer, if it is young enough.
-    pub(super) fn get(&self, key: &Key, now: Duration) -> Option<Verdict> {
+    /// The decision, if it has not expired.
+    pub(super) fn get(&self, key: &Key, now: Duration) -> Option<Denial> {
         let state = self.state.lock();
-        let (asked, verdict) = state.answers.get(key)?;
-        (now.saturating_sub(*asked) < self.lifetime).then(|| verdict.clone())
+        let (reviewed_at, denial) = state.decisions.get(key)?;
+        (now.saturating_sub(*reviewed_at) < self.ttl).then(|| denial.clone())
     }
 
-    /// Remembers an answer, and forgets what is too old or too much. What is too large is not remembered.
-    pub(super) fn put(&self, key: Key, verdict: Verdict, asked: Duration) {
-        let bytes = size(&key) + verdict.as_ref().map_or(0, String::len);
+    /// Adds a decision, and removes those that expired or exceed the limits. An entry that is too large is not added.
+    pub(super) fn put(&self, key: Key, denial: Denial, reviewed_at: Duration) {
+        let bytes = size(&key) + denial.as_ref().map_or(0, String::len);
         let state = &mut *self.state.lock();
-        if bytes <= LARGEST {
+        if bytes <= MAX_ENTRY {
             let key = Arc::new(key);
-            state.answers.insert(Arc::clone(&key), (asked, verdict));
-            state.ages.push_back(Age { asked, key, bytes });
+            state.decisions.insert(Arc::clone(&key), (reviewed_at, denial));
+            state.reviews.push_back(Review { reviewed_at, key, bytes });
             state.bytes += bytes;
         } else {
-            // An answer from before would not be true any more.
-            state.answers.remove(&key);
+            // The new decision replaces an earlier one.
+            state.decisions.remove(&key);
         }
-        while let Some(age) = state.ages.front() {
-            let outlived = asked.saturating_sub(age.asked) >= self.lifetime;
-            if !outlived && state.ages.len() <= self.most && state.bytes <= MOST_BYTES {
+        while let Some(oldest) = state.reviews.front() {
+            let expired = reviewed_at.saturating_sub(oldest.reviewed_at) >= self.ttl;
+            if !expired && state.reviews.len() <= self.max_entries && state.bytes <= MAX_SIZE {
                 break;
             }
-            let Some(Age { asked: age, key, bytes }) = state.ages.pop_front() else { break };
-            state.bytes -= bytes;
-            if state.answers.get(&key).is_some_and(|(asked, _)| *asked == age) {
-                state.answers.remove(&key);
+            let Some(oldest) = state.reviews.pop_front() else { break };
+            state.bytes -= oldest.bytes;
+            let latest = state.decisions.get(&oldest.key).map(|(reviewed_at, _)| *reviewed_at);
+            if latest == Some(oldest.reviewed_at) {
+                state.decisions.remove(&oldest.key);
             }
         }
     }
@@ -83,25 +84,29 @@ impl Cache {
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         let state = self.state.lock();
-        assert!(state.answers.len() <= state.ages.len(), "an answer without an age is never forgotten");
-        state.ages.len()
+        assert!(
+            state.decisions.len() <= state.reviews.len(),
+            "a decision without a review would never expire"
+        );
+        state.reviews.len()
     }
+
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         let state = self.state.lock();
-        assert_eq!(state.bytes, state.ages.iter().map(|age| age.bytes).sum::<usize>());
+        assert_eq!(state.bytes, state.reviews.iter().map(|review| review.bytes).sum::<usize>());
         state.bytes
     }
 }
 
-/// Bytes that a key takes, nearly.
-fn size((user, target): &Key) -> usize {
+/// The approximate size of a key in bytes.
+fn size((user, request): &Key) -> usize {
     let texts = |texts: &[String]| texts.iter().map(|text| text.len() + size_of::<String>()).sum::<usize>();
     let extra = user.extra.iter().map(|(key, values)| key.len() + size_of::<String>() + texts(values));
     let user = user.name.len() + user.uid.len() + texts(&user.groups) + extra.sum::<usize>();
-    let target = match target {
-        Target::Document { path, verb } => path.len() + verb.len(),
-        Target::Object(object) => object.texts().iter().map(|text| text.len()).sum(),
+    let request = match request {
+        RequestInfo::NonResource { path, verb } => path.len() + verb.len(),
+        RequestInfo::Resource(request) => request.segments().iter().map(|segment| segment.len()).sum(),
     };
-    size_of::<Key>() + user + target
+    size_of::<Key>() + user + request
 }

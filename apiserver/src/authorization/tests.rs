@@ -13,8 +13,8 @@ fn alice() -> User {
     }
 }
 
-fn removal(name: &str) -> Target {
-    Target::Object(Object {
+fn removal(name: &str) -> RequestInfo {
+    RequestInfo::Resource(ResourceRequest {
         group: "subresources.vmpool.dev".to_owned(),
         version: "v1alpha1".to_owned(),
         namespace: "team-a".to_owned(),
@@ -22,7 +22,7 @@ fn removal(name: &str) -> Target {
         name: name.to_owned(),
         subresource: "scaledownwith".to_owned(),
         verb: "create",
-        beyond: false,
+        has_more_segments: false,
     })
 }
 
@@ -32,11 +32,11 @@ fn authorizer(world: &World) -> Authorizer {
 }
 
 #[tokio::test]
-async fn everything_about_caller_and_target_is_passed_on() {
+async fn the_review_contains_the_caller_and_the_request() {
     let world = World::new(1);
     let authorizer = authorizer(&world);
     world.through(authorizer.authorize(&alice(), &removal("web"))).await.unwrap();
-    let document = Target::Document { path: "/apis".to_owned(), verb: "get".to_owned() };
+    let document = RequestInfo::NonResource { path: "/apis".to_owned(), verb: "get".to_owned() };
     world.through(authorizer.authorize(&alice(), &document)).await.unwrap();
     let log = world.server.take_log();
     assert_eq!(
@@ -62,7 +62,7 @@ async fn everything_about_caller_and_target_is_passed_on() {
 }
 
 #[tokio::test]
-async fn a_no_is_told_in_the_words_of_kubernetes() {
+async fn a_denial_has_the_message_of_kubernetes() {
     let world = World::new(1);
     let authorizer = authorizer(&world);
     world.server.deny(Some("no role"));
@@ -73,14 +73,14 @@ async fn a_no_is_told_in_the_words_of_kubernetes() {
          \"virtualmachinepools/scaledownwith\" in API group \"subresources.vmpool.dev\" in the namespace \"team-a\": \
          no role"
     );
-    let document = Target::Document { path: "/apis".to_owned(), verb: "get".to_owned() };
+    let document = RequestInfo::NonResource { path: "/apis".to_owned(), verb: "get".to_owned() };
     let error = world.through(authorizer.authorize(&alice(), &document)).await.unwrap_err();
     assert_eq!(error.to_string(), "forbidden: User \"alice\" cannot get path \"/apis\": no role");
     assert_eq!(error.code(), 403);
 }
 
 #[tokio::test]
-async fn an_answer_is_believed_for_five_seconds() {
+async fn a_decision_is_cached_for_five_seconds() {
     let world = World::new(1);
     let authorizer = authorizer(&world);
     let ask = async |user: &User, name: &str| {
@@ -90,7 +90,7 @@ async fn an_answer_is_believed_for_five_seconds() {
         world.server.deny(denied);
         let allowed = denied.is_none();
         assert_eq!(ask(&alice(), "web").await, allowed);
-        // What changes meanwhile is not seen yet.
+        // A change of permissions has no effect until the entry expires.
         world.server.deny(if allowed { Some("no") } else { None });
         world.clock.advance(Duration::from_millis(4_900)).await;
         assert_eq!(ask(&alice(), "web").await, allowed);
@@ -103,7 +103,7 @@ async fn an_answer_is_believed_for_five_seconds() {
 }
 
 #[tokio::test]
-async fn the_answer_for_one_is_not_that_for_another() {
+async fn decisions_are_cached_for_each_caller_and_request() {
     let world = World::new(1);
     let authorizer = authorizer(&world);
     let others = [
@@ -122,19 +122,19 @@ async fn the_answer_for_one_is_not_that_for_another() {
 }
 
 #[tokio::test]
-async fn who_cannot_ask_lets_nobody_pass_and_remembers_nothing() {
+async fn a_failed_review_denies_and_is_not_cached() {
     let world = World::new(1);
     let authorizer = authorizer(&world);
     world.server.intercept(|_, _| Fault::Refuse(500, "InternalError"));
     let error = world.through(authorizer.authorize(&alice(), &removal("web"))).await.unwrap_err();
     assert_eq!(error.code(), 500);
-    world.server.behave();
+    world.server.clear_faults();
     assert!(world.through(authorizer.authorize(&alice(), &removal("web"))).await.is_ok());
 }
 
 #[test]
-fn the_cache_does_not_grow_without_end() {
-    let cache = Cache::new(100, REMEMBERED);
+fn the_number_of_cached_decisions_is_limited() {
+    let cache = Cache::new(100, CACHE_TTL);
     let now = Duration::from_secs(100);
     for index in 0..1000 {
         cache.put((alice(), removal(&format!("web-{index}"))), None, now);
@@ -142,7 +142,7 @@ fn the_cache_does_not_grow_without_end() {
     assert_eq!(cache.len(), 100);
     assert_eq!(cache.get(&(alice(), removal("web-899")), now), None);
     assert_eq!(cache.get(&(alice(), removal("web-900")), now), Some(None));
-    // The same again and again, and what was answered anew does not go with what was answered before.
+    // If a request is reviewed repeatedly, the expiry of an earlier review does not remove the latest decision.
     for index in 0..1000 {
         cache.put((alice(), removal("web-0")), None, now + Duration::from_millis(index));
     }
@@ -154,11 +154,11 @@ fn the_cache_does_not_grow_without_end() {
 }
 
 #[test]
-fn the_cache_is_bounded_in_bytes_too() {
-    let cache = Cache::new(MOST_REMEMBERED, REMEMBERED);
+fn the_size_of_cached_decisions_is_limited() {
+    let cache = Cache::new(CACHE_SIZE, CACHE_TTL);
     let now = Duration::from_secs(100);
     let of_groups = |count: usize| User { groups: vec!["x".repeat(100); count], ..alice() };
-    for index in 0..MOST_REMEMBERED {
+    for index in 0..CACHE_SIZE {
         cache.put((of_groups(200), removal(&format!("web-{index}"))), Some("y".repeat(1000)), now);
     }
     assert!(cache.bytes() <= 8 << 20, "{} bytes", cache.bytes());
@@ -166,5 +166,9 @@ fn the_cache_is_bounded_in_bytes_too() {
     let bytes = cache.bytes();
     let large = (of_groups(2000), removal("web"));
     cache.put(large.clone(), None, now);
-    assert_eq!((cache.get(&large, now), cache.bytes()), (None, bytes), "what is too large is not remembered");
+    assert_eq!(
+        (cache.get(&large, now), cache.bytes()),
+        (None, bytes),
+        "an entry that is too large is not cached"
+    );
 }

@@ -15,7 +15,7 @@ fn parsed<T: DeserializeOwned>(path: &str) -> T {
 fn get(path: &str, headers: &[(header::HeaderName, &str)]) -> Result<Response<Body>, Error> {
     let headers =
         headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap())).collect();
-    Documents::of(true).answer(&Method::GET, path, &headers)
+    Documents::of(true).respond(&Method::GET, path, &headers)
 }
 
 fn aggregated(enabled: bool) -> Vec<u8> {
@@ -23,7 +23,7 @@ fn aggregated(enabled: bool) -> Vec<u8> {
 }
 
 #[test]
-fn legacy_discovery() {
+fn unaggregated_discovery() {
     let groups: APIGroupList = parsed("/apis");
     let names: Vec<&str> = groups.groups.iter().map(|group| group.name.as_str()).collect();
     assert_eq!(names, ["subresources.virtualization.deckhouse.io", "subresources.vmpool.dev"]);
@@ -66,7 +66,7 @@ fn aggregated_discovery() {
 }
 
 #[test]
-fn a_feature_that_is_off_is_in_no_document() {
+fn with_the_gate_off_no_document_contains_resources() {
     let documents = Documents::of(false);
     let list: APIResourceList = serde_json::from_slice(documents.text(OWN).unwrap()).unwrap();
     assert!(list.resources.is_empty());
@@ -74,12 +74,12 @@ fn a_feature_that_is_off_is_in_no_document() {
     assert!(list.items.iter().all(|group| group.versions[0].resources.is_empty()));
     for (path, document) in &documents.plain {
         let text = String::from_utf8_lossy(&document.text);
-        assert!(!text.contains("scaledownwith"), "{path} tells of it");
+        assert!(!text.contains("scaledownwith"), "{path} contains the subresource");
     }
 }
 
 #[test]
-fn the_form_is_the_one_that_is_accepted() {
+fn the_format_is_the_accepted_one() {
     let media_type = |accept: &str| {
         get("/apis", &[(header::ACCEPT, accept)]).unwrap().headers()[header::CONTENT_TYPE].clone()
     };
@@ -90,7 +90,7 @@ fn the_form_is_the_one_that_is_accepted() {
 }
 
 #[test]
-fn a_document_that_is_known_is_not_sent_again() {
+fn an_unchanged_document_is_not_sent_again() {
     let response = get("/apis", &[]).unwrap();
     let tag = response.headers()[header::ETAG].to_str().unwrap().to_owned();
     assert!(tag.starts_with('"') && tag.len() == 66, "{tag}");
@@ -100,12 +100,12 @@ fn a_document_that_is_known_is_not_sent_again() {
         assert_eq!(response.headers()[header::ETAG], *tag);
     }
     let other = get("/apis", &[(header::IF_NONE_MATCH, &tag), (header::ACCEPT, DISCOVERY_V2)]).unwrap();
-    assert_eq!(other.status(), StatusCode::OK, "each form has a tag of its own");
+    assert_eq!(other.status(), StatusCode::OK, "each format has its own tag");
 }
 
 #[test]
-fn only_reading_is_allowed_and_only_what_is_there() {
-    let answer = |method, path| Documents::of(true).answer(&method, path, &HeaderMap::new());
+fn documents_can_only_be_read() {
+    let answer = |method, path| Documents::of(true).respond(&method, path, &HeaderMap::new());
     assert!(answer(Method::HEAD, "/apis").is_ok());
     assert_eq!(answer(Method::POST, "/apis").unwrap_err().code(), 405);
     assert_eq!(answer(Method::GET, "/apis/other").unwrap_err(), Error::UnknownPath);
@@ -113,7 +113,7 @@ fn only_reading_is_allowed_and_only_what_is_there() {
 }
 
 #[test]
-fn the_index_names_documents_that_are_there() {
+fn the_index_refers_to_existing_documents() {
     let index: Value = parsed("/openapi/v3");
     let paths = index["paths"].as_object().unwrap();
     assert_eq!(paths.len(), 2);

@@ -17,15 +17,15 @@ fn status(error: &Error) -> Status {
 #[case(Error::TooLarge { limit: 1 }, 413, "RequestEntityTooLarge")]
 #[case(Error::UnsupportedMediaType, 415, "UnsupportedMediaType")]
 #[case(Error::BadRequest(String::new()), 400, "BadRequest")]
-#[case(Error::BodyLost, 400, "BadRequest")]
-#[case(Error::TargetMissing { target: "a".into(), namespace: "b".into() }, 400, "BadRequest")]
-#[case(Error::TargetForeign { target: "a".into(), pool: "b".into() }, 400, "BadRequest")]
-#[case(Error::Full { pool: "web".into(), why: String::new() }, 429, "TooManyRequests")]
+#[case(Error::IncompleteBody, 400, "BadRequest")]
+#[case(Error::TargetNotFound { target: "a".into(), namespace: "b".into() }, 400, "BadRequest")]
+#[case(Error::TargetNotInPool { target: "a".into(), pool: "b".into() }, 400, "BadRequest")]
+#[case(Error::RecordFull { pool: "web".into(), why: String::new() }, 429, "TooManyRequests")]
 #[case(Error::Unavailable { pool: "web".into(), why: String::new() }, 503, "ServiceUnavailable")]
 #[case(Error::Overloaded, 429, "TooManyRequests")]
 #[case(Error::Internal(String::new()), 500, "InternalError")]
 #[case(Error::Timeout(Duration::from_secs(1)), 504, "Timeout")]
-#[case(Error::Passed { code: 422, reason: "Invalid".into(), message: String::new() }, 422, "Invalid")]
+#[case(Error::Forwarded { code: 422, reason: "Invalid".into(), message: String::new() }, 422, "Invalid")]
 fn codes_and_reasons(#[case] error: Error, #[case] code: u16, #[case] reason: &str) {
     assert_eq!((error.code().as_u16(), error.reason()), (code, reason));
     let status = status(&error);
@@ -35,7 +35,7 @@ fn codes_and_reasons(#[case] error: Error, #[case] code: u16, #[case] reason: &s
 }
 
 #[test]
-fn an_answer_is_a_status_object_in_json() {
+fn an_error_response_is_a_status_object_in_json() {
     let error = Error::PoolNotFound { group: STORED_GROUP, pool: "web".into() };
     let text = serde_json::to_value(status(&error)).unwrap();
     assert_eq!((&text["kind"], &text["apiVersion"]), (&"Status".into(), &"v1".into()));
@@ -47,7 +47,7 @@ fn an_answer_is_a_status_object_in_json() {
 }
 
 #[test]
-fn who_may_try_again_is_told_when() {
+fn a_retriable_error_has_a_retry_after_header() {
     let response = Response::from(&Error::Overloaded);
     assert_eq!(response.headers()[header::RETRY_AFTER], "5");
     assert_eq!(status(&Error::Overloaded).details.unwrap().retry_after_seconds, Some(5));
@@ -55,13 +55,13 @@ fn who_may_try_again_is_told_when() {
 }
 
 #[test]
-fn a_method_that_is_not_allowed_comes_with_those_that_are() {
+fn a_method_error_lists_the_allowed_methods() {
     let response = Response::from(&Error::MethodNotAllowed { allowed: "POST" });
     assert_eq!(response.headers()[header::ALLOW], "POST");
 }
 
 #[test]
-fn a_code_that_is_none_becomes_an_internal_error() {
-    let error = Error::Passed { code: 0, reason: String::new(), message: String::new() };
+fn an_invalid_code_becomes_an_internal_error() {
+    let error = Error::Forwarded { code: 0, reason: String::new(), message: String::new() };
     assert_eq!(error.code(), StatusCode::INTERNAL_SERVER_ERROR);
 }

@@ -1,5 +1,5 @@
-//! The API server's part of the page about metrics in the docs, made from what is registered, with what it shares with the
-//! webhook.
+//! The API server's part of the reference page for metrics, generated from the registered metrics. It includes the metrics
+//! that the API server shares with the webhook.
 
 use vmpool_runtime::certificates::CertificateMetrics;
 use vmpool_runtime::https::TrafficMetrics;
@@ -7,7 +7,7 @@ use vmpool_runtime::metrics::reference::{Section, tables};
 
 use super::Metrics;
 
-/// What every program has is in the controller's part.
+/// The controller's part contains the metrics that all programs have.
 pub(super) const SECTIONS: &[Section] = &[
     (
         "The API server for removals",
@@ -16,12 +16,12 @@ pub(super) const SECTIONS: &[Section] = &[
     ("Certificates and HTTPS, of webhook and API server", &["vmpool_tls_", "vmpool_https_"]),
 ];
 
-/// The part, as Markdown.
+/// The API server's part as Markdown.
 pub fn part() -> String {
     tables(SECTIONS, all().catalogue())
 }
 
-/// All that one process registers.
+/// All metrics that one process registers.
 pub(super) fn all() -> Metrics {
     Metrics::new(|registry| {
         CertificateMetrics::new(registry);

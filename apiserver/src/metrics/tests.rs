@@ -3,19 +3,19 @@ use vmpool_runtime::metrics::Values;
 use super::*;
 
 #[test]
-fn the_page_shows_what_was_counted() {
+fn the_page_shows_counted_events() {
     let metrics = Metrics::new(|_| ());
     metrics.request(Verb::Create, Resource::Removal, StatusCode::CREATED, Duration::from_millis(20));
     metrics.removal(Outcome::Removed, 3, Duration::from_millis(20));
     metrics.authorization(CheckSource::Cache);
-    metrics.turn(5);
+    metrics.batch(5);
     metrics.pool_conflict();
     let page = metrics.page();
     for line in [
         r#"vmpool_apiserver_requests_total{verb="create",resource="virtualmachinepools/scaledownwith",code="201"} 1"#,
         r#"vmpool_apiserver_request_duration_seconds_count{verb="create",resource="virtualmachinepools/scaledownwith"} 1"#,
         r#"vmpool_removals_total{result="removed"} 1"#,
-        // There from the beginning.
+        // A series without events.
         r#"vmpool_removals_total{result="failed"} 0"#,
         "vmpool_removal_targets_total 3",
         r#"vmpool_authorization_checks_total{source="cache"} 1"#,
@@ -28,20 +28,20 @@ fn the_page_shows_what_was_counted() {
 }
 
 #[test]
-fn everything_is_described() {
+fn every_metric_and_label_has_a_description() {
     let metrics = Metrics::new(|_| ());
     for metric in metrics.catalogue() {
         assert!(metric.name.starts_with("vmpool_") || metric.name.starts_with("process_"), "{}", metric.name);
         assert!(!metric.help.is_empty() && !metric.help.ends_with('.'), "{}", metric.name);
         for label in &metric.labels {
-            let bounded = matches!(&label.values, Values::Words(words) if !words.is_empty());
+            let bounded = matches!(&label.values, Values::Fixed(values) if !values.is_empty());
             assert!(bounded || ["code", "version"].contains(&label.name), "{} {}", metric.name, label.name);
         }
     }
 }
 
 #[test]
-fn others_are_on_the_same_page() {
+fn metrics_of_other_modules_are_on_the_same_page() {
     let metrics = Metrics::new(|registry| {
         registry.register("vmpool_example_total", "examples", "An example", Counter::<u64>::default());
     });
@@ -52,7 +52,7 @@ fn others_are_on_the_same_page() {
 fn the_documentation_has_every_metric() {
     let (page, part) = (include_str!("../../../docs/metrics.md"), reference::part());
     assert!(page.contains(&part), "docs/metrics.md is out of date: run `cargo xtask generate`");
-    // What every program has is in the controller's part.
+    // The controller's part contains the metrics that all programs have.
     for metric in reference::all().catalogue() {
         assert!(page.contains(&format!("| `{}` | {} |", metric.name, metric.kind)), "{}", metric.name);
     }

@@ -21,25 +21,29 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/js
     true,
     Some(Form::DiscoveryV2)
 )]
-#[case::the_first_that_is_served(
+#[case::the_first_supported_media_type(
     "application/vnd.kubernetes.protobuf;as=X, application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json",
     true,
     Some(Form::DiscoveryV2Beta1)
 )]
-#[case::aggregated_where_there_is_none(DISCOVERY_V2, false, None)]
-#[case::a_table_is_answered_plainly(TABLE, false, Some(Form::Plain))]
+#[case::aggregated_for_another_document(DISCOVERY_V2, false, None)]
+#[case::a_table_or_plain_json(TABLE, false, Some(Form::Plain))]
 #[case::only_a_table("application/json;as=Table;v=v1;g=meta.k8s.io", false, None)]
 #[case::only_protobuf("application/vnd.kubernetes.protobuf", true, None)]
 #[case::another_version("application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList", true, None)]
-fn accepts(#[case] value: &str, #[case] discovery: bool, #[case] form: Option<Form>) {
+fn the_format_follows_from_the_accept_header(
+    #[case] value: &str,
+    #[case] discovery: bool,
+    #[case] form: Option<Form>,
+) {
     let expected = form.ok_or(Error::NotAcceptable);
     assert_eq!(accepted(&headers(header::ACCEPT, value), discovery), expected);
 }
 
 #[test]
-fn who_says_nothing_accepts_everything() {
+fn without_headers_json_is_accepted_and_sent() {
     assert_eq!(accepted(&HeaderMap::new(), true), Ok(Form::Plain));
-    assert_eq!(sent_json(&HeaderMap::new()), Ok(()));
+    assert_eq!(check_content_type(&HeaderMap::new()), Ok(()));
 }
 
 #[rstest]
@@ -48,6 +52,6 @@ fn who_says_nothing_accepts_everything() {
 #[case("application/yaml", false)]
 #[case("application/vnd.kubernetes.protobuf", false)]
 #[case("text/plain", false)]
-fn bodies_are_json(#[case] value: &str, #[case] is_json: bool) {
-    assert_eq!(sent_json(&headers(header::CONTENT_TYPE, value)).is_ok(), is_json);
+fn only_json_bodies_are_accepted(#[case] value: &str, #[case] is_json: bool) {
+    assert_eq!(check_content_type(&headers(header::CONTENT_TYPE, value)).is_ok(), is_json);
 }

@@ -1,10 +1,10 @@
-//! The schemas. Those of Kubernetes have only the fields that occur here.
+//! Schemas. Those of Kubernetes types contain only the fields that this API uses.
 
 use serde_json::{Value, json};
 
-use super::{gvk, own, reference};
+use super::names::{gvk, reference, schema_name};
 use crate::api::{GroupVersion, POOL_KIND, REMOVAL_KIND};
-use crate::body::MOST_TARGETS;
+use crate::body::MAX_TARGETS;
 
 /// The name of the schema of `Status`.
 pub(super) const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
@@ -16,11 +16,11 @@ const OWNER: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference";
 const MANAGED_FIELDS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry";
 const TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Time";
 
-/// All schemas that a document refers to.
+/// All schemas of a document.
 pub(super) fn all(served: GroupVersion) -> Value {
     let mut schemas = serde_json::Map::new();
-    schemas.insert(own(served, POOL_KIND), pool(served));
-    schemas.insert(own(served, REMOVAL_KIND), removal(served));
+    schemas.insert(schema_name(served, POOL_KIND), pool(served));
+    schemas.insert(schema_name(served, REMOVAL_KIND), removal(served));
     for (name, schema) in [
         (STATUS, status()),
         (STATUS_DETAILS, status_details()),
@@ -29,7 +29,10 @@ pub(super) fn all(served: GroupVersion) -> Value {
         (OBJECT_META, object_meta()),
         (OWNER, owner()),
         (MANAGED_FIELDS, managed_fields()),
-        (TIME, json!({ "type": "string", "format": "date-time", "description": "A time in RFC 3339." })),
+        (
+            TIME,
+            json!({ "type": "string", "format": "date-time", "description": "A time in RFC 3339 format." }),
+        ),
     ] {
         schemas.insert(name.to_owned(), schema);
     }
@@ -70,15 +73,15 @@ fn object(description: &str, required: &[&str], properties: &Value) -> Value {
 }
 
 fn of_kind(mut schema: Value, kind: &Value) -> Value {
-    schema["properties"]["apiVersion"] = text("Group and version of this object.");
-    schema["properties"]["kind"] = text("Kind of this object.");
+    schema["properties"]["apiVersion"] = text("Group and version of the object.");
+    schema["properties"]["kind"] = text("Kind of the object.");
     schema["x-kubernetes-group-version-kind"] = json!([kind]);
     schema
 }
 
 fn pool(served: GroupVersion) -> Value {
     let schema = object(
-        "The metadata of a pool, by which clients find out that the pool is there. Spec and status are in the API group in which pools are stored.",
+        "The metadata of a pool. Clients use it to check that the pool exists. Spec and status are in the API group virtualization.deckhouse.io.",
         &[],
         &json!({ "metadata": another(OBJECT_META, "Metadata of the pool.") }),
     );
@@ -87,24 +90,24 @@ fn pool(served: GroupVersion) -> Value {
 
 fn removal(served: GroupVersion) -> Value {
     let preconditions = object(
-        "What must be so, or nothing happens.",
+        "Conditions that must hold. Otherwise the request is refused.",
         &[],
-        &json!({ "uid": text("UID that the pool must have.") }),
+        &json!({ "uid": text("The UID that the pool must have.") }),
     );
     let mut targets = texts(
-        "Names of the machines to be removed. All of them must be members of the pool. Naming one twice is naming it once.",
+        "Names of the machines to remove. All of them must belong to the pool. Repeated names are ignored.",
     );
     targets["minItems"] = json!(1);
-    targets["maxItems"] = json!(MOST_TARGETS);
+    targets["maxItems"] = json!(MAX_TARGETS);
     let schema = object(
-        "Removes the named machines from a pool and lowers its replicas by their number: all of them, or none. No machine is replaced, and no other one leaves instead. A machine that is leaving already because of an earlier removal is not counted again, so a request can be repeated.",
+        "Removes the named machines from a pool and decrements its replicas by their number. Either all machines are removed or none. The pool does not replace the machines and deletes no other machines in their place. A machine that an earlier removal has accepted is not counted again, so requests can be repeated.",
         &["targets"],
         &json!({
-            "metadata": another(OBJECT_META, "Name and namespace of the pool, which are in the path of the request already."),
+            "metadata": another(OBJECT_META, "Optional. Name and namespace of the pool must match the path of the request."),
             "targets": targets,
-            "targetUIDs": texts("UIDs that the machines must have, one for each of targets and in the same order. An empty one demands nothing."),
+            "targetUIDs": texts("UIDs that the machines must have, one for each target and in the same order. An empty UID is no condition."),
             "preconditions": preconditions,
-            "dryRun": texts("With All, everything is checked and nothing is changed. No other value is known."),
+            "dryRun": texts("With All, the request is checked and nothing is changed. There are no other values."),
         }),
     );
     let mut schema = of_kind(schema, &gvk(served, REMOVAL_KIND));
@@ -114,14 +117,14 @@ fn removal(served: GroupVersion) -> Value {
 
 fn status() -> Value {
     let schema = object(
-        "The outcome of a request.",
+        "The result of a request.",
         &[],
         &json!({
-            "code": number("int32", "HTTP status."),
-            "details": another(STATUS_DETAILS, "What the outcome is about."),
-            "message": text("The outcome, for people."),
-            "metadata": another(LIST_META, "Always empty here."),
-            "reason": text("Why a request failed, as a word for programs."),
+            "code": number("int32", "HTTP status code."),
+            "details": another(STATUS_DETAILS, "The object of the request."),
+            "message": text("The result, for users."),
+            "metadata": another(LIST_META, "Always empty."),
+            "reason": text("Why a request failed, for programs."),
             "status": text("Success or Failure."),
         }),
     );
@@ -130,14 +133,14 @@ fn status() -> Value {
 
 fn status_details() -> Value {
     object(
-        "What an outcome is about.",
+        "The object of a request.",
         &[],
         &json!({
-            "causes": others(STATUS_CAUSE, "One for each machine that was named."),
+            "causes": others(STATUS_CAUSE, "One entry for each target."),
             "group": text("API group of the object."),
-            "kind": text("Resource of the object, in the plural."),
+            "kind": text("Plural resource name of the object."),
             "name": text("Name of the object."),
-            "retryAfterSeconds": number("int32", "How long to wait before the request is repeated, in seconds."),
+            "retryAfterSeconds": number("int32", "How long to wait before the next attempt, in seconds."),
             "uid": text("UID of the object."),
         }),
     )
@@ -145,61 +148,61 @@ fn status_details() -> Value {
 
 fn status_cause() -> Value {
     object(
-        "One part of an outcome.",
+        "The result for one target.",
         &[],
         &json!({
-            "field": text("The field of the request that it is about."),
+            "field": text("The field of the request."),
             "message": text("Name of the machine."),
-            "reason": text("Removed: it leaves, and replicas went down for it. AlreadyRemoved: an earlier request has removed it. WouldBeRemoved: it was a dry run."),
+            "reason": text("Removed: the machine is removed, and replicas was decremented for it. AlreadyRemoved: an earlier request removed it. WouldBeRemoved: the request was a dry run."),
         }),
     )
 }
 
 fn list_meta() -> Value {
     object(
-        "Metadata of an answer.",
+        "Metadata of a response.",
         &[],
         &json!({
-            "continue": text("Unused here."),
-            "remainingItemCount": number("int64", "Unused here."),
-            "resourceVersion": text("Unused here."),
-            "selfLink": text("Unused."),
+            "continue": text("Not used."),
+            "remainingItemCount": number("int64", "Not used."),
+            "resourceVersion": text("Not used."),
+            "selfLink": text("Not used."),
         }),
     )
 }
 
 fn object_meta() -> Value {
     object(
-        "What every stored object has.",
+        "Metadata of a stored object.",
         &[],
         &json!({
-            "annotations": map("Notes for programs and people."),
+            "annotations": map("Annotations of the object."),
             "creationTimestamp": another(TIME, "When the object was created."),
-            "deletionGracePeriodSeconds": number("int64", "How long the object may take to go, in seconds."),
-            "deletionTimestamp": another(TIME, "When somebody asked for the object's deletion."),
-            "finalizers": texts("Who has to agree before the object goes."),
-            "generateName": text("What the server completes to a name."),
-            "generation": number("int64", "Counts the changes of what is wanted."),
-            "labels": map("What the object can be selected by."),
-            "managedFields": others(MANAGED_FIELDS, "Who has set which field."),
-            "name": text("Name, unique among the objects of one kind in one namespace."),
+            "deletionGracePeriodSeconds": number("int64", "Grace period of the deletion, in seconds."),
+            "deletionTimestamp": another(TIME, "When the deletion of the object was requested."),
+            "finalizers": texts("Finalizers that delay the deletion of the object."),
+            "generateName": text("Prefix from which the API server generates a name."),
+            "generation": number("int64", "Number of the current version of the desired state."),
+            "labels": map("Labels of the object."),
+            "managedFields": others(MANAGED_FIELDS, "The managers of the fields."),
+            "name": text("Name of the object, unique in its namespace among the objects of its kind."),
             "namespace": text("Namespace."),
-            "ownerReferences": others(OWNER, "The objects that this one goes with."),
-            "resourceVersion": text("Changes with every change of the object."),
-            "selfLink": text("Unused."),
-            "uid": text("Unique over all objects that there ever were."),
+            "ownerReferences": others(OWNER, "The owners of the object."),
+            "resourceVersion": text("Version of the stored object."),
+            "selfLink": text("Not used."),
+            "uid": text("UID of the object."),
         }),
     )
 }
 
 fn owner() -> Value {
     object(
-        "An object that another one goes with.",
+        "An owner of an object.",
         &["apiVersion", "kind", "name", "uid"],
         &json!({
             "apiVersion": text("Group and version of the owner."),
-            "blockOwnerDeletion": { "type": "boolean", "description": "Whether the owner waits for this object when it goes." },
-            "controller": { "type": "boolean", "description": "Whether the owner manages this object." },
+            "blockOwnerDeletion": { "type": "boolean", "description": "Whether a foreground deletion of the owner waits for this object." },
+            "controller": { "type": "boolean", "description": "Whether the owner is the controller of this object." },
             "kind": text("Kind of the owner."),
             "name": text("Name of the owner."),
             "uid": text("UID of the owner."),
@@ -209,16 +212,16 @@ fn owner() -> Value {
 
 fn managed_fields() -> Value {
     object(
-        "Fields that one manager has set.",
+        "The fields of one manager.",
         &[],
         &json!({
-            "apiVersion": text("Version of the API that the fields are of."),
-            "fieldsType": text("How the fields are written."),
+            "apiVersion": text("API version of the fields."),
+            "fieldsType": text("Format of the fields."),
             "fieldsV1": { "type": "object", "description": "The fields." },
             "manager": text("The manager."),
             "operation": text("Apply or Update."),
-            "subresource": text("Through which subresource the fields were set."),
-            "time": another(TIME, "When they were set last."),
+            "subresource": text("Subresource through which the fields were set."),
+            "time": another(TIME, "When the fields were last set."),
         }),
     )
 }

@@ -21,14 +21,14 @@ fn references<'a>(value: &'a Value, found: &mut BTreeSet<&'a str>) {
 }
 
 #[test]
-fn every_reference_leads_somewhere_and_every_schema_is_referred_to() {
+fn every_reference_has_a_schema_and_every_schema_is_referenced() {
     for served in GROUPS {
         let document = v3(served, true);
         let mut found = BTreeSet::new();
         references(&document, &mut found);
         for target in &found {
             let pointer = target.strip_prefix('#').unwrap();
-            assert!(document.pointer(pointer).is_some(), "{target} is nowhere");
+            assert!(document.pointer(pointer).is_some(), "{target} does not exist");
         }
         let schemas = document["components"]["schemas"].as_object().unwrap();
         assert_eq!(schemas.len(), found.len());
@@ -36,7 +36,7 @@ fn every_reference_leads_somewhere_and_every_schema_is_referred_to() {
 }
 
 #[test]
-fn fields_of_the_schema_are_the_ones_that_are_read() {
+fn the_schema_contains_the_fields_of_a_request() {
     let document = v3(GROUPS[1], true);
     let schema = &document["components"]["schemas"]["dev.vmpool.subresources.v1alpha1.VirtualMachinePoolScaleDownWith"];
     let fields: Vec<&str> = schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
@@ -44,20 +44,20 @@ fn fields_of_the_schema_are_the_ones_that_are_read() {
         fields,
         ["apiVersion", "dryRun", "kind", "metadata", "preconditions", "targetUIDs", "targets"]
     );
-    // And a body with all of them is understood.
+    // A request with all fields is valid.
     let body = br#"{"apiVersion":"subresources.vmpool.dev/v1alpha1","dryRun":["All"],"kind":"VirtualMachinePoolScaleDownWith",
         "metadata":{},"preconditions":{"uid":"u"},"targetUIDs":["u"],"targets":["a"]}"#;
     crate::body::read(body, "", "n", "p").unwrap();
 }
 
 #[test]
-fn the_document_as_a_whole() {
+fn the_complete_documents() {
     insta::assert_json_snapshot!("v3", v3(GROUPS[1], true));
     insta::assert_json_snapshot!("v2", v2());
 }
 
 #[test]
-fn a_feature_that_is_off_has_no_paths() {
+fn with_the_gate_off_the_document_has_no_paths() {
     let document = v3(GROUPS[1], false);
     assert_eq!(document["paths"], json!({}));
     assert_eq!(document["components"]["schemas"], json!({}));

@@ -15,35 +15,35 @@ fn the_command_line_is_well_formed() {
 }
 
 #[test]
-fn the_feature_is_off_unless_it_is_turned_on() {
+fn the_gate_is_off_by_default() {
     assert!(!options(&[]).gates.gates().unwrap().enabled(Feature::VirtualMachinePool));
     let on = options(&["--feature-gates=VirtualMachinePool=true"]);
     assert!(on.gates.gates().unwrap().enabled(Feature::VirtualMachinePool));
 }
 
 #[test]
-fn help_names_every_flag_with_its_variable_and_every_gate() {
+fn help_lists_every_flag_with_its_variable_and_every_gate() {
     assert_eq!(help_gaps(Options::command()), [""; 0]);
 }
 
 #[test]
-fn a_certificate_is_needed() {
+fn a_certificate_source_is_required() {
     let error = options(&[]).serving().unwrap_err().to_string();
     assert!(error.contains("--tls-secret"), "{error}");
     assert!(options(&["--tls-secret=a/b", "--tls-dns-names=localhost"]).serving().is_ok());
 }
 
 #[test]
-fn reservations_last_for_a_while() {
+fn the_reservation_timeout_is_validated() {
     let timeout = |flags| options(flags).reservation_timeout().map_err(|error| error.to_string());
-    assert_eq!(timeout(&[]), Ok(RESERVATION_AGE), "what the controller's engine takes for granted");
+    assert_eq!(timeout(&[]), Ok(RESERVATION_AGE), "the default of the engine");
     assert_eq!(timeout(&["--reservation-timeout=3s"]), Ok(Duration::from_secs(3)));
     let refused = "--reservation-timeout must be at least 1s, not 500ms".to_owned();
     assert_eq!(timeout(&["--reservation-timeout=500ms"]), Err(refused));
 }
 
 #[test]
-fn a_call_ends_before_the_answer_to_the_caller_is_due() {
+fn the_request_timeout_is_shorter_than_the_deadline_of_a_removal() {
     let timeout = |flags: &[&str]| options(flags).request_timeout().map_err(|error| error.to_string());
     assert_eq!(timeout(&[]), Ok(Duration::from_secs(12)));
     assert_eq!(timeout(&["--request-timeout=26s"]), Ok(Duration::from_secs(26)));
@@ -55,7 +55,7 @@ fn a_call_ends_before_the_answer_to_the_caller_is_due() {
 }
 
 #[test]
-fn the_documentation_has_every_flag_with_its_variable_and_its_default() {
+fn the_documentation_lists_every_flag_with_variable_and_default() {
     let page = include_str!("../../../docs/apiserver.md");
     assert_eq!(flag_differences(&Options::command(), page), [""; 0]);
 }

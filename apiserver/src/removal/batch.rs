@@ -1,289 +1,297 @@
-//! One turn: the requests that share it are looked at, reserved, verified and accepted together. Each of them is granted
-//! or refused for itself.
+//! One batch: reserves, verifies and accepts the targets of all its requests with shared writes. Each request is granted
+//! or refused by itself.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use vmpool_engine::Uid;
 use vmpool_engine::removal::RemovalRecord;
-use vmpool_runtime::Env;
 
-use super::claim::{Claim, Verdict, answer, uncertain};
-use super::look::{Look, look, read_machines};
-use super::writes::lowered;
-use super::{Job, PoolName};
-use crate::cluster::{CallError, Cluster, Pool};
+use super::errors::{refused, unconfirmed};
+use super::model::{DEADLINE, Job};
+use super::observe::{Observed, observe, read_machines};
+use super::reservation::{Decision, Reservation};
+use super::writes::{Attempts, PoolWriter, decremented};
+use crate::cluster::{CallError, Pool};
 use crate::error::Error;
-use crate::metrics::Metrics;
 
-/// For how long a turn goes on against conflicts. A request that just missed a turn of this length and takes one of
-/// its own is still answered in time, and before its reservation can be dropped.
-pub(super) const TURN: Duration = Duration::from_secs(10);
-
-/// A turn, and what it needs.
-pub(super) struct Turn<'a> {
-    pub(super) cluster: &'a Cluster,
-    pub(super) env: &'a Env,
-    pub(super) metrics: &'a Metrics,
-    /// No reservation is dropped before it is so old.
+/// A batch of requests for one pool.
+pub(super) struct Batch<'a> {
+    pub(super) writer: PoolWriter<'a>,
+    /// The controller drops no reservation before it is this old.
     pub(super) accept_within: Duration,
-    pub(super) pool: &'a PoolName,
 }
 
-/// Requests that have to begin anew.
-pub(super) struct Again {
-    pub(super) jobs: Vec<Job>,
-    /// Each by itself, because what they want together was refused.
-    pub(super) alone: bool,
+/// Jobs that must start again.
+struct Retry {
+    jobs: Vec<Job>,
+    /// Each job is retried by itself, because the API server refused the write that they shared.
+    separately: bool,
 }
 
-/// How far the attempts of one turn have come.
-pub(super) struct Attempts {
-    pub(super) until: Duration,
-    pub(super) made: u32,
-    /// What the last of them failed with, unless that was a conflict.
-    pub(super) failed: Option<String>,
+impl Retry {
+    const NONE: Self = Self { jobs: Vec::new(), separately: false };
 }
 
-impl Attempts {
-    /// Takes note of a write that has to be repeated.
-    fn note(&mut self, error: &CallError) {
-        self.failed = (!error.is_conflict()).then(|| error.to_string());
-    }
-}
-
-impl Turn<'_> {
-    /// Answers all of them.
-    pub(super) async fn take(&self, jobs: Vec<Job>) {
-        let (jobs, left): (Vec<Job>, Vec<Job>) =
-            jobs.into_iter().partition(|job| job.caller.strong_count() > 0);
-        for job in left {
-            // They heard of the timeout already, and that nothing is half done.
-            answer(job, Err(Error::Timeout(super::DEADLINE)));
+impl Batch<'_> {
+    /// Handles all jobs to their end.
+    pub(super) async fn run(&self, jobs: Vec<Job>) {
+        let (jobs, abandoned): (Vec<Job>, Vec<Job>) = jobs.into_iter().partition(Job::has_caller);
+        for job in abandoned {
+            // The callers have already received the timeout, and nothing was written for them.
+            job.finish(Err(Error::Timeout(DEADLINE)));
         }
-        let mut attempts = Attempts { until: self.env.uptime() + TURN, made: 0, failed: None };
+        let mut attempts = Attempts::begin(self.writer.env);
         let mut groups: VecDeque<Vec<Job>> = [jobs].into();
         while let Some(group) = groups.pop_front() {
-            let again = self.together(group, &mut attempts).await;
-            if again.jobs.is_empty() {
+            let retry = self.run_group(group, &mut attempts).await;
+            if retry.jobs.is_empty() {
                 continue;
             }
-            if again.alone {
-                groups.extend(again.jobs.into_iter().map(|job| vec![job]));
+            if retry.separately {
+                groups.extend(retry.jobs.into_iter().map(|job| vec![job]));
             } else {
-                groups.push_back(again.jobs);
+                groups.push_back(retry.jobs);
             }
-            if !self.pause(&mut attempts).await {
+            if !self.writer.pause(&mut attempts).await {
                 for job in groups.into_iter().flatten() {
-                    answer(job, Err(self.given_up(&attempts)));
+                    job.finish(Err(self.writer.timed_out(&attempts)));
                 }
                 return;
             }
         }
     }
 
-    async fn together(&self, jobs: Vec<Job>, attempts: &mut Attempts) -> Again {
-        let none = Again { jobs: Vec::new(), alone: false };
+    async fn run_group(&self, jobs: Vec<Job>, attempts: &mut Attempts) -> Retry {
         if jobs.is_empty() {
-            return none;
+            return Retry::NONE;
         }
+        let (cluster, name) = (self.writer.cluster, self.writer.pool);
         let names = jobs.iter().flat_map(|job| &job.targets).map(|target| target.name.clone()).collect();
-        let looked = match look(self.cluster, self.pool, names).await {
-            Ok(looked) => looked,
+        let observed = match observe(cluster, name, names).await {
+            Ok(observed) => observed,
             Err(error) => {
                 for job in jobs {
-                    answer(job, Err(error.clone()));
+                    job.finish(Err(error.clone()));
                 }
-                return none;
+                return Retry::NONE;
             }
         };
-        let claims = self.judge(&looked, jobs);
-        // From before the first attempt: the reservation is at most as old as that.
-        let reserved = self.env.uptime();
-        let (pool, mut claims) = match self.reserve(looked.pool, claims, attempts).await {
+        let reservations = self.begin(&observed, jobs);
+        // Taken before the first attempt, so the reservation is not older than this.
+        let reserved_at = self.writer.env.uptime();
+        let (pool, mut reservations) = match self.reserve(observed.pool, reservations, attempts).await {
             Ok(stored) => stored,
-            Err(again) => return again,
+            Err(retry) => return retry,
         };
-        let names = claims.iter().flat_map(Claim::open).map(|target| target.name.to_string()).collect();
-        let machines = read_machines(self.cluster, self.pool, names).await;
-        for claim in &mut claims {
-            claim.verify(&machines, &pool.metadata.uid, self.pool);
+        let names =
+            reservations.iter().flat_map(Reservation::open).map(|target| target.name.to_string()).collect();
+        let machines = read_machines(cluster, name, names).await;
+        for reservation in &mut reservations {
+            reservation.verify(&machines, &pool.metadata.uid, name);
         }
-        self.accept(pool, claims, reserved, attempts).await
+        self.accept(pool, reservations, reserved_at, attempts).await
     }
 
-    /// Answers the requests that need no write; the others become claims.
-    fn judge(&self, looked: &Look, jobs: Vec<Job>) -> Vec<Claim> {
-        let pool_uid = &looked.pool.metadata.uid;
-        let mut claims = Vec::new();
+    /// Ends the jobs that need no write. The other jobs become reservations.
+    fn begin(&self, observed: &Observed, jobs: Vec<Job>) -> Vec<Reservation> {
+        let pool_uid = &observed.pool.metadata.uid;
+        let mut reservations = Vec::new();
         for job in jobs {
-            match looked.judge(self.pool, &job.targets, job.pool_uid.as_deref()) {
-                Ok(machines) => {
-                    let claim = Claim::new(job, format!("{:016x}", self.env.random()), machines);
-                    if claim.open().is_empty() {
-                        claim.accept(pool_uid, None, &BTreeSet::new());
+            match observed.targets(self.writer.pool, &job.targets, job.pool_uid.as_deref()) {
+                Ok(targets) => {
+                    let id = format!("{:016x}", self.writer.env.random());
+                    let reservation = Reservation::new(job, id, targets);
+                    if reservation.open().is_empty() {
+                        reservation.accept(pool_uid, None, &BTreeSet::new());
                     } else {
-                        claims.push(claim);
+                        reservations.push(reservation);
                     }
                 }
-                Err(error) => answer(job, Err(error)),
+                Err(error) => job.finish(Err(error)),
             }
         }
-        claims
+        reservations
     }
 
-    /// Writes the reservations down. Returns the pool with them, and the requests that have them.
+    /// Stores the reservations. Returns the pool that contains them, and the reservations that fit into the record.
     async fn reserve(
         &self,
         mut pool: Pool,
-        mut claims: Vec<Claim>,
+        mut reservations: Vec<Reservation>,
         attempts: &mut Attempts,
-    ) -> Result<(Pool, Vec<Claim>), Again> {
+    ) -> Result<(Pool, Vec<Reservation>), Retry> {
         loop {
-            let mut known = match self.usable(&pool) {
-                Ok(known) => known,
-                Err(error) => return Err(refuse_all(claims, &error)),
+            let mut record = match self.writer.record(&pool) {
+                Ok(record) => record,
+                Err(error) => return Err(give_up(reservations, &error)),
             };
-            if !claims.is_empty() && claims.iter().all(|claim| claim.holds(&known)) {
-                // Also if another request has removed all of it meanwhile: that is found in the next step.
-                return Ok((pool, claims));
+            if !reservations.is_empty()
+                && reservations.iter().all(|reservation| reservation.is_stored(&record))
+            {
+                // This includes a reservation whose targets another request has removed: the next step handles it.
+                return Ok((pool, reservations));
             }
-            for claim in &mut claims {
-                claim.note_accepted(&known);
+            for reservation in &mut reservations {
+                reservation.update_removed(&record);
             }
-            claims = self.enter(&mut known, claims);
-            if claims.is_empty() {
-                return Err(Again { jobs: Vec::new(), alone: false });
+            reservations = self.enter(&mut record, reservations);
+            if reservations.is_empty() {
+                return Err(Retry::NONE);
             }
-            match self.write(&pool, &known, None).await {
-                Ok(stored) => return Ok((stored, claims)),
-                Err(error) if error.is_conflict() || error.is_transient() => attempts.note(&error),
-                Err(error) => return Err(self.refused(claims, error)),
+            match self.writer.write(&pool, &record, None).await {
+                Ok(stored) => return Ok((stored, reservations)),
+                Err(error) if error.is_conflict() || error.is_transient() => attempts.record(&error),
+                Err(error) => return Err(self.refused(reservations, error)),
             }
-            pool = match self.read_again(&pool, attempts).await {
+            pool = match self.writer.reread(&pool, attempts).await {
                 Ok(pool) => pool,
-                Err(error) => return Err(refuse_all(claims, &error)),
+                Err(error) => return Err(give_up(reservations, &error)),
             };
         }
     }
 
-    /// Enters the reservations into the record, as far as there is room.
-    fn enter(&self, record: &mut RemovalRecord, claims: Vec<Claim>) -> Vec<Claim> {
-        let mut entered = Vec::with_capacity(claims.len());
-        for claim in claims {
-            match record.reserve_for(&claim.job.user, &claim.id, &claim.open()) {
-                Ok(()) => entered.push(claim),
+    /// Adds the reservations to the record, and refuses those that exceed its limit.
+    fn enter(&self, record: &mut RemovalRecord, reservations: Vec<Reservation>) -> Vec<Reservation> {
+        let mut entered = Vec::with_capacity(reservations.len());
+        for reservation in reservations {
+            match record.reserve_for(&reservation.job.user, &reservation.id, &reservation.open()) {
+                Ok(()) => entered.push(reservation),
                 Err(full) => {
-                    claim.refuse(Error::Full { pool: self.pool.name.clone(), why: full.to_string() });
+                    let pool = self.writer.pool.name.clone();
+                    reservation.refuse(Error::RecordFull { pool, why: full.to_string() });
                 }
             }
         }
         entered
     }
 
-    /// Lowers `replicas` for those whose machines are as they must be, and withdraws the others, in one write.
+    /// Accepts the reservations with valid targets, which decrements `replicas`, and withdraws the others, in one write.
     async fn accept(
         &self,
         mut pool: Pool,
-        mut claims: Vec<Claim>,
-        reserved: Duration,
+        mut reservations: Vec<Reservation>,
+        reserved_at: Duration,
         attempts: &mut Attempts,
-    ) -> Again {
-        let mut anew = Vec::new();
+    ) -> Retry {
+        let mut restart = Vec::new();
         loop {
-            let mut known = match self.usable(&pool) {
-                Ok(known) => known,
-                Err(error) => return refuse_all(claims, &error),
+            let mut record = match self.writer.record(&pool) {
+                Ok(record) => record,
+                Err(error) => return give_up(reservations, &error),
             };
-            claims = self.settle(&pool, &known, claims, reserved, &mut anew);
-            if claims.is_empty() {
-                return Again { jobs: anew, alone: false };
+            reservations = self.resolve(&pool, &record, reservations, reserved_at, &mut restart);
+            if reservations.is_empty() {
+                return Retry { jobs: restart, separately: false };
             }
-            let already: BTreeSet<Uid> = known.accepted().map(|target| target.uid.clone()).collect();
-            let verdicts: Vec<Verdict> = claims.iter().map(|claim| claim.verdict(&known)).collect();
+            let already_removed: BTreeSet<Uid> = record.accepted().map(|target| target.uid.clone()).collect();
+            let decisions: Vec<Decision> =
+                reservations.iter().map(|reservation| reservation.decide(&record)).collect();
             let mut count = 0;
-            for (claim, verdict) in claims.iter().zip(&verdicts) {
-                match verdict {
-                    Verdict::Accept => count += known.accept(&claim.id),
-                    Verdict::Refuse(_) => known.withdraw(&claim.id),
+            for (reservation, decision) in reservations.iter().zip(&decisions) {
+                match decision {
+                    Decision::Accept => count += record.accept(&reservation.id),
+                    Decision::Withdraw(_) => record.withdraw(&reservation.id),
                 }
             }
-            let replicas = lowered(&pool, count);
-            match self.write(&pool, &known, replicas).await {
+            let replicas = decremented(&pool, count);
+            match self.writer.write(&pool, &record, replicas).await {
                 Ok(stored) => {
-                    answer_all(&stored, claims, verdicts, already);
-                    return Again { jobs: anew, alone: false };
+                    finish(&stored, reservations, decisions, already_removed);
+                    return Retry { jobs: restart, separately: false };
                 }
-                Err(error @ CallError::Lost(_)) => {
-                    attempts.note(&error);
-                    claims.iter_mut().zip(&verdicts).for_each(|(claim, verdict)| claim.lost(verdict));
+                Err(error @ CallError::Unconfirmed(_)) => {
+                    attempts.record(&error);
+                    for (reservation, decision) in reservations.iter_mut().zip(&decisions) {
+                        reservation.add_unconfirmed(decision);
+                    }
                 }
-                Err(error) if error.is_conflict() || error.is_transient() => attempts.note(&error),
+                Err(error) if error.is_conflict() || error.is_transient() => attempts.record(&error),
                 Err(error) => {
-                    self.withdraw(&pool, &claims).await;
-                    let mut again = self.refused(claims, error);
-                    again.jobs.extend(anew);
-                    return again;
+                    self.withdraw(&pool, &reservations).await;
+                    let mut retry = self.refused(reservations, error);
+                    retry.jobs.extend(restart);
+                    return retry;
                 }
             }
-            pool = match self.read_again(&pool, attempts).await {
+            pool = match self.writer.reread(&pool, attempts).await {
                 Ok(pool) => pool,
                 Err(error) => {
-                    self.withdraw(&pool, &claims).await;
-                    return refuse_all(claims, &error);
+                    self.withdraw(&pool, &reservations).await;
+                    return give_up(reservations, &error);
                 }
             };
         }
     }
 
-    /// Answers those whose reservations were used up by a write whose answer was lost. Those whose reservations are
-    /// gone otherwise begin anew.
-    fn settle(
+    /// Ends the reservations that an unconfirmed write has accepted or withdrawn. A reservation that is missing for another
+    /// reason starts again. Returns the reservations that the record contains.
+    fn resolve(
         &self,
         pool: &Pool,
         record: &RemovalRecord,
-        claims: Vec<Claim>,
-        reserved: Duration,
-        anew: &mut Vec<Job>,
-    ) -> Vec<Claim> {
-        let young = self.env.uptime().saturating_sub(reserved) < self.accept_within;
-        let mut held = Vec::with_capacity(claims.len());
-        for claim in claims {
-            if claim.holds(record) {
-                held.push(claim);
+        reservations: Vec<Reservation>,
+        reserved_at: Duration,
+        restart: &mut Vec<Job>,
+    ) -> Vec<Reservation> {
+        let age = self.writer.env.uptime().saturating_sub(reserved_at);
+        let droppable = age >= self.accept_within;
+        let mut stored = Vec::with_capacity(reservations.len());
+        for reservation in reservations {
+            if reservation.is_stored(record) {
+                stored.push(reservation);
                 continue;
             }
-            match claim.settled() {
-                Some(Ok(())) if young => claim.accept(&pool.metadata.uid, None, &BTreeSet::new()),
-                Some(Err(error)) => claim.refuse(error),
-                Some(Ok(())) => claim.refuse(uncertain()),
-                None => anew.push(claim.job),
+            match reservation.resolve_unconfirmed() {
+                Some(Ok(())) if droppable => reservation.refuse(unconfirmed()),
+                Some(Ok(())) => reservation.accept(&pool.metadata.uid, None, &BTreeSet::new()),
+                Some(Err(error)) => reservation.refuse(error),
+                None => restart.push(reservation.job),
             }
         }
-        held
+        stored
+    }
+
+    /// Handles a write that the API server refused. Jobs that shared it are retried separately, because one of them may
+    /// have caused the refusal.
+    fn refused(&self, reservations: Vec<Reservation>, error: CallError) -> Retry {
+        if reservations.len() > 1 && !error.is_not_found() {
+            let jobs = reservations.into_iter().map(|reservation| reservation.job).collect();
+            return Retry { jobs, separately: true };
+        }
+        give_up(reservations, &refused(error, self.writer.pool))
+    }
+
+    async fn withdraw(&self, pool: &Pool, reservations: &[Reservation]) {
+        self.writer.withdraw(pool, reservations.iter().map(|reservation| &*reservation.id)).await;
     }
 }
 
-/// Tells each request what the write has done for it.
-fn answer_all(pool: &Pool, claims: Vec<Claim>, verdicts: Vec<Verdict>, mut already: BTreeSet<Uid>) {
-    for (claim, verdict) in claims.into_iter().zip(verdicts) {
-        match verdict {
-            Verdict::Accept => {
-                let machines: Vec<Uid> =
-                    claim.machines.iter().map(|machine| machine.id.uid.clone()).collect();
-                claim.accept(&pool.metadata.uid, pool.spec.replicas, &already);
-                // Who comes later in this turn was not counted for these.
-                already.extend(machines);
+/// Ends each request with its part of a successful write.
+fn finish(
+    pool: &Pool,
+    reservations: Vec<Reservation>,
+    decisions: Vec<Decision>,
+    mut already_removed: BTreeSet<Uid>,
+) {
+    for (reservation, decision) in reservations.into_iter().zip(decisions) {
+        match decision {
+            Decision::Accept => {
+                let targets: Vec<Uid> =
+                    reservation.targets.iter().map(|target| target.id.uid.clone()).collect();
+                reservation.accept(&pool.metadata.uid, pool.spec.replicas, &already_removed);
+                // The first request that names a target counts it.
+                already_removed.extend(targets);
             }
-            Verdict::Refuse(error) => claim.refuse(error),
+            Decision::Withdraw(error) => reservation.refuse(error),
         }
     }
 }
 
-/// Nothing more can be done for any of them.
-pub(super) fn refuse_all(claims: Vec<Claim>, error: &Error) -> Again {
-    for claim in claims {
-        claim.give_up(error);
+/// Ends all requests with an error.
+fn give_up(reservations: Vec<Reservation>, error: &Error) -> Retry {
+    for reservation in reservations {
+        reservation.give_up(error);
     }
-    Again { jobs: Vec::new(), alone: false }
+    Retry::NONE
 }

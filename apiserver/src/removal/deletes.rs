@@ -1,4 +1,4 @@
-//! The deletes at the end of a removal.
+//! The delete requests at the end of a removal.
 
 use std::time::Duration;
 
@@ -6,42 +6,42 @@ use futures::{StreamExt, stream};
 use vmpool_engine::ObjectId;
 use vmpool_runtime::Env;
 
-use super::{Leaving, PoolName};
+use super::model::{PoolName, Target};
 use crate::cluster::Cluster;
 use crate::error::Error;
 
-/// Deletes that are under way at a time for one request.
-const SIDE_BY_SIDE: usize = 16;
-/// The longest pause before a delete is tried again.
+/// Delete requests that one removal has in flight.
+const CONCURRENT_DELETES: usize = 16;
+/// The maximum pause before a delete request is repeated.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Deletes the machines that nobody has deleted yet, trying again until `until`, an uptime.
+/// Deletes the targets that are not being deleted yet. Retries failed requests until `deadline`, an uptime.
 ///
 /// # Errors
-/// [`Error::Internal`] if one of them was not accepted; the controller will delete it then.
+/// [`Error::Internal`] if a delete request failed. The controller deletes the machine in that case.
 pub(super) async fn delete(
     cluster: &Cluster,
     env: &Env,
     pool: &PoolName,
-    machines: &[Leaving],
-    until: Duration,
+    targets: &[Target],
+    deadline: Duration,
 ) -> Result<(), Error> {
-    let targets: Vec<ObjectId> =
-        machines.iter().filter(|machine| !machine.deleted).map(|machine| machine.id.clone()).collect();
-    let failed: Vec<String> = stream::iter(targets)
-        .map(async |target| {
-            let why = delete_one(cluster, env, pool, &target, until).await.err()?;
-            Some(format!("deleting virtual machine \"{target}\": {why}"))
+    let machines: Vec<ObjectId> =
+        targets.iter().filter(|target| !target.deleted).map(|target| target.id.clone()).collect();
+    let failed: Vec<String> = stream::iter(machines)
+        .map(async |machine| {
+            let why = delete_one(cluster, env, pool, &machine, deadline).await.err()?;
+            Some(format!("deleting virtual machine \"{machine}\": {why}"))
         })
-        .buffer_unordered(SIDE_BY_SIDE)
+        .buffer_unordered(CONCURRENT_DELETES)
         .filter_map(std::future::ready)
         .collect()
         .await;
     match failed.first() {
         None => Ok(()),
         Some(first) => Err(Error::Internal(format!(
-            "pool \"{}\" has let the machines go, and its controller will delete what is left of them; \
-             {} deletes failed: {first}",
+            "pool \"{}\": the removal is accepted and the controller will delete the remaining machines; \
+             {} delete requests failed: {first}",
             pool.name,
             failed.len(),
         ))),
@@ -52,15 +52,15 @@ async fn delete_one(
     cluster: &Cluster,
     env: &Env,
     pool: &PoolName,
-    target: &ObjectId,
-    until: Duration,
+    machine: &ObjectId,
+    deadline: Duration,
 ) -> Result<(), String> {
     loop {
-        match cluster.delete_machine(&pool.namespace, target).await {
+        match cluster.delete_machine(&pool.namespace, machine).await {
             Ok(()) => return Ok(()),
-            // Gone, or another machine of this name by now.
-            Err(error) if error.is_gone() || error.is_conflict() => return Ok(()),
-            Err(error) if error.is_transient() && env.uptime() < until => {
+            // The machine is gone, or another machine has its name.
+            Err(error) if error.is_not_found() || error.is_conflict() => return Ok(()),
+            Err(error) if error.is_transient() && env.uptime() < deadline => {
                 env.sleep(env.jitter(PAUSE)).await;
             }
             Err(error) => return Err(error.to_string()),

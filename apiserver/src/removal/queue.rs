@@ -1,4 +1,4 @@
-//! Requests for one pool take turns; those that wait share the next turn.
+//! One queue for each pool. A worker handles the requests of a pool in batches, one batch at a time.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -7,15 +7,16 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use vmpool_runtime::Env;
 
-use super::batch::Turn;
-use super::{Job, PoolName};
-use crate::body::MOST_TARGETS;
+use super::batch::Batch;
+use super::model::{Job, PoolName};
+use super::writes::PoolWriter;
+use crate::body::MAX_TARGETS;
 use crate::cluster::Cluster;
 use crate::error::Error;
 use crate::metrics::Metrics;
 
-/// Most requests that may wait for their turn. Far fewer would do; each holds a body.
-const MOST_WAITING: usize = 1000;
+/// The maximum number of waiting requests. Each holds its targets in memory.
+const MAX_WAITING: usize = 1000;
 
 /// The queues of all pools.
 pub(super) struct Queue {
@@ -27,7 +28,7 @@ struct Shared {
     env: Env,
     accept_within: Duration,
     metrics: Metrics,
-    /// A pool is in it as long as somebody works on it.
+    /// Contains a pool while it has a worker.
     waiting: Mutex<HashMap<PoolName, VecDeque<Job>>>,
 }
 
@@ -37,14 +38,14 @@ impl Queue {
         Self { shared: Arc::new(Shared { cluster, env, accept_within, metrics, waiting }) }
     }
 
-    /// Lets a request wait for its turn.
+    /// Adds a request to the queue of its pool, and starts a worker if the pool has none.
     ///
     /// # Errors
-    /// [`Error::Overloaded`] if too many wait.
+    /// [`Error::Overloaded`] if too many requests wait.
     pub(super) fn submit(&self, pool: &PoolName, job: Job) -> Result<(), Error> {
         let shared = &self.shared;
         let mut waiting = shared.waiting.lock();
-        if waiting.values().map(VecDeque::len).sum::<usize>() >= MOST_WAITING {
+        if waiting.values().map(VecDeque::len).sum::<usize>() >= MAX_WAITING {
             return Err(Error::Overloaded);
         }
         if let Some(queue) = waiting.get_mut(pool) {
@@ -54,38 +55,38 @@ impl Queue {
         waiting.insert(pool.clone(), [job].into());
         drop(waiting);
         let worker = Worker { shared: Arc::clone(shared), pool: pool.clone(), done: false };
-        shared.env.spawn("removals of a pool", worker.work()).detach();
+        shared.env.spawn("removals of a pool", worker.run()).detach();
         Ok(())
     }
 }
 
-/// Works on one pool until nobody waits for it.
+/// Handles the requests of one pool until its queue is empty.
 struct Worker {
     shared: Arc<Shared>,
     pool: PoolName,
-    /// Whether the queue was given up: another worker may have opened it anew since.
+    /// Whether this worker has removed the queue. Another worker may have created a new one since.
     done: bool,
 }
 
 impl Worker {
-    async fn work(mut self) {
-        while let Some(jobs) = self.next() {
-            self.shared.metrics.turn(jobs.len());
+    async fn run(mut self) {
+        while let Some(jobs) = self.next_batch() {
+            self.shared.metrics.batch(jobs.len());
             let Shared { cluster, env, metrics, accept_within, .. } = &*self.shared;
-            let turn = Turn { cluster, env, metrics, accept_within: *accept_within, pool: &self.pool };
-            turn.take(jobs).await;
+            let writer = PoolWriter { cluster, env, metrics, pool: &self.pool };
+            Batch { writer, accept_within: *accept_within }.run(jobs).await;
         }
     }
 
-    /// Those who share the next turn: as many as there are, but not more machines than one request may name. Nobody
-    /// waits, and the worker ends, if there are none.
-    fn next(&mut self) -> Option<Vec<Job>> {
+    /// The jobs of the next batch: all that wait, up to the number of targets that one request may name. If none wait,
+    /// removes the queue and returns `None`.
+    fn next_batch(&mut self) -> Option<Vec<Job>> {
         let mut waiting = self.shared.waiting.lock();
         let queue = waiting.get_mut(&self.pool)?;
-        let (mut jobs, mut machines) = (Vec::new(), 0);
+        let (mut jobs, mut targets) = (Vec::new(), 0);
         while let Some(job) = queue.front() {
-            machines += job.targets.len();
-            if machines > MOST_TARGETS && !jobs.is_empty() {
+            targets += job.targets.len();
+            if targets > MAX_TARGETS && !jobs.is_empty() {
                 break;
             }
             jobs.extend(queue.pop_front());
@@ -100,7 +101,7 @@ impl Worker {
 }
 
 impl Drop for Worker {
-    /// If a turn has panicked, those who wait hear that they were interrupted, and the next one begins anew.
+    /// If a batch panics, the waiting requests end with an error, and the next request starts a new worker.
     fn drop(&mut self) {
         if !self.done {
             self.shared.waiting.lock().remove(&self.pool);

@@ -1,6 +1,6 @@
-//! The stories of removals, on a server in memory.
+//! Removals on an API server in memory.
 
 mod basics;
 mod crashes;
+mod faults;
 mod parallel;
-mod trouble;

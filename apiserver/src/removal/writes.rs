@@ -1,30 +1,70 @@
-//! The writes of a turn: guarded, repeated after conflicts, withdrawn where they lead nowhere.
+//! The guarded writes to a pool, and the reads and pauses between their attempts.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 use vmpool_engine::removal::RemovalRecord;
+use vmpool_runtime::Env;
 
-use super::batch::{Again, Attempts, TURN, Turn, refuse_all};
-use super::claim::Claim;
-use super::look::{conflict, deleting, not_found, passed, read_pool, record, unavailable};
-use crate::cluster::{CallError, Pool};
+use super::errors::{conflict, pool_deleting, pool_not_found, unavailable};
+use super::model::PoolName;
+use super::observe::{read_pool, removal_record};
+use crate::cluster::{CallError, Cluster, Pool};
 use crate::error::Error;
+use crate::metrics::Metrics;
 
-/// The pauses between attempts: up to the first, doubling up to the second.
+/// How long a batch retries after conflicts. A request that arrives just after the start of a batch of this duration still
+/// gets its response in time with a batch of its own, and before the controller can drop its reservation.
+const BATCH_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The maximum pause before the first retry, and before any retry. It doubles in between.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(320));
 
-impl Turn<'_> {
-    /// The record of a pool that machines can be removed from.
-    pub(super) fn usable(&self, pool: &Pool) -> Result<RemovalRecord, Error> {
-        if pool.metadata.deletion_timestamp.is_some() {
-            return Err(deleting(self.pool));
-        }
-        record(pool, self.pool)
+/// Writes one pool.
+pub(super) struct PoolWriter<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) env: &'a Env,
+    pub(super) metrics: &'a Metrics,
+    pub(super) pool: &'a PoolName,
+}
+
+/// The attempts of one batch.
+pub(super) struct Attempts {
+    /// The uptime at which the batch gives up.
+    deadline: Duration,
+    made: u32,
+    /// The error of the last attempt; `None` if it was a conflict.
+    failure: Option<String>,
+}
+
+impl Attempts {
+    /// No attempts. The deadline is [`BATCH_TIMEOUT`] from now.
+    pub(super) fn begin(env: &Env) -> Self {
+        Self { deadline: env.uptime() + BATCH_TIMEOUT, made: 0, failure: None }
     }
 
-    /// One guarded write on the pool.
+    /// Records a write that must be repeated.
+    pub(super) fn record(&mut self, error: &CallError) {
+        self.failure = (!error.is_conflict()).then(|| error.to_string());
+    }
+}
+
+impl PoolWriter<'_> {
+    /// The removal record of a pool that is not being deleted.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] if the pool is being deleted, [`Error::Internal`] if the record is invalid.
+    pub(super) fn record(&self, pool: &Pool) -> Result<RemovalRecord, Error> {
+        if pool.metadata.deletion_timestamp.is_some() {
+            return Err(pool_deleting(self.pool));
+        }
+        removal_record(pool, self.pool)
+    }
+
+    /// Writes the removal record, and `replicas` if it is given.
+    ///
+    /// Guarantee: the write has an effect only on the UID and resource version of `pool`.
     pub(super) async fn write(
         &self,
         pool: &Pool,
@@ -43,68 +83,62 @@ impl Turn<'_> {
         self.cluster.patch_pool(&self.pool.namespace, &self.pool.name, &patch).await
     }
 
-    /// Gives the reservations back, once: if that fails, the controller drops them after a while.
-    pub(super) async fn withdraw(&self, pool: &Pool, claims: &[Claim]) {
-        let Ok(pool) = read_pool(self.cluster, self.pool).await.and_then(|now| self.same(pool, now)) else {
-            return;
-        };
-        let Ok(mut known) = self.usable(&pool) else { return };
-        for claim in claims {
-            known.withdraw(&claim.id);
+    /// Withdraws reservations, with one attempt. If it fails, the controller drops them after `--reservation-timeout`.
+    pub(super) async fn withdraw(&self, pool: &Pool, reservations: impl Iterator<Item = &str>) {
+        let current = read_pool(self.cluster, self.pool).await;
+        let Ok(pool) = current.and_then(|current| self.same_pool(pool, current)) else { return };
+        let Ok(mut record) = self.record(&pool) else { return };
+        for id in reservations {
+            record.withdraw(id);
         }
-        if let Err(error) = self.write(&pool, &known, None).await {
-            tracing::debug!(pool = self.pool.name, %error, "reservations are left to the controller");
+        if let Err(error) = self.write(&pool, &record, None).await {
+            tracing::debug!(pool = self.pool.name, %error, "withdrawing reservations failed; the controller will drop them");
         }
     }
 
-    /// A write was refused for good: each request tries by itself, since the refusal may be another one's fault.
-    pub(super) fn refused(&self, claims: Vec<Claim>, error: CallError) -> Again {
-        if claims.len() > 1 && !error.is_gone() {
-            return Again { jobs: claims.into_iter().map(|claim| claim.job).collect(), alone: true };
-        }
-        refuse_all(claims, &passed(error, self.pool))
-    }
-
-    /// The pool as it is after a pause: the same one, or it is gone.
-    pub(super) async fn read_again(&self, pool: &Pool, attempts: &mut Attempts) -> Result<Pool, Error> {
+    /// Reads the pool again after a pause.
+    ///
+    /// # Errors
+    /// [`Error::PoolNotFound`] if the pool was deleted, and the error of [`Self::timed_out`] at the deadline.
+    pub(super) async fn reread(&self, pool: &Pool, attempts: &mut Attempts) -> Result<Pool, Error> {
         self.metrics.pool_conflict();
         loop {
             if !self.pause(attempts).await {
-                return Err(self.given_up(attempts));
+                return Err(self.timed_out(attempts));
             }
             match read_pool(self.cluster, self.pool).await {
-                Ok(now) => return self.same(pool, now),
-                Err(Error::Internal(why)) => attempts.failed = Some(why),
+                Ok(current) => return self.same_pool(pool, current),
+                Err(Error::Internal(why)) => attempts.failure = Some(why),
                 Err(error) => return Err(error),
             }
         }
     }
 
-    fn same(&self, pool: &Pool, now: Pool) -> Result<Pool, Error> {
-        if now.metadata.uid == pool.metadata.uid { Ok(now) } else { Err(not_found(self.pool)) }
+    fn same_pool(&self, pool: &Pool, current: Pool) -> Result<Pool, Error> {
+        if current.metadata.uid == pool.metadata.uid { Ok(current) } else { Err(pool_not_found(self.pool)) }
     }
 
-    /// Waits a little, each time longer. Returns whether there is time for another attempt.
+    /// Waits before the next attempt, with exponential backoff. Returns whether time is left for the attempt.
     pub(super) async fn pause(&self, attempts: &mut Attempts) -> bool {
         let (first, most) = PAUSES;
         let limit = (first * 2_u32.saturating_pow(attempts.made.min(10))).min(most);
         attempts.made += 1;
         self.env.sleep(self.env.jitter(limit)).await;
-        self.env.uptime() < attempts.until
+        self.env.uptime() < attempts.deadline
     }
 
-    /// Why there is no further attempt: others keep changing the pool, or something else keeps failing.
-    pub(super) fn given_up(&self, attempts: &Attempts) -> Error {
-        if let Some(why) = &attempts.failed {
+    /// The error for a batch that reached its deadline.
+    pub(super) fn timed_out(&self, attempts: &Attempts) -> Error {
+        if let Some(why) = &attempts.failure {
             return unavailable(self.pool, why);
         }
-        conflict(self.pool, format!("the pool was changed by others again and again for {TURN:?}; try again"))
+        conflict(self.pool, format!("other clients kept changing the pool for {BATCH_TIMEOUT:?}; try again"))
     }
 }
 
-/// `replicas` after this many machines left, if that changes it.
-pub(super) fn lowered(pool: &Pool, count: usize) -> Option<i64> {
+/// `replicas` decremented by `count`, if that changes it.
+pub(super) fn decremented(pool: &Pool, count: usize) -> Option<i64> {
     let replicas = pool.spec.replicas.unwrap_or(0);
-    let lowered = replicas.saturating_sub_unsigned(count as u64).max(0);
-    (lowered < replicas).then_some(lowered)
+    let decremented = replicas.saturating_sub_unsigned(count as u64).max(0);
+    (decremented < replicas).then_some(decremented)
 }

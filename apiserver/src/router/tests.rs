@@ -25,7 +25,7 @@ fn is_status(answer: &Answer, code: u16, reason: &str) {
 }
 
 #[tokio::test]
-async fn a_pool_is_shown_by_its_metadata_only() {
+async fn a_read_returns_the_metadata_of_the_pool_only() {
     let world = World::with_pool(1, 2);
     let process = world.process(1);
     for (path, api_version) in [
@@ -43,7 +43,7 @@ async fn a_pool_is_shown_by_its_metadata_only() {
 }
 
 #[tokio::test]
-async fn a_pool_that_is_not_there_is_one_of_the_group_that_was_asked() {
+async fn a_missing_pool_is_reported_with_the_requested_group() {
     let world = World::new(1);
     let process = world.process(1);
     let answer = call(&world, &process, "GET", DVP, "").await;
@@ -114,7 +114,7 @@ async fn unknown_paths_are_not_found(#[case] path: &str) {
 }
 
 #[tokio::test]
-async fn names_that_cannot_be_are_not_sent_on() {
+async fn invalid_names_are_not_sent_to_the_api_server() {
     let world = World::with_pool(1, 1);
     let process = world.process(1);
     for path in [
@@ -130,36 +130,36 @@ async fn names_that_cannot_be_are_not_sent_on() {
 }
 
 #[tokio::test]
-async fn a_feature_that_is_off_is_not_there() {
+async fn with_the_gate_off_no_resource_exists() {
     let world = World::with_pool(1, 1);
     let process = Process::without_the_feature(&world);
-    // The chart gives no right to ask about rights then: the answer must not depend on one.
+    // Without the gate, the chart grants no permission to create reviews, so responses must not depend on one.
     world.server.deny(Some("no right to create subjectaccessreviews"));
     for (method, path) in [("GET", POOL), ("POST", REMOVE), ("DELETE", POOL), ("GET", "/apis/other/v1/x")] {
         is_status(&call(&world, &process, method, path, r#"{"targets":["web-0"]}"#).await, 404, "NotFound");
     }
-    // Discovery goes on: an APIService that was left behind would block the deletion of namespaces otherwise.
+    // Discovery still works. Otherwise a remaining APIService would block the deletion of namespaces.
     let answer = call(&world, &process, "GET", "/apis/subresources.vmpool.dev/v1alpha1", "").await;
     assert_eq!((answer.code, &answer.body["resources"]), (StatusCode::OK, &json!([])));
     let stranger = world.through(process.send(ask("GET", POOL, ""))).await.unwrap();
     is_status(&stranger, 401, "Unauthorized");
     assert_eq!(world.server.store(|store| store.replicas()), 1);
-    assert!(world.server.take_log().is_empty(), "nobody is asked");
+    assert!(world.server.take_log().is_empty(), "no request is sent");
 }
 
 #[tokio::test]
-async fn nobody_else_is_served() {
+async fn clients_other_than_the_front_proxy_are_refused() {
     let world = World::with_pool(1, 1);
     let process = world.process(1);
     for path in [POOL, REMOVE, "/apis", "/openapi/v2", "/version", "/nonsense"] {
         let request = ask("GET", path, "");
         is_status(&world.through(process.send(request)).await.unwrap(), 401, "Unauthorized");
     }
-    assert!(world.server.take_log().is_empty(), "nobody is asked about them");
+    assert!(world.server.take_log().is_empty(), "no review is created");
 }
 
 #[tokio::test]
-async fn who_may_not_learns_nothing_and_changes_nothing() {
+async fn without_permission_a_caller_reads_and_changes_nothing() {
     let world = World::with_pool(1, 1);
     let process = world.process(1);
     world.server.deny(Some(""));
@@ -178,7 +178,7 @@ async fn who_may_not_learns_nothing_and_changes_nothing() {
 #[case("/healthz", 200)]
 #[case("/healthz?verbose", 200)]
 #[tokio::test]
-async fn health_is_everybodys_business(#[case] path: &str, #[case] code: u16) {
+async fn health_endpoints_need_no_authentication(#[case] path: &str, #[case] code: u16) {
     let world = World::new(1);
     let process = world.process(1);
     let answer = world.through(process.send(ask("GET", path, ""))).await.unwrap();
@@ -193,7 +193,7 @@ async fn health_is_everybodys_business(#[case] path: &str, #[case] code: u16) {
 }
 
 #[tokio::test]
-async fn nobody_is_ready_who_does_not_know_the_front_proxy() {
+async fn the_server_is_not_ready_before_it_has_read_the_front_proxy_configuration() {
     let world = World::new(1);
     let health = Health::new();
     let state = State::new(
@@ -208,10 +208,10 @@ async fn nobody_is_ready_who_does_not_know_the_front_proxy() {
 }
 
 #[tokio::test]
-async fn bodies_are_bounded_and_in_json() {
+async fn bodies_have_a_maximum_length_and_are_json() {
     let world = World::with_pool(1, 1);
     let process = world.process(1);
-    let body = format!("{{\"targets\":[\"web-0\"]}}{}", " ".repeat(LIMIT));
+    let body = format!("{{\"targets\":[\"web-0\"]}}{}", " ".repeat(MAX_LENGTH));
     is_status(&call(&world, &process, "POST", REMOVE, &body).await, 413, "RequestEntityTooLarge");
     for media_type in ["application/yaml", "application/vnd.kubernetes.protobuf", "text/plain"] {
         let mut request = ask("POST", REMOVE, r#"{"targets":["web-0"]}"#);
@@ -222,11 +222,11 @@ async fn bodies_are_bounded_and_in_json() {
     request.headers_mut().insert(header::ACCEPT, "application/vnd.kubernetes.protobuf".parse().unwrap());
     is_status(&world.through(process.call(request)).await.unwrap(), 406, "NotAcceptable");
     is_status(&call(&world, &process, "POST", REMOVE, "{}").await, 400, "BadRequest");
-    assert_eq!(world.server.store(|store| store.replicas()), 1, "nothing has changed");
+    assert_eq!(world.server.store(|store| store.replicas()), 1, "the pool is unchanged");
 }
 
 #[tokio::test]
-async fn both_groups_remove_alike() {
+async fn both_groups_serve_removals() {
     let world = World::with_pool(1, 3);
     let process = world.process(1);
     let body = r#"{"apiVersion":"subresources.virtualization.deckhouse.io/v1alpha2","kind":"VirtualMachinePoolScaleDownWith","targets":["web-0"]}"#;
@@ -239,7 +239,7 @@ async fn both_groups_remove_alike() {
 }
 
 #[tokio::test]
-async fn requests_are_told_apart_by_their_id() {
+async fn the_response_contains_the_audit_id() {
     let world = World::new(1);
     let process = world.process(1);
     let mut request = ask("GET", "/apis", "");
@@ -249,7 +249,7 @@ async fn requests_are_told_apart_by_their_id() {
 }
 
 #[tokio::test]
-async fn requests_are_counted_by_what_they_are() {
+async fn requests_are_counted_by_verb_resource_and_code() {
     let world = World::with_pool(1, 2);
     let process = world.process(1);
     call(&world, &process, "GET", POOL, "").await;
@@ -269,7 +269,7 @@ async fn requests_are_counted_by_what_they_are() {
 
 #[rstest]
 #[case::of_a_pool("/apis/subresources.vmpool.dev/v1alpha1/namespaces/team-a/virtualmachinepools/NAME")]
-#[case::of_a_pool_to_shrink(
+#[case::of_a_pool_in_a_removal(
     "/apis/subresources.vmpool.dev/v1alpha1/namespaces/team-a/virtualmachinepools/NAME/scaledownwith"
 )]
 #[case::of_a_namespace("/apis/subresources.vmpool.dev/v1alpha1/namespaces/NAME/virtualmachinepools/web")]
@@ -277,13 +277,13 @@ async fn requests_are_counted_by_what_they_are() {
 #[case::of_a_group("/apis/NAME/v1alpha1/namespaces/team-a/virtualmachinepools/web")]
 #[case::of_a_document("/NAME")]
 #[tokio::test]
-async fn a_name_that_cannot_be_is_not_found_before_authorization(#[case] path: &str) {
+async fn a_name_that_is_too_long_is_not_found_before_authorization(#[case] path: &str) {
     let world = World::with_pool(1, 1);
     let process = world.process(1);
     for name in ["x".repeat(60 << 10), "x".repeat(2000)] {
         let answer = call(&world, &process, "GET", &path.replace("NAME", &name), "").await;
         is_status(&answer, 404, "NotFound");
-        assert!(answer.body.to_string().len() < 1000, "the answer does not repeat the name");
+        assert!(answer.body.to_string().len() < 1000, "the response does not contain the name");
     }
     assert!(world.server.take_log().is_empty(), "no authorization is requested");
 }

@@ -20,7 +20,7 @@ async fn outcome(flags: &[&str]) -> Result<(), String> {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_the_options_is_told_before_anything_starts() {
+async fn invalid_options_are_reported_before_the_servers_start() {
     let error = outcome(&["--feature-gates=Nonsense=true"]).await.unwrap_err();
     assert!(error.contains("--feature-gates"), "{error}");
     let error = outcome(&[]).await.unwrap_err();
@@ -28,14 +28,14 @@ async fn what_is_wrong_with_the_options_is_told_before_anything_starts() {
 }
 
 #[tokio::test]
-async fn without_a_way_to_the_api_server_it_does_not_start() {
+async fn without_a_connection_to_the_api_server_it_does_not_start() {
     let flags = ["--tls-secret=a/b", "--tls-dns-names=localhost", "--kubeconfig=/does/not/exist"];
     let error = outcome(&flags).await.unwrap_err();
     assert!(error.starts_with("connecting to the API server"), "{error}");
 }
 
 #[tokio::test]
-async fn it_ends_when_it_is_asked_to() {
+async fn it_exits_when_it_is_stopped() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let kubeconfig = r#"{"apiVersion":"v1","kind":"Config","current-context":"c",
         "contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],

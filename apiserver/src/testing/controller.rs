@@ -1,4 +1,4 @@
-//! The controller's part, by the rules of the record: whatever breaks them in an answer of ours shows here.
+//! A minimal controller that follows the rules of the removal record. It exposes violations by this program.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,35 +15,35 @@ fn text<'a>(object: &'a Value, field: &str) -> &'a str {
 }
 
 impl Store {
-    /// One pass over `web`, then the platform lets dying machines go.
+    /// Runs one pass over the pool `web`. Then the platform completes the deletion of terminating machines.
     pub(crate) fn reconcile(&mut self, now: Duration) {
         let Some(pool) = self.find_pool() else { return };
         let mut record = record_of(&pool);
-        let members = self.members(&pool);
-        let alive: BTreeSet<Uid> = members.iter().map(|machine| text(machine, "uid").into()).collect();
-        // Accepted targets leave, whatever the policy.
+        let machines = self.machines_of(&pool);
+        let existing: BTreeSet<Uid> = machines.iter().map(|machine| text(machine, "uid").into()).collect();
+        // Accepted targets are deleted, regardless of the policy.
         for target in
-            record.accepted().filter(|target| alive.contains(&target.uid)).cloned().collect::<Vec<_>>()
+            record.accepted().filter(|target| existing.contains(&target.uid)).cloned().collect::<Vec<_>>()
         {
             self.delete_machine(&target.name, Some(target.uid.as_str()));
         }
-        let vanished = record.reserved().filter(|target| !alive.contains(&target.uid)).count();
+        let vanished = record.reserved().filter(|target| !existing.contains(&target.uid)).count();
         let desired = usize::try_from(pool["spec"]["replicas"].as_i64().unwrap()).unwrap();
-        let members = self.members(&pool);
-        for index in members.len() + vanished..desired {
+        let machines = self.machines_of(&pool);
+        for index in machines.len() + vanished..desired {
             let name = format!("new-{}-{index}", self.created.len());
             self.create_machine(&name, &pool["metadata"]["uid"]);
             self.created.push(name);
         }
-        let leaving = members
+        let terminating = machines
             .iter()
             .filter(|machine| {
                 !machine["metadata"]["deletionTimestamp"].is_null()
                     || record.is_accepted(&text(machine, "uid").into())
             })
             .count();
-        let surplus = members.len().saturating_sub(desired).saturating_sub(leaving);
-        let others = members.iter().filter(|machine| {
+        let surplus = machines.len().saturating_sub(desired).saturating_sub(terminating);
+        let others = machines.iter().filter(|machine| {
             machine["metadata"]["deletionTimestamp"].is_null()
                 && !record.is_accepted(&text(machine, "uid").into())
         });
@@ -52,20 +52,20 @@ impl Store {
             self.delete_machine(&name, None);
             self.victims.push(name);
         }
-        self.tidy(&pool, &mut record, now);
-        let dying: Vec<String> = self
+        self.prune(&pool, &mut record, now);
+        let terminating: Vec<String> = self
             .machines()
             .iter()
             .filter(|machine| !machine["metadata"]["deletionTimestamp"].is_null())
             .map(|machine| text(machine, "name").to_owned())
             .collect();
-        for name in dying {
+        for name in terminating {
             self.finish(&name);
         }
     }
 
-    /// Drops reservations that are too old and accepted targets that are gone.
-    fn tidy(&mut self, pool: &Value, record: &mut RemovalRecord, now: Duration) {
+    /// Removes expired reservations and deleted targets from the record.
+    fn prune(&mut self, pool: &Value, record: &mut RemovalRecord, now: Duration) {
         let requests: BTreeSet<String> = record.requests().into_iter().map(ToString::to_string).collect();
         self.seen.retain(|request, _| requests.contains(request));
         for request in &requests {
@@ -74,10 +74,13 @@ impl Store {
                 record.withdraw(request);
             }
         }
-        let alive: BTreeSet<Uid> =
-            self.members(pool).iter().map(|machine| text(machine, "uid").into()).collect();
-        let gone =
-            record.accepted().map(|target| target.uid.clone()).filter(|uid| !alive.contains(uid)).collect();
+        let existing: BTreeSet<Uid> =
+            self.machines_of(pool).iter().map(|machine| text(machine, "uid").into()).collect();
+        let gone = record
+            .accepted()
+            .map(|target| target.uid.clone())
+            .filter(|uid| !existing.contains(uid))
+            .collect();
         record.prune(&gone);
         if *record != record_of(pool) {
             self.edit_pool(|pool| {

@@ -1,12 +1,12 @@
-//! A world for tests: the model of the API server, a controller that keeps the rules, processes that can be
-//! killed, and a clock that moves only when told to.
+//! The environment of the tests: the API server model, a minimal controller, processes that a test can kill, and a manual
+//! clock.
 
 mod controller;
 mod process;
 mod server;
 mod store;
 
-pub(crate) use process::{Answer, Process, ask, body_of, front_proxy};
+pub(crate) use process::{Answer, Process, ask, front_proxy, results_of};
 pub(crate) use server::{Fault, Server};
 pub(crate) use store::Store;
 pub(crate) use vmpool_model::{Call, Verb};
@@ -18,28 +18,28 @@ use crate::state::Settings;
 use vmpool_runtime::Env;
 use vmpool_runtime::testing::{ManualClock, env};
 
-/// Where everything happens.
+/// The namespace of all objects.
 pub(crate) const NAMESPACE: &str = "team-a";
 
-/// How this program changes pools.
+/// The verb with which this program changes pools.
 pub(crate) const MERGE_PATCH: Verb = Verb::Patch(vmpool_model::PatchKind::Merge);
 
-/// Whether it asks for a change of an object. A review is an object for form's sake only.
+/// Whether the request changes a stored object. Reviews are not stored.
 pub(crate) fn is_write(call: &Call) -> bool {
     call.is_write() && call.resource != "subjectaccessreviews"
 }
 
-/// How long a request and its answer are under way, together.
+/// The duration of a request together with its response.
 pub(crate) const ROUND_TRIP: Duration = Duration::from_millis(2);
 
-/// The defaults. The controller of these tests drops reservations after 30 s.
+/// The default settings. The controller in these tests drops reservations after 30 s.
 pub(crate) const SETTINGS: Settings = Settings {
     enabled: true,
     accept_within: Duration::from_secs(25),
     request_timeout: Duration::from_secs(12),
 };
 
-/// A server with a clock.
+/// An API server and a clock.
 pub(crate) struct World {
     pub(crate) clock: ManualClock,
     pub(crate) env: Env,
@@ -60,17 +60,17 @@ impl World {
         world
     }
 
-    /// A process that serves.
+    /// A process with the feature gate on.
     pub(crate) fn process(&self, seed: u64) -> Process {
         Process::start(self, seed, true)
     }
 
-    /// How much time has passed since an uptime.
-    pub(crate) fn since(&self, begun: Duration) -> Duration {
-        self.env.uptime().saturating_sub(begun)
+    /// The time since an uptime.
+    pub(crate) fn since(&self, start: Duration) -> Duration {
+        self.env.uptime().saturating_sub(start)
     }
 
-    /// Waits for `future` while time passes.
+    /// Runs `future` to its end while the clock advances.
     pub(crate) async fn through<T>(&self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
         let (mut seen, mut quiet) = (0, 0);
@@ -83,12 +83,12 @@ impl World {
             }
             quiet = if seen == self.server.requests() { quiet + 1 } else { 0 };
             seen = self.server.requests();
-            // A round trip takes two of the short steps; the long ones are for those who only wait.
+            // A round trip takes two short steps. Long steps are taken while no requests are sent.
             self.clock.advance(if quiet < 8 { ROUND_TRIP / 2 } else { ROUND_TRIP * 10 }).await;
         }
     }
 
-    /// Lets the controller work until nothing changes any more, dropped reservations included.
+    /// Runs the controller until the state no longer changes, including dropped reservations.
     pub(crate) async fn settle(&self) {
         for _ in 0..16 {
             self.clock.advance(Duration::from_secs(5)).await;

@@ -1,4 +1,4 @@
-//! A process of ours, which can be killed at any time.
+//! A process of this program, which a test can kill at any time.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -27,22 +27,22 @@ use crate::metrics::Metrics;
 use crate::router::router;
 use crate::state::{Settings, State};
 
-/// Runs tasks until it is told to kill them all.
+/// A spawner whose tasks a test can abort all at once.
 #[derive(Clone, Default)]
 struct Killable {
-    dead: Arc<AtomicBool>,
+    killed: Arc<AtomicBool>,
     tasks: Arc<Mutex<Vec<AbortHandle>>>,
 }
 
 impl Killable {
     fn kill(&self) {
-        self.dead.store(true, Ordering::SeqCst);
+        self.killed.store(true, Ordering::SeqCst);
         self.tasks.lock().iter().for_each(AbortHandle::abort);
     }
 
-    fn mortal<F: Future>(&self, future: F) -> Abortable<F> {
+    fn abortable<F: Future>(&self, future: F) -> Abortable<F> {
         let (handle, registration) = AbortHandle::new_pair();
-        if self.dead.load(Ordering::SeqCst) {
+        if self.killed.load(Ordering::SeqCst) {
             handle.abort();
         }
         self.tasks.lock().push(handle);
@@ -52,11 +52,11 @@ impl Killable {
 
 impl Spawner for Killable {
     fn spawn(&self, name: &'static str, future: BoxFuture<'static, ()>) {
-        TokioSpawner.spawn(name, self.mortal(future).map(drop).boxed());
+        TokioSpawner.spawn(name, self.abortable(future).map(drop).boxed());
     }
 }
 
-/// What a request was answered.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: StatusCode,
@@ -72,10 +72,10 @@ pub(crate) struct Process {
     router: Router,
 }
 
-/// What `kube-system/extension-apiserver-authentication` usually holds.
+/// Typical data of the ConfigMap `kube-system/extension-apiserver-authentication`.
 pub(crate) fn front_proxy() -> BTreeMap<String, String> {
     [
-        ("client-ca-file", "for somebody else"),
+        ("client-ca-file", "another certificate"),
         ("requestheader-client-ca-file", "some certificate"),
         ("requestheader-allowed-names", r#"["front-proxy-client"]"#),
         ("requestheader-username-headers", r#"["X-Remote-User"]"#),
@@ -109,7 +109,7 @@ impl Process {
         self.killable.kill();
     }
 
-    /// Sends a request as the front proxy does. `None` if the process is killed meanwhile.
+    /// Sends a request as the front proxy. `None` if the process is killed before it responds.
     pub(crate) async fn call(&self, mut request: Request<Body>) -> Option<Answer> {
         let certificate = PeerCertificate { common_name: Some("front-proxy-client".to_owned()) };
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
@@ -117,7 +117,7 @@ impl Process {
         self.send(request).await
     }
 
-    /// Sends a request as it is.
+    /// Sends a request without changes.
     pub(crate) async fn send(&self, request: Request<Body>) -> Option<Answer> {
         let router = self.router.clone();
         let exchange = async move {
@@ -127,15 +127,15 @@ impl Process {
                 .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
             Answer { code: parts.status, headers: parts.headers, body }
         };
-        self.killable.mortal(exchange).boxed().await.ok()
+        self.killable.abortable(exchange).boxed().await.ok()
     }
 
-    /// Asks for the removal of machines of `web`.
+    /// Requests the removal of machines from the pool `web`.
     pub(crate) async fn remove(&self, targets: &[&str]) -> Option<Answer> {
         self.post("", &serde_json::json!({ "targets": targets }).to_string()).await
     }
 
-    /// Asks for a removal from `web`, with any query and body.
+    /// Requests a removal from the pool `web`, with any query and body.
     pub(crate) async fn post(&self, query: &str, body: &str) -> Option<Answer> {
         let path =
             "/apis/subresources.vmpool.dev/v1alpha1/namespaces/team-a/virtualmachinepools/web/scaledownwith";
@@ -143,7 +143,7 @@ impl Process {
     }
 }
 
-/// A request of alice.
+/// A request of the user alice.
 pub(crate) fn ask(method: &str, uri: &str, body: &str) -> Request<Body> {
     Request::builder()
         .method(method)
@@ -154,8 +154,8 @@ pub(crate) fn ask(method: &str, uri: &str, body: &str) -> Request<Body> {
         .unwrap()
 }
 
-/// Names of machines and what was said about them, as the details of an answer list them.
-pub(crate) fn body_of(answer: &Answer) -> Vec<(String, String)> {
+/// The names of the targets and their results, as the details of a response list them.
+pub(crate) fn results_of(answer: &Answer) -> Vec<(String, String)> {
     let causes = answer.body["details"]["causes"].as_array().cloned().unwrap_or_default();
     let text = |cause: &Value, field: &str| cause[field].as_str().unwrap_or_default().to_owned();
     causes.iter().map(|cause| (text(cause, "message"), text(cause, "reason"))).collect()

@@ -1,4 +1,4 @@
-//! The model of the API server, with what can happen to requests of this program.
+//! The API server model with faults for the requests of this program.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,23 +12,23 @@ use vmpool_runtime::Env;
 use super::store::Store;
 use super::{MERGE_PATCH, NAMESPACE, ROUND_TRIP};
 
-/// What becomes of a request.
+/// The fault of a request.
 pub(crate) enum Fault {
-    /// It is served.
+    /// The server handles the request.
     None,
-    /// It is refused, without an effect.
+    /// The server refuses the request. The request has no effect.
     Refuse(u16, &'static str),
-    /// It is refused, without an effect, because an admission webhook does not answer.
+    /// The server refuses the request because an admission webhook does not respond. The request has no effect.
     WebhookDown,
-    /// It is served, and the connection breaks before the answer arrives.
-    AnswerLost,
-    /// The connection breaks before it arrives.
+    /// The server handles the request, and the response is lost.
+    ResponseLost,
+    /// The connection breaks before the request arrives.
     Unreachable,
-    /// The connection breaks, and it arrives this much later.
+    /// The connection breaks, and the request arrives later by this duration.
     Late(Duration),
-    /// It never arrives, and no answer either: who asked is killed.
+    /// The client is killed before the request arrives.
     KilledBefore,
-    /// It is served, and no answer ever arrives: who asked is killed.
+    /// The client is killed after the server has handled the request, before the response.
     KilledAfter,
 }
 
@@ -39,11 +39,11 @@ struct State {
     log: Vec<Call>,
     interceptor: Option<Interceptor>,
     killer: Option<Box<dyn Fn() + Send>>,
-    /// What SubjectAccessReviews are answered.
+    /// The reason with which SubjectAccessReviews are denied.
     denied: Option<String>,
 }
 
-/// An API server in memory. Clones are the same server.
+/// An API server in memory. Clones share its state.
 #[derive(Clone)]
 pub(crate) struct Server {
     env: Env,
@@ -65,48 +65,47 @@ impl Server {
         self.model.client("vmpool-apiserver", NAMESPACE)
     }
 
-    /// Looks at the objects, or changes them.
+    /// Reads or changes the objects.
     pub(crate) fn store<T>(&self, work: impl FnOnce(&mut Store) -> T) -> T {
         work(&mut self.state.lock().store)
     }
 
-    /// Asks `interceptor` about every request from now on. What it does to the objects is done before the request
-    /// arrives.
+    /// Calls `interceptor` for each request from now on, before the request arrives. It can also change the objects.
     pub(crate) fn intercept(&self, interceptor: impl FnMut(&Call, &mut Store) -> Fault + Send + 'static) {
         self.state.lock().interceptor = Some(Box::new(interceptor));
     }
 
-    /// Serves every request again.
-    pub(crate) fn behave(&self) {
+    /// Handles all requests without faults again.
+    pub(crate) fn clear_faults(&self) {
         self.state.lock().interceptor = None;
     }
 
-    /// What kills the process when a fault says so.
+    /// The function that kills the process for the faults that do so.
     pub(crate) fn on_kill(&self, killer: impl Fn() + Send + 'static) {
         self.state.lock().killer = Some(Box::new(killer));
     }
 
-    /// Callers may do nothing, for this reason.
+    /// Denies all requests of callers with this reason, or allows them.
     pub(crate) fn deny(&self, reason: Option<&str>) {
         self.state.lock().denied = reason.map(str::to_owned);
     }
 
-    /// How many requests were sent since the last [`Server::take_log`].
+    /// The number of requests since the last [`Server::take_log`].
     pub(crate) fn requests(&self) -> usize {
         self.state.lock().log.len()
     }
 
-    /// The requests since the last call.
+    /// The requests since the last call of this function.
     pub(crate) fn take_log(&self) -> Vec<Call> {
         std::mem::take(&mut self.state.lock().log)
     }
 
-    /// The server knows itself, by its referee: nothing else lets go of it.
+    /// Breaks the reference cycle between the server and its referee.
     pub(super) fn shut_down(&self) {
         self.model.shut_down();
     }
 
-    /// Does `work` when a request arrives that is sent now, or this much later, right after it was served.
+    /// Runs `work` right after the server has handled a request that is sent now, or later by this duration.
     fn then(&self, late: Duration, work: impl Future<Output = ()> + Send + 'static) {
         let env = self.env.clone();
         let waiting = async move {
@@ -116,7 +115,7 @@ impl Server {
         self.env.spawn("then", waiting).detach();
     }
 
-    /// Kills who asked when the request has arrived.
+    /// Kills the client when the request arrives.
     fn kill(&self) {
         let state = self.state.clone();
         self.then(Duration::ZERO, async move {
@@ -154,7 +153,7 @@ impl FaultInjector for Server {
             Fault::Refuse(code, reason) => {
                 Outcome::Refuse(ApiError::new(code, reason, format!("refused: {reason}")))
             }
-            Fault::AnswerLost => Outcome::ResponseLost,
+            Fault::ResponseLost => Outcome::ResponseLost,
             Fault::Unreachable => Outcome::Unreachable,
             Fault::Late(delay) => {
                 let (model, call) = (self.model.clone(), call.clone());
@@ -174,7 +173,7 @@ impl FaultInjector for Server {
     }
 }
 
-/// Whether a write says which object it means: of a pool in which version.
+/// Checks that a write has a UID precondition, and a write to a pool also a resource version.
 fn check(call: &Call) {
     let named = match call.verb {
         Verb::Get | Verb::Create => return,

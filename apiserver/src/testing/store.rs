@@ -1,4 +1,4 @@
-//! Pools and machines, and what others do to them.
+//! Pools and machines, and changes by other clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ const CONFIGURATION: (&str, &str, &str) = ("configmaps", "kube-system", "extensi
 
 pub(crate) struct Store {
     pub(super) model: vmpool_model::Server,
-    /// Machines go at once instead of waiting for somebody.
+    /// Machines have no finalizer, so a delete request removes them immediately.
     pub(crate) vanishing: bool,
-    /// Names of machines that the controller has made.
+    /// Names of machines that the controller has created.
     pub(crate) created: Vec<String>,
-    /// Names of machines that the controller has deleted although nobody had named them.
+    /// Names of machines that the controller has deleted although no request named them.
     pub(crate) victims: Vec<String>,
     /// When the controller first saw a reservation.
     pub(super) seen: BTreeMap<String, Duration>,
@@ -72,8 +72,8 @@ impl Store {
         self.model.get(MACHINES, NAMESPACE, name)
     }
 
-    /// Machines whose owner is this pool.
-    pub(crate) fn members(&self, pool: &Value) -> Vec<Arc<Value>> {
+    /// The machines of a pool, by owner reference.
+    pub(crate) fn machines_of(&self, pool: &Value) -> Vec<Arc<Value>> {
         let owned = |object: &Arc<Value>| {
             let owners = object["metadata"]["ownerReferences"].as_array();
             owners.is_some_and(|owners| owners.iter().any(|owner| owner["uid"] == pool["metadata"]["uid"]))
@@ -81,7 +81,7 @@ impl Store {
         self.machines().into_iter().filter(owned).collect()
     }
 
-    /// All machines, in the order of their names.
+    /// All machines, ordered by name.
     pub(crate) fn machines(&self) -> Vec<Arc<Value>> {
         self.model.all(MACHINES)
     }
@@ -91,29 +91,29 @@ impl Store {
         self.machines().iter().map(name).collect()
     }
 
-    /// Somebody else changes the pool.
+    /// Another client changes the pool.
     pub(crate) fn edit_pool(&mut self, change: impl FnOnce(&mut Value)) {
         self.model.edit_now(POOLS, NAMESPACE, "web", change).unwrap();
     }
 
-    /// Somebody else changes a machine.
+    /// Another client changes a machine.
     pub(crate) fn edit_machine(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
         self.model.edit_now(MACHINES, NAMESPACE, name, change).unwrap();
     }
 
-    /// Somebody deletes the pool, if it is there. It goes at once if nothing holds it.
+    /// Another client deletes the pool if it exists. Without finalizers it is removed immediately.
     pub(crate) fn delete_pool(&mut self) {
-        // Whoever comes second finds nothing.
+        // The pool may already be deleted.
         let _ = self.model.delete_now(POOLS, NAMESPACE, "web", Value::Null);
     }
 
-    /// Somebody deletes a machine, of this UID if there is one, if it is there.
+    /// Another client deletes a machine if it exists, with a UID precondition if `uid` is given.
     pub(crate) fn delete_machine(&mut self, name: &str, uid: Option<&str>) {
         let options = json!({ "preconditions": { "uid": uid } });
         let _ = self.model.delete_now(MACHINES, NAMESPACE, name, options);
     }
 
-    /// The platform lets a machine go for good, if it is there.
+    /// The platform completes the deletion of a machine if it exists.
     pub(crate) fn finish(&mut self, name: &str) {
         self.delete_machine(name, None);
         if self.machine(name).is_some() {
@@ -121,7 +121,7 @@ impl Store {
         }
     }
 
-    /// Says how the front proxy is recognized.
+    /// Writes the ConfigMap with the configuration of the front proxy.
     pub(crate) fn configure(&mut self, data: &BTreeMap<String, String>) {
         let (resource, namespace, name) = CONFIGURATION;
         if self.model.get(resource, namespace, name).is_some() {
@@ -132,8 +132,8 @@ impl Store {
         }
     }
 
-    /// Nobody knows any more how the front proxy is recognized.
-    pub(crate) fn forget_configuration(&mut self) {
+    /// Deletes the ConfigMap with the configuration of the front proxy.
+    pub(crate) fn delete_configuration(&mut self) {
         let (resource, namespace, name) = CONFIGURATION;
         self.model.delete_now(resource, namespace, name, Value::Null).unwrap();
     }

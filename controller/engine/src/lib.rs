@@ -30,8 +30,6 @@
 //!    expand, revisions, record}`;
 //! 9. [`plan()`] and [`status()`].
 //!
-//! [`admission`] uses only layers 1 and 2.
-//!
 //! # Assumptions
 //!
 //! Other clients must not change the following. If they do, the controller reacts as described:
@@ -50,7 +48,6 @@
 //! * The removal record on the pool follows the steps of [`removal`]. If an entry was accepted without lowering
 //!   `replicas`, the controller deletes its machine and creates a replacement.
 
-pub mod admission;
 pub mod backoff;
 pub mod condition;
 pub mod failure;

@@ -63,7 +63,8 @@ pub fn apply(
         if let Some(conflicts) = conflicts(instancetype, template, location)? {
             return Err(conflicts.into());
         }
-        instancetype::apply(instancetype, topology, &mut applied).map_err(|error| location.in_template(error))?;
+        instancetype::apply(instancetype, topology, &mut applied)
+            .map_err(|error| location.in_template(error))?;
     }
     if let Some(preference) = preference {
         preference::apply(preference, &mut applied).map_err(|error| location.in_template(error))?;

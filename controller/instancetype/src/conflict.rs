@@ -27,7 +27,10 @@ impl Conflicts {
     /// One cause for each path.
     pub fn causes(&self) -> Vec<Cause> {
         let cause = |path: &String| {
-            Cause::invalid(path, format!("{path} conflicts with the instance type, which sets it; remove the field"))
+            Cause::invalid(
+                path,
+                format!("{path} conflicts with the instance type, which sets it; remove the field"),
+            )
         };
         self.0.iter().map(cause).collect()
     }
@@ -50,7 +53,8 @@ pub fn conflicts(
     template: &InstanceTemplate,
     location: Location,
 ) -> Result<Option<Conflicts>, Malformed> {
-    let found = fields(instancetype, template.spec()).map_err(|error| location.in_template(error.below("spec")))?;
+    let found =
+        fields(instancetype, template.spec()).map_err(|error| location.in_template(error.below("spec")))?;
     let mut paths: Vec<String> = found.into_iter().map(|field| location.instance_field(field)).collect();
     let annotations = template.annotations().map_err(|error| location.in_template(error))?;
     for (key, wanted) in &instancetype.annotations {
@@ -96,8 +100,14 @@ fn fields(instancetype: &InstancetypeSpec, spec: &Value) -> Result<Vec<&'static 
     }
     let field = "domain.ioThreads.supplementalPoolThreadCount";
     check(field, instancetype.supplemental_pool_thread_count.is_some() && present(field)?);
-    check("domain.ioThreadsPolicy", instancetype.io_threads_policy.is_some() && text("domain.ioThreadsPolicy")?);
-    check("domain.launchSecurity", instancetype.launch_security.is_some() && present("domain.launchSecurity")?);
+    check(
+        "domain.ioThreadsPolicy",
+        instancetype.io_threads_policy.is_some() && text("domain.ioThreadsPolicy")?,
+    );
+    check(
+        "domain.launchSecurity",
+        instancetype.launch_security.is_some() && present("domain.launchSecurity")?,
+    );
     check("domain.devices.gpus", !instancetype.gpus.is_empty() && filled("domain.devices.gpus")?);
     let field = "domain.devices.hostDevices";
     check(field, !instancetype.host_devices.is_empty() && filled(field)?);

@@ -26,7 +26,11 @@ pub struct Defaults {
 impl Defaults {
     /// Fills what is empty. The order matters: the machine type follows the architecture.
     pub(crate) fn fill(&self, spec: &mut Value) -> Result<(), Malformed> {
-        tree::set_default_text(spec, "architecture", Some(&self.architecture).filter(|name| !name.is_empty()).map(String::as_str))?;
+        tree::set_default_text(
+            spec,
+            "architecture",
+            Some(&self.architecture).filter(|name| !name.is_empty()).map(String::as_str),
+        )?;
         let machine_type = tree::text(spec, "architecture")?.and_then(|name| self.machine_types.get(name));
         tree::set_default_text(spec, "domain.machine.type", machine_type.map(String::as_str))?;
         sizes(spec)?;
@@ -57,10 +61,13 @@ pub(crate) fn sizes(spec: &mut Value) -> Result<(), Malformed> {
 /// The guest sees the requested memory, else its limit, else one huge page.
 fn memory(spec: &mut Value) -> Result<(), Malformed> {
     let mut default = None;
-    for path in
-        ["domain.resources.requests.memory", "domain.resources.limits.memory", "domain.memory.hugepages.pageSize"]
-    {
-        let amount = tree::get(spec, path)?.filter(|amount| Amount::from_json(amount).is_some_and(|amount| amount.is_positive()));
+    for path in [
+        "domain.resources.requests.memory",
+        "domain.resources.limits.memory",
+        "domain.memory.hugepages.pageSize",
+    ] {
+        let amount = tree::get(spec, path)?
+            .filter(|amount| Amount::from_json(amount).is_some_and(|amount| amount.is_positive()));
         default = default.or(amount.cloned());
     }
     tree::set_default(spec, "domain.memory.guest", default)
@@ -93,7 +100,11 @@ fn pull_policies(spec: &mut Value) -> Result<(), Malformed> {
         if tree::object(volume, "containerDisk")?.is_none() {
             return Ok(());
         }
-        let policy = if tree::text(volume, "containerDisk.image")?.is_some_and(moves) { "Always" } else { "IfNotPresent" };
+        let policy = if tree::text(volume, "containerDisk.image")?.is_some_and(moves) {
+            "Always"
+        } else {
+            "IfNotPresent"
+        };
         tree::set_default_text(volume, "containerDisk.imagePullPolicy", Some(policy))
     })
 }

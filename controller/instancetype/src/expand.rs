@@ -134,15 +134,15 @@ pub fn expand(
         matched(machine, family, types, location)?;
     }
     let prepared = check(machine, types, settings, location)?;
-    let mut write = || {
-        tree::set(&mut expanded, "spec.template", prepared.into_value())?;
+    let write = |expanded: &mut Value| {
+        tree::set(expanded, "spec.template", prepared.into_value())?;
         for family in [Family::Instancetype, Family::Preference] {
-            tree::remove(&mut expanded, &format!("spec.{}", family.field()))?;
-            tree::remove(&mut expanded, &format!("status.{}", family.status_field()))?;
+            tree::remove(expanded, &format!("spec.{}", family.field()))?;
+            tree::remove(expanded, &format!("status.{}", family.status_field()))?;
         }
         Ok(())
     };
-    write().map_err(|error| location.in_machine(error))?;
+    write(&mut expanded).map_err(|error| location.in_machine(error))?;
     Ok(expanded)
 }
 

@@ -1,12 +1,73 @@
-//! KubeVirt instance types and preferences.
+//! KubeVirt instance types and preferences as pure functions.
+//!
+//! An *instance type* sets the size of a machine: vCPUs, memory, devices, placement. It wins, and never merges with what the
+//! machine sets. A *preference* fills what is still empty: buses, firmware, features, clock. Neither is written into the
+//! machine: both are applied to the instance when it starts, from an immutable copy, the *stash*.
+//!
+//! The crate has no client, no runtime, no clock and no randomness. The controller, the webhook and the API server look
+//! objects up and ask it; all give the same answers.
+//!
+//! # Layers
+//!
+//! Each layer uses those below it.
+//!
+//! ```text
+//!  machine      admission of machines           expand      a machine without matchers, which starts the same instance
+//!  protection   whether an object is still needed
+//!  start        from a template to an instance: added devices, apply, defaults
+//!  requirements · validation · inference · status_ref · stash
+//!  apply        instance type and preference onto an instance      conflict    fields that both set
+//!  topology     vCPUs as sockets, cores and threads                defaults    what is still empty in the end
+//!  model        the four kinds and matchers                        fields      paths in errors
+//!  quantity     amounts that keep their spelling
+//! ```
+//!
+//! # Documents
+//!
+//! Machines are JSON documents, and objects keep the document that they were read from. So no field of a newer KubeVirt is
+//! lost, and a stash contains `2048Mi` if the user wrote `2048Mi`. Typed views, such as [`model::InstancetypeSpec`], have the
+//! fields that this crate interprets. A field of the wrong type is an error with its path, and never a panic.
+//!
+//! ```
+//! use serde_json::json;
+//! use vmpool_instancetype::fields::Location;
+//! use vmpool_instancetype::model::{Instancetype, Object, Types};
+//! use vmpool_instancetype::{expand::expand, start::Settings};
+//!
+//! let small = json!({
+//!     "apiVersion": "instancetype.kubevirt.io/v1beta1",
+//!     "kind": "VirtualMachineClusterInstancetype",
+//!     "metadata": {"name": "u1.small"},
+//!     "spec": {"cpu": {"guest": 2}, "memory": {"guest": "2Gi"}},
+//! });
+//! let types = Types { instancetype: Some(Instancetype::new(Object::read(small)?)?), preference: None };
+//! let machine = json!({"spec": {"instancetype": {"name": "u1.small"}, "template": {"spec": {}}}});
+//! let expanded = expand(&machine, &types, &Settings::default(), Location::VirtualMachine)?;
+//! assert_eq!(expanded["spec"]["template"]["spec"]["domain"]["memory"]["guest"], "2Gi");
+//! # Ok::<_, Box<dyn std::error::Error>>(())
+//! ```
+
+#![cfg_attr(test, expect(clippy::needless_pass_by_value, reason = "the tables of tests write JSON in place"))]
+
 pub mod apply;
 pub mod conflict;
+pub mod defaults;
+pub mod expand;
 pub mod fields;
+pub mod inference;
+pub mod machine;
 pub mod model;
+pub mod protection;
 pub mod quantity;
+pub mod requirements;
+pub mod start;
+pub mod stash;
+pub mod status_ref;
+pub mod topology;
+pub mod validation;
+
 #[cfg(test)]
 mod testing;
-pub mod topology;
 mod tree;
 
 pub use tree::Malformed;

@@ -29,7 +29,11 @@ pub fn fill(machine: &mut Value, preference: &PreferenceSpec, location: Location
     let mut fill = || {
         let spec = "spec.template.spec";
         tree::set_default_text(machine, &format!("{spec}.architecture"), preference.architecture.as_deref())?;
-        tree::set_default_text(machine, &format!("{spec}.domain.machine.type"), preference.machine_type.as_deref())?;
+        tree::set_default_text(
+            machine,
+            &format!("{spec}.domain.machine.type"),
+            preference.machine_type.as_deref(),
+        )?;
         tree::each(machine, "spec.dataVolumeTemplates", |template| {
             for claim in ["spec.pvc", "spec.storage"] {
                 if tree::object(template, claim)?.is_some() {
@@ -64,10 +68,12 @@ pub fn validate(
             report.causes.push(location.in_machine(error).into());
         }
     }
-    if report.causes.is_empty() && (types.instancetype.is_some() || types.preference.is_some()) {
-        if let Err(error) = check(new, types, settings, location) {
-            report.causes = error.causes(location);
-        }
+    let found = types.instancetype.is_some() || types.preference.is_some();
+    if found
+        && report.causes.is_empty()
+        && let Err(error) = check(new, types, settings, location)
+    {
+        report.causes = error.causes(location);
     }
     report
 }
@@ -86,7 +92,9 @@ fn matcher(
     let causes: Vec<Cause> = validation::matcher(family, &matcher, old.as_ref(), location);
     if causes.is_empty() && !matcher.name.is_empty() && types.object(family).is_none() {
         let (noun, name) = (family.noun(), &matcher.name);
-        report.warnings.push(format!("the {noun} {name:?} was not found; the machine cannot start until it exists"));
+        report
+            .warnings
+            .push(format!("the {noun} {name:?} was not found; the machine cannot start until it exists"));
     }
     report.causes.extend(causes);
     Ok(())

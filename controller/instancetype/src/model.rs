@@ -12,6 +12,7 @@ pub(crate) use instancetype::amount;
 pub use instancetype::{Cpu, InstancetypeSpec, Memory};
 pub use kind::{Family, Kind, UnknownKind};
 pub use matcher::{FailurePolicy, Matcher};
+pub(crate) use object::kind_of;
 pub use object::{GROUP, Identity, Instancetype, Object, ObjectError, Preference, Types, VERSION};
 pub use preference::{
     ClockPreferences, CpuPreferences, DevicePreferences, FeaturePreferences, FirmwarePreferences,

@@ -58,6 +58,7 @@ impl Amount {
     }
 
     /// Compares the amounts, regardless of their spelling.
+    #[expect(clippy::missing_panics_doc, reason = "an amount is parsed when it is made, so this cannot fail")]
     pub fn compare(&self, other: &Self) -> Ordering {
         self.quantity.compare(&other.quantity).expect("amounts are parsed before they are stored")
     }
@@ -78,9 +79,10 @@ impl Amount {
     /// 2^-23 of the value.
     #[must_use]
     pub fn lowered_by(&self, percent: u8) -> Self {
-        let remaining = u128::from(100_u8.saturating_sub(percent));
-        let bytes = u128::from(self.bytes.unwrap_or(0)) * remaining / 100;
-        let bytes = u64::try_from(bytes).expect("at most 100 percent of a 64-bit number");
+        let remaining = u64::from(100_u8.saturating_sub(percent));
+        let bytes = self.bytes.unwrap_or(0);
+        // Hundreds and their rest separately, so that no product exceeds the range.
+        let bytes = bytes / 100 * remaining + bytes % 100 * remaining / 100;
         Self { quantity: Quantity::new(decimal(bytes)), bytes: Some(bytes) }
     }
 }

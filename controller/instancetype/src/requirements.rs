@@ -54,7 +54,8 @@ impl Check<'_> {
             return Ok((provided < required).then(cause).into_iter().collect());
         }
         if !sized && required > 0 {
-            let message = format!("the preference requires {required} vCPUs, but the machine has no CPU settings");
+            let message =
+                format!("the preference requires {required} vCPUs, but the machine has no CPU settings");
             return Ok(vec![Cause::not_found(self.location.instance_field("domain.cpu"), message)]);
         }
         let topology = Topology::preferred(Some(self.preference))?;
@@ -73,7 +74,10 @@ impl Check<'_> {
             dimensions.join(" times ")
         );
         let cause = |dimension| {
-            Cause::not_found(self.location.instance_field(&format!("domain.cpu.{dimension}")), message.clone())
+            Cause::not_found(
+                self.location.instance_field(&format!("domain.cpu.{dimension}")),
+                message.clone(),
+            )
         };
         Ok(dimensions.iter().map(cause).collect())
     }
@@ -100,11 +104,17 @@ impl Check<'_> {
             return Ok(None);
         }
         let provided = provided.unwrap_or("none");
-        let message = format!("the preference requires the architecture {required}, but the machine has {provided}");
+        let message =
+            format!("the preference requires the architecture {required}, but the machine has {provided}");
         Ok(Some(Cause::not_found(self.location.instance_field("architecture"), message)))
     }
 
-    fn too_small(&self, unit: &str, required: impl std::fmt::Display, provided: impl std::fmt::Display) -> Cause {
+    fn too_small(
+        &self,
+        unit: &str,
+        required: impl std::fmt::Display,
+        provided: impl std::fmt::Display,
+    ) -> Cause {
         let message = format!(
             "the preference requires {required} {unit}, but the instance type has {provided}; use a larger instance type"
         );

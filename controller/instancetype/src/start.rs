@@ -64,7 +64,8 @@ pub fn prepare(
     location: Location,
 ) -> Result<InstanceTemplate, ApplyError> {
     let mut prepared = template.clone();
-    devices(prepared.spec_mut(), types, settings).map_err(|error| location.in_template(error.below("spec")))?;
+    devices(prepared.spec_mut(), types, settings)
+        .map_err(|error| location.in_template(error.below("spec")))?;
     let mut prepared = apply(&prepared, types.instancetype_spec(), types.preference_spec(), location)?;
     if let Some(defaults) = &settings.defaults {
         let filled = defaults.fill(prepared.spec_mut());
@@ -110,7 +111,8 @@ fn input(spec: &mut Value) -> Result<(), Malformed> {
 /// Adds a disk for each volume that neither a disk nor a filesystem uses.
 fn disks(spec: &mut Value) -> Result<(), Malformed> {
     for volume in names(spec, "volumes")? {
-        let used = [names(spec, "domain.devices.disks")?, names(spec, "domain.devices.filesystems")?].concat();
+        let used =
+            [names(spec, "domain.devices.disks")?, names(spec, "domain.devices.filesystems")?].concat();
         if !used.contains(&volume) {
             tree::items_mut(spec, "domain.devices.disks")?.push(json!({ "name": volume }));
         }

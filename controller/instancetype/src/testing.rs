@@ -1,5 +1,7 @@
 //! Helpers for tests.
 
+pub(crate) mod worlds;
+
 use serde_json::{Value, json};
 
 use crate::model::{Instancetype, InstancetypeSpec, Object, Preference, PreferenceSpec, Types};
@@ -29,7 +31,6 @@ pub(crate) fn instancetype(more: Value) -> InstancetypeSpec {
 }
 
 /// The spec of a preference.
-#[expect(clippy::needless_pass_by_value, reason = "tests write the JSON in place")]
 pub(crate) fn preference(spec: Value) -> PreferenceSpec {
     PreferenceSpec::read(&spec).unwrap()
 }
@@ -55,8 +56,9 @@ pub(crate) type Sketch<'a> = (&'a str, &'a str, Value);
 pub(crate) fn types(instancetype: Option<Sketch<'_>>, preference: Option<Sketch<'_>>) -> Types {
     let read = |(kind, name, spec)| Object::read(object(kind, name, spec)).unwrap();
     Types {
-        instancetype: instancetype
-            .map(|(kind, name, more)| Instancetype::new(read((kind, name, instancetype_json(more)))).unwrap()),
+        instancetype: instancetype.map(|(kind, name, more)| {
+            Instancetype::new(read((kind, name, instancetype_json(more)))).unwrap()
+        }),
         preference: preference.map(|sketch| Preference::new(read(sketch)).unwrap()),
     }
 }

@@ -122,7 +122,10 @@ pub(crate) fn object_mut<'a>(
     let mut value = root;
     let mut end = 0;
     for key in keys(path) {
-        value = fields(value).ok_or_else(|| Malformed::new(&path[..end], OBJECT))?.entry(key).or_insert(Value::Null);
+        value = fields(value)
+            .ok_or_else(|| Malformed::new(&path[..end], OBJECT))?
+            .entry(key)
+            .or_insert(Value::Null);
         end += key.len() + usize::from(end > 0);
     }
     fields(value).ok_or_else(|| Malformed::new(path, OBJECT))
@@ -185,11 +188,7 @@ pub(crate) fn set_default(
 }
 
 /// Writes a default for a text: only if one is given, and the field is absent or empty.
-pub(crate) fn set_default_text(
-    root: &mut Value,
-    path: &str,
-    default: Option<&str>,
-) -> Result<(), Malformed> {
+pub(crate) fn set_default_text(root: &mut Value, path: &str, default: Option<&str>) -> Result<(), Malformed> {
     match default {
         Some(default) if text(root, path)?.is_none() => set(root, path, default),
         _ => Ok(()),

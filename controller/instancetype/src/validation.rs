@@ -36,8 +36,10 @@ pub fn object(object: &Object) -> Report {
     let mut report = Report::default();
     let name = &object.identity.name;
     if name.len() > LONGEST_NAME {
-        let message =
-            format!("the name has {} characters, but at most {LONGEST_NAME} are allowed; use a shorter name", name.len());
+        let message = format!(
+            "the name has {} characters, but at most {LONGEST_NAME} are allowed; use a shorter name",
+            name.len()
+        );
         report.refuse("metadata.name", message);
     }
     match object.kind.family() {
@@ -66,7 +68,9 @@ fn memory(memory: &Memory, report: &mut Report) {
     if !memory.guest.is_positive() {
         report.refuse("spec.memory.guest", format!("the memory must be more than 0, not {}", memory.guest));
     }
-    if let Some(max_guest) = memory.max_guest.as_ref().filter(|max_guest| max_guest.compare(&memory.guest).is_lt()) {
+    if let Some(max_guest) =
+        memory.max_guest.as_ref().filter(|max_guest| max_guest.compare(&memory.guest).is_lt())
+    {
         let message = format!("the maximum {max_guest} is less than the memory {}", memory.guest);
         report.refuse("spec.memory.maxGuest", message);
     }
@@ -76,7 +80,8 @@ fn memory(memory: &Memory, report: &mut Report) {
         report.refuse("spec.memory.overcommitPercent", message);
     }
     if percent != 0 && memory.hugepages.is_some() {
-        let message = "memory in huge pages cannot be overcommitted; remove spec.memory.hugepages or the percentage";
+        let message =
+            "memory in huge pages cannot be overcommitted; remove spec.memory.hugepages or the percentage";
         report.refuse("spec.memory.overcommitPercent", message);
     }
 }
@@ -92,7 +97,9 @@ fn preference(spec: &Value, report: &mut Report) {
     }
     let topology = spec.cpu.topology.as_deref().unwrap_or_default();
     if let Some(replacement) = topology::replacement(topology) {
-        let warning = format!("the topology {topology} in spec.cpu.preferredCPUTopology is deprecated; use {replacement}");
+        let warning = format!(
+            "the topology {topology} in spec.cpu.preferredCPUTopology is deprecated; use {replacement}"
+        );
         report.warnings.push(warning);
     }
 }

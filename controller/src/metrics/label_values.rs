@@ -292,7 +292,7 @@ impl EncodeLabelValue for Failed {
 
 impl Word for Failed {
     fn values() -> Values {
-        Values::Words(
+        Values::Fixed(
             Self::ALL
                 .iter()
                 .map(|failed| match failed.0 {

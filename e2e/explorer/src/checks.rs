@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::Value;
-use vmpool_e2e::cluster::AuditEntry;
-use vmpool_e2e::invariants::{self, Grounds, collection, leftovers, settled};
-use vmpool_e2e::object::{Kind, Object};
+use vmpool_invariants::object::{Kind, Object};
+use vmpool_invariants::{UserActions, disk_collection, leftovers, settled};
 use vmpool_model::{Call, HandledRequest, PatchKind, Verb};
+use vmpool_test_cluster::control_plane::AuditEntry;
 
 use crate::instance::{CONTROLLER, is_tested};
 use crate::world::World;
@@ -22,7 +22,7 @@ const NO_WRITES_FOR: Duration = Duration::from_secs(10);
 pub fn invariant_violations(world: &World) -> Vec<String> {
     let served = world.server.handled_since(0);
     let audit: Vec<AuditEntry> = served.iter().filter(|served| is_checked(&served.call)).map(entry).collect();
-    let found = invariants::violations(world.history(), &grounds(world), &audit, CONTROLLER);
+    let found = vmpool_invariants::violations(world.history(), &actions_of_users(world), &audit, CONTROLLER);
     let mounts = world.double_mounts().into_iter().map(|mount| format!("I3: {mount}"));
     // A list from the API server's cache may be older than the last write of a previous leader.
     let old =
@@ -62,8 +62,8 @@ fn writes_of_former_leaders(world: &World, served: &[HandledRequest]) -> Vec<Str
 
 /// What users did. A request without UIDs means any machine with that name. After a change of leaders it may be a new
 /// machine, because the new leader starts the open block of names again.
-fn grounds(world: &World) -> Grounds {
-    let mut grounds = world.grounds.clone();
+fn actions_of_users(world: &World) -> UserActions {
+    let mut actions = world.user_actions.clone();
     let mut had: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let machines = world.history().changes().iter().filter(|change| change.kind == Kind::Machine);
     for machine in machines.map(|change| &change.object) {
@@ -72,10 +72,10 @@ fn grounds(world: &World) -> Grounds {
         }
     }
     for uid in had.into_values().filter(|uids| uids.len() > 1).flatten() {
-        grounds.ask(&[uid.to_owned()]);
-        grounds.removed.remove(uid);
+        actions.request_removal(&[uid.to_owned()]);
+        actions.completed_removals.remove(uid);
     }
-    grounds
+    actions
 }
 
 /// Whether the checks consider this request.
@@ -104,10 +104,10 @@ pub fn settled_violations(world: &World) -> Vec<String> {
     let mut violations: Vec<String> =
         leftovers::violations(world.history()).iter().map(ToString::to_string).collect();
     violations.extend(writes_when_settled(world));
-    violations.extend(collection::violations(state, world.now()).iter().map(ToString::to_string));
+    violations.extend(disk_collection::violations(state, world.now()).iter().map(ToString::to_string));
     for pool in state.all(Kind::Pool).filter(|pool| !pool.is_terminating()) {
         let members = state.members(pool.uid());
-        violations.extend(settled::lies(pool, &members).iter().map(ToString::to_string));
+        violations.extend(settled::status_errors(pool, &members).iter().map(ToString::to_string));
         violations.extend(missing_machines(pool, &members, world.disk_deleted));
     }
     violations

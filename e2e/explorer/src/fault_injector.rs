@@ -6,10 +6,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use vmpool_model::{Call, Handling, Outcome, Verb};
 use vmpool_runtime::client::READ_TIMEOUT;
+use vmpool_runtime::testing::SeededRandom;
 
 use crate::fault::{InjectedFaults, LATE, ReadFault, WriteFault};
 use crate::instance::is_tested;
-use vmpool_e2e::random::SeededRandom;
 
 /// State that the world and its referee share.
 #[derive(Debug, Default)]

@@ -2,6 +2,7 @@
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
+use vmpool_api::labels;
 use vmpool_model::{PatchKind, Verb, WatchDelay, WatchEnd};
 
 use crate::instance::Program;
@@ -139,12 +140,7 @@ impl Operation {
                 delete(world, DISKS, *which).await;
             }
             Self::RemoveLabels(which) => {
-                patch_machine(
-                    world,
-                    *which,
-                    json!({ "labels": { "vmpool.virtualization.deckhouse.io/pool-uid": null } }),
-                )
-                .await;
+                patch_machine(world, *which, json!({ "labels": { labels::POOL_UID: null } })).await;
             }
             Self::RemoveOwner(which) => {
                 patch_machine(world, *which, json!({ "ownerReferences": null })).await;
@@ -212,7 +208,7 @@ async fn patch_machine(world: &mut World, which: usize, metadata: Value) {
 
 async fn delete(world: &mut World, resource: &str, which: usize) {
     let Some((name, uid)) = choose(world, resource, which) else { return };
-    world.grounds.named.insert(uid);
+    world.user_actions.deleted.insert(uid);
     let plural = resource.split('.').next().unwrap_or_default();
     let call = world.call(Verb::Delete, plural, &name, "", Value::Null);
     _ = world.do_as_user(&call).await;

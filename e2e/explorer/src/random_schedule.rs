@@ -1,12 +1,12 @@
 //! Random schedules.
 
 use serde_json::{Value, json};
+use vmpool_runtime::testing::SeededRandom;
 
 use crate::operation::{Operation, Removal};
 use crate::schedule::Schedule;
 use crate::webhook::WebhookState;
 use crate::world::Options;
-use vmpool_e2e::random::SeededRandom;
 
 /// Of 1000 schedules, this many pause the leader until another one has replaced it, in addition to their other faults.
 const LEADER_REPLACED: u64 = 300;

@@ -12,11 +12,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use vmpool_e2e::invariants::Grounds;
-use vmpool_e2e::recorder::History;
+use vmpool_invariants::UserActions;
+use vmpool_invariants::recorder::History;
 use vmpool_model::{PatchKind, Server, Verb};
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
+use vmpool_runtime::testing::SeededRandom;
 use vmpool_runtime::testing::{Idle, ManualClock, env};
 
 use crate::aggregation::{self, AggregatedApi};
@@ -26,7 +27,6 @@ use crate::operation::WATCHED;
 use crate::platform::{Platform, image};
 use crate::removal_client::Attempt;
 use crate::webhook::{Webhook, WebhookState};
-use vmpool_e2e::random::SeededRandom;
 
 /// The namespace of the pool.
 pub const NAMESPACE: &str = "team";
@@ -65,7 +65,7 @@ pub struct World {
     /// The API server model.
     pub server: Server,
     /// What users did, as the checks need it.
-    pub grounds: Grounds,
+    pub user_actions: UserActions,
     /// Whether a user deleted something that a machine needs. In that case not all machines need to run after settling.
     pub disk_deleted: bool,
     /// Whether a replaced leader has resumed.
@@ -124,7 +124,7 @@ impl World {
         let platform = Platform::new(&server, options.seed, random.number(20..=400), random.number(5..=200));
         let mut world = Self {
             platform,
-            grounds: Grounds::default(),
+            user_actions: UserActions::default(),
             disk_deleted: false,
             former_leader_resumed: false,
             unpinned: BTreeSet::new(),

@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::{duration::Delay, shell, world::Settings};
+use crate::{duration::Delay, shared::Settings, shell};
 use clap::{Parser, ValueEnum};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -19,6 +19,10 @@ pub struct Cli {
     /// Play in this namespace only [default: in all]
     #[arg(long, env = "VMPOOL_SIM_NAMESPACE")]
     pub namespace: Option<String>,
+
+    /// The platforms to play; with several, each needs its CustomResourceDefinitions
+    #[arg(long, env = "VMPOOL_SIM_PLATFORM", value_enum, default_value_t = Platform::Dvp)]
+    pub platform: Platform,
 
     /// Between a machine's pod and Running
     #[arg(long, env = "VMPOOL_SIM_START_DELAY", default_value = "200ms")]
@@ -79,6 +83,23 @@ pub struct Cli {
     pub log_level: String,
 }
 
+/// The platforms to play.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Platform {
+    /// The Deckhouse Virtualization Platform.
+    Dvp,
+    /// KubeVirt with CDI.
+    Kubevirt,
+    /// All of them.
+    All,
+}
+
+impl From<Platform> for shell::Platforms {
+    fn from(platform: Platform) -> Self {
+        Self { dvp: platform != Platform::Kubevirt, kubevirt: platform != Platform::Dvp }
+    }
+}
+
 /// Form of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
@@ -92,6 +113,7 @@ impl Cli {
     /// What the shell runs with; `seed` makes pod names differ between runs.
     pub fn config(&self, seed: u64) -> shell::Config {
         shell::Config {
+            platforms: self.platform.into(),
             namespace: self.namespace.clone(),
             settings: Settings {
                 start_delay: self.start_delay,

@@ -38,6 +38,28 @@ pub struct Knobs {
     pub hold_restart: Option<bool>,
     /// The machine's devices are not checked against other machines' mounts: a platform with a broken lock.
     pub ignore_mounts: Option<bool>,
+    /// KubeVirt: the guest runs, and its Pod never gets ready.
+    pub never_ready: Option<bool>,
+    /// KubeVirt: how many starts of a machine fail before its guest runs.
+    pub fail_start: Option<u64>,
+    /// KubeVirt: the backoff after the first failed start.
+    pub start_backoff: Option<Delay>,
+    /// KubeVirt: no node takes the Pod of an instance.
+    pub unschedulable: Option<bool>,
+    /// KubeVirt: the image of the launcher cannot be pulled, for this reason.
+    pub image_pull_error: Option<String>,
+    /// KubeVirt: a claim of the instance is missing.
+    pub missing_claim: Option<bool>,
+    /// KubeVirt: the node of the guest does not respond: the instance stays as it is, and is not ready.
+    pub node_loss: Option<bool>,
+    /// KubeVirt: whether the changes that need no restart are applied to running instances.
+    pub live_update: Option<bool>,
+    /// CDI: a DataVolume is deleted when its copy has succeeded; the claim then belongs to the machine.
+    pub collect_data_volumes: Option<bool>,
+    /// CDI: the DataVolume enters this phase and stays in it.
+    pub hold_phase: Option<String>,
+    /// CDI: the copy does not proceed, for this reason.
+    pub import_error: Option<String>,
 }
 
 /// A knob that could not be read.
@@ -99,6 +121,22 @@ impl Knobs {
             "shutdown" => self.shutdown = when(value).map_err(wrong)?,
             "hold-restart" => self.hold_restart = Some(plain(value).map_err(wrong)?),
             "ignore-mounts" => self.ignore_mounts = Some(plain(value).map_err(wrong)?),
+            "never-ready" => self.never_ready = Some(plain(value).map_err(wrong)?),
+            "fail-start" => self.fail_start = Some(count(value).map_err(wrong)?),
+            "start-backoff" => self.start_backoff = Some(delay()?),
+            "unschedulable" => self.unschedulable = Some(plain(value).map_err(wrong)?),
+            "image-pull-error" => {
+                self.image_pull_error =
+                    Some(one_of(value, &["ErrImagePull", "ImagePullBackOff"]).map_err(wrong)?);
+            }
+            "missing-claim" => self.missing_claim = Some(plain(value).map_err(wrong)?),
+            "node-loss" => self.node_loss = Some(plain(value).map_err(wrong)?),
+            "live-update" => self.live_update = Some(plain(value).map_err(wrong)?),
+            "collect-datavolumes" => self.collect_data_volumes = Some(plain(value).map_err(wrong)?),
+            "hold-phase" => self.hold_phase = Some(value.to_owned()),
+            "import-error" => {
+                self.import_error = Some(one_of(value, &["Error", "ImagePullFailed"]).map_err(wrong)?);
+            }
             _ => return Err(KnobError::Unknown(name.to_owned())),
         }
         Ok(())
@@ -107,6 +145,23 @@ impl Knobs {
 
 fn plain<T: FromStr<Err: std::fmt::Display>>(value: &str) -> Result<T, String> {
     value.parse().map_err(|e: T::Err| e.to_string())
+}
+
+/// A number, `true` for no end of it, or `false` for none.
+fn count(value: &str) -> Result<u64, String> {
+    match value {
+        "true" => Ok(u64::MAX),
+        "false" => Ok(0),
+        number => plain(number),
+    }
+}
+
+fn one_of(value: &str, allowed: &[&str]) -> Result<String, String> {
+    if allowed.contains(&value) {
+        Ok(value.to_owned())
+    } else {
+        Err(format!("expected one of {}", allowed.join(", ")))
+    }
 }
 
 /// More often than this, the knob would measure the simulator's own queue.

@@ -5,7 +5,9 @@
 pub mod cli;
 pub mod duration;
 pub mod knobs;
+pub mod kubevirt;
 pub mod objects;
 pub mod quantity;
+pub mod shared;
 pub mod shell;
 pub mod world;

@@ -6,14 +6,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
+use vmpool_installation::installation::{CLASS, IMAGE};
+use vmpool_installation::release::{API_SERVICES, WEBHOOK};
+use vmpool_test_cluster::access::Access;
+use vmpool_test_cluster::control_plane;
+use vmpool_test_cluster::error::{Error, Result};
+use vmpool_test_cluster::process;
 
 use super::{Provider, Surroundings};
-use crate::access::Access;
-use crate::cluster;
-use crate::error::{Error, Result};
-use crate::installation::{CLASS, IMAGE};
-use crate::process;
-use crate::release::{API_SERVICES, WEBHOOK};
 
 /// kubectl only reads a file.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -21,7 +21,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// Writes only the current context of the user's kubeconfig, which may consist of several files.
 ///
 /// # Errors
-/// [`Error::ProviderLacks`] without a kubeconfig, or without a current context.
+/// [`Error::Unavailable`] without a kubeconfig, or without a current context.
 pub(super) async fn copy_kubeconfig(surroundings: &Surroundings, to: &Path) -> Result<()> {
     let Surroundings { path, kubeconfig, home } = surroundings;
     let default = home.as_ref().map(|home| home.join(".kube/config"));
@@ -34,7 +34,7 @@ pub(super) async fn copy_kubeconfig(surroundings: &Surroundings, to: &Path) -> R
         let looked = named.or(default).map(|file| file.display().to_string()).unwrap_or_default();
         return Err(Provider::Current.lacks(format!("a kubeconfig: set KUBECONFIG; there is no {looked}")));
     }
-    let mut command = Command::new(cluster::kubectl()?);
+    let mut command = Command::new(control_plane::kubectl()?);
     command.args(["config", "view", "--raw", "--minify", "--flatten"]).env("PATH", path);
     match kubeconfig {
         Some(files) => command.env("KUBECONFIG", files),
@@ -55,7 +55,7 @@ pub(super) async fn copy_kubeconfig(surroundings: &Surroundings, to: &Path) -> R
 /// Checks that the cluster responds, and has the chart and the objects that pools of the scenarios need.
 ///
 /// # Errors
-/// [`Error::ProviderLacks`], on one line, for the first missing item.
+/// [`Error::Unavailable`], on one line, for the first missing item.
 pub(super) async fn check(access: &Access) -> Result<()> {
     let lacks = |what: String| Err(Provider::Current.lacks(what));
     let context = access.kubectl(&["config", "current-context"]).await?;

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
+use vmpool_test_cluster::error::{Error, Result};
+use vmpool_test_cluster::node::images::Image;
+use vmpool_test_cluster::poll;
+
 use super::{Provider, Surroundings, docker, unique_name};
-use crate::error::{Error, Result};
-use crate::node::images::Image;
-use crate::poll;
 use crate::provider::tool::Tool;
 
 /// The environment variable with an alternative image.
@@ -29,7 +30,7 @@ impl Server {
     /// Starts a server with these images, which are built only if Docker is available, and writes a kubeconfig for it.
     ///
     /// # Errors
-    /// [`Error::ProviderLacks`] without Docker, [`Error::Command`] with Docker's error, [`Error::Deadline`].
+    /// [`Error::Unavailable`] without Docker, [`Error::Command`] with Docker's error, [`Error::Deadline`].
     pub(super) async fn start(
         surroundings: &Surroundings,
         kubeconfig: &Path,

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use vmpool_test_cluster::error::Result;
+use vmpool_test_cluster::node::images::Image;
+
 use super::{Provider, Surroundings, docker, unique_name};
-use crate::error::Result;
-use crate::node::images::Image;
 use crate::provider::tool::Tool;
 
 /// A cluster that this process has created. Dropping it deletes it.
@@ -18,7 +19,7 @@ impl Cluster {
     /// Creates a cluster with these images, which are built only if all tools are available, and a kubeconfig for it.
     ///
     /// # Errors
-    /// [`crate::Error::ProviderLacks`] without Docker or kind, [`crate::Error::Command`] with kind's error.
+    /// [`vmpool_test_cluster::Error::Unavailable`] without Docker or kind, [`vmpool_test_cluster::Error::Command`] with kind's error.
     pub(super) async fn create(
         surroundings: &Surroundings,
         kubeconfig: &Path,
@@ -43,7 +44,7 @@ impl Cluster {
     /// Deletes the cluster.
     ///
     /// # Errors
-    /// [`crate::Error::Command`] with kind's error.
+    /// [`vmpool_test_cluster::Error::Command`] with kind's error.
     pub(super) async fn delete(mut self) -> Result<()> {
         self.deleted = true;
         let name = format!("--name={}", self.name);

@@ -49,7 +49,7 @@ impl Place {
             Provider::K3s => k3s::Server::start(&surroundings, &kubeconfig, || Ok(Vec::new())).await.err(),
             Provider::Current => current::copy_kubeconfig(&surroundings, &kubeconfig).await.err(),
         };
-        let text = crate::error::chain(&error.expect("the provider is refused"));
+        let text = vmpool_test_cluster::error::chain(&error.expect("the provider is refused"));
         assert!(!text.contains('\n'), "one line: {text}");
         text
     }

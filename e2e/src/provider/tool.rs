@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use vmpool_test_cluster::error::{Error, Result};
+use vmpool_test_cluster::process;
+
 use super::Surroundings;
-use crate::error::{Error, Result};
-use crate::process;
 
 /// Longer than pulling an image takes over a slow connection.
 const DEADLINE: Duration = Duration::from_mins(10);

@@ -1,13 +1,14 @@
 //! A builder for the pools of scenarios.
 
 use serde_json::{Value, json};
+use vmpool_api::v1alpha2::API_VERSION;
+use vmpool_installation::installation::{CLASS, IMAGE};
+use vmpool_invariants::object::Kind;
+use vmpool_test_cluster::error::Result;
 
 use super::condition::ready_replicas;
 use super::pool::Pool;
 use super::{World, faults};
-use crate::error::Result;
-use crate::installation::{CLASS, IMAGE};
-use crate::object::{API_VERSION, Kind};
 
 #[cfg(test)]
 mod tests;
@@ -123,7 +124,7 @@ impl<'w> PoolBuilder<'w> {
     /// Creates the pool.
     ///
     /// # Errors
-    /// [`crate::Error::Api`] if the API server refuses the pool, [`crate::Error::Invariants`].
+    /// [`vmpool_test_cluster::Error::Api`] if the API server refuses the pool, [`vmpool_test_cluster::Error::Violations`].
     pub async fn create(self) -> Result<Pool<'w>> {
         let world = self.world;
         let object = world.post(Kind::Pool, &self.object()).await?;
@@ -135,7 +136,7 @@ impl<'w> PoolBuilder<'w> {
     /// Creates the pool and waits until all its machines run.
     ///
     /// # Errors
-    /// As [`PoolBuilder::create`], and [`crate::Error::Deadline`].
+    /// As [`PoolBuilder::create`], and [`vmpool_test_cluster::Error::Deadline`].
     pub async fn ready(self) -> Result<Pool<'w>> {
         let replicas = self.object["spec"]["replicas"].as_i64().unwrap_or_default();
         let pool = self.create().await?;

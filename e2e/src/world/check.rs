@@ -2,12 +2,12 @@
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
+use vmpool_installation::programs::Accounts;
+use vmpool_invariants::{self, Violation};
+use vmpool_test_cluster::control_plane::{AuditEntry, AuditMark};
+use vmpool_test_cluster::error::{Error, Result};
 
 use super::World;
-use crate::cluster::{AuditEntry, AuditMark};
-use crate::error::{Error, Result};
-use crate::invariants::{self, Violation};
-use crate::programs::Accounts;
 
 /// The ConfigMap in which the simulator records violations.
 const VIOLATIONS: &str = "simulator-violations";
@@ -41,15 +41,15 @@ impl World {
     /// Checks every invariant over the recorded history.
     ///
     /// # Errors
-    /// [`Error::Invariants`] with every violation; [`Error::Exited`] if a shared program has exited.
+    /// [`Error::Violations`] with every violation; [`Error::Exited`] if a shared program has exited.
     pub async fn check(&self) -> Result<()> {
         self.installation.as_ref().map_or(Ok(()), |installation| installation.check())?;
         self.recorder.catch_up().await?;
         let audit = self.audit()?;
         let mut found = {
-            let grounds = self.grounds();
+            let actions = self.user_actions();
             let history = self.recorder.history();
-            invariants::violations(&history, &grounds, &audit, &Accounts::controller_user())
+            vmpool_invariants::violations(&history, &actions, &audit, &Accounts::controller_user())
         };
         found.extend(self.simulator_violations().await?);
         fail_on(&found)
@@ -61,7 +61,7 @@ impl World {
     pub fn forget(&self) {
         self.recorder.forget();
         self.audit.lock().entries.clear();
-        self.grounds().removed.clear();
+        self.user_actions().completed_removals.clear();
     }
 
     /// I3: the violations that the simulator has recorded.
@@ -82,6 +82,6 @@ pub(super) fn fail_on(found: &[Violation]) -> Result<()> {
     if found.is_empty() {
         Ok(())
     } else {
-        Err(Error::Invariants { violations: found.iter().map(ToString::to_string).collect() })
+        Err(Error::Violations { violations: found.iter().map(ToString::to_string).collect() })
     }
 }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::object::{Kind, Object};
-use crate::recorder::State;
+use vmpool_invariants::object::{Kind, Object};
+use vmpool_invariants::recorder::State;
 
 /// A pool and its namespace at one moment.
 #[derive(Clone, Copy)]

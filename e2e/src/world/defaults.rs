@@ -3,12 +3,13 @@
 use kube::Api;
 use kube::api::DeleteParams;
 use serde_json::json;
+use vmpool_api::v1alpha2::GROUP;
+use vmpool_invariants::object::Kind;
+use vmpool_test_cluster::control_plane::apply;
+use vmpool_test_cluster::error::{Error, Result};
+use vmpool_test_cluster::poll;
 
 use super::{DEADLINE, World};
-use crate::cluster::apply;
-use crate::error::{Error, Result};
-use crate::object::{GROUP, Kind};
-use crate::poll;
 
 /// The core fraction that [`CoreFractions`] fills in for a machine with one core.
 pub const FRACTION_OF_ONE_CORE: &str = "10%";

@@ -7,16 +7,16 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::DeleteParams;
+use vmpool_installation::programs::{Accounts, Controller};
+use vmpool_invariants::object::{Kind, Object};
+use vmpool_invariants::recorder::History;
+use vmpool_invariants::{Violation, disk_collection, leftovers, settled, shared_disks};
+use vmpool_test_cluster::deadline::Deadline;
+use vmpool_test_cluster::error::{Error, Result};
 
 use super::check::fail_on;
 use super::condition::View;
 use super::{DEADLINE, SETTLE, World};
-use crate::deadline::Deadline;
-use crate::error::{Error, Result};
-use crate::invariants::{Violation, collection, leftovers, settled, shared};
-use crate::object::{Kind, Object};
-use crate::programs::{Accounts, Controller};
-use crate::recorder::History;
 
 /// Poll interval while the world has not settled.
 const POLL: Duration = Duration::from_millis(100);
@@ -26,7 +26,7 @@ impl World {
     /// this does not change (I8).
     ///
     /// # Errors
-    /// [`Error::Invariants`] if the world does not settle before the deadline.
+    /// [`Error::Violations`] if the world does not settle before the deadline.
     pub async fn settles(&self) -> Result<()> {
         let deadline = Deadline::after(DEADLINE);
         loop {
@@ -37,7 +37,7 @@ impl World {
                 tokio::time::sleep(SETTLE).await;
                 self.recorder().catch_up().await?;
                 found = self.lies();
-                found.extend(settled::restless(&self.audit()?[written..], &Accounts::controller_user()));
+                found.extend(settled::writes(&self.audit()?[written..], &Accounts::controller_user()));
             }
             if found.is_empty() || deadline.is_over() {
                 return fail_on(&found);
@@ -51,9 +51,10 @@ impl World {
         let history = self.recorder().history();
         let state = history.state();
         let pools = state.all(Kind::Pool).filter(|pool| !pool.is_terminating());
-        let lies = pools.flat_map(|pool| settled::lies(pool, &View { state, uid: pool.uid() }.members()));
-        let shared = shared::violations(state);
-        lies.chain(collection::violations(state, Timestamp::now())).chain(shared).collect()
+        let lies =
+            pools.flat_map(|pool| settled::status_errors(pool, &View { state, uid: pool.uid() }.members()));
+        let shared = shared_disks::violations(state);
+        lies.chain(disk_collection::violations(state, Timestamp::now())).chain(shared).collect()
     }
 
     /// Waits until nothing remains of deleted pools (I9).
@@ -68,7 +69,7 @@ impl World {
     /// Deletes every remaining pool, and waits until nothing remains of it (I9).
     ///
     /// # Errors
-    /// [`Error::Api`], [`Error::Deadline`], [`Error::Invariants`].
+    /// [`Error::Api`], [`Error::Deadline`], [`Error::Violations`].
     pub async fn clear(&self) -> Result<()> {
         let pools: Vec<Object> = self.recorder().history().state().all(Kind::Pool).cloned().collect();
         for pool in &pools {

@@ -4,13 +4,14 @@ use k8s_openapi::api::core::v1::{ConfigMap, ResourceQuota};
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use vmpool_api::{v1alpha2::API_VERSION, v1alpha2::GROUP};
+use vmpool_invariants::object::{Kind, Object};
+use vmpool_test_cluster::control_plane::apply;
+use vmpool_test_cluster::error::{Error, Result};
+use vmpool_test_cluster::poll;
 
 use super::objects::MANAGER;
 use super::{DEADLINE, World};
-use crate::cluster::apply;
-use crate::error::{Error, Result};
-use crate::object::{API_VERSION, GROUP, Kind, Object};
-use crate::poll;
 
 /// The ConfigMap with the simulator's settings for a namespace.
 const KNOBS: &str = "simulator-knobs";

@@ -47,15 +47,16 @@ pub use faults::{Quota, Refusal};
 pub use pool::{Deletion, Pool};
 pub use remove::{Answer, Removal, SUBRESOURCES};
 
+use vmpool_installation::installation::Installation;
+use vmpool_installation::programs::Controller;
+use vmpool_invariants::UserActions;
+use vmpool_invariants::object::Kind;
+use vmpool_invariants::recorder::Recorder;
+use vmpool_test_cluster::access::Access;
+use vmpool_test_cluster::control_plane::ControlPlane;
+use vmpool_test_cluster::error::{Error, Result};
+
 use self::check::Audited;
-use crate::access::Access;
-use crate::cluster::Cluster;
-use crate::error::{Error, Result};
-use crate::installation::Installation;
-use crate::invariants::Grounds;
-use crate::object::Kind;
-use crate::programs::Controller;
-use crate::recorder::Recorder;
 
 /// Timeout of waits in scenarios. It is far more than needed, because it only limits failures.
 pub const DEADLINE: Duration = Duration::from_mins(1);
@@ -72,7 +73,7 @@ pub struct World {
     installation: Option<Arc<Installation>>,
     controllers: Mutex<Vec<Arc<Controller>>>,
     recorder: Recorder,
-    grounds: Mutex<Grounds>,
+    user_actions: Mutex<UserActions>,
     audit: Mutex<Audited>,
     begun: Instant,
 }
@@ -119,7 +120,7 @@ impl World {
             installation,
             controllers: Mutex::default(),
             recorder,
-            grounds: Mutex::default(),
+            user_actions: Mutex::default(),
             audit: Mutex::new(Audited::from_mark(next)),
             begun: Instant::now(),
         })
@@ -149,7 +150,7 @@ impl World {
     ///
     /// # Panics
     /// As [`World::installation`].
-    pub fn cluster(&self) -> &Cluster {
+    pub fn cluster(&self) -> &ControlPlane {
         self.installation().cluster()
     }
 
@@ -189,8 +190,8 @@ impl World {
     }
 
     /// The scenario's own actions, for the invariants. Do not hold the guard across an await.
-    pub fn grounds(&self) -> MutexGuard<'_, Grounds> {
-        self.grounds.lock()
+    pub fn user_actions(&self) -> MutexGuard<'_, UserActions> {
+        self.user_actions.lock()
     }
 
     /// A builder for a pool.

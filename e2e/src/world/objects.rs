@@ -2,10 +2,10 @@
 
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::Value;
+use vmpool_invariants::object::{Kind, Object};
+use vmpool_test_cluster::error::{Error, Result};
 
 use super::World;
-use crate::error::{Error, Result};
-use crate::object::{Kind, Object};
 
 /// Field manager of writes by scenarios.
 pub(super) const MANAGER: &str = "vmpool-e2e-user";
@@ -14,7 +14,7 @@ impl World {
     /// Runs kubectl in the scenario's namespace and returns its output.
     ///
     /// # Errors
-    /// As [`Access::kubectl`](crate::access::Access::kubectl).
+    /// As [`Access::kubectl`](vmpool_test_cluster::access::Access::kubectl).
     pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         let namespace = format!("--namespace={}", self.namespace);
         let all: Vec<&str> = std::iter::once(namespace.as_str()).chain(arguments.iter().copied()).collect();
@@ -34,7 +34,7 @@ impl World {
     /// Creates an object as a user does, and returns the stored object.
     ///
     /// # Errors
-    /// [`Error::Api`], and the errors of [`Recorder::until_shown`](crate::recorder::Recorder::until_shown).
+    /// [`Error::Api`], and the errors of [`Recorder::until_shown`](vmpool_invariants::recorder::Recorder::until_shown).
     pub async fn post(&self, kind: Kind, object: &Value) -> Result<Object> {
         let doing = format!("creating {} {}", kind.name(), object["metadata"]["name"]);
         let typed = serde_json::from_value(object.clone()).map_err(Error::json(doing.clone()))?;
@@ -65,10 +65,10 @@ impl World {
     /// Deletes a machine or a disk as a user does, and records that for the invariants.
     ///
     /// # Errors
-    /// [`Error::Api`], [`Error::Invariants`].
+    /// [`Error::Api`], [`Error::Violations`].
     pub async fn delete(&self, object: &Object) -> Result<()> {
         let kind = if object.text("/kind") == Kind::Disk.name() { Kind::Disk } else { Kind::Machine };
-        self.grounds().named.insert(object.uid().to_owned());
+        self.user_actions().deleted.insert(object.uid().to_owned());
         let uid = Some(object.uid().to_owned());
         let params = DeleteParams::background().preconditions(Preconditions { uid, ..Default::default() });
         self.api(kind).delete(object.name(), &params).await.map_err(Error::api(format!(

@@ -1,12 +1,13 @@
 //! Foreign objects, and operations of users on machines.
 
 use serde_json::{Value, json};
+use vmpool_api::v1alpha2::API_VERSION;
+use vmpool_installation::installation::{CLASS, IMAGE};
+use vmpool_invariants::object::{Kind, Object};
+use vmpool_test_cluster::error::{Error, Result};
+use vmpool_test_cluster::poll;
 
 use super::{DEADLINE, World};
-use crate::error::{Error, Result};
-use crate::installation::{CLASS, IMAGE};
-use crate::object::{API_VERSION, Kind, Object};
-use crate::poll;
 
 /// The smallest spec with which an object of this kind is accepted.
 pub(super) fn smallest_spec(kind: Kind) -> Value {
@@ -68,7 +69,7 @@ impl World {
 
     /// From now on only the platform may change this object (I4). Call this again after each change by the scenario.
     pub fn treat_as_foreign(&self, object: &Object) {
-        self.grounds().foreign.insert(object.uid().to_owned(), object.clone());
+        self.user_actions().foreign.insert(object.uid().to_owned(), object.clone());
     }
 
     /// Starts, stops or restarts a machine as a user does, and waits until the operation has completed.

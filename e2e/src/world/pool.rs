@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
+use vmpool_invariants::object::{Kind, Object};
+use vmpool_test_cluster::error::{Error, Result};
 
 use super::condition::{Condition, View, exists, not};
 use super::{DEADLINE, World};
-use crate::error::{Error, Result};
-use crate::object::{Kind, Object};
 
 /// The propagation policy of a pool's deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl<'w> Pool<'w> {
     /// Scales the pool with `kubectl scale`.
     ///
     /// # Errors
-    /// [`Error::Command`] if kubectl fails, [`Error::Invariants`].
+    /// [`Error::Command`] if kubectl fails, [`Error::Violations`].
     pub async fn scale(&self, replicas: i64) -> Result<()> {
         let target = format!("{}.virtualization.deckhouse.io/{}", Kind::Pool.plural(), self.name);
         self.world.kubectl(&["scale", &target, &format!("--replicas={replicas}")]).await?;
@@ -111,7 +111,7 @@ impl<'w> Pool<'w> {
     /// Scales the pool through the scale subresource, as an autoscaler does.
     ///
     /// # Errors
-    /// [`Error::Api`], [`Error::Invariants`].
+    /// [`Error::Api`], [`Error::Violations`].
     pub async fn scale_by_api(&self, replicas: i64) -> Result<()> {
         let patch = json!({ "spec": { "replicas": replicas } });
         self.world
@@ -125,7 +125,7 @@ impl<'w> Pool<'w> {
     /// Changes the pool with a merge patch.
     ///
     /// # Errors
-    /// [`Error::Api`], [`Error::Invariants`].
+    /// [`Error::Api`], [`Error::Violations`].
     pub async fn edit(&self, patch: &Value) -> Result<()> {
         self.world.patch(Kind::Pool, &self.name, patch).await?;
         self.world.check().await
@@ -149,7 +149,7 @@ impl<'w> Pool<'w> {
     /// Deletes the pool, without waiting for its machines: see [`Pool::leaves_nothing`].
     ///
     /// # Errors
-    /// [`Error::Api`], [`Error::Invariants`].
+    /// [`Error::Api`], [`Error::Violations`].
     pub async fn delete(&self, how: Deletion) -> Result<()> {
         let params = match how {
             Deletion::Background => DeleteParams::background(),
@@ -177,13 +177,13 @@ impl<'w> Pool<'w> {
 
     /// Records that a killed or paused leader may create this number of additional machines with its open requests.
     pub fn allow_in_flight(&self, members: usize) {
-        self.world.grounds().in_flight.insert(self.uid.clone(), members);
+        self.world.user_actions().in_flight.insert(self.uid.clone(), members);
     }
 
     /// Waits for a condition with the default timeout, and checks the invariants.
     ///
     /// # Errors
-    /// [`Error::Deadline`] with the last state of the pool and its machines, [`Error::Invariants`].
+    /// [`Error::Deadline`] with the last state of the pool and its machines, [`Error::Violations`].
     pub async fn until(&self, condition: Condition) -> Result<()> {
         self.until_within(condition, DEADLINE).await
     }

@@ -6,11 +6,11 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{Method, Request};
 use kube::Client;
 use serde_json::{Value, json};
+use vmpool_invariants::object::Object;
+use vmpool_test_cluster::error::{Error, Result, chain};
 
 use super::World;
 use super::pool::Pool;
-use crate::error::{Error, Result, chain};
-use crate::object::Object;
 
 /// The group and version that are always served.
 pub const SUBRESOURCES: &str = "subresources.vmpool.dev/v1alpha1";
@@ -128,7 +128,7 @@ impl Removal<'_> {
     /// invariants.
     ///
     /// # Errors
-    /// [`Error::Invariants`].
+    /// [`Error::Violations`].
     pub async fn send(self) -> Result<Answer> {
         let world = self.world;
         let answer = self.send_unchecked().await;
@@ -144,13 +144,13 @@ impl Removal<'_> {
         }
         let known = self.targets.iter().filter(|target| !self.dry_run && !target.uid.is_empty());
         let uids: Vec<String> = known.clone().map(|target| target.uid.clone()).collect();
-        self.world.grounds().ask(&uids);
+        self.world.user_actions().request_removal(&uids);
         let answer = post(&self.client, &self.path, &self.body).await;
-        let mut grounds = self.world.grounds();
+        let mut actions = self.world.user_actions();
         if answer.is_refusal() {
-            grounds.refused(&uids);
+            actions.removal_refused(&uids);
         } else if answer.is_success() {
-            grounds.removed.extend(known.map(|target| (target.uid.clone(), target.name.clone())));
+            actions.completed_removals.extend(known.map(|target| (target.uid.clone(), target.name.clone())));
         }
         answer
     }
@@ -195,7 +195,7 @@ impl<'w> Pool<'w> {
     /// Requests a targeted removal, and expects a success.
     ///
     /// # Errors
-    /// [`Error::Unexpected`] with the response if it is no success, [`Error::Invariants`].
+    /// [`Error::Unexpected`] with the response if it is no success, [`Error::Violations`].
     pub async fn remove(&self, machines: &[Object]) -> Result<()> {
         let removal = machines.iter().fold(self.removal(), Removal::target);
         let answer = removal.send().await?;

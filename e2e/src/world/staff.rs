@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use vmpool_installation::fault_proxy::FaultProxy;
+use vmpool_installation::programs::{CONTROLLER_ACCOUNT, Controller, ControllerOptions, SYSTEM_NAMESPACE};
+use vmpool_test_cluster::error::{Error, Result};
+
 use super::World;
-use crate::error::{Error, Result};
-use crate::fault_proxy::FaultProxy;
-use crate::programs::{CONTROLLER_ACCOUNT, Controller, ControllerOptions, SYSTEM_NAMESPACE};
 
 impl World {
     /// Starts an additional controller, which competes for the same lease, and waits until it is live.

@@ -2,12 +2,12 @@
 
 use kube::Client;
 use serde_json::{Value, json};
+use vmpool_api::v1alpha2::GROUP;
+use vmpool_test_cluster::control_plane::apply;
+use vmpool_test_cluster::error::{Error, Result};
+use vmpool_test_cluster::poll;
 
 use super::{DEADLINE, World};
-use crate::cluster::apply;
-use crate::error::{Error, Result};
-use crate::object::GROUP;
-use crate::poll;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use vmpool_invariants::recorder::{Change, History};
+use vmpool_test_cluster::deadline::Stopwatch;
+use vmpool_test_cluster::error::{Error, Result};
+
 use super::condition::{Condition, View};
 use super::{World, report};
-use crate::deadline::Stopwatch;
-use crate::error::{Error, Result};
-use crate::recorder::{Change, History};
 
 impl World {
     /// Waits until a pool's condition holds.

@@ -1,6 +1,6 @@
 //! Generates a random sequence of operations.
 
-use vmpool_e2e::random::SeededRandom;
+use vmpool_runtime::testing::SeededRandom;
 
 use crate::kind::{Kind, Name, Target};
 use crate::operation::{

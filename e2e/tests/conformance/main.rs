@@ -16,9 +16,9 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::StreamExt;
-use vmpool_e2e::cluster::{AuditLog, Cluster};
 use vmpool_e2e::harness;
-use vmpool_e2e::installation::cluster_options;
+use vmpool_installation::installation::cluster_options;
+use vmpool_test_cluster::control_plane::{AuditLog, ControlPlane};
 
 use crate::generator::Generator;
 use crate::operation::Step;
@@ -36,8 +36,11 @@ const MAX_SHRUNK: usize = 4;
 #[test]
 fn the_model_responds_like_the_real_server() -> Result<()> {
     harness::block_on(async {
-        let options = vmpool_e2e::cluster::Options { audit: AuditLog::Off, ..cluster_options("conformance") };
-        let cluster = Cluster::start(options).await?;
+        let options = vmpool_test_cluster::control_plane::Options {
+            audit: AuditLog::Off,
+            ..cluster_options("conformance")
+        };
+        let cluster = ControlPlane::start(options).await?;
         let real = RealServer::new(cluster.admin()).await?;
         let begin = std::time::Instant::now();
         let seeds = seeds()?;

@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use http::Method;
 use kube::Client;
 use serde_json::{Value, json};
-use vmpool_e2e::deadline::Deadline;
 use vmpool_model::{Server, platform_resources};
 use vmpool_runtime::testing::{ManualClock, env};
+use vmpool_test_cluster::deadline::Deadline;
 
 use crate::kind::Kind;
 use crate::normalized::{Normalized, difference, paths};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use vmpool_e2e::fault_proxy::{DropPoint, FaultProxy, RequestLine, WatchFault};
-use vmpool_e2e::poll;
-use vmpool_e2e::programs::{Controller, ControllerOptions};
 use vmpool_e2e::world::{DEADLINE, World};
+use vmpool_installation::fault_proxy::{DropPoint, FaultProxy, RequestLine, WatchFault};
+use vmpool_installation::programs::{Controller, ControllerOptions};
+use vmpool_test_cluster::poll;
 
 use crate::scenario::is_counted_write;
 

@@ -6,10 +6,10 @@ use std::time::Instant;
 use anyhow::Context;
 use futures::future::try_join_all;
 use futures::{StreamExt, stream};
-use vmpool_e2e::error::chain;
-use vmpool_e2e::fault_proxy::{DropPoint, WatchFault};
 use vmpool_e2e::harness;
 use vmpool_e2e::world::World;
+use vmpool_installation::fault_proxy::{DropPoint, WatchFault};
+use vmpool_test_cluster::error::chain;
 
 use crate::controllers::{Controllers, Successor};
 use crate::scenario::{Scenario, all_disks};

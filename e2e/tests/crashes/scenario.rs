@@ -4,15 +4,13 @@ use std::collections::BTreeSet;
 
 use anyhow::Context;
 use serde_json::json;
-use vmpool_e2e::fault_proxy::RequestLine;
-use vmpool_e2e::invariants::settled;
-use vmpool_e2e::object::{Kind, Object, REMOVAL_ANNOTATION, TEMPLATE_HASH_LABEL};
-use vmpool_e2e::poll;
+use vmpool_api::{annotations, labels};
 use vmpool_e2e::world::condition::{Condition, View, disks, has_machine, members, not, ready_replicas};
 use vmpool_e2e::world::{DEADLINE, Deletion, Policy, Pool, PoolBuilder, World};
-
-const FREE_SINCE: &str = "vmpool.virtualization.deckhouse.io/free-since";
-const TEMPLATE: &str = "vmpool.virtualization.deckhouse.io/disk-template";
+use vmpool_installation::fault_proxy::RequestLine;
+use vmpool_invariants::object::{Kind, Object};
+use vmpool_invariants::settled;
+use vmpool_test_cluster::poll;
 
 /// A step on a pool whose machines have a `root` disk and, in scenarios about disks, a retained disk `cache`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -229,20 +227,20 @@ pub(crate) async fn remove_until_answered(pool: &Pool<'_>, machine: &Object) -> 
 /// The pool has no removal record.
 pub(crate) fn unrecorded() -> Condition {
     Condition::new("no removal record", |view| {
-        view.pool().is_some_and(|pool| pool.annotation(REMOVAL_ANNOTATION).is_none())
+        view.pool().is_some_and(|pool| pool.annotation(annotations::SCALE_DOWN_TARGETS).is_none())
     })
 }
 
 /// The status is correct (I8).
 fn correct_status() -> Condition {
     Condition::new("a correct status", |view| {
-        view.pool().is_some_and(|pool| settled::lies(pool, &view.members()).is_empty())
+        view.pool().is_some_and(|pool| settled::status_errors(pool, &view.members()).is_empty())
     })
 }
 
 /// The disks of a template.
 fn filling<'a>(view: View<'a>, template: &str) -> Vec<&'a Object> {
-    view.disks().into_iter().filter(|disk| disk.label(TEMPLATE) == Some(template)).collect()
+    view.disks().into_iter().filter(|disk| disk.label(labels::DISK_TEMPLATE) == Some(template)).collect()
 }
 
 fn of(template: &'static str, count: usize) -> Condition {
@@ -251,7 +249,11 @@ fn of(template: &'static str, count: usize) -> Condition {
 
 fn free(template: &'static str, count: usize) -> Condition {
     Condition::new(format!("{count} free disks of {template}"), move |view| {
-        filling(view, template).iter().filter(|disk| disk.annotation(FREE_SINCE).is_some()).count() == count
+        filling(view, template)
+            .iter()
+            .filter(|disk| disk.annotation(annotations::FREE_SINCE).is_some())
+            .count()
+            == count
     })
 }
 
@@ -272,7 +274,8 @@ fn devices(count: usize) -> Condition {
 /// All machines that are not terminating have this number of cores and the same revision.
 fn on_one_revision(cores: i64) -> Condition {
     Condition::new(format!("machines of one revision with {cores} cores"), move |view| {
-        let revisions: BTreeSet<_> = view.live().map(|machine| machine.label(TEMPLATE_HASH_LABEL)).collect();
+        let revisions: BTreeSet<_> =
+            view.live().map(|machine| machine.label(labels::TEMPLATE_HASH)).collect();
         revisions.len() == 1 && view.live().all(|machine| machine.number("/spec/cpu/cores") == Some(cores))
     })
 }

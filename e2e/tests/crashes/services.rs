@@ -4,14 +4,15 @@
 use anyhow::{Context, ensure};
 use serde_json::json;
 use tokio::sync::{Mutex, RwLock};
-use vmpool_e2e::fault_proxy::{DropPoint, RequestLine};
+use vmpool_api::annotations;
 use vmpool_e2e::harness::{self, SHORT_RESERVATION};
-use vmpool_e2e::object::{Kind, Object, REMOVAL_ANNOTATION};
-use vmpool_e2e::poll;
-use vmpool_e2e::programs::{Component, ControllerOptions};
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{Condition, has_machine, not, ready_replicas};
 use vmpool_e2e::world::{DEADLINE, Policy, Pool, World};
+use vmpool_installation::fault_proxy::{DropPoint, RequestLine};
+use vmpool_installation::programs::{Component, ControllerOptions};
+use vmpool_invariants::object::{Kind, Object};
+use vmpool_test_cluster::poll;
 
 use crate::scenario::{remove_until_answered, unrecorded};
 
@@ -142,8 +143,9 @@ fn a_removal_survives_the_death_of_the_aggregated_api_at_every_request() {
 fn record_removed_at(world: &World, pool: &Pool<'_>) -> Option<u64> {
     let history = world.recorder().history();
     let of_pool = history.changes().iter().filter(|change| change.object.uid() == pool.uid());
-    let since = of_pool.skip_while(|change| change.object.annotation(REMOVAL_ANNOTATION).is_none());
-    let mut gone = since.filter(|change| change.object.annotation(REMOVAL_ANNOTATION).is_none());
+    let since =
+        of_pool.skip_while(|change| change.object.annotation(annotations::SCALE_DOWN_TARGETS).is_none());
+    let mut gone = since.filter(|change| change.object.annotation(annotations::SCALE_DOWN_TARGETS).is_none());
     gone.next().map(|change| change.revision)
 }
 
@@ -225,7 +227,7 @@ impl ValidatedWrite {
 
     /// Sends the request once. `Err` is the error that the user sees.
     async fn send(self, world: &World, name: &str, machine: Option<&Object>) -> Result<(), String> {
-        let text = |error: vmpool_e2e::Error| vmpool_e2e::error::chain(&error);
+        let text = |error: vmpool_test_cluster::Error| vmpool_test_cluster::error::chain(&error);
         if matches!(self, Self::Create) {
             let known = world.existing(name).await.is_ok();
             return if known {

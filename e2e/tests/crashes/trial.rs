@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use vmpool_e2e::error::Error;
-use vmpool_e2e::fault_proxy::{DropPoint, RequestLine, WatchFault};
-use vmpool_e2e::poll;
 use vmpool_e2e::world::condition::View as ConditionView;
 use vmpool_e2e::world::{DEADLINE, Pool, World};
+use vmpool_installation::fault_proxy::{DropPoint, RequestLine, WatchFault};
+use vmpool_test_cluster::error::Error;
+use vmpool_test_cluster::poll;
 
 use crate::controllers::Controllers;
 use crate::scenario::{Prepared, Scenario, is_counted_write};

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vmpool_e2e::cluster::AuditEntry;
-use vmpool_e2e::object::{GROUP, Kind};
-use vmpool_e2e::programs::Accounts;
+use vmpool_api::v1alpha2::GROUP;
 use vmpool_e2e::world::World;
+use vmpool_installation::programs::Accounts;
+use vmpool_invariants::object::Kind;
+use vmpool_test_cluster::control_plane::AuditEntry;
 
 /// Numbers of writes by `verb resource/subresource`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

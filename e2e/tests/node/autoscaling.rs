@@ -2,9 +2,9 @@
 
 use anyhow::ensure;
 use vmpool_e2e::autoscaling::{at_once, autoscale, cpu};
-use vmpool_e2e::object::Kind;
 use vmpool_e2e::world::condition::{live_members, ready_replicas};
 use vmpool_e2e::world::{Policy, SETTLE};
+use vmpool_invariants::object::Kind;
 
 use crate::stage::{Stage, among_users};
 
@@ -31,7 +31,7 @@ async fn explicit(stage: &Stage) -> anyhow::Result<()> {
             pool.until(ready_replicas(3)).await?;
             stage.metrics().set_cpu(world.namespace(), 20);
             // The autoscaler tries to scale down, the webhook refuses, and the autoscaler reports that.
-            let refused = vmpool_e2e::poll::until(
+            let refused = vmpool_test_cluster::poll::until(
                 || "the autoscaler reports the refusal".to_owned(),
                 vmpool_e2e::world::DEADLINE,
                 async || {
@@ -51,7 +51,6 @@ async fn explicit(stage: &Stage) -> anyhow::Result<()> {
         .await
 }
 
-#[test]
-fn an_autoscaler_scales_newest_first_pools_down_and_explicit_pools_only_up() {
+pub(crate) fn an_autoscaler_scales_newest_first_pools_down_and_explicit_pools_only_up() {
     among_users(async |stage| futures::try_join!(newest_first(stage), explicit(stage)).map(drop));
 }

@@ -1,10 +1,10 @@
 //! A drained node evicts one replica after the other, and no request fails.
 
 use anyhow::ensure;
-use vmpool_e2e::access::Access;
-use vmpool_e2e::poll;
 use vmpool_e2e::world::condition::ready_replicas;
 use vmpool_e2e::world::{DEADLINE, SETTLE};
+use vmpool_test_cluster::access::Access;
+use vmpool_test_cluster::poll;
 
 use crate::pods;
 use crate::stage::{Stage, among_pods};
@@ -56,8 +56,7 @@ async fn drain_all(stage: &Stage) -> anyhow::Result<()> {
     futures::future::try_join_all(all).await.map(drop)
 }
 
-#[test]
-fn a_drain_evicts_one_replica_after_the_other() {
+pub(crate) fn a_drain_evicts_one_replica_after_the_other() {
     among_pods(async |stage| {
         pods::until_all_ready(stage.access()).await?;
         let mark = stage.load().mark();

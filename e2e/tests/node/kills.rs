@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use vmpool_e2e::deadline::Stopwatch;
 use vmpool_e2e::world::SETTLE;
 use vmpool_e2e::world::condition::{Condition, ready_replicas};
+use vmpool_test_cluster::deadline::Stopwatch;
 
 use crate::load::listed;
 use crate::pods;
@@ -29,8 +29,7 @@ async fn kill_one_of_each(stage: &Stage) -> anyhow::Result<()> {
     futures::future::try_join_all(kills).await.map(drop)
 }
 
-#[test]
-fn a_pool_converges_after_one_replica_of_each_program_was_killed() {
+pub(crate) fn a_pool_converges_after_one_replica_of_each_program_was_killed() {
     alone(async |stage| {
         pods::until_all_ready(stage.access()).await?;
         let mark = stage.load().mark();

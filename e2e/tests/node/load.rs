@@ -11,11 +11,11 @@ use kube::api::{Patch, PatchParams};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::task::JoinHandle;
-use vmpool_e2e::access::Access;
-use vmpool_e2e::deadline::Stopwatch;
-use vmpool_e2e::error::chain;
-use vmpool_e2e::object::{Kind, Object};
 use vmpool_e2e::world::{Policy, Pool, World};
+use vmpool_invariants::object::{Kind, Object};
+use vmpool_test_cluster::access::Access;
+use vmpool_test_cluster::deadline::Stopwatch;
+use vmpool_test_cluster::error::chain;
 
 /// Pause between two rounds.
 const PAUSE: Duration = Duration::from_millis(50);

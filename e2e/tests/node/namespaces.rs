@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
-use vmpool_e2e::access::Access;
-use vmpool_e2e::{Error, Result, poll};
+use vmpool_test_cluster::access::Access;
+use vmpool_test_cluster::{Error, Result, poll};
 
 /// Longer than the deletion of any namespace takes.
 const DEADLINE: Duration = Duration::from_mins(2);

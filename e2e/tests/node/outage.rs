@@ -6,12 +6,12 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
-use vmpool_e2e::access::Access;
-use vmpool_e2e::programs::SYSTEM_NAMESPACE;
-use vmpool_e2e::release::API_SERVICES;
 use vmpool_e2e::world::condition::ready_replicas;
 use vmpool_e2e::world::{Deletion, Pool};
-use vmpool_e2e::{Error, Result, poll};
+use vmpool_installation::programs::SYSTEM_NAMESPACE;
+use vmpool_installation::release::API_SERVICES;
+use vmpool_test_cluster::access::Access;
+use vmpool_test_cluster::{Error, Result, poll};
 
 use crate::stage::alone;
 use crate::{namespaces, pods};
@@ -61,8 +61,7 @@ async fn freshness(access: &Access, group: &str) -> Result<String> {
     Ok(found.map(|item| item["versions"][0]["freshness"].to_string()).unwrap_or_default().replace('"', ""))
 }
 
-#[test]
-fn without_the_aggregated_api_namespace_deletion_waits_until_it_is_back() {
+pub(crate) fn without_the_aggregated_api_namespace_deletion_waits_until_it_is_back() {
     const NAMESPACE: &str = "waits-for-an-api-server";
     alone(async |stage| {
         let access = stage.access();

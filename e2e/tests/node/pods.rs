@@ -9,10 +9,10 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, EvictParams, ListParams, Preconditions};
-use vmpool_e2e::access::Access;
-use vmpool_e2e::poll;
-use vmpool_e2e::programs::SYSTEM_NAMESPACE;
-use vmpool_e2e::{Error, Result};
+use vmpool_installation::programs::SYSTEM_NAMESPACE;
+use vmpool_test_cluster::access::Access;
+use vmpool_test_cluster::poll;
+use vmpool_test_cluster::{Error, Result};
 
 /// The components of the chart.
 pub(crate) const COMPONENTS: [&str; 3] = ["vmpool-controller", "vmpool-webhook", "vmpool-apiserver"];

@@ -4,8 +4,7 @@ use vmpool_e2e::smoke;
 
 use crate::stage::among_users;
 
-#[test]
-fn the_core_scenarios_pass_on_a_real_node() {
+pub(crate) fn the_core_scenarios_pass_on_a_real_node() {
     among_users(async |stage| {
         let stories = futures::try_join!(
             stage.visit("a pool converges", async |world| Ok(smoke::a_pool_converges(world).await?)),

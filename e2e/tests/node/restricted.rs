@@ -9,8 +9,8 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::json;
-use vmpool_e2e::access::Access;
-use vmpool_e2e::programs::SYSTEM_NAMESPACE;
+use vmpool_installation::programs::SYSTEM_NAMESPACE;
+use vmpool_test_cluster::access::Access;
 
 use crate::pods;
 use crate::stage::among_pods;
@@ -62,8 +62,7 @@ fn ensure_restricted(process: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-#[test]
-fn the_processes_of_pods_are_restricted() {
+pub(crate) fn the_processes_of_pods_are_restricted() {
     among_pods(async |stage| {
         for component in pods::COMPONENTS {
             for pod in pods::until_ready(stage.access(), component).await? {
@@ -76,8 +75,7 @@ fn the_processes_of_pods_are_restricted() {
     });
 }
 
-#[test]
-fn the_namespace_refuses_unrestricted_pods() {
+pub(crate) fn the_namespace_refuses_unrestricted_pods() {
     among_pods(async |stage| {
         // The label is enforced: a Pod without restrictions is refused.
         let pod: Pod = serde_json::from_value(json!({
@@ -92,8 +90,7 @@ fn the_namespace_refuses_unrestricted_pods() {
     });
 }
 
-#[test]
-fn probes_pass_and_no_container_was_restarted() {
+pub(crate) fn probes_pass_and_no_container_was_restarted() {
     among_pods(async |stage| {
         for component in pods::COMPONENTS {
             for pod in pods::until_ready(stage.access(), component).await? {
@@ -114,8 +111,7 @@ fn probes_pass_and_no_container_was_restarted() {
     });
 }
 
-#[test]
-fn disruption_budgets_and_network_policies_exist() {
+pub(crate) fn disruption_budgets_and_network_policies_exist() {
     among_pods(async |stage| {
         budgets(stage.access()).await?;
         // The API server accepts the policies. The node's network plugin does not enforce them.
@@ -139,10 +135,11 @@ async fn budgets(access: &Access) -> anyhow::Result<()> {
     for component in pods::COMPONENTS {
         pods::until_ready(access, component).await?;
         let name = || format!("the disruption budget of {component} allows one disruption");
-        vmpool_e2e::poll::until(name, vmpool_e2e::world::DEADLINE, async || {
+        vmpool_test_cluster::poll::until(name, vmpool_e2e::world::DEADLINE, async || {
             let budget = budgets.get(component).await;
-            let budget = budget
-                .map_err(vmpool_e2e::Error::api(format!("reading the disruption budget of {component}")))?;
+            let budget = budget.map_err(vmpool_test_cluster::Error::api(format!(
+                "reading the disruption budget of {component}"
+            )))?;
             let status = budget.status.unwrap_or_default();
             let counts = (status.expected_pods, status.current_healthy, status.disruptions_allowed);
             Ok(if counts == (Some(2), Some(2), Some(1)) { Ok(()) } else { Err(format!("{status:?}")) })

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use vmpool_e2e::access::Access;
-use vmpool_e2e::poll;
-use vmpool_e2e::programs::{Component, SYSTEM_NAMESPACE};
 use vmpool_e2e::world::SETTLE;
-use vmpool_e2e::{Error, Result};
+use vmpool_installation::programs::{Component, SYSTEM_NAMESPACE};
+use vmpool_test_cluster::access::Access;
+use vmpool_test_cluster::poll;
+use vmpool_test_cluster::{Error, Result};
 
 use crate::stage::at_any_time;
 
@@ -32,8 +32,7 @@ pub(crate) async fn parts(access: &Access) -> Result<Vec<Vec<u8>>> {
     Ok(parts)
 }
 
-#[test]
-fn certificates_and_authorities_are_replaced_without_failed_requests() {
+pub(crate) fn certificates_and_authorities_are_replaced_without_failed_requests() {
     at_any_time(async |stage| {
         // Other tests run meanwhile.
         let replaced = async || {

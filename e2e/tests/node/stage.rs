@@ -1,18 +1,18 @@
 //! Shared state of all tests in this binary.
 
-use std::io::Write as _;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::{Mutex, OnceCell, RwLock};
-use vmpool_e2e::access::Access;
-use vmpool_e2e::autoscaling::MetricsApi;
-use vmpool_e2e::error::chain;
 use vmpool_e2e::harness;
-use vmpool_e2e::node::{self, NodeCluster, install};
-use vmpool_e2e::release::Release;
 use vmpool_e2e::scenario::visit;
 use vmpool_e2e::world::World;
+use vmpool_installation::metrics_api::MetricsApi;
+use vmpool_installation::node_install as install;
+use vmpool_installation::release::Release;
+use vmpool_test_cluster::access::Access;
+use vmpool_test_cluster::error::chain;
+use vmpool_test_cluster::node::NodeCluster;
 
 use crate::load::Load;
 use crate::{pods, rotation};
@@ -66,9 +66,6 @@ pub(crate) fn alone(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
 
 #[expect(clippy::panic, reason = "this is how a test fails")]
 fn play(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
-    if let Some(reason) = node::missing() {
-        return skip(&reason);
-    }
     let outcome = harness::block_on(async {
         let stage = STAGE.get_or_init(async || start().await.map_err(|error| chain(error.as_ref()))).await;
         let stage =
@@ -85,22 +82,6 @@ fn play(test: impl AsyncFnOnce(&Stage) -> anyhow::Result<()>) {
     if let Err(report) = outcome {
         panic!("{report}");
     }
-}
-
-/// Prints once why the tests are skipped. Output of passing tests is captured, so it bypasses the capture.
-///
-/// # Panics
-/// If `VMPOOL_NODE_TESTS=required` is set, so that no test is skipped by mistake.
-fn skip(reason: &str) {
-    static ONCE: Once = Once::new();
-    assert_ne!(
-        std::env::var("VMPOOL_NODE_TESTS").as_deref(),
-        Ok("required"),
-        "the node tests are required: {reason}"
-    );
-    ONCE.call_once(|| {
-        let _ = writeln!(std::io::stderr(), "skipped: {reason}");
-    });
 }
 
 async fn start() -> anyhow::Result<Arc<Stage>> {

@@ -4,14 +4,14 @@ use std::time::Instant;
 
 use anyhow::ensure;
 use serde_json::{Value, json};
-use vmpool_e2e::Result;
-use vmpool_e2e::access::Access;
-use vmpool_e2e::cluster::apply;
-use vmpool_e2e::object::uids;
-use vmpool_e2e::programs::SYSTEM_NAMESPACE;
-use vmpool_e2e::release::{API_SERVICES, WEBHOOK};
 use vmpool_e2e::world::condition::{exists, live_members, not, ready_replicas};
 use vmpool_e2e::world::{Deletion, Policy, Pool, SETTLE, World};
+use vmpool_installation::programs::SYSTEM_NAMESPACE;
+use vmpool_installation::release::{API_SERVICES, WEBHOOK};
+use vmpool_invariants::object::uids;
+use vmpool_test_cluster::Result;
+use vmpool_test_cluster::access::Access;
+use vmpool_test_cluster::control_plane::apply;
 
 use crate::stage::{Stage, alone};
 use crate::{namespaces, pods};
@@ -56,8 +56,7 @@ async fn furnish(stage: &Stage, namespace: &str, pool: &Value) -> anyhow::Result
     Ok(())
 }
 
-#[test]
-fn uninstalling_the_chart_keeps_pools_and_machines_and_blocks_nothing() {
+pub(crate) fn uninstalling_the_chart_keeps_pools_and_machines_and_blocks_nothing() {
     const NAMESPACE: &str = "goes-with-its-pool";
     alone(async |stage| {
         let access = stage.access();

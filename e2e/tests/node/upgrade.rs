@@ -1,11 +1,11 @@
 //! The release is upgraded and rolled back.
 
 use anyhow::{Context, ensure};
-use vmpool_e2e::Result;
-use vmpool_e2e::access::Access;
-use vmpool_e2e::object::uids;
 use vmpool_e2e::world::Pool;
 use vmpool_e2e::world::condition::ready_replicas;
+use vmpool_invariants::object::uids;
+use vmpool_test_cluster::Result;
+use vmpool_test_cluster::access::Access;
 
 use crate::pods;
 use crate::stage::among_pods;
@@ -44,8 +44,7 @@ async fn scaled_meanwhile(
     Ok(())
 }
 
-#[test]
-fn upgrade_and_rollback_replace_pods_and_no_machines() {
+pub(crate) fn upgrade_and_rollback_replace_pods_and_no_machines() {
     among_pods(async |stage| {
         let (access, release) = (stage.access(), stage.release());
         let mark = stage.load().mark();

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::json;
-use vmpool_e2e::fault_proxy::{DropPoint, RequestLine};
-use vmpool_e2e::object::{Kind, Object, TEMPLATE_HASH_LABEL, uids};
-use vmpool_e2e::programs::ControllerOptions;
+use vmpool_api::{annotations, labels};
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{Condition, condition, members, ready_replicas, status};
 use vmpool_e2e::world::{SETTLE, World};
+use vmpool_installation::fault_proxy::{DropPoint, RequestLine};
+use vmpool_installation::programs::ControllerOptions;
+use vmpool_invariants::object::{Kind, Object, uids};
 
 use self::fixture::{FREE, LATE, SETTLED, YOUNG, inherit, tell};
 use self::traces::{about, disturbed, machine_changes, markers, references, untouched, writes};
@@ -108,7 +109,7 @@ async fn rewrite(world: &World, pool: &Object, machine: &Object, hash: &str) -> 
     spec["blockDeviceRefs"] = machine.at("/spec/blockDeviceRefs").clone();
     let patch = json!({
         "metadata": {
-            "labels": { TEMPLATE_HASH_LABEL: hash },
+            "labels": { labels::TEMPLATE_HASH: hash },
             "annotations": { format!("{PREFIX}/patched-template-hash"): hash },
         },
         "spec": spec,
@@ -145,15 +146,15 @@ fn a_pool_is_released_and_migrated_again_without_a_restart() {
             let names = references(machine);
             ensure!(names[0] == format!("{}-system", machine.name()), "{names:?}");
             let kept = world.get(Kind::Disk, names[1]).await?;
-            let label = kept.label("vmpool.virtualization.deckhouse.io/disk-template");
+            let label = kept.label(labels::DISK_TEMPLATE);
             ensure!(kept.owner_uid() == pool.uid() && label == Some("work"), "{kept:?}");
         }
         let used: Vec<&str> = before.iter().flat_map(references).collect();
         let free: Vec<Object> =
             pool.disks().await?.into_iter().filter(|disk| !used.contains(&disk.name())).collect();
         ensure!(free.len() == 1, "{free:?}");
-        ensure!(free[0].annotation("vmpool.virtualization.deckhouse.io/free-since").is_some(), "{free:?}");
-        ensure!(free[0].annotation("vmpool.virtualization.deckhouse.io/claimed-by").is_none(), "{free:?}");
+        ensure!(free[0].annotation(annotations::FREE_SINCE).is_some(), "{free:?}");
+        ensure!(free[0].annotation(annotations::CLAIMED_BY).is_none(), "{free:?}");
         // and its writes do not change the machines.
         let since = machine_changes(world);
         for machine in &before {

@@ -2,12 +2,13 @@
 
 use anyhow::ensure;
 use serde_json::{Value, json};
+use vmpool_api::v1alpha2::API_VERSION;
 use vmpool_e2e::autoscaling::{at_once, autoscale, cpu};
-use vmpool_e2e::object::{API_VERSION, Kind};
-use vmpool_e2e::poll;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{live_members, ready_replicas, status};
 use vmpool_e2e::world::{DEADLINE, Policy, Pool, SETTLE, World};
+use vmpool_invariants::object::Kind;
+use vmpool_test_cluster::poll;
 
 /// The metric for the length of a pool's work queue.
 const QUEUE: &str = "queue_length";

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use vmpool_e2e::cluster::{AuditEntry, AuditMark, Cluster, Options, Restart, by_user};
-use vmpool_e2e::poll;
+use vmpool_test_cluster::control_plane::{AuditEntry, AuditMark, ControlPlane, Options, Restart, by_user};
+use vmpool_test_cluster::poll;
 
 use crate::with_control_plane;
 
@@ -72,7 +72,8 @@ fn accounts_have_only_their_granted_permissions() {
 fn the_control_plane_survives_restarts_of_the_api_server_and_leaves_no_files() {
     with_control_plane(async |_shared| {
         // Given a separate control plane with a stored object,
-        let cluster = Cluster::start(Options { name: "restarts".to_owned(), ..Options::default() }).await?;
+        let cluster =
+            ControlPlane::start(Options { name: "restarts".to_owned(), ..Options::default() }).await?;
         cluster.kubectl(&["create", "configmap", "kept"]).await?;
         // when the API server restarts, gracefully and after a kill,
         for how in [Restart::Graceful, Restart::Killed] {

@@ -1,9 +1,9 @@
 //! Deleting pools.
 
-use vmpool_e2e::object::Kind;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{disks, exists, not, ready_replicas};
 use vmpool_e2e::world::{Deletion, SETTLE};
+use vmpool_invariants::object::Kind;
 
 #[test]
 fn a_pool_deleted_in_the_background_leaves_nothing() {

@@ -4,27 +4,28 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::json;
-use vmpool_e2e::object::{Kind, Object};
+use vmpool_api::{annotations, labels};
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{
     Condition, View, disks, event, live_members, members, no_condition, ready_replicas,
 };
 use vmpool_e2e::world::{Pool, SETTLE};
+use vmpool_invariants::object::{Kind, Object};
 
-const CLAIMED_BY: &str = "vmpool.virtualization.deckhouse.io/claimed-by";
-const FREE_SINCE: &str = "vmpool.virtualization.deckhouse.io/free-since";
-const TEMPLATE: &str = "vmpool.virtualization.deckhouse.io/disk-template";
 const MOUNT_LOG: &str = "simulator.vmpool.dev/mount-log";
 
 /// The disks of a template.
 fn of_template<'a>(view: View<'a>, template: &str) -> Vec<&'a Object> {
-    view.disks().into_iter().filter(|disk| disk.label(TEMPLATE) == Some(template)).collect()
+    view.disks().into_iter().filter(|disk| disk.label(labels::DISK_TEMPLATE) == Some(template)).collect()
 }
 
 /// So many disks of a template have a stamp that says since when they are free.
 fn stamped(template: &'static str, count: usize) -> Condition {
     Condition::new(format!("{count} free disks of {template}"), move |view| {
-        of_template(view, template).iter().filter(|disk| disk.annotation(FREE_SINCE).is_some()).count()
+        of_template(view, template)
+            .iter()
+            .filter(|disk| disk.annotation(annotations::FREE_SINCE).is_some())
+            .count()
             == count
     })
 }
@@ -38,7 +39,7 @@ fn filling(template: &'static str, count: usize) -> Condition {
 
 async fn disks_of(pool: &Pool<'_>, template: &str) -> anyhow::Result<Vec<Object>> {
     let disks = pool.disks().await?;
-    Ok(disks.into_iter().filter(|disk| disk.label(TEMPLATE) == Some(template)).collect())
+    Ok(disks.into_iter().filter(|disk| disk.label(labels::DISK_TEMPLATE) == Some(template)).collect())
 }
 
 fn uids(objects: &[Object]) -> BTreeSet<&str> {
@@ -87,8 +88,10 @@ fn an_idle_pool_collects_old_disks_and_keeps_the_newest() {
         let pool = world.pool("web").replicas(3).disk("root").retained("cache", 1, "2s").ready().await?;
         pool.scale(2).await?;
         pool.until(stamped("cache", 1)).await?;
-        let oldest =
-            disks_of(&pool, "cache").await?.into_iter().find(|disk| disk.annotation(FREE_SINCE).is_some());
+        let oldest = disks_of(&pool, "cache")
+            .await?
+            .into_iter()
+            .find(|disk| disk.annotation(annotations::FREE_SINCE).is_some());
         let oldest = oldest.expect("it was there a moment ago");
         // The stamps have whole seconds: the next disks are free later than this one.
         pool.holds(live_members(2), Duration::from_millis(1200)).await?;
@@ -115,7 +118,7 @@ fn a_leader_that_dies_in_the_middle_hands_no_disk_out_twice() {
         pool.until(members(0).and(stamped("cache", 6))).await?;
         // When the leader dies while it hands the disks out,
         let claimed = Condition::new("a disk that is claimed", |view| {
-            view.disks().iter().any(|disk| disk.annotation(CLAIMED_BY).is_some())
+            view.disks().iter().any(|disk| disk.annotation(annotations::CLAIMED_BY).is_some())
         });
         pool.scale(6).await?;
         pool.until(claimed).await?;

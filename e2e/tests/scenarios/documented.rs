@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
-use vmpool_e2e::cluster::{apply, documents_in, workspace_root};
-use vmpool_e2e::object::{GROUP, Kind};
-use vmpool_e2e::poll;
-use vmpool_e2e::process;
+use vmpool_api::v1alpha2::GROUP;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{has_machine, members};
 use vmpool_e2e::world::condition::{not, ready_replicas};
 use vmpool_e2e::world::{DEADLINE, Pool, SETTLE, World};
+use vmpool_installation::workspace_root;
+use vmpool_invariants::object::Kind;
+use vmpool_test_cluster::control_plane::{apply, documents_in};
+use vmpool_test_cluster::poll;
+use vmpool_test_cluster::process;
 
 /// The namespace in the docs.
 const NAMESPACE: &str = "ci";
@@ -93,7 +95,7 @@ fn the_documented_request_removes_two_runners() {
                 .filter(|machine| machine.name() != "runners-k5v8z")
                 .map(|machine| machine.uid().to_owned())
                 .collect();
-            world.grounds().ask(&named);
+            world.user_actions().request_removal(&named);
             // when a user runs the documented command,
             let command = block(&page()?, "Removing machines by name", "console")?;
             let command = here(&command, world).replace("$ ", "");
@@ -116,7 +118,7 @@ fn the_recipe_for_runners_works_with_the_documented_role() {
         let idle = pool.machine(1).await?;
         // Given the documented account,
         let roles = std::fs::read_to_string(example("roles/runners.yaml"))?;
-        let roles = vmpool_e2e::cluster::documents("roles/runners.yaml", &here(&roles, world))?;
+        let roles = vmpool_test_cluster::control_plane::documents("roles/runners.yaml", &here(&roles, world))?;
         apply(&world.client(), &roles, Some(world.namespace())).await?;
         let account = world.cluster().service_account_kubeconfig(world.namespace(), NAMESPACE).await?;
         let user = world.user_name(NAMESPACE);
@@ -125,7 +127,7 @@ fn the_recipe_for_runners_works_with_the_documented_role() {
         let recipe = block(&page()?, "A recipe for CI runners", "sh")?;
         let recipe = here(&recipe, world).replace(RUNNER, idle.name());
         ensure!(recipe.contains(idle.name()), "the recipe contains no runner:\n{recipe}");
-        world.grounds().ask(&[idle.uid().to_owned()]);
+        world.user_actions().request_removal(&[idle.uid().to_owned()]);
         let (well, said) = shell(world, &account, &recipe).await?;
         ensure!(well && said.contains(r#""status":"Success""#), "{recipe}\n{said}");
         // then that machine is removed and not replaced.

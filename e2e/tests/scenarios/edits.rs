@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use vmpool_e2e::object::{Kind, Object};
+use vmpool_api::{annotations, labels};
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{Condition, condition, disks, event, members, ready_replicas};
 use vmpool_e2e::world::{Pool, SETTLE, World};
-
-const TEMPLATE: &str = "vmpool.virtualization.deckhouse.io/disk-template";
-const FREE_SINCE: &str = "vmpool.virtualization.deckhouse.io/free-since";
+use vmpool_invariants::object::{Kind, Object};
 
 /// Enough for the steps of a repair and for what the platform does about each of them.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -17,7 +15,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// The disk of template `cache` that a machine refers to.
 async fn cache_of(pool: &Pool<'_>, machine: &Object) -> anyhow::Result<Object> {
     let disks = pool.disks().await?.into_iter();
-    let mut caches = disks.filter(|disk| disk.label(TEMPLATE) == Some("cache"));
+    let mut caches = disks.filter(|disk| disk.label(labels::DISK_TEMPLATE) == Some("cache"));
     let has = |disk: &Object| machine.disk_references().any(|name| name == disk.name());
     Ok(caches.find(has).expect("each machine has one"))
 }
@@ -104,15 +102,16 @@ fn a_stamp_that_cannot_be_true_deletes_no_disk() {
         let pool = world.pool("web").replicas(1).disk("root").retained("cache", 0, "10m").ready().await?;
         pool.scale(0).await?;
         let stamped = Condition::new("a free cache", |view| {
-            view.disks().iter().any(|disk| disk.annotation(FREE_SINCE).is_some())
+            view.disks().iter().any(|disk| disk.annotation(annotations::FREE_SINCE).is_some())
         });
         pool.until(members(0).and(disks(1)).and(stamped)).await?;
         for stamp in ["0001-01-01T00:00:00Z", "2001-01-01T00:00:00Z", "2999-01-01T00:00:00Z"] {
             let disk = pool.disks().await?.remove(0);
-            let patch = json!({ "metadata": { "annotations": { FREE_SINCE: stamp } } });
+            let patch = json!({ "metadata": { "annotations": { annotations::FREE_SINCE: stamp } } });
             world.patch(Kind::Disk, disk.name(), &patch).await?;
             let corrected = Condition::new(format!("{stamp} is corrected"), move |view| {
-                let stamps = || view.disks().into_iter().filter_map(|disk| disk.annotation(FREE_SINCE));
+                let stamps =
+                    || view.disks().into_iter().filter_map(|disk| disk.annotation(annotations::FREE_SINCE));
                 stamps().count() == 1 && stamps().all(|now| now != stamp)
             });
             pool.until(corrected).await?;

@@ -3,11 +3,12 @@
 use anyhow::{Context, ensure};
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use vmpool_e2e::error::chain;
-use vmpool_e2e::object::{API_VERSION, Kind};
+use vmpool_api::v1alpha2::API_VERSION;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{live_members, ready_replicas};
 use vmpool_e2e::world::{Policy, Pool, SETTLE, World};
+use vmpool_invariants::object::Kind;
+use vmpool_test_cluster::error::chain;
 
 /// The text of a refusal.
 fn refusal<T>(what: &str, outcome: Result<T, impl Into<anyhow::Error>>) -> anyhow::Result<String> {
@@ -113,7 +114,7 @@ fn only_the_removal_handler_writes_the_removal_record() {
         let machine = pool.machine(0).await?;
         let record = json!([{ "name": machine.name(), "uid": machine.uid() }]).to_string();
         let annotated =
-            json!({ "metadata": { "annotations": { vmpool_e2e::object::REMOVAL_ANNOTATION: record } } });
+            json!({ "metadata": { "annotations": { vmpool_api::annotations::SCALE_DOWN_TARGETS: record } } });
         let refused = refusal("a removal record from an editor", pool.edit(&annotated).await)?;
         ensure!(refused.contains("scale-down-targets"), "{refused}");
         let born = world.pool("other").with(&annotated).create().await;

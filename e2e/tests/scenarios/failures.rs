@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use http::Method;
-use vmpool_e2e::cluster::Restart;
-use vmpool_e2e::fault_proxy::{DropPoint, FaultProxy, RequestLine, Triggered};
-use vmpool_e2e::programs::ControllerOptions;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::SETTLE;
 use vmpool_e2e::world::condition::{disks, members, ready_replicas};
+use vmpool_installation::fault_proxy::{DropPoint, FaultProxy, RequestLine, Triggered};
+use vmpool_installation::programs::ControllerOptions;
+use vmpool_test_cluster::control_plane::Restart;
 
 /// Maximum number of open requests of a controller when it is killed.
 const IN_FLIGHT: usize = 64;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use serde_json::json;
 use vmpool_api::{annotations, labels};
-use vmpool_e2e::deadline::Deadline;
-use vmpool_e2e::object::Kind;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{disks, machine_phase, members, ready_replicas};
 use vmpool_e2e::world::{DEADLINE, SETTLE};
 use vmpool_engine::Uid;
 use vmpool_engine::names::Namer;
+use vmpool_invariants::object::Kind;
+use vmpool_test_cluster::deadline::Deadline;
 
 #[test]
 fn a_foreign_machine_with_copied_labels_is_left_alone() {
@@ -24,7 +24,7 @@ fn a_foreign_machine_with_copied_labels_is_left_alone() {
         // Each step checks I4: the machine was not changed. Now the user deletes it.
         let stray = world.get(Kind::Machine, "web-stray").await?;
         assert_eq!(stray.label(labels::POOL_UID), Some(pool.uid()));
-        world.grounds().foreign.clear();
+        world.user_actions().foreign.clear();
         world.delete(&stray).await?;
         Ok::<_, anyhow::Error>(())
     });

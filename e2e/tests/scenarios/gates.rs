@@ -1,12 +1,12 @@
 //! The feature gate, and the probes.
 
 use serde_json::{Value, json};
-use vmpool_e2e::cluster::apply;
-use vmpool_e2e::installation::GuardOptions;
-use vmpool_e2e::programs::{Accounts, Component, ControllerOptions, SYSTEM_NAMESPACE};
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{Condition, has_machine, live_members, ready_replicas};
 use vmpool_e2e::world::{Policy, SETTLE, SUBRESOURCES};
+use vmpool_installation::installation::GuardOptions;
+use vmpool_installation::programs::{Accounts, Component, ControllerOptions, SYSTEM_NAMESPACE};
+use vmpool_test_cluster::control_plane::apply;
 
 #[test]
 fn switching_the_gate_off_and_on_keeps_all_machines() {

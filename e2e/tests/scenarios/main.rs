@@ -30,15 +30,15 @@ mod storage;
 mod usability;
 mod webhook;
 
-use vmpool_e2e::cluster::Cluster;
-use vmpool_e2e::deadline::Deadline;
-use vmpool_e2e::error::chain;
 use vmpool_e2e::harness;
 use vmpool_e2e::scenario::LIMIT;
+use vmpool_test_cluster::control_plane::ControlPlane;
+use vmpool_test_cluster::deadline::Deadline;
+use vmpool_test_cluster::error::chain;
 
 /// Runs a test that needs the shared control plane but no pool. Other tests use `scenario`.
 #[expect(clippy::panic, reason = "this is how a test fails")]
-fn with_control_plane(test: impl AsyncFnOnce(&Cluster) -> anyhow::Result<()>) {
+fn with_control_plane(test: impl AsyncFnOnce(&ControlPlane) -> anyhow::Result<()>) {
     let test = async { test(&*harness::cluster().await?).await };
     let outcome = harness::block_on(async { Deadline::after(LIMIT).within(test).await });
     let late = |elapsed| Err(anyhow::anyhow!("it has not ended after {elapsed}"));

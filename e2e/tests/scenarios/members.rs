@@ -2,14 +2,14 @@
 
 use serde_json::json;
 use vmpool_api::labels;
-use vmpool_e2e::deadline::Deadline;
-use vmpool_e2e::object::Kind;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{
     Condition, condition, has_machine, live_members, machine_phase, members, not, ready_replicas, status,
     terminating,
 };
 use vmpool_e2e::world::{DEADLINE, SETTLE};
+use vmpool_invariants::object::Kind;
+use vmpool_test_cluster::deadline::Deadline;
 
 #[test]
 fn a_deleted_machine_is_replaced_once_after_it_is_gone() {
@@ -132,7 +132,7 @@ fn a_machine_that_loses_its_owner_reference_is_released_and_replaced() {
         let pool = world.pool("web").replicas(2).ready().await?;
         let machine = pool.machine(0).await?;
         // When a user removes the owner reference of a machine,
-        world.grounds().named.insert(machine.uid().to_owned());
+        world.user_actions().deleted.insert(machine.uid().to_owned());
         let freed = json!({ "metadata": { "ownerReferences": null } });
         world.patch(Kind::Machine, machine.name(), &freed).await?;
         // then the controller creates another machine,

@@ -1,11 +1,11 @@
 //! The metrics of a running controller.
 
 use anyhow::{Context, ensure};
-use vmpool_e2e::poll;
-use vmpool_e2e::programs::Controller;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{disks, members, ready_replicas};
 use vmpool_e2e::world::{DEADLINE, SETTLE};
+use vmpool_installation::programs::Controller;
+use vmpool_test_cluster::poll;
 
 /// The metrics page of a controller at one moment.
 struct Page(String);

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use vmpool_e2e::object::Kind;
-use vmpool_e2e::programs::Accounts;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{condition, event, members, no_condition, ready_replicas, status};
+use vmpool_installation::programs::Accounts;
+use vmpool_invariants::object::Kind;
 
 /// Default number of concurrent writes of a controller.
 const IN_FLIGHT: usize = 64;

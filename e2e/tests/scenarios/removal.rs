@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use anyhow::ensure;
 use futures::future::join_all;
 use serde_json::json;
-use vmpool_e2e::installation::GuardOptions;
-use vmpool_e2e::object::{Kind, Object};
-use vmpool_e2e::programs::Component;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{Condition, live_members, members, ready_replicas, terminating};
 use vmpool_e2e::world::{Answer, Deletion, Policy, Pool, SETTLE, SUBRESOURCES, World};
+use vmpool_installation::installation::GuardOptions;
+use vmpool_installation::programs::Component;
+use vmpool_invariants::object::{Kind, Object};
 
 fn uids<'a>(objects: impl IntoIterator<Item = &'a Object>) -> BTreeSet<String> {
     objects.into_iter().map(|object| object.uid().to_owned()).collect()

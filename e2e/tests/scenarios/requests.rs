@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use vmpool_e2e::cluster::{AuditEntry, RequestCounts};
-use vmpool_e2e::object::{GROUP, Kind};
-use vmpool_e2e::programs::Accounts;
+use vmpool_api::v1alpha2::GROUP;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::World;
 use vmpool_e2e::world::condition::ready_replicas;
+use vmpool_installation::programs::Accounts;
+use vmpool_invariants::object::Kind;
+use vmpool_test_cluster::control_plane::{AuditEntry, RequestCounts};
 
 /// Number of created machines: enough that one additional write each is visible.
 const MACHINES: u64 = 20;

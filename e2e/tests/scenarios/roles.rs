@@ -3,11 +3,12 @@
 use anyhow::ensure;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use vmpool_e2e::object::{GROUP, Kind};
-use vmpool_e2e::programs::{Accounts, Component};
+use vmpool_api::v1alpha2::GROUP;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::ready_replicas;
 use vmpool_e2e::world::{Policy, World};
+use vmpool_installation::programs::{Accounts, Component};
+use vmpool_invariants::object::Kind;
 
 const OURS: &str = "subresources.vmpool.dev";
 

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use vmpool_e2e::object::{Kind, Object, TEMPLATE_HASH_LABEL};
+use vmpool_api::labels;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{Condition, condition, event, ready_replicas, status};
 use vmpool_e2e::world::{FRACTION_OF_MORE_CORES, FRACTION_OF_ONE_CORE, Pool, SETTLE, World};
+use vmpool_invariants::object::{Kind, Object};
 
 fn template(spec: &Value) -> Value {
     json!({ "spec": { "virtualMachineTemplate": { "spec": spec } } })
@@ -81,14 +82,14 @@ fn label_changes_reach_running_machines_and_keep_foreign_labels() {
 fn with_manual_approval_the_user_restarts_machines() {
     scenario("with manual approval the user restarts machines").run(async |world| {
         let pool = world.pool("web").replicas(2).ready().await?;
-        let hash = pool.machine(0).await?.label(TEMPLATE_HASH_LABEL).map(str::to_owned);
+        let hash = pool.machine(0).await?.label(labels::TEMPLATE_HASH).map(str::to_owned);
         pool.edit(&template(&json!({ "cpu": { "cores": 2 } }))).await?;
         pool.until(cores(2).and(condition("Synced", "False", "RestartPendingApproval"))).await?;
         pool.until(status("restartPendingReplicas", 2).and(status("updatedReplicas", 0))).await?;
         // No machine is restarted, and the label does not contain a revision that is not in effect.
         pool.holds(ready_replicas(2), SETTLE).await?;
         for machine in pool.machines().await? {
-            assert_eq!(machine.label(TEMPLATE_HASH_LABEL).map(str::to_owned), hash);
+            assert_eq!(machine.label(labels::TEMPLATE_HASH).map(str::to_owned), hash);
             world.operate("Restart", &machine).await?;
         }
         pool.until(synced().and(status("updatedReplicas", 2)).and(status("restartPendingReplicas", 0)))

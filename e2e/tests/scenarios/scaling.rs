@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use serde_json::json;
-use vmpool_e2e::object::Object;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{
     condition, disks, event, live_members, members, no_condition, ready_replicas, status,
 };
 use vmpool_e2e::world::{Policy, SETTLE};
+use vmpool_invariants::object::Object;
 
 fn uids(objects: &[Object]) -> BTreeSet<String> {
     objects.iter().map(|object| object.uid().to_owned()).collect()
@@ -24,7 +24,7 @@ fn a_pool_converges_scales_and_is_deleted() {
             let disk = format!("{}-root", machine.name());
             let references: Vec<&str> = machine.disk_references().collect();
             assert_eq!(references, [disk.as_str()], "the machine was created with the name of its disk");
-            let disk = world.get(vmpool_e2e::object::Kind::Disk, &disk).await?;
+            let disk = world.get(vmpool_invariants::object::Kind::Disk, &disk).await?;
             assert_eq!(disk.owner_uid(), machine.uid());
         }
         // when it is scaled to three,

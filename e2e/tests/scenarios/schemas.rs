@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
-use vmpool_e2e::cluster::{Cluster, documents_in, workspace_root};
+use vmpool_installation::workspace_root;
+use vmpool_test_cluster::control_plane::{ControlPlane, documents_in};
 
 use crate::with_control_plane;
 
@@ -27,13 +28,13 @@ fn samples(kind: &str) -> Result<Vec<(PathBuf, String)>> {
 
 /// A namespace for samples. They are really applied, because a sample may be a change of another one.
 struct Samples<'c> {
-    cluster: &'c Cluster,
+    cluster: &'c ControlPlane,
     namespace: &'static str,
     scratch: tempfile::TempDir,
 }
 
 impl<'c> Samples<'c> {
-    async fn in_namespace(cluster: &'c Cluster, namespace: &'static str) -> Result<Self> {
+    async fn in_namespace(cluster: &'c ControlPlane, namespace: &'static str) -> Result<Self> {
         cluster.kubectl(&["create", "namespace", namespace]).await?;
         Ok(Self { cluster, namespace, scratch: tempfile::tempdir()? })
     }

@@ -3,10 +3,10 @@
 use anyhow::ensure;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use vmpool_e2e::error::chain;
-use vmpool_e2e::object::Kind;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{condition, event, members, no_condition};
+use vmpool_invariants::object::Kind;
+use vmpool_test_cluster::error::chain;
 
 /// Annotations, without their prefix, and values that cannot be read.
 const ODD: [(&str, &str); 4] = [

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use serde_json::{Value, json};
-use vmpool_e2e::cluster::Restart;
-use vmpool_e2e::object::Kind;
-use vmpool_e2e::poll;
-use vmpool_e2e::programs::Controller;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{Condition, condition, disks, members, ready_replicas, status};
 use vmpool_e2e::world::{DEADLINE, Pool, SETTLE, World};
+use vmpool_installation::programs::Controller;
+use vmpool_invariants::object::Kind;
+use vmpool_test_cluster::control_plane::Restart;
+use vmpool_test_cluster::poll;
 
 /// Timeout after an outage. It includes the backoff of clients.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -40,7 +40,7 @@ fn rollout_begun_to(cores: i64) -> Condition {
     })
 }
 
-fn number_of_cores(machine: &vmpool_e2e::object::Object) -> Option<i64> {
+fn number_of_cores(machine: &vmpool_invariants::object::Object) -> Option<i64> {
     machine.number("/spec/cpu/cores")
 }
 
@@ -77,7 +77,7 @@ fn scale_up_and_rollouts_survive_restarts_of_etcd_and_the_api_server() {
         cluster.restart_etcd(Restart::Killed).await?;
         // then there are finally as many machines as desired, each with its disks,
         pool.until_within(ready_replicas(12).and(members(12)).and(disks(24)), PATIENCE).await?;
-        let before = vmpool_e2e::object::uids(&pool.machines().await?);
+        let before = vmpool_invariants::object::uids(&pool.machines().await?);
         // and when etcd restarts, and then the API server, after some machines were updated,
         roll_out(world, &pool, 2).await?;
         cluster.restart_etcd(Restart::Graceful).await?;
@@ -86,7 +86,10 @@ fn scale_up_and_rollouts_survive_restarts_of_etcd_and_the_api_server() {
         cluster.restart_api_server(Restart::Killed).await?;
         // then all machines are updated, and none was recreated.
         pool.until_within(rolled_out(12, 3).and(ready_replicas(12)), PATIENCE).await?;
-        ensure!(vmpool_e2e::object::uids(&pool.machines().await?) == before, "machines were recreated");
+        ensure!(
+            vmpool_invariants::object::uids(&pool.machines().await?) == before,
+            "machines were recreated"
+        );
         Ok::<_, anyhow::Error>(())
     });
 }
@@ -120,7 +123,8 @@ fn controllers_survive_a_full_and_a_slow_disk_of_etcd() {
             // then users get an error,
             let note = json!({ "metadata": { "annotations": { "note": "more data" } } });
             let refused = world.patch(Kind::Pool, pool.name(), &note).await;
-            let refused = refused.err().map(|error| vmpool_e2e::error::chain(&error)).unwrap_or_default();
+            let refused =
+                refused.err().map(|error| vmpool_test_cluster::error::chain(&error)).unwrap_or_default();
             ensure!(refused.contains("database space exceeded"), "a write on a full disk: {refused:?}");
             // and there is no leader, because the lease cannot be renewed either.
             until_nobody_leads(&controllers).await?;

@@ -1,7 +1,7 @@
 //! Commands that users type.
 
-use vmpool_e2e::cluster::workspace_root;
 use vmpool_e2e::scenario::scenario;
+use vmpool_installation::workspace_root;
 
 #[test]
 fn kubectl_shows_scales_and_waits() {

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::ensure;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use vmpool_e2e::error::chain;
-use vmpool_e2e::installation::GuardOptions;
-use vmpool_e2e::object::Kind;
-use vmpool_e2e::programs::Component;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{members, ready_replicas};
 use vmpool_e2e::world::{Deletion, Policy};
+use vmpool_installation::installation::GuardOptions;
+use vmpool_installation::programs::Component;
+use vmpool_invariants::object::Kind;
+use vmpool_test_cluster::error::chain;
 
 #[test]
 fn without_the_webhook_nobody_changes_what_a_pool_wants_and_all_else_goes_on() {

@@ -8,12 +8,13 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use vmpool_controller::metrics::Metrics;
-use vmpool_controller::{LeaderHealth, Settings, Surroundings, lead};
-use vmpool_e2e::cluster::{AuditEntry, AuditMark, Cluster, Options, workspace_root};
-use vmpool_e2e::deadline::Deadline;
+use vmpool_controller::{LeaderHealth, Settings, Dependencies, lead};
+use vmpool_installation::workspace_root;
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
 use vmpool_runtime::lease::{Candidate, LeaseConfig};
+use vmpool_test_cluster::control_plane::{AuditEntry, AuditMark, ControlPlane, Options};
+use vmpool_test_cluster::deadline::Deadline;
 
 use crate::platform::Toy;
 
@@ -26,7 +27,7 @@ const DEADLINE: Duration = Duration::from_secs(90);
 const LOOK: Duration = Duration::from_millis(50);
 
 pub(crate) struct World {
-    cluster: Cluster,
+    cluster: ControlPlane,
     pools: Api<DynamicObject>,
     machines: Api<DynamicObject>,
     stop: CancellationToken,
@@ -38,9 +39,12 @@ impl World {
     /// Starts everything. The leader uses a real Lease.
     pub(crate) async fn start() -> Result<Self> {
         let manifests = vec![workspace_root().join("e2e/tests/second_platform/crds")];
-        let cluster =
-            Cluster::start(Options { name: "second-platform".to_owned(), manifests, ..Options::default() })
-                .await?;
+        let cluster = ControlPlane::start(Options {
+            name: "second-platform".to_owned(),
+            manifests,
+            ..Options::default()
+        })
+        .await?;
         let client = cluster.admin();
         let api = |kind: &str, plural: &str| {
             let gvk = GroupVersionKind::gvk("toy.vmpool.dev", "v1", kind);
@@ -177,7 +181,7 @@ async fn lead_toys(client: kube::Client, env: Env, stop: CancellationToken) {
     let config = LeaseConfig::new(NAMESPACE, "toy-controller", "second-platform");
     let mut candidate = Candidate::new(client.clone(), config, env.clone());
     let Some(leadership) = candidate.acquire(&stop).await else { return };
-    let surroundings = Surroundings {
+    let dependencies = Dependencies {
         env: env.clone(),
         client,
         namespace: None,
@@ -185,7 +189,7 @@ async fn lead_toys(client: kube::Client, env: Env, stop: CancellationToken) {
         settings: Settings::default(),
         metrics: Metrics::new(&env),
     };
-    lead::<Toy>(surroundings, leadership.fence.clone(), LeaderHealth::new(&env), stop).await;
+    lead::<Toy>(dependencies, leadership.fence.clone(), LeaderHealth::new(&env), stop).await;
     leadership.release().await.expect("the lease can be released");
 }
 

@@ -9,13 +9,13 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
-use vmpool_e2e::deadline::Deadline;
-use vmpool_e2e::error::chain;
-use vmpool_e2e::installation::GuardOptions;
-use vmpool_e2e::object::{Kind, Object};
-use vmpool_e2e::programs::{Component, SYSTEM_NAMESPACE};
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::{Policy, Pool, SETTLE, World};
+use vmpool_installation::installation::GuardOptions;
+use vmpool_installation::programs::{Component, SYSTEM_NAMESPACE};
+use vmpool_invariants::object::{Kind, Object};
+use vmpool_test_cluster::deadline::Deadline;
+use vmpool_test_cluster::error::chain;
 
 /// The serving certificate of a component, and the authorities that its clients trust.
 #[derive(Clone, PartialEq)]

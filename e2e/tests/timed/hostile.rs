@@ -8,13 +8,13 @@ use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use vmpool_api::labels;
-use vmpool_e2e::installation::{GuardOptions, UNGUARDED};
-use vmpool_e2e::object::API_VERSION;
-use vmpool_e2e::programs::{Component, ControllerOptions};
+use vmpool_api::v1alpha2::API_VERSION;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::ready_replicas;
 use vmpool_e2e::world::{Pool, World};
-use vmpool_e2e::{Error, poll, usage};
+use vmpool_installation::installation::{GuardOptions, UNGUARDED};
+use vmpool_installation::programs::{Component, ControllerOptions};
+use vmpool_test_cluster::{Error, poll, usage};
 
 const POOL_CRD: &str = "virtualmachinepools.virtualization.deckhouse.io";
 const MACHINE_CRD: &str = "virtualmachines.virtualization.deckhouse.io";

@@ -7,10 +7,13 @@
 //!                                        └──> charts/vmpool/files/crds/ (the pool only)
 //! ```
 //!
+//! The CRDs of KubeVirt are in folders below these; [`families`] lists them.
+//!
 //! It reads only the sources: no cluster and no network. The same sources give the same files, byte for byte, so
 //! `--check` can detect files that were not regenerated.
 
 mod expand;
+mod families;
 mod lint;
 mod outputs;
 mod reference;
@@ -25,13 +28,21 @@ use std::{
 use anyhow::{Context, bail};
 use clap::Parser;
 
-use crate::{expand::Fragments, outputs::Outputs, schema::Crd};
+use crate::{
+    expand::Fragments,
+    families::{FAMILIES, Family},
+    outputs::Outputs,
+    schema::Crd,
+};
 
 /// The command that brings the generated files up to date.
 const REGENERATE: &str = "cargo xtask generate";
 
-/// The only CRD that the chart installs; the platform installs the others.
+/// The only kind whose CRD the chart installs; the platform installs the others.
 const CHART_KIND: &str = "VirtualMachinePool";
+
+/// The folder of the chart's CRDs.
+const CHART: &str = "charts/vmpool/files/crds";
 
 /// Generates the CRDs, Rust types and reference pages from api/crds/src.
 #[derive(Parser)]
@@ -75,34 +86,68 @@ fn main() -> anyhow::Result<ExitCode> {
 fn generate(root: &Path) -> anyhow::Result<Outputs> {
     let source_dir = root.join("api/crds/src");
     let mut fragments = Fragments::new(&source_dir);
-    let mut crds = Vec::new();
-    for source in yaml_files(&source_dir)? {
-        let expanded =
-            fragments.expand_file(&source).with_context(|| format!("expanding {}", source.display()))?;
-        let file_name = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        crds.push(Crd::new(file_name, expanded)?);
+    let mut problems = Vec::new();
+    let mut families = Vec::new();
+    for family in &FAMILIES {
+        let mut crds = Vec::new();
+        for folder in family.folders {
+            crds.extend(read(&source_dir, folder, &mut fragments)?);
+        }
+        problems.extend(crds.iter().flat_map(lint::problems));
+        families.push((family, crds));
     }
-
-    let mut problems: Vec<String> = crds.iter().flat_map(lint::problems).collect();
     problems.extend(fragments.unused()?.into_iter().map(|name| format!("{name}: no CRD uses this fragment")));
     if !problems.is_empty() {
         bail!("the CRD sources have problems:\n  {}", problems.join("\n  "));
     }
 
-    let mut outputs =
-        Outputs::new(&["api/crds", "api/src/generated", "docs/reference", "charts/vmpool/files/crds"]);
-    for crd in &crds {
-        let yaml = crd.to_yaml()?;
-        if crd.kind() == CHART_KIND {
-            outputs.add(format!("charts/vmpool/files/crds/{}.yaml", crd.name()), yaml.clone());
-        }
-        outputs.add(format!("api/crds/{}.yaml", crd.name()), yaml);
-        outputs.add(format!("api/src/generated/{}.rs", crd.module()), types::module(crd, root)?);
-        outputs.add(format!("docs/reference/{}.md", crd.plural()), reference::page(crd));
+    let mut outputs = Outputs::default();
+    outputs.own(CHART);
+    for (family, crds) in &families {
+        add_family(&mut outputs, family, crds, root)?;
     }
-    outputs.add("api/src/generated/mod.rs".to_owned(), types::index(&crds, root)?);
-    outputs.add("docs/reference/README.md".to_owned(), reference::index(&crds));
+    outputs.add("docs/reference/README.md".to_owned(), reference::index(&families));
     Ok(outputs)
+}
+
+/// The CRDs of one folder below `source_dir`.
+fn read(source_dir: &Path, folder: &str, fragments: &mut Fragments) -> anyhow::Result<Vec<Crd>> {
+    let mut crds = Vec::new();
+    for source in yaml_files(&source_dir.join(folder))? {
+        let expanded =
+            fragments.expand_file(&source).with_context(|| format!("expanding {}", source.display()))?;
+        let file_name = source.file_name().unwrap_or_default().to_string_lossy();
+        crds.push(Crd::new(join(folder, &file_name), expanded)?);
+    }
+    Ok(crds)
+}
+
+/// Adds the files of one family.
+fn add_family(outputs: &mut Outputs, family: &Family, crds: &[Crd], root: &Path) -> anyhow::Result<()> {
+    let types = join("api/src/generated", family.name);
+    let pages = join("docs/reference", family.name);
+    outputs.own(&types);
+    outputs.own(&pages);
+    for folder in family.folders {
+        outputs.own(&join("api/crds", folder));
+    }
+    for crd in crds {
+        let yaml = crd.to_yaml()?;
+        if family.in_chart && crd.kind() == CHART_KIND {
+            outputs.add(format!("{CHART}/{}.yaml", crd.name()), yaml.clone());
+        }
+        outputs.add(format!("{}/{}.yaml", join("api/crds", crd.folder()), crd.name()), yaml);
+        outputs.add(format!("{types}/{}.rs", crd.module()), types::module(crd, &family.types, root)?);
+        outputs.add(format!("{pages}/{}.md", crd.plural()), reference::page(crd));
+    }
+    outputs.add(format!("{types}/mod.rs"), types::index(family, crds, root)?);
+    Ok(())
+}
+
+/// A path below a folder, which may be empty, and so may be the path.
+fn join(folder: &str, path: &str) -> String {
+    let separator = if folder.is_empty() || path.is_empty() { "" } else { "/" };
+    format!("{folder}{separator}{path}")
 }
 
 /// The YAML files directly inside `dir`, sorted by name.

@@ -1,7 +1,7 @@
 //! The set of generated files, compared with or written to the repository.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::ErrorKind,
     path::{Path, PathBuf},
 };
@@ -12,16 +12,17 @@ use anyhow::Context;
 mod tests;
 
 /// Generated files by their path relative to the repository, with `/` as separator.
+#[derive(Default)]
 pub(crate) struct Outputs {
     files: BTreeMap<String, String>,
-    owned: Vec<&'static str>,
+    owned: BTreeSet<String>,
 }
 
 impl Outputs {
-    /// An empty set. `owned` lists directories that contain only generated files, apart from subdirectories: any other
-    /// file in them is a leftover of an earlier run.
-    pub(crate) fn new(owned: &[&'static str]) -> Self {
-        Self { files: BTreeMap::new(), owned: owned.to_vec() }
+    /// Declares that a directory contains only generated files, apart from subdirectories: any other file in it is a
+    /// leftover of an earlier run.
+    pub(crate) fn own(&mut self, dir: &str) {
+        self.owned.insert(dir.to_owned());
     }
 
     /// Adds a file.

@@ -6,6 +6,8 @@ use serde_yaml_ng::Value;
 
 use crate::{
     REGENERATE,
+    families::Family,
+    join,
     schema::{Crd, Field, fields, rules, sequence},
 };
 
@@ -20,6 +22,9 @@ pub(crate) fn page(crd: &Crd) -> String {
     let _ = writeln!(page, "{}\n", scalar(&crd.schema()["description"]));
     let _ = writeln!(page, "| | |\n| --- | --- |");
     let _ = writeln!(page, "| API version | `{}/{}` |", crd.text("spec.group"), scalar(version));
+    for further in crd.further_versions() {
+        let _ = writeln!(page, "| Also served as | `{}/{further}` |", crd.text("spec.group"));
+    }
     let _ = writeln!(page, "| Full name | `{}` |", crd.name());
     let _ = writeln!(page, "| Scope | {} |", crd.text("spec.scope"));
     let _ = writeln!(page, "| Short names | {} |", code_list(&crd.texts("spec.names.shortNames")));
@@ -46,18 +51,22 @@ pub(crate) fn page(crd: &Crd) -> String {
     page
 }
 
-/// The page that lists the others.
-pub(crate) fn index(crds: &[Crd]) -> String {
+/// The page that lists the others, by family.
+pub(crate) fn index(families: &[(&Family, Vec<Crd>)]) -> String {
     let mut page = header("*.yaml");
-    page.push_str("# API reference\n\nOne page for each kind, made from its CRD.\n\n| Kind | What it is |\n| --- | --- |\n");
-    for crd in crds {
-        let description = scalar(&crd.schema()["description"]);
-        let _ = writeln!(page, "| [{}]({}.md) | {} |", crd.kind(), crd.plural(), cell(&description));
+    page.push_str("# API reference\n\nOne page for each kind, made from its CRD.\n");
+    for (family, crds) in families {
+        if !family.heading.is_empty() {
+            let _ = write!(page, "\n## {}\n", family.heading);
+        }
+        page.push_str("\n| Kind | What it is |\n| --- | --- |\n");
+        for crd in crds {
+            let link = join(family.name, &format!("{}.md", crd.plural()));
+            let description = scalar(&crd.schema()["description"]);
+            let _ = writeln!(page, "| [{}]({link}) | {} |", crd.kind(), cell(&description));
+        }
+        let _ = write!(page, "\n{}", family.note);
     }
-    page.push_str(
-        "\nvmpool serves VirtualMachinePool and installs its CRD. The other kinds belong to the virtualization\n\
-         platform; these pages show the parts of them that vmpool reads and writes.\n",
-    );
     page
 }
 
@@ -198,6 +207,9 @@ fn constraints(schema: &Value) -> String {
         sequence(schema.get("x-kubernetes-list-map-keys")).iter().filter_map(Value::as_str).collect();
     if !keys.is_empty() {
         all.push(format!("unique by {}", code_list(&keys)));
+    }
+    if schema.get("x-kubernetes-preserve-unknown-fields").is_some() {
+        all.push("keeps unknown fields".to_owned());
     }
     all.join("; ")
 }

@@ -5,33 +5,44 @@ use serde_yaml_ng::Value;
 
 use crate::REGENERATE;
 
-/// One CustomResourceDefinition with all references resolved. It has exactly one version.
+#[cfg(test)]
+mod tests;
+
+/// One CustomResourceDefinition with all references resolved. All of its versions have the same schema.
 pub(crate) struct Crd {
-    /// File name of the source, below `api/crds/src`.
+    /// Path of the source, below `api/crds/src`.
     pub(crate) source: String,
     value: Value,
+    /// Position of the storage version.
+    stored: usize,
 }
 
 impl Crd {
     /// Parses an expanded source.
     ///
     /// # Errors
-    /// If names, group, or the single version with a schema are missing.
+    /// If names, group, or a storage version with a schema are missing, or if the schemas of versions differ.
     pub(crate) fn new(source: String, value: Value) -> anyhow::Result<Self> {
-        let crd = Self { source, value };
+        let mut crd = Self { source, value, stored: 0 };
         for path in ["metadata.name", "spec.group", "spec.scope", "spec.names.kind", "spec.names.plural"] {
             lookup(&crd.value, path)
                 .and_then(Value::as_str)
                 .with_context(|| format!("{}: {path} is missing", crd.source))?;
         }
-        let versions = lookup(&crd.value, "spec.versions").and_then(Value::as_sequence);
-        anyhow::ensure!(
-            versions.is_some_and(|all| all.len() == 1),
-            "{}: needs exactly one version",
-            crd.source
-        );
-        anyhow::ensure!(crd.schema().is_mapping(), "{}: the version has no schema", crd.source);
+        let versions = sequence(lookup(&crd.value, "spec.versions"));
+        let stored: Vec<usize> = (0..versions.len()).filter(|at| versions[*at]["storage"] == true).collect();
+        let [stored] = stored[..] else { anyhow::bail!("{}: needs exactly one storage version", crd.source) };
+        // The types and the reference page are generated once, from the storage version.
+        let same = versions.iter().all(|version| version["schema"] == versions[stored]["schema"]);
+        anyhow::ensure!(same, "{}: the versions have different schemas", crd.source);
+        crd.stored = stored;
+        anyhow::ensure!(crd.schema().is_mapping(), "{}: the storage version has no schema", crd.source);
         Ok(crd)
+    }
+
+    /// Folder of the source, below `api/crds/src`.
+    pub(crate) fn folder(&self) -> &str {
+        self.source.rsplit_once('/').map_or("", |(folder, _)| folder)
     }
 
     /// Plural and group, the name of the CRD object.
@@ -71,12 +82,19 @@ impl Crd {
         sequence(lookup(&self.value, path)).iter().filter_map(Value::as_str).collect()
     }
 
-    /// The only version.
+    /// The storage version.
     pub(crate) fn version(&self) -> &Value {
-        &self.value["spec"]["versions"][0]
+        &self.value["spec"]["versions"][self.stored]
     }
 
-    /// The schema of the only version.
+    /// The names of the versions that the API server serves besides the storage version.
+    pub(crate) fn further_versions(&self) -> Vec<&str> {
+        let versions = sequence(lookup(&self.value, "spec.versions")).iter().enumerate();
+        let further = versions.filter(|(at, version)| *at != self.stored && version["served"] == true);
+        further.filter_map(|(_, version)| version["name"].as_str()).collect()
+    }
+
+    /// The schema of all versions.
     pub(crate) fn schema(&self) -> &Value {
         &self.version()["schema"]["openAPIV3Schema"]
     }

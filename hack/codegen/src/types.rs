@@ -9,42 +9,66 @@ use std::{
 
 use anyhow::{Context, ensure};
 use kopium::{Config, Derive, SchemaMode, TypeGenerator};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::{REGENERATE, schema::Crd};
+use crate::{
+    REGENERATE,
+    families::{FAMILIES, Family},
+    join,
+    schema::Crd,
+};
 
 #[cfg(test)]
 mod tests;
 
-/// The kopium flags that correspond to these settings, stamped into every file.
+/// The kopium flags that correspond to the settings of all families, stamped into every file.
 const FLAGS: &str = "--docs --schema=disabled --derive=Default --derive=PartialEq --hide-prelude";
 
-/// A part of one kind's schema that equals another kind's spec, so that both use the same Rust type.
-struct Shared {
-    /// The kind whose schema contains the part.
-    kind: &'static str,
-    /// The name that kopium gives the part; the names of types inside it start with this.
-    prefix: &'static str,
-    /// The name by which kopium's output refers to the part.
-    alias: &'static str,
-    /// The type that is used instead.
-    target: &'static str,
+/// The property that [`keep_unknown_fields`] adds to schemas, in its spellings in the schema and in kopium's output.
+const UNKNOWN_FIELDS: (&str, &str) = ("unknownFields", r#"#[serde(rename = "unknownFields")]"#);
+
+/// How the types of a family are generated.
+#[derive(Clone, Copy)]
+pub(crate) struct Options {
+    /// Whether every type has a field for the fields of the object that its schema does not describe.
+    ///
+    /// A program then writes an object of a newer platform back as it was. Conditions of such a family can lack fields
+    /// that Kubernetes' own condition type requires, so they have a type of their own.
+    pub(crate) keep_unknown_fields: bool,
+    /// Parts of schemas for which no types are generated.
+    pub(crate) shared: &'static [Shared],
 }
 
-const SHARED: [Shared; 2] = [
-    Shared {
-        kind: "VirtualMachinePool",
-        prefix: "VirtualMachinePoolSpecVirtualMachineTemplateSpec",
-        alias: "VirtualMachinePoolVirtualMachineTemplateSpec",
-        target: "super::virtual_machine::VirtualMachineSpec",
-    },
-    Shared {
-        kind: "VirtualMachinePool",
-        prefix: "VirtualMachinePoolSpecVirtualDiskTemplatesSpec",
-        alias: "VirtualMachinePoolVirtualDiskTemplatesSpec",
-        target: "super::virtual_disk::VirtualDiskSpec",
-    },
-];
+/// A part of one kind's schema for which another Rust type exists.
+pub(crate) struct Shared {
+    /// The kind whose schema contains the part.
+    pub(crate) kind: &'static str,
+    /// Path of the part in the schema. For a list, its entries are meant.
+    pub(crate) part: &'static str,
+    /// The type that is used instead: a path, or a name in the same module.
+    pub(crate) target: &'static str,
+}
+
+impl Shared {
+    /// The name that kopium's analysis gives the part; the names of types inside it start with this.
+    fn prefix(&self) -> String {
+        let part = self.part.split('.').map(|field| {
+            let (first, rest) = field.split_at(1);
+            format!("{}{rest}", first.to_uppercase())
+        });
+        format!("{}{}", self.kind, part.collect::<String>())
+    }
+
+    /// The name by which kopium's output refers to the part: without the `Spec` of the kind.
+    fn alias(&self) -> String {
+        self.prefix().replacen(&format!("{}Spec", self.kind), self.kind, 1)
+    }
+
+    /// The name of the target without its path.
+    fn target_name(&self) -> &str {
+        self.target.rsplit("::").next().unwrap_or(self.target)
+    }
+}
 
 /// Fields that contain a number of machines or a percentage. All other int-or-string fields are quantities.
 const PERCENTAGES: [&str; 1] = ["max_unavailable"];
@@ -52,23 +76,26 @@ const PERCENTAGES: [&str; 1] = ["max_unavailable"];
 /// The Rust module for one kind.
 ///
 /// # Errors
-/// When kopium cannot express the schema, when a shared part is not where [`SHARED`] says, or when rustfmt fails.
-pub(crate) fn module(crd: &Crd, root: &Path) -> anyhow::Result<String> {
-    let crd_json = lenient(crd)?;
-    let shared: Vec<&Shared> = SHARED.iter().filter(|shared| shared.kind == crd.kind()).collect();
+/// When kopium cannot express the schema, when a shared part does not exist, or when rustfmt fails.
+pub(crate) fn module(crd: &Crd, options: &Options, root: &Path) -> anyhow::Result<String> {
+    let crd_json = lenient(crd, options)?;
+    let shared: Vec<&Shared> = options.shared.iter().filter(|shared| shared.kind == crd.kind()).collect();
+    let own_conditions = options.keep_unknown_fields;
+    let flags = if own_conditions { format!("{FLAGS} --no-condition") } else { FLAGS.to_owned() };
 
     let mut generator = TypeGenerator::builder()
         .hide_prelude(true)
         .emit_docs(true)
+        .no_condition(own_conditions)
         .schema_mode(SchemaMode::Disabled)
         .map_type(kopium::MapType::BTreeMap)
         .derive_all([Derive::all("Default"), Derive::all("PartialEq")])
         .build();
-    generator.elide = names_below(&crd_json, crd.kind(), &shared)?;
+    generator.elide = names_below(&crd_json, crd.kind(), own_conditions, &shared)?;
 
     let definition = serde_json::from_value(crd_json).with_context(|| format!("reading {}", crd.name()))?;
     let body = generator
-        .generate_rust_types_for(&definition, Some(FLAGS))
+        .generate_rust_types_for(&definition, Some(flags))
         .with_context(|| format!("generating types for {}", crd.name()))?;
 
     let mut code = format!(
@@ -81,33 +108,79 @@ pub(crate) fn module(crd: &Crd, root: &Path) -> anyhow::Result<String> {
     Ok(code)
 }
 
-/// The module that declares all others, the only place with relaxed lints.
+/// The module of a family, with one module for each kind.
 ///
 /// # Errors
 /// When rustfmt fails.
-pub(crate) fn index(crds: &[Crd], root: &Path) -> anyhow::Result<String> {
+pub(crate) fn index(family: &Family, crds: &[Crd], root: &Path) -> anyhow::Result<String> {
+    let folders: Vec<String> =
+        family.folders.iter().map(|folder| format!("`{}`", join("api/crds", folder))).collect();
     let mut code = format!(
-        "//! Types generated from the CRDs in `api/crds`.\n//!\n\
+        "//! Types generated from the CRDs in {}.\n//!\n\
          //! Generated by vmpool-codegen, do not edit. Run `{REGENERATE}`.\n\
-         #![allow(missing_docs, rustdoc::all, clippy::all, clippy::pedantic, reason = \"kopium writes this code\")]\n"
+         #![allow(missing_docs, rustdoc::all, clippy::all, clippy::pedantic, reason = \"kopium writes this code\")]\n",
+        folders.join(" and ")
     );
-    let mut modules: Vec<(String, &str)> = crds.iter().map(|crd| (crd.module(), crd.kind())).collect();
+    let kinds =
+        crds.iter().map(|crd| (crd.module(), "pub", format!("{} and the types inside it", crd.kind())));
+    // The modules of the other families are beside the kinds of the family without a name.
+    let others = FAMILIES.iter().filter(|other| family.name.is_empty() && !other.name.is_empty());
+    let others =
+        others.map(|other| (other.name.to_owned(), "pub(crate)", format!("The kinds of {}", other.heading)));
+    let mut modules: Vec<(String, &str, String)> = kinds.chain(others).collect();
     modules.sort();
-    for (module, kind) in modules {
-        writeln!(code, "/// {kind} and the types inside it.\npub mod {module};")?;
+    for (module, visibility, docs) in modules {
+        writeln!(code, "/// {docs}.\n{visibility} mod {module};")?;
     }
     rustfmt(&code, root)
 }
 
-/// The CRD for kopium, without enumerations.
+/// The CRD for kopium, with its storage version only and without enumerations.
 ///
 /// A client must be able to read objects of a newer platform. With Rust enums, one unknown value, such as a new phase,
-/// makes a whole list unreadable. Therefore enum fields are strings here, and `ext` has enums to parse them into.
-fn lenient(crd: &Crd) -> anyhow::Result<Value> {
-    let mut value =
-        serde_json::to_value(crd.value()).with_context(|| format!("converting {}", crd.name()))?;
-    drop_enums(&mut value["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
+/// makes a whole list unreadable. Therefore enum fields are strings here, and the crate has enums to parse them into.
+fn lenient(crd: &Crd, options: &Options) -> anyhow::Result<Value> {
+    let convert = |value| serde_json::to_value(value).with_context(|| format!("converting {}", crd.name()));
+    let mut value = convert(crd.value())?;
+    let mut version = convert(crd.version())?;
+    let schema = &mut version["schema"]["openAPIV3Schema"];
+    drop_enums(schema);
+    if options.keep_unknown_fields {
+        for part in ["spec", "status"] {
+            if let Some(part) = schema["properties"].get_mut(part) {
+                keep_unknown_fields(part);
+            }
+        }
+    }
+    value["spec"]["versions"] = json!([version]);
     Ok(value)
+}
+
+/// Adds a property for unknown fields to every object with properties; other objects become maps.
+fn keep_unknown_fields(schema: &mut Value) {
+    let Some(object) = schema.as_object_mut() else { return };
+    for key in ["items", "additionalProperties"] {
+        if let Some(inner) = object.get_mut(key) {
+            keep_unknown_fields(inner);
+        }
+    }
+    if object.get("type") != Some(&json!("object")) || object.contains_key("additionalProperties") {
+        return;
+    }
+    let Some(properties) = object.get_mut("properties").and_then(Value::as_object_mut) else {
+        object.insert("x-kubernetes-preserve-unknown-fields".to_owned(), json!(true));
+        return;
+    };
+    properties.values_mut().for_each(keep_unknown_fields);
+    let field = json!({
+        "type": "object",
+        "description": "Fields that this crate does not know. They are written as they were read.",
+        "x-kubernetes-preserve-unknown-fields": true,
+    });
+    properties.insert(UNKNOWN_FIELDS.0.to_owned(), field);
+    // A required property is not wrapped in an option.
+    let required = object.entry("required").or_insert_with(|| json!([]));
+    required.as_array_mut().into_iter().for_each(|names| names.push(json!(UNKNOWN_FIELDS.0)));
 }
 
 fn drop_enums(schema: &mut Value) {
@@ -124,23 +197,25 @@ fn drop_enums(schema: &mut Value) {
 }
 
 /// The generated types that belong to a shared part.
-fn names_below(crd: &Value, kind: &str, shared: &[&Shared]) -> anyhow::Result<Vec<String>> {
+fn names_below(
+    crd: &Value,
+    kind: &str,
+    no_condition: bool,
+    shared: &[&Shared],
+) -> anyhow::Result<Vec<String>> {
     let schema = serde_json::from_value(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone())
         .with_context(|| format!("reading the schema of {kind}"))?;
-    let found = kopium::analyze(schema, kind, Config::default())
+    let found = kopium::analyze(schema, kind, Config { no_condition, ..Config::default() })
         .with_context(|| format!("analyzing the schema of {kind}"))?
         .output();
-    for part in shared {
-        ensure!(
-            found.iter().any(|container| container.name == part.prefix),
-            "no type is called {}",
-            part.prefix
-        );
+    let prefixes: Vec<String> = shared.iter().map(|part| part.prefix()).collect();
+    for prefix in &prefixes {
+        ensure!(found.iter().any(|container| container.name == *prefix), "no type is called {prefix}");
     }
     Ok(found
         .into_iter()
         .map(|container| container.name)
-        .filter(|name| shared.iter().any(|part| name.starts_with(part.prefix)))
+        .filter(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)))
         .collect())
 }
 
@@ -171,14 +246,16 @@ fn with_prelude(body: &str, shared: &[&Shared]) -> String {
     if code.contains("IntOrString") {
         uses.push("crate::Quantity".to_owned());
     }
-    uses.extend(shared.iter().map(|part| part.target.to_owned()));
+    let targets = shared.iter().map(|part| part.target).filter(|target| target.contains("::"));
+    uses.extend(targets.map(str::to_owned));
     uses.sort();
+    uses.dedup();
 
     code = code.replace("IntOrString", "Quantity");
     for part in shared {
-        let name = part.target.rsplit("::").next().unwrap_or(part.target);
-        code = code.replace(part.alias, name);
+        code = code.replace(&part.alias(), part.target_name());
     }
+    code = code.replace(UNKNOWN_FIELDS.1, "#[serde(flatten)]");
     format!("{}\n\nuse {};\n\n{code}", stamp.join("\n"), uses.join(";\nuse "))
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     for Package { folder: package, roots, untested } in packages(workspace)? {
         for file in declared(&untested)? {
             if has_tests(&read(&file)?) {
-                found.push(format!("{}: tests of a target with `test = false`", file.display()));
+                found.push(format!("{}: tests of a target that does not run them", file.display()));
             }
         }
         let files = SOURCES
@@ -54,7 +54,8 @@ struct Package {
     folder: PathBuf,
     /// The root files of its targets.
     roots: Vec<PathBuf>,
-    /// The root files of its programs with `test = false`.
+    /// The root files of targets that ignore the attribute `#[test]`: programs with `test = false`, and tests with a runner of
+    /// their own.
     untested: Vec<PathBuf>,
 }
 
@@ -66,8 +67,11 @@ fn packages(workspace: &Workspace) -> Result<Vec<Package>> {
         .filter_map(|package| {
             let folder = path(&package["manifest_path"])?.parent()?.to_owned();
             let targets = packages::list(package, "targets");
-            let untested =
-                targets.iter().filter(|target| target["test"] == false && target["kind"][0] == "bin");
+            let untested = targets.iter().filter(|target| match target["kind"][0].as_str() {
+                Some("bin") => target["test"] == false,
+                Some("test") => path(&target["src_path"]).is_some_and(|root| has_main(&root)),
+                _ => false,
+            });
             Some(Package {
                 folder,
                 roots: targets.iter().filter_map(|target| path(&target["src_path"])).collect(),
@@ -171,6 +175,11 @@ pub(super) fn ignored(text: &str) -> Vec<usize> {
         attribute || example
     };
     text.lines().enumerate().filter(|(_, line)| ignores(line.trim())).map(|(index, _)| index + 1).collect()
+}
+
+/// Whether a test target has a main function, which only one with a runner of its own can have.
+fn has_main(root: &Path) -> bool {
+    fs::read_to_string(root).is_ok_and(|text| text.lines().any(|line| line.starts_with("fn main(")))
 }
 
 /// Whether the text contains tests.

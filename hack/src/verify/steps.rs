@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::{packages, runner};
+use super::{junit, packages, runner};
 use crate::chart;
 use crate::generate;
 use crate::tools::{self, Selection};
@@ -113,8 +113,11 @@ pub(super) const STEPS: &[Step] = &[
         command: "cargo test --workspace --no-fail-fast",
         needs: &["tools", "build"],
         run: |workspace| {
-            runner::run(&phases(workspace)?, runner::PATIENCE, &mut std::io::stdout())?;
-            Ok(Outcome::Passed)
+            let mut cases = Vec::new();
+            let result =
+                runner::run(&phases(workspace)?, runner::PATIENCE, &mut std::io::stdout(), &mut cases);
+            junit::write(&workspace.junit(), &cases)?;
+            result.map(|()| Outcome::Passed)
         },
     },
 ];

@@ -50,9 +50,15 @@ const WALLS: &[Wall] = &[
     Wall { package: "vmpool-engine", ours: &["vmpool-api", "vmpool-feature-gates"], barred: IMPURE },
     // A platform translates, so it needs no client and no runtime.
     Wall { package: "vmpool-platforms", ours: &["vmpool-api", "vmpool-engine"], barred: CLIENTS },
+    Wall { package: "vmpool-instancetype", ours: &["vmpool-api"], barred: IMPURE },
     Wall { package: "vmpool-runtime", ours: &["vmpool-feature-gates"], barred: &[] },
     // The simulator verifies the controller, so it shares no code with it.
     Wall { package: "vmpool-simulator", ours: &["vmpool-api"], barred: &[] },
+    // The test cluster can be used for any controller, so it knows nothing of vmpool.
+    Wall { package: "vmpool-test-cluster", ours: &["vmpool-process-stat"], barred: &[] },
+    Wall { package: "vmpool-process-stat", ours: &[], barred: IMPURE },
+    // The invariants verify all programs, so they share only the API with them.
+    Wall { package: "vmpool-invariants", ours: &["vmpool-api", "vmpool-test-cluster"], barred: &[] },
     Wall {
         package: "vmpool-controller",
         ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-platforms", "vmpool-runtime"],
@@ -60,7 +66,7 @@ const WALLS: &[Wall] = &[
     },
     Wall {
         package: "vmpool-webhook",
-        ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-runtime"],
+        ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-platforms", "vmpool-runtime"],
         barred: &[],
     },
     Wall {

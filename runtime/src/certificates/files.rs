@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::metrics::{CertificateMetrics, Failed, Made};
+use super::metrics::{CertificateMetrics, Rotated, Stage};
 use crate::env::Env;
 use crate::telemetry::with_causes;
 use crate::tls::{Identity, TlsError};
@@ -48,7 +48,7 @@ impl Follower {
             match self.follow() {
                 Ok(()) => self.complaint = None,
                 Err(error) => {
-                    self.metrics.failed(Failed::Files);
+                    self.metrics.failed(Stage::Files);
                     let complaint = with_causes(&error);
                     if self.complaint.as_ref() != Some(&complaint) {
                         tracing::warn!(error = complaint, "the certificate stays as it is");
@@ -71,7 +71,7 @@ impl Follower {
             .replace(&pair.0, &pair.1)
             .map_err(|source| FilesError::Use { path: self.certificate.clone(), source })?;
         self.shown = Some(pair);
-        self.metrics.made(Made::Files);
+        self.metrics.rotated(Rotated::Files);
         let expires = self.identity.expires();
         self.metrics.expiries(expires, None);
         let expires = expires.map(|expires| expires.to_string());

@@ -1,4 +1,4 @@
-//! What is told about certificates.
+//! Metrics of certificates.
 
 use jiff::Timestamp;
 use prometheus_client::metrics::counter::Counter;
@@ -6,7 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 use crate::metrics::Registry;
-use crate::{label_set, words};
+use crate::{label_set, label_values};
 
 /// Expiry, rotations and failures of the certificates of a process.
 #[derive(Debug, Clone, Default)]
@@ -17,69 +17,69 @@ pub struct CertificateMetrics {
     failures: Family<FailureLabels, Counter>,
 }
 
-words!(
-    /// What was made.
-    pub(super) Made {
-        /// An authority, self-signed.
+label_values!(
+    /// The kind of a new certificate.
+    pub(super) Rotated {
+        /// A self-signed certificate authority.
         Authority => "authority",
-        /// A serving certificate, self-signed mode.
+        /// A serving certificate that the authority signed.
         Serving => "serving",
-        /// A serving certificate that came in files was taken up.
+        /// A serving certificate that the program read from files.
         Files => "files",
     }
 );
 
-words!(
-    /// What failed.
-    pub(super) Failed {
+label_values!(
+    /// The step that failed.
+    pub(super) Stage {
         /// Reading or writing the Secret.
         Secret => "secret",
         /// Reading or patching a `caBundle`.
         Bundle => "bundle",
         /// Reading the files.
         Files => "files",
-        /// Making a certificate, or showing one.
+        /// Issuing or loading a certificate.
         Certificate => "certificate",
     }
 );
 
-label_set!(RotationLabels { certificate: Made });
-label_set!(FailureLabels { stage: Failed });
+label_set!(RotationLabels { certificate: Rotated });
+label_set!(FailureLabels { stage: Stage });
 
 impl CertificateMetrics {
-    /// Registers them.
+    /// Registers the metrics.
     pub fn new(registry: &mut Registry) -> Self {
         let (rotations, failures) = (Family::default(), Family::default());
-        // A series that is there from the start can be alerted on from its first count.
-        for certificate in Made::ALL {
+        // Every series exists from the start, so that an alert sees its first increase.
+        for certificate in Rotated::ALL {
             drop(rotations.get_or_create(&RotationLabels { certificate: *certificate }));
         }
-        for stage in Failed::ALL {
+        for stage in Stage::ALL {
             drop(failures.get_or_create(&FailureLabels { stage: *stage }));
         }
         Self {
             serving_expiry: registry.register(
                 "vmpool_tls_certificate_expiry_timestamp_seconds",
                 "seconds",
-                "When the certificate ends that this process serves, in Unix time; 0 while it has none",
+                "When the serving certificate of this process expires, in Unix time; 0 while there is none",
                 Gauge::default(),
             ),
             authority_expiry: registry.register(
                 "vmpool_tls_ca_expiry_timestamp_seconds",
                 "seconds",
-                "When the self-signed authority ends that signs next, in Unix time; 0 if there is none",
+                "When the self-signed certificate authority that signs the next certificate expires, in Unix time; 0 if there is none",
                 Gauge::default(),
             ),
             rotations: registry.register(
                 "vmpool_tls_rotations_total",
                 "certificates",
-                "Certificates that this process made, or took from files",
+                "Certificates that this process issued or read from files",
                 rotations,
             ),
             failures: registry.register(
                 "vmpool_tls_failures_total",
                 "failures",
-                "What went wrong about certificates; each is repeated",
+                "Failures while certificates were issued, read or published. The process retries after each",
                 failures,
             ),
         }
@@ -90,21 +90,21 @@ impl CertificateMetrics {
         self.authority_expiry.set(authority.map_or(0, Timestamp::as_second));
     }
 
-    pub(super) fn made(&self, certificate: Made) {
+    pub(super) fn rotated(&self, certificate: Rotated) {
         self.rotations.get_or_create(&RotationLabels { certificate }).inc();
     }
 
-    pub(super) fn failed(&self, stage: Failed) {
+    pub(super) fn failed(&self, stage: Stage) {
         self.failures.get_or_create(&FailureLabels { stage }).inc();
     }
 
     #[cfg(test)]
-    pub(super) fn count(&self, certificate: Made) -> u64 {
+    pub(super) fn rotations(&self, certificate: Rotated) -> u64 {
         self.rotations.get_or_create(&RotationLabels { certificate }).get()
     }
 
     #[cfg(test)]
-    pub(super) fn failures(&self, stage: Failed) -> u64 {
+    pub(super) fn failures(&self, stage: Stage) -> u64 {
         self.failures.get_or_create(&FailureLabels { stage }).get()
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::args::BundleOf;
 use super::bundles::{Bundles, Seen};
-use super::metrics::{CertificateMetrics, Failed};
+use super::metrics::{CertificateMetrics, Stage};
 use super::said::Said;
 use crate::env::Env;
 use crate::telemetry::with_causes;
@@ -55,7 +55,7 @@ impl Publisher {
                     Some(seen)
                 }
                 Err(error) => {
-                    self.metrics.failed(Failed::Bundle);
+                    self.metrics.failed(Stage::Bundle);
                     tracing::warn!(%object, error = with_causes(&error), "its caBundle cannot be read");
                     None
                 }
@@ -105,7 +105,7 @@ impl Publisher {
                 Ok(true) => tracing::info!(%object, "its caBundle was put right"),
                 Ok(false) => tracing::debug!(%object, "changed by somebody else meanwhile"),
                 Err(error) => {
-                    self.metrics.failed(Failed::Bundle);
+                    self.metrics.failed(Stage::Bundle);
                     tracing::warn!(%object, error = with_causes(&error), "its caBundle cannot be put right");
                 }
             }

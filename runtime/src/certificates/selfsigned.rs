@@ -14,7 +14,7 @@ use super::bundles::Bundles;
 use super::clock::Clock;
 use super::issue::{self, IssueError};
 use super::material::{CA_CRT, CA_KEY, Material, TLS_CRT, TLS_KEY, data, encode};
-use super::metrics::{CertificateMetrics, Failed, Made};
+use super::metrics::{CertificateMetrics, Rotated, Stage};
 use super::plan::{Facing, Plan, Reason, plan};
 use super::publish::{Left, Publisher};
 use super::said::Said;
@@ -219,10 +219,10 @@ impl Keeper {
 
     fn count(&self, plan: &Plan) {
         if plan.authority {
-            self.metrics.made(Made::Authority);
+            self.metrics.rotated(Rotated::Authority);
         }
         if plan.serving.is_some() {
-            self.metrics.made(Made::Serving);
+            self.metrics.rotated(Rotated::Serving);
         }
     }
 
@@ -238,10 +238,10 @@ impl Keeper {
     }
 }
 
-fn stage(error: &PassError) -> Failed {
+fn stage(error: &PassError) -> Stage {
     match error {
-        PassError::Read { .. } | PassError::Write { .. } => Failed::Secret,
-        PassError::Issue { .. } | PassError::Show { .. } => Failed::Certificate,
+        PassError::Read { .. } | PassError::Write { .. } => Stage::Secret,
+        PassError::Issue { .. } | PassError::Show { .. } => Stage::Certificate,
     }
 }
 

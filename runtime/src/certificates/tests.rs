@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::{Method, StatusCode};
 
-use super::metrics::Made;
+use super::metrics::Rotated;
 use super::timing::Timing;
 use crate::testing::ManualClock;
 use crate::tls::certificates;
@@ -52,7 +52,7 @@ async fn the_first_start_makes_a_secret_shows_it_and_publishes_it() {
     let valid = Duration::try_from(ManualClock::START.duration_until(expiry)).unwrap();
     assert!(valid.abs_diff(90 * DAY) < MINUTE, "{valid:?}");
     assert_eq!(world.replicas[0].metrics.serving_expiry(), expiry.as_second());
-    assert_eq!((world.made(Made::Authority), world.made(Made::Serving)), (1, 1));
+    assert_eq!((world.made(Rotated::Authority), world.made(Rotated::Serving)), (1, 1));
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn replicas_that_start_together_agree() {
         assert_eq!(creates(StatusCode::CREATED), 1);
         let shown = world.replicas[0].identity.chain();
         assert!(world.replicas.iter().all(|replica| replica.identity.chain() == shown));
-        assert_eq!(world.made(Made::Serving), 1, "the losers count nothing");
+        assert_eq!(world.made(Rotated::Serving), 1, "a replica that lost the race counts no rotation");
         if creates(StatusCode::CONFLICT) > 0 {
             return;
         }
@@ -99,7 +99,7 @@ async fn without_an_api_server_the_certificate_is_served_on() {
     let mut world = World::settled(usual()).await;
     world.server.down(true);
     world.pass_checking(HOUR, 10 * MINUTE).await;
-    assert!(world.replicas[0].metrics.failures(super::metrics::Failed::Secret) > 10);
+    assert!(world.replicas[0].metrics.failures(super::metrics::Stage::Secret) > 10);
     world.server.change(HOOKS, |hooks| hooks["webhooks"] = server::hooks()["webhooks"].clone());
     world.server.down(false);
     world.pass(2 * MINUTE).await;

@@ -1,33 +1,33 @@
-//! What a server counts about its connections.
+//! Metrics of connections and of requests that do not reach the router.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 use crate::metrics::Registry;
-use crate::{label_set, words};
+use crate::{label_set, label_values};
 
-/// Connections of a server, and what it refused before or instead of its router.
+/// Connections of a server, and the connections and requests that it refused.
 #[derive(Debug, Clone, Default)]
 pub struct TrafficMetrics {
     connections: Gauge,
     refused: Family<RefusedLabels, Counter>,
 }
 
-words!(
-    /// Why a request or a connection got no answer of the router.
+label_values!(
+    /// Why a connection or request got no response from the router.
     pub(super) Refusal {
-        /// The TLS handshake failed, or took too long.
+        /// The TLS handshake failed or exceeded its deadline.
         Handshake => "handshake",
-        /// The client has as many connections as one may have.
+        /// The client has the maximum number of connections.
         TooManyConnections => "too_many_connections",
-        /// So many requests are under way that this one was not begun.
+        /// The maximum number of requests is in flight.
         TooManyRequests => "too_many_requests",
-        /// The request said that its body is longer than allowed.
+        /// The declared length of the body exceeds the limit.
         BodyTooLarge => "body_too_large",
-        /// There was no answer in time.
+        /// The handler exceeded the deadline.
         Deadline => "deadline",
-        /// The program is wrong: the handler panicked.
+        /// The handler panicked, which is a bug.
         Panic => "panic",
     }
 );
@@ -35,24 +35,24 @@ words!(
 label_set!(RefusedLabels { reason: Refusal });
 
 impl TrafficMetrics {
-    /// Registers them.
+    /// Registers the metrics.
     pub fn new(registry: &mut Registry) -> Self {
         let refused = Family::default();
         for &reason in Refusal::ALL {
-            // A series that is there from the start can be alerted on from its first count.
+            // Every series exists from the start, so that an alert sees its first increase.
             drop(refused.get_or_create(&RefusedLabels { reason }));
         }
         Self {
             connections: registry.register(
                 "vmpool_https_connections",
                 "connections",
-                "Connections to the HTTPS port, those in their handshake included",
+                "Connections to the HTTPS port, including those in their handshake",
                 Gauge::default(),
             ),
             refused: registry.register(
                 "vmpool_https_refusals_total",
                 "refusals",
-                "Handshakes that failed, and requests that were answered before or instead of their handler",
+                "Failed handshakes, and requests that the server answered without their handler",
                 refused,
             ),
         }
@@ -62,7 +62,7 @@ impl TrafficMetrics {
         self.refused.get_or_create(&RefusedLabels { reason }).inc();
     }
 
-    /// Counts a connection until the result is dropped.
+    /// Counts a connection as open until the result is dropped.
     pub(super) fn connected(&self) -> Connected {
         self.connections.inc();
         Connected(self.connections.clone())
@@ -79,7 +79,7 @@ impl TrafficMetrics {
     }
 }
 
-/// A connection that exists.
+/// An open connection.
 #[derive(Debug)]
 pub(super) struct Connected(Gauge);
 

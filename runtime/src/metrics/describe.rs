@@ -1,4 +1,4 @@
-//! What a reader needs to know about a metric, taken from its type.
+//! The description of a metric for its reference page, derived from the type of the metric.
 
 use std::fmt;
 use std::hash::Hash;
@@ -10,21 +10,21 @@ use prometheus_client::metrics::gauge::{self, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 
-/// How a metric behaves.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It only grows, and starts at zero with the process.
+    /// The value only increases. It starts at zero when the process starts.
     Counter,
-    /// It goes up and down.
+    /// The value increases and decreases.
     Gauge,
-    /// It counts observations by their size.
+    /// The metric counts observations by their size.
     Histogram,
-    /// It is always 1: what it tells is in its labels.
+    /// The value is always 1. The labels contain the information.
     Info,
 }
 
 impl Kind {
-    /// The end of the name of such a metric.
+    /// The suffix of the name of a metric of this kind.
     pub fn suffix(self) -> &'static str {
         match self {
             Self::Counter => "_total",
@@ -45,56 +45,56 @@ impl fmt::Display for Kind {
     }
 }
 
-/// One metric, for the reader.
+/// The description of one metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// Its whole name.
+    /// The full name.
     pub name: &'static str,
-    /// How it behaves.
+    /// The kind.
     pub kind: Kind,
-    /// What it counts or measures, such as `seconds` or `pools`.
+    /// What the metric counts or measures, such as `seconds` or `pools`.
     pub unit: &'static str,
-    /// Its labels.
+    /// The labels.
     pub labels: Vec<Label>,
-    /// What it means: a sentence without its full stop.
+    /// The meaning: a sentence without its period.
     pub help: &'static str,
 }
 
-/// A label, with the values that it can have.
+/// A label and its possible values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Its values.
+    /// The possible values.
     pub values: Values,
 }
 
-/// The values that a label can have. They are bounded in any case.
+/// The possible values of a label. Their number is bounded in either case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// These words, each with a sentence that says what it means.
-    Words(Vec<(&'static str, &'static str)>),
-    /// What this says, in Markdown.
+    /// Only these values. Each has a sentence with its meaning.
+    Fixed(Vec<(&'static str, &'static str)>),
+    /// The values that this text describes, in Markdown.
     Open(&'static str),
 }
 
-/// The type of a label.
-pub trait Word: Copy + 'static {
-    /// The values that it can have.
+/// The type of the values of a label.
+pub trait LabelValue: Copy + 'static {
+    /// The possible values.
     fn values() -> Values;
 }
 
-/// A set of labels whose values are bounded.
+/// A set of labels with a bounded number of values.
 pub trait Labels: EncodeLabelSet + Clone + fmt::Debug + Eq + Hash + Send + Sync + 'static {
     /// The labels, in their order.
     fn labels() -> Vec<Label>;
 }
 
-/// A metric that can say what it is.
+/// A metric with a description.
 pub trait Describe: EncodeMetric + Clone + fmt::Debug + Send + Sync + 'static {
-    /// How it behaves.
+    /// The kind.
     const KIND: Kind;
-    /// Its labels, in their order.
+    /// The labels, in their order.
     fn labels() -> Vec<Label> {
         Vec::new()
     }
@@ -133,12 +133,12 @@ where
     }
 }
 
-/// An [`Info`] that can be kept beside its registration, as the other metrics can.
+/// An [`Info`] metric that can be cloned, as [`Describe`] requires.
 #[derive(Clone, Debug)]
 pub struct About<S>(S);
 
 impl<S: Labels> About<S> {
-    /// Tells `labels`.
+    /// An info metric with these labels.
     pub fn new(labels: S) -> Self {
         Self(labels)
     }

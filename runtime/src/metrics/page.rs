@@ -1,17 +1,17 @@
-//! The page that Prometheus reads.
+//! The page that Prometheus scrapes.
 
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 
 use super::{About, Description, Label, Labels, ProcessMetrics, Registry, Values};
 
-/// The metrics of a program, together with those that every program has.
+/// The metrics of a program, including those that all programs have.
 #[derive(Debug)]
 pub struct Page {
     registry: Registry,
     process: ProcessMetrics,
-    /// Two pages at a time would mix what they read.
-    alone: Mutex<()>,
+    /// Allows one encoding at a time: two would mix the values that they refresh.
+    encoding: Mutex<()>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -26,24 +26,24 @@ impl Labels for BuildLabels {
 }
 
 impl Page {
-    /// The page of all that is registered, and of the program itself, which has this `version`.
+    /// The page of the registered metrics, of process metrics and of the program's `version`.
     pub fn new(mut registry: Registry, version: &'static str) -> Self {
         let process = ProcessMetrics::new(&mut registry);
-        let help = "The program that runs; its value is always 1";
+        let help = "The running program; the value is always 1";
         registry.register("vmpool_build_info", "", help, About::new(BuildLabels { version }));
-        Self { registry, process, alone: Mutex::default() }
+        Self { registry, process, encoding: Mutex::default() }
     }
 
-    /// The page as it is now, in the OpenMetrics text format. Before, `refresh` reads what is not written where it
-    /// happens.
+    /// The current page in the OpenMetrics text format. `refresh` is called first, to set gauges that are not updated by
+    /// events.
     pub fn encode(&self, refresh: impl FnOnce()) -> String {
-        let _alone = self.alone.lock();
+        let _guard = self.encoding.lock();
         refresh();
         self.process.refresh();
         self.registry.encode()
     }
 
-    /// What is on the page.
+    /// The descriptions of all metrics on the page.
     pub fn catalogue(&self) -> &[Description] {
         self.registry.catalogue()
     }

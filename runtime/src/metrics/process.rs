@@ -1,10 +1,12 @@
-//! What the operating system says about this process. Known on Linux; elsewhere it stays zero.
+//! Metrics that the operating system reports about this process. On systems other than Linux they stay zero.
 
 use super::{FloatCounter, Registry};
 use prometheus_client::metrics::gauge::Gauge;
 
-/// What this process uses: memory, processor time and descriptors under the names that every Prometheus client library
-/// has for them, so that dashboards of processes show them, too; and its tasks, of which a leak shows nowhere else.
+/// Memory, processor time, open descriptors and tasks of this process.
+///
+/// The names of the first three are those of all Prometheus client libraries, so that common dashboards show them. The
+/// number of tasks is the only metric that shows a leak of tasks.
 #[derive(Clone, Debug)]
 pub struct ProcessMetrics {
     cpu: FloatCounter,
@@ -14,7 +16,7 @@ pub struct ProcessMetrics {
 }
 
 impl ProcessMetrics {
-    /// Registers them.
+    /// Registers the metrics.
     pub fn new(registry: &mut Registry) -> Self {
         Self {
             cpu: registry.register(
@@ -32,19 +34,19 @@ impl ProcessMetrics {
             descriptors: registry.register(
                 "process_open_fds",
                 "descriptors",
-                "Files, sockets and the like that this process has open",
+                "Open files, sockets and other descriptors of this process",
                 Gauge::default(),
             ),
             tasks: registry.register(
                 "process_tasks",
                 "tasks",
-                "Asynchronous tasks of this process that have not ended. What a settled process has does not grow with its age",
+                "Asynchronous tasks of this process that have not ended. In an idle process the number does not grow over time",
                 Gauge::default(),
             ),
         }
     }
 
-    /// Asks the system again. To be called before the metrics are encoded, on the runtime whose tasks are counted.
+    /// Reads the current values. Call it before the metrics are encoded, on the runtime whose tasks are counted.
     pub fn refresh(&self) {
         if let Some(bytes) = read("/proc/self/statm").as_deref().and_then(resident_pages) {
             let bytes = bytes.saturating_mul(rustix::param::page_size() as u64);
@@ -59,7 +61,7 @@ impl ProcessMetrics {
             self.cpu.inner().store(seconds.to_bits(), std::sync::atomic::Ordering::Relaxed);
         }
         if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
-            // One of them is the directory that is being read.
+            // One of the descriptors is the directory that is being read.
             self.descriptors.set(i64::try_from(open.count()).unwrap_or(i64::MAX) - 1);
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -77,8 +79,8 @@ fn resident_pages(statm: &str) -> Option<u64> {
     statm.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// `utime` and `stime` of `stat`, the 14th and 15th fields. The second field is the program's name in parentheses and
-/// may hold anything, spaces and parentheses too.
+/// `utime` and `stime` of `stat`, the 14th and 15th fields. The second field is the program's name in parentheses. It may
+/// contain any character, including spaces and parentheses.
 fn cpu_ticks(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
     let mut next = || fields.next()?.parse::<u64>().ok();
@@ -104,23 +106,23 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn this_very_process_uses_memory_and_time() {
+    fn this_process_uses_memory_and_time() {
         let process = ProcessMetrics::new(&mut Registry::new());
         let busy: u64 = (0..20_000_000_u64).fold(1, |sum, i| std::hint::black_box(sum ^ i));
         std::hint::black_box(busy);
         process.refresh();
         assert!(process.resident.get() > 100_000, "{}", process.resident.get());
         assert!(process.cpu.get() > 0.0);
-        assert_eq!(process.tasks.get(), 0, "there is no runtime here");
+        assert_eq!(process.tasks.get(), 0, "this test has no runtime");
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn an_open_file_and_a_task_that_waits_are_counted() {
+    fn open_files_and_waiting_tasks_are_counted() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let process = ProcessMetrics::new(&mut Registry::new());
         runtime.block_on(async {
-            // Other tests open and close files meanwhile: many more than those show.
+            // Other tests open and close a few files at the same time.
             const MANY: i64 = 500;
             process.refresh();
             let (descriptors, tasks) = (process.descriptors.get(), process.tasks.get());

@@ -1,43 +1,43 @@
-//! Metrics as tables of Markdown, for the page of the documentation that is made from what is registered.
+//! Metrics as Markdown tables, for the reference page that is generated from the registered metrics.
 
 use std::fmt::Write as _;
 
 use super::describe::{Description, Label, Values};
 
-/// A title, and the beginnings of the names that belong under it.
+/// A title, and the prefixes of the names of its metrics.
 pub type Section = (&'static str, &'static [&'static str]);
 
-/// The title under which a metric belongs: of the first section that it fits.
+/// The title of the first section with a prefix of the metric's name.
 pub fn section(sections: &[Section], metric: &Description) -> Option<&'static str> {
-    let belongs = |starts: &[&str]| starts.iter().any(|start| metric.name.starts_with(start));
-    sections.iter().find(|(_, starts)| belongs(starts)).map(|(title, _)| *title)
+    let belongs = |prefixes: &[&str]| prefixes.iter().any(|prefix| metric.name.starts_with(prefix));
+    sections.iter().find(|(_, prefixes)| belongs(prefixes)).map(|(title, _)| *title)
 }
 
-/// The sections with their metrics, each with kind, unit, labels and meaning, and what the words of its labels mean.
-/// Metrics of no section are left out.
+/// The sections with their metrics. Each metric has its kind, unit, labels and meaning, and the meanings of its label
+/// values. Metrics without a section are omitted.
 pub fn tables(sections: &[Section], catalogue: &[Description]) -> String {
     let mut page = String::new();
     for (title, _) in sections {
-        // A String takes every write.
+        // Writing to a String cannot fail.
         let _ = write!(
             page,
             "\n## {title}\n\n| Metric | Kind | Unit | Labels | Meaning |\n| --- | --- | --- | --- | --- |\n"
         );
         let mut explained: Vec<&Label> = Vec::new();
-        let mut words = String::new();
+        let mut meanings = String::new();
         for metric in catalogue.iter().filter(|metric| section(sections, metric) == Some(title)) {
             page.push_str(&row(metric));
             for label in &metric.labels {
-                // Several metrics share a label: its words are explained once.
+                // Several metrics share a label: its values are explained once.
                 if !explained.contains(&label) {
-                    words.push_str(&glossary(metric, label));
+                    meanings.push_str(&value_rows(metric, label));
                     explained.push(label);
                 }
             }
         }
-        if !words.is_empty() {
+        if !meanings.is_empty() {
             page.push_str("\n| Label | Of | Value | Meaning |\n| --- | --- | --- | --- |\n");
-            page.push_str(&words);
+            page.push_str(&meanings);
         }
     }
     page
@@ -49,26 +49,26 @@ fn row(metric: &Description) -> String {
         .iter()
         .map(|label| match &label.values {
             Values::Open(text) => format!("`{}`: {text}", label.name),
-            Values::Words(words) => format!("`{}`: {}", label.name, listed(words)),
+            Values::Fixed(values) => format!("`{}`: {}", label.name, listed(values)),
         })
         .collect();
     format!("| `{name}` | {kind} | {unit} | {} | {help}. |\n", labels.join("; "))
 }
 
-/// What the words of a label mean, a row each.
-fn glossary(metric: &Description, label: &Label) -> String {
-    let words = match &label.values {
-        Values::Words(words) => words.as_slice(),
+/// One row for each value of a label, with its meaning.
+fn value_rows(metric: &Description, label: &Label) -> String {
+    let values = match &label.values {
+        Values::Fixed(values) => values.as_slice(),
         Values::Open(_) => &[],
     };
-    let row = |(word, meaning): &(&str, &str)| {
-        format!("| `{}` | `{}` | `{word}` | {meaning} |\n", label.name, metric.name)
+    let row = |(value, meaning): &(&str, &str)| {
+        format!("| `{}` | `{}` | `{value}` | {meaning} |\n", label.name, metric.name)
     };
-    words.iter().map(row).collect()
+    values.iter().map(row).collect()
 }
 
-fn listed(words: &[(&str, &str)]) -> String {
-    words.iter().map(|(word, _)| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+fn listed(values: &[(&str, &str)]) -> String {
+    values.iter().map(|(value, _)| format!("`{value}`")).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -81,10 +81,10 @@ mod tests {
     }
 
     #[test]
-    fn each_metric_is_under_its_title_and_each_word_is_explained_once() {
+    fn each_metric_is_under_its_title_and_each_label_value_is_explained_once() {
         let result = Label {
             name: "result",
-            values: Values::Words(vec![("good", "It went well."), ("bad", "It did not.")]),
+            values: Values::Fixed(vec![("good", "It succeeded."), ("bad", "It failed.")]),
         };
         let code = Label { name: "code", values: Values::Open("the HTTP code") };
         let catalogue = [
@@ -104,8 +104,8 @@ mod tests {
 
 | Label | Of | Value | Meaning |
 | --- | --- | --- | --- |
-| `result` | `a_one_total` | `good` | It went well. |
-| `result` | `a_one_total` | `bad` | It did not. |
+| `result` | `a_one_total` | `good` | It succeeded. |
+| `result` | `a_one_total` | `bad` | It failed. |
 
 ## Second
 

@@ -7,44 +7,40 @@ use prometheus_client::metrics::histogram::Histogram;
 use super::{About, FloatGauge, Kind, Label, Labels, Page, Registry, Values};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Colour {
-    colour: &'static str,
+struct Color {
+    color: &'static str,
 }
 
-impl Labels for Colour {
+impl Labels for Color {
     fn labels() -> Vec<Label> {
         vec![Label {
-            name: "colour",
-            values: Values::Words(vec![("red", "As blood."), ("blue", "As the sea.")]),
+            name: "color",
+            values: Values::Fixed(vec![("red", "The color red."), ("blue", "The color blue.")]),
         }]
     }
 }
 
 #[test]
-fn names_come_out_as_they_were_written_down() {
+fn metrics_are_encoded_under_their_registered_names() {
     let mut registry = Registry::new();
-    let cars = registry.register(
-        "road_cars_total",
-        "cars",
-        "Cars that passed",
-        Family::<Colour, Counter>::default(),
-    );
-    cars.get_or_create(&Colour { colour: "red" }).inc();
+    let cars =
+        registry.register("road_cars_total", "cars", "Cars that passed", Family::<Color, Counter>::default());
+    cars.get_or_create(&Color { color: "red" }).inc();
     registry.register("road_free", "lanes", "Lanes that are free", Gauge::<i64>::default()).set(2);
     registry.register("road_age_seconds", "seconds", "Age", FloatGauge::default()).set(1.5);
     registry.register("road_gap_seconds", "seconds", "Gaps", Histogram::new([1.0])).observe(0.5);
-    registry.register("road_info", "", "Which road", About::new(Colour { colour: "blue" }));
+    registry.register("road_info", "", "Which road", About::new(Color { color: "blue" }));
     let page = registry.encode();
     for line in [
         "# HELP road_cars Cars that passed.",
         "# TYPE road_cars counter",
-        "road_cars_total{colour=\"red\"} 1",
+        "road_cars_total{color=\"red\"} 1",
         "road_free 2",
         "# UNIT road_age_seconds seconds",
         "road_age_seconds 1.5",
         "road_gap_seconds_bucket{le=\"1.0\"} 1",
         "road_gap_seconds_count 1",
-        "road_info{colour=\"blue\"} 1",
+        "road_info{color=\"blue\"} 1",
     ] {
         assert!(page.lines().any(|other| other == line), "{line} is missing in\n{page}");
     }
@@ -52,7 +48,7 @@ fn names_come_out_as_they_were_written_down() {
 }
 
 #[test]
-fn a_page_has_the_program_itself_and_what_is_read_for_it() {
+fn a_page_contains_process_metrics_and_refreshed_gauges() {
     let mut registry = Registry::new();
     let lanes = registry.register("road_free", "lanes", "Lanes that are free", Gauge::<i64>::default());
     let page = Page::new(registry, "1.2.3");
@@ -71,12 +67,12 @@ fn a_page_has_the_program_itself_and_what_is_read_for_it() {
 }
 
 #[test]
-fn the_catalogue_tells_kind_and_labels_of_what_was_registered() {
+fn the_catalogue_describes_the_registered_metrics() {
     let mut registry = Registry::new();
-    registry.register("cars_total", "cars", "Cars", Family::<Colour, Counter>::default());
+    registry.register("cars_total", "cars", "Cars", Family::<Color, Counter>::default());
     registry.register("gap_seconds", "seconds", "Gaps", Histogram::new([1.0]));
     let [cars, gap] = registry.catalogue() else { panic!("{:?}", registry.catalogue()) };
     assert_eq!((cars.name, cars.kind, cars.unit), ("cars_total", Kind::Counter, "cars"));
-    assert_eq!(cars.labels, Colour::labels());
+    assert_eq!(cars.labels, Color::labels());
     assert_eq!((gap.kind, gap.labels.len(), gap.help), (Kind::Histogram, 0, "Gaps"));
 }

@@ -1,13 +1,13 @@
-//! The webhook's part of the page about metrics in the docs, made from what is registered.
+//! The webhook's part of the reference page for metrics, generated from the registered metrics.
 
 use vmpool_runtime::metrics::reference::{Section, tables};
 
 use super::Metrics;
 
-/// What every program has is in the parts of others.
+/// The parts of the other programs contain the metrics that all programs have.
 pub(super) const SECTIONS: &[Section] = &[("The webhook", &["vmpool_webhook_"])];
 
-/// The part, as Markdown.
+/// The webhook's part as Markdown.
 pub fn part() -> String {
     tables(SECTIONS, Metrics::new().catalogue())
 }

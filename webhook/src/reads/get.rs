@@ -3,7 +3,7 @@
 use http_body_util::{BodyExt as _, Limited};
 use kube::Client;
 use serde_json::Value;
-use vmpool_engine::admission::Found;
+use vmpool_platforms::dvp::admission::Found;
 use vmpool_runtime::telemetry;
 
 use crate::metrics::Resource;

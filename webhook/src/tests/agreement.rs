@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use serde::Deserialize as _;
 use vmpool_api::crds::POOL_CRD;
-use vmpool_engine::admission::{Evaluation, Facts, Found, Outcome, Request, Revision, Rule, Verdict, begin};
+use vmpool_platforms::dvp::admission::{
+    Evaluation, Facts, Found, Outcome, Request, Revision, Rule, Verdict, begin,
+};
 
 use super::*;
 

@@ -192,7 +192,7 @@ async fn the_revision_that_a_pool_is_held_at_is_read() {
 }
 
 #[tokio::test]
-async fn the_scale_guard_reads_the_policy_of_this_moment() {
+async fn the_scale_guard_reads_the_current_policy() {
     let world = World::new();
     let path = "/namespaces/team-a/virtualmachinepools/builders";
     world.server.put(path, pool());

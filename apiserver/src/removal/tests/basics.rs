@@ -1,26 +1,26 @@
-//! What a removal does when nothing goes wrong.
+//! Removals without faults.
 
 use http::StatusCode;
 use serde_json::json;
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 use vmpool_engine::removal::RemovalRecord;
 
-use crate::testing::{Answer, MERGE_PATCH, Process, ROUND_TRIP, Verb, World, body_of, is_write};
+use crate::testing::{Answer, MERGE_PATCH, Process, ROUND_TRIP, Verb, World, is_write, results_of};
 
 async fn remove(world: &World, process: &Process, targets: &[&str]) -> Answer {
     world.through(process.remove(targets)).await.unwrap()
 }
 
-fn says(answer: &Answer, code: u16, reason: &str, words: &str) {
+fn assert_error(answer: &Answer, code: u16, reason: &str, text: &str) {
     assert_eq!(answer.code.as_u16(), code, "{}", answer.body);
     assert_eq!(answer.body["reason"], reason, "{}", answer.body);
     assert_eq!(answer.body["code"], code, "{}", answer.body);
     assert_eq!(answer.body["status"], "Failure");
     let message = answer.body["message"].as_str().unwrap();
-    assert!(message.contains(words), "{message}");
+    assert!(message.contains(text), "{message}");
 }
 
-fn untouched(world: &World, replicas: i64) {
+fn assert_unchanged(world: &World, replicas: i64) {
     world.server.store(|store| {
         assert_eq!(store.replicas(), replicas);
         assert!(store.pool()["metadata"]["annotations"][SCALE_DOWN_TARGETS].is_null(), "{}", store.pool());
@@ -29,14 +29,14 @@ fn untouched(world: &World, replicas: i64) {
 }
 
 #[tokio::test]
-async fn named_machines_leave_and_the_pool_shrinks_by_them() {
+async fn targets_are_deleted_and_replicas_is_decremented() {
     let world = World::with_pool(1, 5);
     let process = world.process(1);
     let answer = remove(&world, &process, &["web-3", "web-1"]).await;
     assert_eq!(answer.code, StatusCode::CREATED, "{}", answer.body);
     assert_eq!(answer.body["status"], "Success");
     assert_eq!(answer.body["details"]["name"], "web");
-    assert_eq!(body_of(&answer), [("web-3".into(), "Removed".into()), ("web-1".into(), "Removed".into())]);
+    assert_eq!(results_of(&answer), [("web-3".into(), "Removed".into()), ("web-1".into(), "Removed".into())]);
     world.server.store(|store| {
         assert_eq!(store.replicas(), 3);
         for name in ["web-1", "web-3"] {
@@ -54,7 +54,7 @@ async fn named_machines_leave_and_the_pool_shrinks_by_them() {
 }
 
 #[tokio::test]
-async fn the_record_says_who_asked() {
+async fn the_record_contains_the_caller() {
     let world = World::with_pool(1, 5);
     let process = world.process(1);
     remove(&world, &process, &["web-3", "web-1"]).await;
@@ -62,18 +62,18 @@ async fn the_record_says_who_asked() {
         let text = store.pool()["metadata"]["annotations"][SCALE_DOWN_TARGETS].clone();
         RemovalRecord::parse(text.as_str().unwrap()).unwrap().entries().to_vec()
     });
-    let said: Vec<_> = entries.iter().map(|entry| (&*entry.target.name, entry.by.as_deref())).collect();
-    assert_eq!(said, [("web-3", Some("alice")), ("web-1", Some("alice"))]);
+    let callers: Vec<_> = entries.iter().map(|entry| (&*entry.target.name, entry.by.as_deref())).collect();
+    assert_eq!(callers, [("web-3", Some("alice")), ("web-1", Some("alice"))]);
 }
 
 #[tokio::test]
-async fn one_target_costs_at_most_eight_round_trips_one_after_the_other() {
+async fn one_target_takes_at_most_eight_sequential_round_trips() {
     let world = World::with_pool(1, 5);
     let process = world.process(1);
-    let begun = world.env.uptime();
+    let start = world.env.uptime();
     let answer = remove(&world, &process, &["web-0"]).await;
     assert_eq!(answer.code, StatusCode::CREATED);
-    let took = world.since(begun).as_secs_f64() / ROUND_TRIP.as_secs_f64();
+    let took = world.since(start).as_secs_f64() / ROUND_TRIP.as_secs_f64();
     let log = world.server.take_log();
     let calls: Vec<String> = log.iter().map(|call| format!("{:?} {}", call.verb, call.resource)).collect();
     assert_eq!(
@@ -88,12 +88,12 @@ async fn one_target_costs_at_most_eight_round_trips_one_after_the_other() {
             "Delete virtualmachines",
         ]
     );
-    // The first two reads go side by side.
+    // The first two reads are concurrent.
     assert!((6.0..=8.0).contains(&took), "{took} round trips");
 }
 
 #[tokio::test]
-async fn a_name_that_is_given_twice_counts_once() {
+async fn a_repeated_name_counts_once() {
     let world = World::with_pool(1, 3);
     let answer = remove(&world, &world.process(1), &["web-0", "web-0", "web-0"]).await;
     assert_eq!(answer.code, StatusCode::CREATED);
@@ -101,13 +101,13 @@ async fn a_name_that_is_given_twice_counts_once() {
 }
 
 #[tokio::test]
-async fn a_repeated_request_shrinks_nothing_more() {
+async fn a_repeated_request_does_not_decrement_replicas_again() {
     let world = World::with_pool(1, 3);
     let process = world.process(1);
     remove(&world, &process, &["web-0"]).await;
     let again = remove(&world, &process, &["web-0", "web-1"]).await;
     assert_eq!(
-        body_of(&again),
+        results_of(&again),
         [("web-0".into(), "AlreadyRemoved".into()), ("web-1".into(), "Removed".into())]
     );
     let again = remove(&world, &process, &["web-0"]).await;
@@ -117,7 +117,7 @@ async fn a_repeated_request_shrinks_nothing_more() {
 }
 
 #[tokio::test]
-async fn a_target_that_vanished_at_once_still_counts_as_removed_while_the_record_knows_it() {
+async fn a_deleted_target_counts_as_removed_while_the_record_contains_it() {
     let world = World::new(1);
     world.server.store(|store| {
         store.vanishing = true;
@@ -127,24 +127,24 @@ async fn a_target_that_vanished_at_once_still_counts_as_removed_while_the_record
     remove(&world, &process, &["web-0"]).await;
     assert!(world.server.store(|store| store.machine("web-0").is_none()));
     let again = remove(&world, &process, &["web-0"]).await;
-    assert_eq!(body_of(&again), [("web-0".into(), "AlreadyRemoved".into())]);
+    assert_eq!(results_of(&again), [("web-0".into(), "AlreadyRemoved".into())]);
     world.settle().await;
     let late = remove(&world, &process, &["web-0"]).await;
-    says(&late, 400, "BadRequest", "\"web-0\" not found in namespace \"team-a\"");
+    assert_error(&late, 400, "BadRequest", "\"web-0\" not found in namespace \"team-a\"");
     assert_eq!(world.server.store(|store| store.replicas()), 2);
 }
 
 #[tokio::test]
-async fn a_machine_that_is_terminating_for_another_reason_is_counted_once_and_not_replaced() {
+async fn a_terminating_target_is_counted_once_and_not_replaced() {
     let world = World::with_pool(1, 3);
     let process = world.process(1);
     world.server.store(|store| {
         store.delete_machine("web-0", None);
     });
     let answer = remove(&world, &process, &["web-0"]).await;
-    assert_eq!(body_of(&answer), [("web-0".into(), "Removed".into())]);
+    assert_eq!(results_of(&answer), [("web-0".into(), "Removed".into())]);
     let deletes = world.server.take_log().into_iter().filter(|call| call.verb == Verb::Delete).count();
-    assert_eq!(deletes, 0, "it is deleted already");
+    assert_eq!(deletes, 0, "the target is already being deleted");
     world.settle().await;
     world.server.store(|store| {
         assert_eq!(store.replicas(), 2);
@@ -153,7 +153,7 @@ async fn a_machine_that_is_terminating_for_another_reason_is_counted_once_and_no
 }
 
 #[tokio::test]
-async fn replicas_never_fall_below_zero() {
+async fn replicas_is_never_negative() {
     let world = World::with_pool(1, 3);
     world.server.store(|store| {
         store.edit_pool(|pool| pool["spec"]["replicas"] = json!(1));
@@ -164,7 +164,7 @@ async fn replicas_never_fall_below_zero() {
 }
 
 #[tokio::test]
-async fn one_bad_target_spoils_the_request_and_nothing_changes() {
+async fn one_invalid_target_fails_the_request_and_nothing_changes() {
     let world = World::with_pool(1, 3);
     let process = world.process(1);
     let foreign = json!("uid-of-another-pool");
@@ -174,20 +174,17 @@ async fn one_bad_target_spoils_the_request_and_nothing_changes() {
         store.edit_machine("orphan", |machine| machine["metadata"]["ownerReferences"] = json!([]));
     });
     let missing = remove(&world, &process, &["web-0", "absent"]).await;
-    says(&missing, 400, "BadRequest", "\"absent\" not found in namespace \"team-a\"");
+    assert_error(&missing, 400, "BadRequest", "\"absent\" not found in namespace \"team-a\"");
     for name in ["guest", "orphan"] {
         let answer = remove(&world, &process, &["web-0", name]).await;
-        says(&answer, 400, "BadRequest", &format!("\"{name}\" is not a member of pool \"web\""));
+        assert_error(&answer, 400, "BadRequest", &format!("\"{name}\" does not belong to pool \"web\""));
     }
-    untouched(&world, 3);
-    assert!(
-        world.server.take_log().iter().all(|call| !is_write(call)),
-        "refused before anything was written"
-    );
+    assert_unchanged(&world, 3);
+    assert!(world.server.take_log().iter().all(|call| !is_write(call)), "refused before the first write");
 }
 
 #[tokio::test]
-async fn uids_pin_targets_and_pool() {
+async fn uids_are_preconditions_of_targets_and_pool() {
     let world = World::with_pool(1, 3);
     let process = world.process(1);
     let uid = world.server.store(|store| store.machine("web-0").unwrap()["metadata"]["uid"].clone());
@@ -195,10 +192,10 @@ async fn uids_pin_targets_and_pool() {
     let post =
         async |body: serde_json::Value| world.through(process.post("", &body.to_string())).await.unwrap();
     let answer = post(json!({ "targets": ["web-0"], "targetUIDs": ["another"] })).await;
-    says(&answer, 409, "Conflict", "UID in precondition: another");
+    assert_error(&answer, 409, "Conflict", "UID in precondition: another");
     let answer = post(json!({ "targets": ["web-0"], "preconditions": { "uid": "another" } })).await;
-    says(&answer, 409, "Conflict", "UID in precondition: another");
-    untouched(&world, 3);
+    assert_error(&answer, 409, "Conflict", "UID in precondition: another");
+    assert_unchanged(&world, 3);
     let answer = post(json!({ "targets": ["web-0", "web-1"], "targetUIDs": [uid, ""], "preconditions": { "uid": pool_uid } })).await;
     assert_eq!(answer.code, StatusCode::CREATED, "{}", answer.body);
     assert_eq!(world.server.store(|store| store.replicas()), 1);
@@ -219,35 +216,40 @@ async fn a_dry_run_checks_everything_and_changes_nothing() {
     ] {
         let answer = post(query, body).await;
         assert_eq!(answer.code, StatusCode::CREATED, "{}", answer.body);
-        assert_eq!(body_of(&answer), [("web-0".into(), "WouldBeRemoved".into())]);
+        assert_eq!(results_of(&answer), [("web-0".into(), "WouldBeRemoved".into())]);
     }
     let answer = post("?dryRun=All", r#"{"targets":["absent"]}"#).await;
-    says(&answer, 400, "BadRequest", "absent");
+    assert_error(&answer, 400, "BadRequest", "absent");
     let answer = post("?dryRun=Some", r#"{"targets":["web-0"]}"#).await;
-    says(&answer, 400, "BadRequest", "the only value is \"All\"");
-    untouched(&world, 3);
+    assert_error(&answer, 400, "BadRequest", "the only value is \"All\"");
+    assert_unchanged(&world, 3);
     assert!(world.server.take_log().iter().all(|call| !is_write(call)));
     assert!(process.metrics.page().contains("vmpool_removals_total{result=\"dry_run\"} 3"));
 }
 
 #[tokio::test]
-async fn a_pool_that_is_not_there_or_on_its_way_out_loses_nothing() {
+async fn a_missing_or_terminating_pool_is_refused() {
     let world = World::with_pool(1, 2);
     let process = world.process(1);
     world.server.store(|store| {
-        store.edit_pool(|pool| pool["metadata"]["finalizers"] = json!(["somebody/holds"]));
+        store.edit_pool(|pool| pool["metadata"]["finalizers"] = json!(["example.com/hold"]));
         store.delete_pool();
     });
     let answer = remove(&world, &process, &["web-0"]).await;
-    says(&answer, 409, "Conflict", "being deleted");
-    untouched(&world, 2);
+    assert_error(&answer, 409, "Conflict", "being deleted");
+    assert_unchanged(&world, 2);
     world.server.store(|store| store.edit_pool(|pool| pool["metadata"]["finalizers"] = json!([])));
     let answer = remove(&world, &process, &["web-0"]).await;
-    says(&answer, 404, "NotFound", "virtualmachinepools.virtualization.deckhouse.io \"web\" not found");
+    assert_error(
+        &answer,
+        404,
+        "NotFound",
+        "virtualmachinepools.virtualization.deckhouse.io \"web\" not found",
+    );
 }
 
 #[tokio::test]
-async fn a_full_record_asks_for_patience() {
+async fn a_full_record_is_refused_with_a_retry_time() {
     let world = World::with_pool(1, 2);
     let process = world.process(1);
     let entries: Vec<_> =
@@ -259,7 +261,12 @@ async fn a_full_record_asks_for_patience() {
     });
     for query in ["", "?dryRun=All"] {
         let answer = world.through(process.post(query, r#"{"targets":["web-0"]}"#)).await.unwrap();
-        says(&answer, 429, "TooManyRequests", "try again when machines that were removed before are gone");
+        assert_error(
+            &answer,
+            429,
+            "TooManyRequests",
+            "try again when the targets of earlier removals are deleted",
+        );
         assert_eq!(answer.headers["retry-after"], "5");
         assert_eq!(answer.body["details"]["retryAfterSeconds"], 5);
     }
@@ -267,7 +274,7 @@ async fn a_full_record_asks_for_patience() {
 }
 
 #[tokio::test]
-async fn a_record_that_cannot_be_read_is_left_alone() {
+async fn an_invalid_record_is_not_changed() {
     let world = World::with_pool(1, 2);
     let process = world.process(1);
     world.server.store(|store| {
@@ -276,21 +283,21 @@ async fn a_record_that_cannot_be_read_is_left_alone() {
         });
     });
     let answer = remove(&world, &process, &["web-0"]).await;
-    says(&answer, 500, "InternalError", "was changed by somebody else");
+    assert_error(&answer, 500, "InternalError", "was changed by another client");
     assert!(world.server.take_log().iter().all(|call| !is_write(call)));
 }
 
 #[tokio::test]
-async fn a_thousand_machines_leave_in_one_request() {
+async fn one_request_removes_a_thousand_machines() {
     let world = World::with_pool(1, 1000);
     let process = world.process(1);
     let names: Vec<String> = (0..1000).map(|index| format!("web-{index}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let begun = world.env.uptime();
+    let start = world.env.uptime();
     let answer = remove(&world, &process, &names).await;
     assert_eq!(answer.code, StatusCode::CREATED, "{}", answer.body);
     assert_eq!(world.server.store(|store| store.replicas()), 0);
-    let took = world.since(begun);
+    let took = world.since(start);
     assert!(took < ROUND_TRIP * 200, "{took:?}");
     let writes = world.server.take_log().iter().filter(|call| call.verb == MERGE_PATCH).count();
     assert_eq!(writes, 2);

@@ -1,4 +1,4 @@
-//! Many callers at once, in several processes, with a controller at work: every machine is counted once.
+//! Concurrent callers in several processes, with a running controller: every machine is counted once.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use proptest::prelude::*;
 use crate::testing::{Fault, MERGE_PATCH, World};
 
 #[tokio::test]
-async fn fifty_callers_of_one_pool_all_succeed_in_bounded_time() {
+async fn fifty_concurrent_callers_of_one_pool_succeed_within_two_seconds() {
     for processes in [1, 2, 5] {
         let world = World::with_pool(1, 60);
         let processes: Vec<_> = (0..processes).map(|seed| world.process(seed)).collect();
         let env = world.env.clone();
         let mut requests = 0;
-        // A status changes with every fifth request.
+        // The controller runs a pass, which changes the pool, at every fifth request.
         world.server.intercept(move |_, store| {
             requests += 1;
             if requests % 5 == 0 {
@@ -23,7 +23,7 @@ async fn fifty_callers_of_one_pool_all_succeed_in_bounded_time() {
             }
             Fault::None
         });
-        let begun = world.env.uptime();
+        let start = world.env.uptime();
         let names: Vec<String> = (0..50).map(|index| format!("web-{index}")).collect();
         let calls = names.iter().enumerate().map(|(index, name)| {
             let process = &processes[index % processes.len()];
@@ -32,12 +32,12 @@ async fn fifty_callers_of_one_pool_all_succeed_in_bounded_time() {
         for answer in world.through(join_all(calls)).await {
             assert_eq!(answer.code, 201, "{}", answer.body);
         }
-        let took = world.since(begun);
+        let took = world.since(start);
         let writes = world.server.take_log().iter().filter(|call| call.verb == MERGE_PATCH).count();
-        println!("{} processes: {took:?}, {writes} writes on the pool", processes.len());
+        println!("{} processes: {took:?}, {writes} writes to the pool", processes.len());
         assert!(took < Duration::from_secs(2), "{took:?}");
-        assert!(writes < 100, "{writes} writes on the pool");
-        world.server.behave();
+        assert!(writes < 100, "{writes} writes to the pool");
+        world.server.clear_faults();
         world.settle().await;
         world.server.store(|store| {
             assert_eq!((store.replicas(), store.names().len()), (10, 10));
@@ -46,7 +46,7 @@ async fn fifty_callers_of_one_pool_all_succeed_in_bounded_time() {
     }
 }
 
-/// One caller: in which process, when, and for which machines.
+/// A caller: its process, the delay of its request in milliseconds, and its targets.
 #[derive(Clone, Debug)]
 struct Caller {
     process: usize,
@@ -66,10 +66,10 @@ fn callers() -> impl Strategy<Value = Vec<Caller>> {
     prop::collection::vec(caller, 1..8)
 }
 
-/// What happens to a request by chance.
+/// A random event at a request.
 #[derive(Clone, Copy, Debug)]
-enum Chance {
-    Nothing,
+enum Event {
+    None,
     Reconcile,
     Lost,
     Late,
@@ -77,20 +77,20 @@ enum Chance {
     Kill,
 }
 
-fn chances() -> impl Strategy<Value = Vec<Chance>> {
-    let chance = prop_oneof![
-        8 => Just(Chance::Nothing),
-        3 => Just(Chance::Reconcile),
-        1 => Just(Chance::Lost),
-        1 => Just(Chance::Late),
-        1 => Just(Chance::Unreachable),
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        8 => Just(Event::None),
+        3 => Just(Event::Reconcile),
+        1 => Just(Event::Lost),
+        1 => Just(Event::Late),
+        1 => Just(Event::Unreachable),
     ];
-    // The first process dies once, in some worlds.
-    (prop::collection::vec(chance, 40), prop::option::of(0..60_usize)).prop_map(|(mut chances, kill)| {
-        if let Some(kill) = kill.filter(|kill| *kill < chances.len()) {
-            chances[kill] = Chance::Kill;
+    // In some cases the first process is killed once.
+    (prop::collection::vec(event, 40), prop::option::of(0..60_usize)).prop_map(|(mut events, kill)| {
+        if let Some(kill) = kill.filter(|kill| *kill < events.len()) {
+            events[kill] = Event::Kill;
         }
-        chances
+        events
     })
 }
 
@@ -98,20 +98,20 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn parallel_callers_are_each_granted_in_full_or_not_at_all(
+    fn each_concurrent_request_is_applied_completely_or_not_at_all(
         callers in callers(),
-        chances in chances(),
+        events in events(),
         vanishing in any::<bool>(),
         seed in 0..1_000_u64,
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(story(callers, chances, vanishing, seed))?;
+        runtime.block_on(run(callers, events, vanishing, seed))?;
     }
 }
 
-async fn story(
+async fn run(
     callers: Vec<Caller>,
-    chances: Vec<Chance>,
+    events: Vec<Event>,
     vanishing: bool,
     seed: u64,
 ) -> Result<(), TestCaseError> {
@@ -123,17 +123,17 @@ async fn story(
     let processes: Vec<_> = (0..3).map(|index| world.process(seed * 3 + index)).collect();
     let victim = processes[0].clone();
     let env = world.env.clone();
-    let mut chances = chances.into_iter();
-    world.server.intercept(move |_, store| match chances.next().unwrap_or(Chance::Nothing) {
-        Chance::Nothing => Fault::None,
-        Chance::Reconcile => {
+    let mut events = events.into_iter();
+    world.server.intercept(move |_, store| match events.next().unwrap_or(Event::None) {
+        Event::None => Fault::None,
+        Event::Reconcile => {
             store.reconcile(env.uptime());
             Fault::None
         }
-        Chance::Lost => Fault::AnswerLost,
-        Chance::Late => Fault::Late(Duration::from_millis(7)),
-        Chance::Unreachable => Fault::Unreachable,
-        Chance::Kill => {
+        Event::Lost => Fault::ResponseLost,
+        Event::Late => Fault::Late(Duration::from_millis(7)),
+        Event::Unreachable => Fault::Unreachable,
+        Event::Kill => {
             victim.kill();
             Fault::None
         }
@@ -149,7 +149,7 @@ async fn story(
         }
     });
     let codes = world.through(join_all(calls)).await;
-    world.server.behave();
+    world.server.clear_faults();
     world.settle().await;
 
     let (replicas, names, created, victims) = world.server.store(|store| {
@@ -157,19 +157,19 @@ async fn story(
         (store.replicas(), names, store.created.clone(), store.victims.clone())
     });
     prop_assert!(created.is_empty(), "replaced: {:?}", created);
-    prop_assert!(victims.is_empty(), "left for others: {:?}", victims);
+    prop_assert!(victims.is_empty(), "deleted without a request: {:?}", victims);
     let gone: BTreeSet<usize> =
         (0..MACHINES).filter(|index| !names.contains(&format!("web-{index}"))).collect();
     prop_assert_eq!(usize::try_from(replicas).unwrap(), MACHINES - gone.len());
-    // All or nothing, for each caller: those who heard nothing may be either.
+    // Each request is applied completely or not at all. Without a response, both are possible.
     let mut explained = BTreeSet::new();
     for (caller, code) in callers.iter().zip(&codes) {
         match code {
             Some(201) => {
-                prop_assert!(caller.targets.is_subset(&gone), "{:?} was granted in part", caller);
+                prop_assert!(caller.targets.is_subset(&gone), "{:?} was applied partly", caller);
                 explained.extend(caller.targets.iter().copied());
             }
-            // Uncertain, or killed.
+            // Unconfirmed, or the process was killed.
             None | Some(500) if caller.targets.is_subset(&gone) => {
                 explained.extend(caller.targets.iter().copied());
             }

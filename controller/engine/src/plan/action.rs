@@ -235,8 +235,8 @@ impl Action {
             | Self::Detach { machine, .. }
             | Self::Update { machine, .. }
             | Self::RecordRevision { machine, .. }
-            | Self::Delete { machine, .. } => &machine.name,
-            Self::Release { machine, .. } => &machine.name,
+            | Self::Delete { machine, .. }
+            | Self::Release { machine, .. } => &machine.name,
             Self::AnnotateDisk { disk, .. }
             | Self::ExpandDisk { disk, .. }
             | Self::DeleteDisk { disk, .. } => &disk.name,

@@ -31,9 +31,10 @@ fn fields(instancetype: &InstancetypeSpec, topology: Topology, spec: &mut Value)
     tree::set_given(spec, threads, instancetype.supplemental_pool_thread_count)?;
     tree::set_given(spec, "domain.ioThreadsPolicy", instancetype.io_threads_policy.as_deref())?;
     tree::set_given(spec, "domain.launchSecurity", instancetype.launch_security.clone())?;
-    for (path, devices) in
-        [("domain.devices.gpus", &instancetype.gpus), ("domain.devices.hostDevices", &instancetype.host_devices)]
-    {
+    for (path, devices) in [
+        ("domain.devices.gpus", &instancetype.gpus),
+        ("domain.devices.hostDevices", &instancetype.host_devices),
+    ] {
         if !devices.is_empty() {
             tree::set(spec, path, devices.clone())?;
         }

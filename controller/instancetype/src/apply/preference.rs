@@ -68,8 +68,8 @@ fn features(preferred: &FeaturePreferences, spec: &mut Value) -> Result<(), Malf
 }
 
 fn clock(preferred: &ClockPreferences, spec: &mut Value) -> Result<(), Malformed> {
-    let chosen =
-        tree::get(spec, "domain.clock.utc")?.is_some() || tree::text(spec, "domain.clock.timezone")?.is_some();
+    let chosen = tree::get(spec, "domain.clock.utc")?.is_some()
+        || tree::text(spec, "domain.clock.timezone")?.is_some();
     if let Some(offset) = preferred.offset.as_ref().filter(|_| !chosen) {
         for field in ["utc", "timezone"] {
             tree::set_given(spec, &format!("domain.clock.{field}"), tree::get(offset, field)?.cloned())?;

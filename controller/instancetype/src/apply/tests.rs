@@ -21,14 +21,16 @@ fn preferred(spec: Value, preferences: Value) -> Value {
 
 #[test]
 fn without_instance_type_and_preference_nothing_changes() {
-    let template = InstanceTemplate::new(json!({"spec": {"domain": {"devices": {"disks": [{"name": "a"}]}}}})).unwrap();
+    let template =
+        InstanceTemplate::new(json!({"spec": {"domain": {"devices": {"disks": [{"name": "a"}]}}}})).unwrap();
     assert_eq!(apply(&template, None, None, Location::Instance), Ok(template));
 }
 
 #[test]
 fn the_instance_type_is_applied_before_the_preference() {
     let template = InstanceTemplate::new(json!({"spec": {}})).unwrap();
-    let instancetype = instancetype(json!({"annotations": {"a": "type", "b": "type"}, "launchSecurity": {"sev": {}}}));
+    let instancetype =
+        instancetype(json!({"annotations": {"a": "type", "b": "type"}, "launchSecurity": {"sev": {}}}));
     let preference = preference(json!({
         "annotations": {"b": "preference", "c": "preference"},
         "preferredLaunchSecurity": {"tdx": {}},
@@ -80,8 +82,10 @@ fn unknown_fields_are_kept() {
     let applied = apply(
         &InstanceTemplate::new(template).unwrap(),
         Some(&instancetype(json!({"gpus": [{"name": "a", "future": 1}]}))),
-        Some(&preference(json!({"devices": {"preferredTPM": {"future": 2}, "preferredDiskBus": "sata"}, "features": {
-            "preferredHyperv": {"futureEnlightenment": {}}}}))),
+        Some(&preference(
+            json!({"devices": {"preferredTPM": {"future": 2}, "preferredDiskBus": "sata"}, "features": {
+            "preferredHyperv": {"futureEnlightenment": {}}}}),
+        )),
         Location::VirtualMachine,
     );
     let expected = json!({"future": 1, "metadata": {"labels": {"a": "b"}}, "spec": {"future": [1], "domain": {
@@ -103,11 +107,13 @@ fn unknown_fields_are_kept() {
     json!({"kubevirt.io/instancetype-name": "u1", "kubevirt.io/preference-name": "linux"}))]
 #[case::in_the_cluster("VirtualMachineClusterInstancetype", "VirtualMachineClusterPreference",
     json!({"kubevirt.io/cluster-instancetype-name": "u1", "kubevirt.io/cluster-preference-name": "linux"}))]
-fn annotations_name_what_was_used(#[case] instancetype: &str, #[case] preference: &str, #[case] expected: Value) {
-    let types = crate::testing::types(
-        Some((instancetype, "u1", json!({}))),
-        Some((preference, "linux", json!({}))),
-    );
+fn annotations_name_what_was_used(
+    #[case] instancetype: &str,
+    #[case] preference: &str,
+    #[case] expected: Value,
+) {
+    let types =
+        crate::testing::types(Some((instancetype, "u1", json!({}))), Some((preference, "linux", json!({}))));
     let mut template = InstanceTemplate::new(json!({"spec": {}})).unwrap();
     annotate(&mut template, &types).unwrap();
     assert_eq!(template.into_value(), json!({"metadata": {"annotations": expected}, "spec": {}}));

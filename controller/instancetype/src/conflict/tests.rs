@@ -77,8 +77,7 @@ fn an_unset_field_does_not_conflict(#[case] domain: Value) {
 #[case::then_the_maximum(&["maxGuest", "requests", "limits"], "domain.memory.maxGuest")]
 #[case::then_the_request(&["requests", "limits"], "domain.resources.requests.memory")]
 fn only_the_first_conflict_about_memory_is_reported(#[case] set: &[&str], #[case] path: &str) {
-    let instancetype =
-        instancetype(json!({"memory": {"maxGuest": "4Gi", "hugepages": {"pageSize": "2Mi"}}}));
+    let instancetype = instancetype(json!({"memory": {"maxGuest": "4Gi", "hugepages": {"pageSize": "2Mi"}}}));
     let mut domain = json!({"memory": {}, "resources": {}});
     for field in set {
         match *field {
@@ -116,8 +115,7 @@ fn all_other_conflicts_are_reported_together_in_the_order_of_application() {
 #[test]
 fn annotations_with_another_value_conflict_in_the_order_of_their_keys() {
     let instancetype = instancetype(json!({"annotations": {"c": "1", "b": "1", "a": "1"}}));
-    let template =
-        json!({"metadata": {"annotations": {"b": "2", "a": "2", "c": "1", "d": "1"}}, "spec": {}});
+    let template = json!({"metadata": {"annotations": {"b": "2", "a": "2", "c": "1", "d": "1"}}, "spec": {}});
     let template = InstanceTemplate::new(template).unwrap();
     let conflicts = conflicts(&instancetype, &template, Location::Pool).unwrap().unwrap();
     assert_eq!(conflicts.paths(), ["annotations.a", "annotations.b"]);

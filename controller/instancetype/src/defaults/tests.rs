@@ -79,7 +79,10 @@ fn sockets_follow_the_requested_cpus(#[case] domain: Value, #[case] expected: (u
     let spec = filled(json!({ "domain": domain }));
     let cpu = &spec["domain"]["cpu"];
     let (sockets, cores, threads) = expected;
-    assert_eq!((&cpu["sockets"], &cpu["cores"], &cpu["threads"]), (&json!(sockets), &json!(cores), &json!(threads)));
+    assert_eq!(
+        (&cpu["sockets"], &cpu["cores"], &cpu["threads"]),
+        (&json!(sockets), &json!(cores), &json!(threads))
+    );
 }
 
 #[rstest]
@@ -88,7 +91,8 @@ fn sockets_follow_the_requested_cpus(#[case] domain: Value, #[case] expected: (u
 #[case::a_tag("registry:5000/disk:v1", "IfNotPresent")]
 #[case::a_digest("disk@sha256:00", "IfNotPresent")]
 fn images_whose_tag_can_move_are_always_pulled(#[case] image: &str, #[case] policy: &str) {
-    let volumes = |disk: Value| filled(json!({"volumes": [{"name": "a", "containerDisk": disk}]}))["volumes"].clone();
+    let volumes =
+        |disk: Value| filled(json!({"volumes": [{"name": "a", "containerDisk": disk}]}))["volumes"].clone();
     let expected = json!([{"name": "a", "containerDisk": {"image": image, "imagePullPolicy": policy}}]);
     assert_eq!(volumes(json!({ "image": image })), expected);
     let never = json!({"image": image, "imagePullPolicy": "Never"});
@@ -102,7 +106,10 @@ fn other_volumes_get_no_pull_policy() {
 
 #[test]
 fn inputs_are_usb_tablets() {
-    let spec = filled(json!({"domain": {"devices": {"inputs": [{"name": "a"}, {"bus": "virtio", "type": "keyboard"}]}}}));
-    let expected = json!([{"name": "a", "bus": "usb", "type": "tablet"}, {"bus": "virtio", "type": "keyboard"}]);
+    let spec = filled(
+        json!({"domain": {"devices": {"inputs": [{"name": "a"}, {"bus": "virtio", "type": "keyboard"}]}}}),
+    );
+    let expected =
+        json!([{"name": "a", "bus": "usb", "type": "tablet"}, {"bus": "virtio", "type": "keyboard"}]);
     assert_eq!(spec["domain"]["devices"]["inputs"], expected);
 }

@@ -103,7 +103,11 @@ fn a_machine_without_matchers_is_unchanged(#[case] machine: Value) {
     ExpandError::UnknownKind(UnknownKind { family: Family::Instancetype, kind: "Secret".to_owned() }), "spec.instancetype.kind")]
 #[case::not_inferred(json!({"instancetype": {"inferFromVolume": "root"}}),
     ExpandError::NotInferred { family: Family::Instancetype, volume: "root".to_owned() }, "spec.instancetype.inferFromVolume")]
-fn a_matcher_must_name_the_given_object(#[case] spec: Value, #[case] error: ExpandError, #[case] field: &str) {
+fn a_matcher_must_name_the_given_object(
+    #[case] spec: Value,
+    #[case] error: ExpandError,
+    #[case] field: &str,
+) {
     assert_eq!(error.causes(VM)[0].field, field);
     assert_eq!(expand(&json!({ "spec": spec }), &u1(), &Settings::default(), VM), Err(error));
 }

@@ -142,6 +142,7 @@ fn storage_classes_are_filled(#[case] before: Value, #[case] after: Value) {
 #[test]
 fn a_malformed_machine_cannot_be_filled() {
     let mut machine = json!({"spec": {"template": []}});
-    let error = fill(&mut machine, &preference(json!({"preferredArchitecture": "arm64"})), Location::Pool).unwrap_err();
+    let error = fill(&mut machine, &preference(json!({"preferredArchitecture": "arm64"})), Location::Pool)
+        .unwrap_err();
     assert_eq!(error.path, "spec.virtualMachineTemplate.spec.template");
 }

@@ -81,6 +81,10 @@ impl Matcher {
             ("inferFromVolume", &self.infer_from_volume),
             ("inferFromVolumeFailurePolicy", &self.infer_from_volume_failure_policy),
         ];
-        fields.into_iter().filter(|(_, text)| !text.is_empty()).map(|(key, text)| (key, text.as_str())).collect()
+        fields
+            .into_iter()
+            .filter(|(_, text)| !text.is_empty())
+            .map(|(key, text)| (key, text.as_str()))
+            .collect()
     }
 }

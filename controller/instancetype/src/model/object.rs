@@ -57,7 +57,7 @@ pub struct Identity {
 }
 
 /// An object of one of the four kinds, with the document that it was read from.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
     /// The kind.
     pub kind: Kind,

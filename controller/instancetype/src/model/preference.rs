@@ -153,7 +153,8 @@ impl PreferenceSpec {
                 topology: owned("cpu.preferredCPUTopology")?,
                 spread_across: owned("cpu.spreadOptions.across")?,
                 spread_ratio: tree::count(spec, "cpu.spreadOptions.ratio")?,
-                socket_to_core_ratio: tree::count(spec, "preferSpreadSocketToCoreRatio")?.filter(|ratio| *ratio > 0),
+                socket_to_core_ratio: tree::count(spec, "preferSpreadSocketToCoreRatio")?
+                    .filter(|ratio| *ratio > 0),
                 features: tree::items(spec, "cpu.preferredCPUFeatures")?.to_vec(),
             },
             devices: tree::object(spec, "devices")?.map(DevicePreferences::read).transpose()?,

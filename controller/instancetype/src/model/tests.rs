@@ -64,7 +64,10 @@ fn a_matcher_is_read_and_written() {
 #[case::a_name_of_the_wrong_type(json!({"spec": {"preference": {"name": 1}}}), Err("spec.preference.name"))]
 fn matchers_may_be_absent(#[case] machine: Value, #[case] found: Result<bool, &str>) {
     let read = Matcher::of_machine(&machine, Family::Preference);
-    assert_eq!(read.map(|matcher| matcher.is_some()).map_err(|error| error.path), found.map_err(str::to_owned));
+    assert_eq!(
+        read.map(|matcher| matcher.is_some()).map_err(|error| error.path),
+        found.map_err(str::to_owned)
+    );
 }
 
 #[rstest]
@@ -84,7 +87,8 @@ fn document(api_version: &str, kind: &str) -> Value {
 
 #[test]
 fn an_object_has_its_identity() {
-    let object = Object::read(document("instancetype.kubevirt.io/v1beta1", "VirtualMachinePreference")).unwrap();
+    let object =
+        Object::read(document("instancetype.kubevirt.io/v1beta1", "VirtualMachinePreference")).unwrap();
     let identity = Identity {
         name: "u1".to_owned(),
         namespace: Some("a".to_owned()),
@@ -97,12 +101,26 @@ fn an_object_has_its_identity() {
 
 #[rstest]
 #[case::another_kind("v1", "Secret", "v1 Secret")]
-#[case::another_group("example.com/v1beta1", "VirtualMachinePreference", "example.com/v1beta1 VirtualMachinePreference")]
-#[case::an_older_version("instancetype.kubevirt.io/v1alpha2", "VirtualMachinePreference",
-    "instancetype.kubevirt.io/v1alpha2 VirtualMachinePreference")]
-#[case::a_group_with_our_prefix("instancetype.kubevirt.iox/v1beta1", "VirtualMachinePreference",
-    "instancetype.kubevirt.iox/v1beta1 VirtualMachinePreference")]
-fn other_objects_are_refused_by_their_kind(#[case] api_version: &str, #[case] kind: &str, #[case] found: &str) {
+#[case::another_group(
+    "example.com/v1beta1",
+    "VirtualMachinePreference",
+    "example.com/v1beta1 VirtualMachinePreference"
+)]
+#[case::an_older_version(
+    "instancetype.kubevirt.io/v1alpha2",
+    "VirtualMachinePreference",
+    "instancetype.kubevirt.io/v1alpha2 VirtualMachinePreference"
+)]
+#[case::a_group_with_our_prefix(
+    "instancetype.kubevirt.iox/v1beta1",
+    "VirtualMachinePreference",
+    "instancetype.kubevirt.iox/v1beta1 VirtualMachinePreference"
+)]
+fn other_objects_are_refused_by_their_kind(
+    #[case] api_version: &str,
+    #[case] kind: &str,
+    #[case] found: &str,
+) {
     let error = Object::read(document(api_version, kind)).unwrap_err();
     assert_eq!(error, ObjectError::OtherKind { found: found.chars().take(64).collect() });
 }
@@ -117,7 +135,8 @@ fn an_error_quotes_at_most_64_characters() {
 
 #[test]
 fn an_object_of_the_other_family_is_an_error() {
-    let preference = Object::read(document("instancetype.kubevirt.io/v1beta1", "VirtualMachinePreference")).unwrap();
+    let preference =
+        Object::read(document("instancetype.kubevirt.io/v1beta1", "VirtualMachinePreference")).unwrap();
     let error = Instancetype::new(preference.clone()).unwrap_err();
     assert_eq!(error, ObjectError::OtherFamily { wanted: Family::Instancetype, found: Kind::Preference });
     assert!(Preference::new(preference).is_ok(), "a preference without a spec is empty");
@@ -132,7 +151,10 @@ fn a_malformed_spec_names_the_field_only(#[case] spec: Value, #[case] path: &str
     let mut document = document("instancetype.kubevirt.io/v1beta1", "VirtualMachineInstancetype");
     document["spec"] = spec;
     let error = Instancetype::new(Object::read(document).unwrap()).unwrap_err();
-    assert!(error.to_string().starts_with(&format!("VirtualMachineInstancetype u1: spec.{path} must be")), "{error}");
+    assert!(
+        error.to_string().starts_with(&format!("VirtualMachineInstancetype u1: spec.{path} must be")),
+        "{error}"
+    );
     assert!(!error.to_string().contains("secret"), "{error}");
 }
 

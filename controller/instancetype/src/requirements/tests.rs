@@ -63,7 +63,10 @@ fn an_unset_dimension_is_one() {
 #[case::as_a_request(json!({"resources": {"requests": {"memory": "2Gi"}}}), true)]
 fn memory_is_compared_as_quantities(#[case] domain: Value, #[case] met: bool) {
     let expected: &[&str] = if met { &[] } else { &["domain.memory"] };
-    assert_eq!(fields(json!({ "domain": domain }), json!({"requirements": {"memory": {"guest": "2Gi"}}})), expected);
+    assert_eq!(
+        fields(json!({ "domain": domain }), json!({"requirements": {"memory": {"guest": "2Gi"}}})),
+        expected
+    );
 }
 
 #[rstest]
@@ -83,9 +86,11 @@ fn the_architecture_must_be_equal(#[case] architecture: Value, #[case] met: bool
 #[case::too_little_memory(json!({"memory": {"guest": "3Gi"}}), 1)]
 #[case::both(json!({"cpu": {"guest": 3}, "memory": {"guest": "3Gi"}}), 2)]
 fn an_instance_type_is_what_counts(#[case] requirements: Value, #[case] count: usize) {
-    let (instancetype, preference) = (instancetype(json!({})), preference(json!({ "requirements": requirements })));
+    let (instancetype, preference) =
+        (instancetype(json!({})), preference(json!({ "requirements": requirements })));
     // The topology does not matter with an instance type: its vCPUs do.
-    let template = InstanceTemplate::new(json!({"spec": {"domain": {"cpu": {"sockets": 1, "cores": 2}}}})).unwrap();
+    let template =
+        InstanceTemplate::new(json!({"spec": {"domain": {"cpu": {"sockets": 1, "cores": 2}}}})).unwrap();
     let causes = unmet(&template, Some(&instancetype), &preference, Location::Pool).unwrap();
     assert_eq!(causes.len(), count, "{causes:?}");
     assert!(causes.iter().all(|cause| cause.field == "spec.virtualMachineTemplate.spec.instancetype"));
@@ -93,9 +98,11 @@ fn an_instance_type_is_what_counts(#[case] requirements: Value, #[case] count: u
 
 #[test]
 fn memory_of_the_machine_counts_before_that_of_its_instance_type() {
-    let (instancetype, preference) = (instancetype(json!({})), preference(json!({"requirements": {"memory": {"guest": "2Gi"}}})));
+    let (instancetype, preference) =
+        (instancetype(json!({})), preference(json!({"requirements": {"memory": {"guest": "2Gi"}}})));
     let causes = |guest: &str| {
-        let template = InstanceTemplate::new(json!({"spec": {"domain": {"memory": {"guest": guest}}}})).unwrap();
+        let template =
+            InstanceTemplate::new(json!({"spec": {"domain": {"memory": {"guest": guest}}}})).unwrap();
         unmet(&template, Some(&instancetype), &preference, Location::VirtualMachine).unwrap().len()
     };
     assert_eq!((causes("1Gi"), causes("2Gi")), (1, 0));

@@ -63,7 +63,8 @@ fn defaults_fill_absent_fields_only() {
     }
     set_default(&mut root, "none", None::<bool>).unwrap();
     set_default_text(&mut root, "none", None).unwrap();
-    let expected = json!({"null": true, "false": false, "absent": true, "empty": "preferred", "text": "mine"});
+    let expected =
+        json!({"null": true, "false": false, "absent": true, "empty": "preferred", "text": "mine"});
     assert_eq!(root, expected);
 }
 

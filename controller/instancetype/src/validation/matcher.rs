@@ -18,20 +18,24 @@ pub fn matcher(family: Family, new: &Matcher, old: Option<&Matcher>, location: L
     } else {
         for (name, value) in [("name", &new.name), ("kind", &new.kind)] {
             if !value.is_empty() {
-                let message = format!("{name} is inferred together with inferFromVolume; remove one of the two");
+                let message =
+                    format!("{name} is inferred together with inferFromVolume; remove one of the two");
                 causes.push(Cause::not_supported(field(name), message));
             }
         }
     }
     if new.failure_policy().is_none() {
-        let message =
-            format!("unknown failure policy {:?}; use Reject or Ignore", new.infer_from_volume_failure_policy);
+        let message = format!(
+            "unknown failure policy {:?}; use Reject or Ignore",
+            new.infer_from_volume_failure_policy
+        );
         causes.push(Cause::invalid(field("inferFromVolumeFailurePolicy"), message));
     }
     if let Some(old) = old {
         let pinned = !new.revision_name.is_empty() && new.revision_name == old.revision_name;
         if pinned && new.name != old.name {
-            let message = format!("the revision belongs to {:?}; change or remove it together with the name", old.name);
+            let message =
+                format!("the revision belongs to {:?}; change or remove it together with the name", old.name);
             causes.push(Cause::invalid(field("revisionName"), message));
         }
     }

@@ -40,7 +40,8 @@ fn validates_instance_types(#[case] more: Value, #[case] expected: &[&str]) {
 
 #[test]
 fn launch_security_of_an_instance_type_gives_one_warning() {
-    let report = report("VirtualMachineInstancetype", instancetype_json(json!({"launchSecurity": {"sev": {}}})));
+    let report =
+        report("VirtualMachineInstancetype", instancetype_json(json!({"launchSecurity": {"sev": {}}})));
     assert_eq!((report.causes.len(), report.warnings.len()), (0, 1));
     assert!(report.warnings[0].contains("preferredLaunchSecurity"), "{:?}", report.warnings);
 }

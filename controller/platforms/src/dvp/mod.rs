@@ -1,5 +1,6 @@
 //! Deckhouse DVP: `virtualization.deckhouse.io/v1alpha2` pools, machines and disks.
 
+pub mod admission;
 mod devices;
 mod objects;
 mod read;

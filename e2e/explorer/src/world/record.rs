@@ -1,8 +1,8 @@
 //! Collects what the history, the referee, the clients and the garbage collector report.
 
 use jiff::{SignedDuration, Timestamp};
-use vmpool_e2e::object::{Kind, Object};
-use vmpool_e2e::recorder;
+use vmpool_invariants::object::{Kind, Object};
+use vmpool_invariants::recorder;
 use vmpool_model::{Change, ChangeKind, Verb};
 
 use super::World;
@@ -23,11 +23,11 @@ impl World {
         for call in late.iter().filter(|call| call.resource == "virtualmachines") {
             let owner = call.body["metadata"]["ownerReferences"][0]["uid"].as_str();
             if let (Verb::Create, Some(pool)) = (call.verb, owner) {
-                *self.grounds.in_flight.entry(pool.to_owned()).or_default() += 1;
-                self.grounds.late.insert(call.name.clone());
+                *self.user_actions.in_flight.entry(pool.to_owned()).or_default() += 1;
+                self.user_actions.late_creates.insert(call.name.clone());
             }
             if let (Verb::Delete, Some(uid)) = (call.verb, call.body["preconditions"]["uid"].as_str()) {
-                self.grounds.named.insert(uid.to_owned());
+                self.user_actions.deleted.insert(uid.to_owned());
             }
         }
         let attempts = std::mem::take(&mut *self.attempts.lock());
@@ -36,11 +36,11 @@ impl World {
             let uids =
                 |targets: &[Target]| targets.iter().map(|target| target.uid.clone()).collect::<Vec<_>>();
             match attempt {
-                Attempt::Sent(targets) => self.grounds.ask(&uids(&targets)),
-                Attempt::Rejected(targets, _) => self.grounds.refused(&uids(&targets)),
+                Attempt::Sent(targets) => self.user_actions.request_removal(&uids(&targets)),
+                Attempt::Rejected(targets, _) => self.user_actions.removal_refused(&uids(&targets)),
                 Attempt::Succeeded(targets) => {
                     let removed = targets.into_iter().map(|target| (target.uid, target.name));
-                    self.grounds.removed.extend(removed);
+                    self.user_actions.completed_removals.extend(removed);
                 }
                 Attempt::Unknown(_) => {}
             }

@@ -18,3 +18,12 @@ fn delays_may_be_endless() -> Result<(), clap::Error> {
 fn no_node_is_an_error() {
     assert!(Cli::try_parse_from(["vmpool-simulator", "--max-in-flight=0"]).is_err());
 }
+
+#[rstest::rstest]
+#[case::by_default(&[], shell::Platforms { dvp: true, kubevirt: false })]
+#[case::kubevirt(&["--platform=kubevirt"], shell::Platforms { dvp: false, kubevirt: true })]
+#[case::all(&["--platform=all"], shell::Platforms { dvp: true, kubevirt: true })]
+fn a_platform_is_chosen(#[case] flags: &[&str], #[case] platforms: shell::Platforms) {
+    let cli = Cli::try_parse_from(std::iter::once(&"vmpool-simulator").chain(flags)).unwrap();
+    assert_eq!(cli.config(0).platforms, platforms);
+}

@@ -6,7 +6,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 use tokio::{net::TcpListener, task::JoinSet, time::Instant};
@@ -19,12 +19,17 @@ const MISSED_BEATS: u64 = 6;
 pub(super) struct Health {
     started: Instant,
     last_beat_seconds: AtomicU64,
-    ready: AtomicBool,
+    /// Platforms of which not everything was seen once.
+    waiting: AtomicUsize,
 }
 
 impl Health {
-    pub(super) fn new() -> Self {
-        Self { started: Instant::now(), last_beat_seconds: AtomicU64::new(0), ready: AtomicBool::new(false) }
+    pub(super) fn new(platforms: usize) -> Self {
+        Self {
+            started: Instant::now(),
+            last_beat_seconds: AtomicU64::new(0),
+            waiting: AtomicUsize::new(platforms),
+        }
     }
 
     /// The loop turned.
@@ -32,13 +37,13 @@ impl Health {
         self.last_beat_seconds.store(self.started.elapsed().as_secs(), Ordering::Relaxed);
     }
 
-    /// Everything was seen once.
+    /// Everything of one platform was seen once.
     pub(super) fn ready(&self) {
-        self.ready.store(true, Ordering::Relaxed);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed)
+        self.waiting.load(Ordering::Relaxed) == 0
     }
 
     /// Before it is ready the loop may be waiting for the API server, which is no reason to be restarted.

@@ -1,11 +1,14 @@
-//! The thin shell: watches, a clock, one timer and a bounded number of writes around the pure [`World`].
+//! The thin shell: watches, a clock, one timer and a bounded number of writes around the pure model of a platform.
 //!
-//! One loop owns the world. There is no task per object: a few watches feed a channel, and the writes under way
+//! One loop owns each model. There is no task per object: a few watches feed a channel, and the writes under way
 //! are futures of the loop itself.
 
 mod bootstrap;
 mod clock;
+mod defaults;
 mod health;
+mod kubevirt;
+mod model;
 mod report;
 mod watch;
 mod write;
@@ -13,18 +16,30 @@ mod write;
 pub use report::Violations;
 
 use crate::duration::Delay;
-use crate::world::{Action, Event, Settings, World};
+use crate::{shared::Settings, world::World};
 use clock::Clock;
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use futures::{FutureExt, StreamExt, future::BoxFuture, future::try_join_all, stream::FuturesUnordered};
 use health::Health;
 use kube::Client;
+use model::{Flight, Model};
 use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
+/// The platforms that the simulator plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Platforms {
+    /// The Deckhouse Virtualization Platform.
+    pub dvp: bool,
+    /// KubeVirt with CDI.
+    pub kubevirt: bool,
+}
+
 /// Everything that the simulator was told, checked.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// What to play; at least one platform.
+    pub platforms: Platforms,
     /// Only this namespace, or all.
     pub namespace: Option<String>,
     /// How the played controllers behave.
@@ -80,7 +95,8 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Result<(), Error> {
     let clock = Clock::start();
     let violations = Violations::default();
-    let health = Arc::new(Health::new());
+    let Platforms { dvp, kubevirt } = config.platforms;
+    let health = Arc::new(Health::new(usize::from(dvp) + usize::from(kubevirt)));
     let mut tasks = JoinSet::new();
     health::serve(config.health_address, health.clone(), violations.clone(), &mut tasks).await?;
     tokio::select! {
@@ -90,45 +106,74 @@ pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Res
     if let Delay::After(every) = config.node_heartbeat {
         tasks.spawn(bootstrap::heartbeat(client.clone(), config.settings.nodes.clone(), clock.now(), every));
     }
-    let (sender, events) = mpsc::channel(EVENT_BUFFER);
-    let watches = watch::start(&client, config.namespace.as_deref(), clock, &sender, &mut tasks);
-    drop(sender);
-    let mut engine = Loop {
-        world: World::new(config.settings.clone()),
-        clock,
-        writer: write::Writer::new(client.clone()),
-        reporter: report::Reporter::new(client, violations),
-        queue: VecDeque::new(),
-        in_flight: FuturesUnordered::new(),
-        max_in_flight: config.max_in_flight,
-        unsynced: watches,
-        health,
+    let parts = Parts { client, config, clock, violations, health, stop };
+    let mut loops: Vec<BoxFuture<'_, Result<(), Error>>> = Vec::new();
+    if dvp {
+        loops.push(parts.play(World::new).boxed());
+    }
+    if kubevirt {
+        loops.push(parts.play(crate::kubevirt::World::new).boxed());
+    }
+    let ended = tokio::select! {
+        ended = try_join_all(loops) => ended.map(drop),
+        Some(ended) = tasks.join_next() => Err(Error::TaskEnded(ended.unwrap_or("a task"))),
     };
-    let ended = engine.run(events, &mut tasks, &stop).await;
     tasks.shutdown().await;
     ended
 }
 
-/// A write under way; it ends with what the world is to learn of it.
-type Flight = BoxFuture<'static, Option<Event>>;
+/// What the loops of all platforms share.
+struct Parts {
+    client: Client,
+    config: Config,
+    clock: Clock,
+    violations: Violations,
+    health: Arc<Health>,
+    stop: CancellationToken,
+}
 
-struct Loop {
-    world: World,
+impl Parts {
+    /// Plays one platform until the simulator stops.
+    async fn play<M: Model>(&self, new: fn(Settings) -> M) -> Result<(), Error> {
+        let mut tasks = JoinSet::new();
+        let (sender, events) = mpsc::channel(EVENT_BUFFER);
+        let watches =
+            M::watch(&self.client, self.config.namespace.as_deref(), self.clock, &sender, &mut tasks);
+        drop(sender);
+        let mut engine = Loop {
+            world: new(self.config.settings.clone()),
+            clock: self.clock,
+            writer: write::Writer::new(self.client.clone()),
+            reporter: report::Reporter::new(self.client.clone(), self.violations.clone()),
+            queue: VecDeque::new(),
+            in_flight: FuturesUnordered::new(),
+            max_in_flight: self.config.max_in_flight,
+            unsynced: watches,
+            health: self.health.clone(),
+        };
+        let ended = engine.run(events, &mut tasks, &self.stop).await;
+        tasks.shutdown().await;
+        ended
+    }
+}
+
+struct Loop<M: Model> {
+    world: M,
     clock: Clock,
     writer: write::Writer,
     reporter: report::Reporter,
-    queue: VecDeque<Action>,
-    in_flight: FuturesUnordered<Flight>,
+    queue: VecDeque<M::Action>,
+    in_flight: FuturesUnordered<Flight<M::Event>>,
     max_in_flight: usize,
     /// Watches that have not listed everything yet.
     unsynced: usize,
     health: Arc<Health>,
 }
 
-impl Loop {
+impl<M: Model> Loop<M> {
     async fn run(
         &mut self,
-        mut events: mpsc::Receiver<watch::Message>,
+        mut events: mpsc::Receiver<watch::Message<M::Event>>,
         tasks: &mut JoinSet<&'static str>,
         stop: &CancellationToken,
     ) -> Result<(), Error> {
@@ -160,22 +205,22 @@ impl Loop {
         Ok(())
     }
 
-    fn hear(&mut self, message: watch::Message) {
+    fn hear(&mut self, message: watch::Message<M::Event>) {
         let now = self.clock.now();
         match message {
             watch::Message::Event(event) => self.world.observe(*event, now),
             watch::Message::Listed => {
                 self.unsynced = self.unsynced.saturating_sub(1);
                 if self.unsynced == 0 {
-                    tracing::info!("everything has been listed once; playing");
-                    self.world.observe(Event::Synced, now);
+                    tracing::info!(platform = M::NAME, "everything has been listed once; playing");
+                    self.world.observe(M::synced(), now);
                     self.health.ready();
                 }
             }
         }
     }
 
-    fn land(&mut self, first: Option<Event>) {
+    fn land(&mut self, first: Option<M::Event>) {
         let mut landed = first;
         loop {
             if let Some(event) = landed {
@@ -190,29 +235,8 @@ impl Loop {
 
     fn take_off(&mut self) {
         while self.in_flight.len() < self.max_in_flight {
-            match self.queue.pop_front() {
-                Some(Action::Write(id, write)) => {
-                    let writer = self.writer.clone();
-                    self.in_flight.push(
-                        async move {
-                            let outcome = writer.perform(&id, write).await;
-                            Some(Event::Written(id, outcome))
-                        }
-                        .boxed(),
-                    );
-                }
-                Some(Action::Report(violation)) => {
-                    let reporter = self.reporter.clone();
-                    self.in_flight.push(
-                        async move {
-                            reporter.report(violation).await;
-                            None
-                        }
-                        .boxed(),
-                    );
-                }
-                None => return,
-            }
+            let Some(action) = self.queue.pop_front() else { return };
+            self.in_flight.push(M::perform(action, self.writer.clone(), self.reporter.clone()));
         }
     }
 }

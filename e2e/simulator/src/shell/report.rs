@@ -1,7 +1,7 @@
 //! Violations, told three ways: in the log, in a ConfigMap of the namespace, and over HTTP.
 
 use super::write::FIELD_MANAGER;
-use crate::world::Violation;
+use crate::shared::Violation;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
@@ -53,7 +53,8 @@ impl Reporter {
             namespace = violation.namespace,
             disk = violation.disk,
             machines = ?violation.machines,
-            "VIOLATION: one disk is mounted by several machines"
+            problem = ?violation.problem,
+            "VIOLATION: a disk is mounted by several machines, or was deleted while it is mounted"
         );
         self.violations.add(violation.clone());
         let mut wait = Duration::from_millis(200);

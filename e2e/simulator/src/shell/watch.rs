@@ -1,18 +1,15 @@
 //! The watches: one task per kind, which says what exists, what changed and what went.
 
-use super::clock::Clock;
+use super::{clock::Clock, defaults};
 use crate::{
-    knobs::{CONFIG_MAP, Knobs},
     objects::{
-        AttachmentView, ClassView, DiskView, Id, ImageView, Key, Kind, MachineView, OperationView, POD_LABEL,
-        PodView, Stored, StoredAttachment, StoredDisk, StoredImage, StoredMachine, StoredOperation,
-        StoredPod, warn_about_knob,
+        AttachmentView, DiskView, Id, ImageView, Key, Kind, MachineView, OperationView, POD_LABEL, PodView,
+        Stored, StoredAttachment, StoredDisk, StoredImage, StoredMachine, StoredOperation, StoredPod,
     },
     world::{Event, Object},
 };
 use futures::StreamExt;
 use jiff::Timestamp;
-use k8s_openapi::api::{core::v1::ConfigMap, storage::v1::StorageClass};
 use kube::{
     Api, Client, Resource, ResourceExt,
     runtime::{
@@ -21,7 +18,7 @@ use kube::{
     },
 };
 use serde::de::DeserializeOwned;
-use std::{collections::HashSet, fmt::Debug, pin::pin, sync::Arc, time::Duration};
+use std::{collections::HashSet, fmt::Debug, pin::pin, time::Duration};
 use tokio::{sync::mpsc, task::JoinSet};
 
 /// The API server ends a watch after this long; it is then continued where it was. Unit: seconds.
@@ -31,21 +28,21 @@ const LAST_RECONNECT: Duration = Duration::from_secs(3);
 
 /// What a watch tells the loop.
 #[derive(Debug)]
-pub(super) enum Message {
-    /// Something for the world.
-    Event(Box<Event>),
+pub(super) enum Message<E> {
+    /// Something for the model.
+    Event(Box<E>),
     /// This watch has listed everything for the first time.
     Listed,
 }
 
-type Sender = mpsc::Sender<Message>;
+pub(super) type Sender<E> = mpsc::Sender<Message<E>>;
 
 /// Starts every watch; returns how many there are.
 pub(super) fn start(
     client: &Client,
     namespace: Option<&str>,
     clock: Clock,
-    sender: &Sender,
+    sender: &Sender<Event>,
     tasks: &mut JoinSet<&'static str>,
 ) -> usize {
     let before = tasks.len();
@@ -70,18 +67,11 @@ pub(super) fn start(
     starter.objects(tasks, Kind::Pod, |_, stored: StoredPod| {
         PodView::read(stored).map(|view| Object::Pod(Box::new(view)))
     });
-    let knobs = match namespace {
-        Some(namespace) => Api::<ConfigMap>::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    };
-    let only_knobs = config().fields(&format!("metadata.name={CONFIG_MAP}"));
-    tasks.spawn(follow(knobs, only_knobs, clock, sender.clone(), KnobSource::default()));
-    let classes = Api::<StorageClass>::all(client.clone());
-    tasks.spawn(follow(classes, config(), clock, sender.clone(), ClassSource::default()));
+    defaults::start(client, namespace, clock, sender, tasks, (Event::Knobs, Event::Class));
     tasks.len() - before
 }
 
-fn config() -> watcher::Config {
+pub(super) fn config() -> watcher::Config {
     // The default list semantic is the most recent state, never the watch cache's whatever-it-has.
     watcher::Config::default().timeout(WATCH_SECONDS)
 }
@@ -90,7 +80,7 @@ struct Starter<'a> {
     client: &'a Client,
     namespace: Option<&'a str>,
     clock: Clock,
-    sender: &'a Sender,
+    sender: &'a Sender<Event>,
 }
 
 impl Starter<'_> {
@@ -114,23 +104,27 @@ impl Starter<'_> {
 }
 
 /// How the objects of one kind become events.
-trait Source<K>: Send {
+pub(super) trait Source<K>: Send {
+    /// What a model observes.
+    type Event: Send;
+
     fn name(&self) -> &'static str;
-    fn seen(&mut self, object: K) -> Option<Event>;
-    fn gone(&mut self, object: &K) -> Event;
+    fn seen(&mut self, object: K) -> Option<Self::Event>;
+    fn gone(&mut self, object: &K) -> Self::Event;
     /// A list that began at that time is complete.
-    fn relisted(&mut self, keys: HashSet<Key>, began: Timestamp) -> Vec<Event>;
+    fn relisted(&mut self, keys: HashSet<Key>, began: Timestamp) -> Vec<Self::Event>;
 }
 
-async fn follow<K>(
+pub(super) async fn follow<K, S>(
     api: Api<K>,
     config: watcher::Config,
     clock: Clock,
-    sender: Sender,
-    mut source: impl Source<K>,
+    sender: Sender<S::Event>,
+    mut source: S,
 ) -> &'static str
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    S: Source<K>,
 {
     let mut first_list = true;
     let mut began = clock.now();
@@ -171,7 +165,7 @@ where
     source.name()
 }
 
-fn key_of<K: Resource>(object: &K) -> Key {
+pub(super) fn key_of<K: Resource>(object: &K) -> Key {
     Key::new(object.meta().namespace.as_deref().unwrap_or_default(), &object.name_any())
 }
 
@@ -181,6 +175,8 @@ struct ObjectSource<S, T> {
 }
 
 impl<S, T> Source<Stored<S, T>> for ObjectSource<S, T> {
+    type Event = Event;
+
     fn name(&self) -> &'static str {
         match self.kind {
             Kind::Machine => "the watch of machines",
@@ -204,67 +200,6 @@ impl<S, T> Source<Stored<S, T>> for ObjectSource<S, T> {
 
     fn relisted(&mut self, keys: HashSet<Key>, began: Timestamp) -> Vec<Event> {
         vec![Event::Relisted { kind: self.kind, keys, began }]
-    }
-}
-
-/// The defaults of each namespace.
-#[derive(Default)]
-struct KnobSource {
-    known: HashSet<Key>,
-}
-
-impl Source<ConfigMap> for KnobSource {
-    fn name(&self) -> &'static str {
-        "the watch of knobs"
-    }
-
-    fn seen(&mut self, object: ConfigMap) -> Option<Event> {
-        let key = key_of(&object);
-        let (knobs, errors) = Knobs::from_config(&object.data.unwrap_or_default());
-        for error in errors {
-            warn_about_knob(Some(&key.namespace), None, &error);
-        }
-        self.known.insert(key.clone());
-        Some(Event::Knobs(key.namespace, Some(Box::new(knobs))))
-    }
-
-    fn gone(&mut self, object: &ConfigMap) -> Event {
-        let key = key_of(object);
-        self.known.remove(&key);
-        Event::Knobs(key.namespace, None)
-    }
-
-    fn relisted(&mut self, keys: HashSet<Key>, _began: Timestamp) -> Vec<Event> {
-        let gone: Vec<Key> = self.known.difference(&keys).cloned().collect();
-        self.known = keys;
-        gone.into_iter().map(|key| Event::Knobs(Arc::clone(&key.namespace), None)).collect()
-    }
-}
-
-#[derive(Default)]
-struct ClassSource {
-    known: HashSet<Key>,
-}
-
-impl Source<StorageClass> for ClassSource {
-    fn name(&self) -> &'static str {
-        "the watch of storage classes"
-    }
-
-    fn seen(&mut self, object: StorageClass) -> Option<Event> {
-        self.known.insert(key_of(&object));
-        Some(Event::Class(object.name_any(), Some(ClassView::read(&object))))
-    }
-
-    fn gone(&mut self, object: &StorageClass) -> Event {
-        self.known.remove(&key_of(object));
-        Event::Class(object.name_any(), None)
-    }
-
-    fn relisted(&mut self, keys: HashSet<Key>, _began: Timestamp) -> Vec<Event> {
-        let gone: Vec<Key> = self.known.difference(&keys).cloned().collect();
-        self.known = keys;
-        gone.into_iter().map(|key| Event::Class(key.name.to_string(), None)).collect()
     }
 }
 

@@ -17,12 +17,12 @@ use std::{fmt::Debug, time::Duration};
 /// Who writes, as managed fields name it.
 pub(super) const FIELD_MANAGER: &str = "vmpool-simulator";
 /// No write is waited for longer; whether it took effect is then seen in the watch.
-const DEADLINE: Duration = Duration::from_secs(15);
+pub(super) const DEADLINE: Duration = Duration::from_secs(15);
 
 /// Performs writes with one client.
 #[derive(Clone)]
 pub(super) struct Writer {
-    client: Client,
+    pub(super) client: Client,
 }
 
 impl Writer {

@@ -13,7 +13,6 @@
 //!                                publish: model ≠ object → one write at a time per object
 //! ```
 
-mod agenda;
 mod attachment;
 mod devices;
 mod disk;
@@ -24,7 +23,6 @@ mod machine;
 mod machine_status;
 mod mounts;
 mod operation;
-mod outbox;
 mod pod;
 mod provisioning;
 mod restart;
@@ -32,16 +30,16 @@ mod restart;
 mod tests;
 mod transitions;
 
+pub use crate::shared::{Settings, Violation};
+
 use crate::{
-    duration::Delay,
     knobs::{Effective, Knobs},
     objects::{
         AttachmentView, ClassView, DiskView, Id, ImageView, Key, Kind, MachineView, OperationView, PodView,
     },
+    shared::{Problem, agenda::Agenda, ends, outbox},
 };
-use agenda::Agenda;
 use jiff::Timestamp;
-use serde::Serialize;
 use serde_json::Value;
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -51,27 +49,6 @@ use std::{
 
 /// A state that would last less than this is not published: the next one follows in the same write.
 const BRIEF: Duration = Duration::from_millis(50);
-
-/// How the simulator behaves where no knob says otherwise.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Between a machine's pod and `Running`; also how long a migration takes.
-    pub start_delay: Delay,
-    /// Between the wish to stop a machine and its stop.
-    pub stop_delay: Delay,
-    /// Between the start of a disk's provisioning, binding or growth and its end.
-    pub provisioning_delay: Delay,
-    /// Between a new generation of a machine and its evaluation.
-    pub evaluation_delay: Delay,
-    /// Between a change of a running machine's devices and its effect.
-    pub hot_plug_delay: Delay,
-    /// Nodes that machines run on, at least one.
-    pub nodes: Vec<String>,
-    /// Whether running machines have pods.
-    pub pods: bool,
-    /// Makes pod names differ from one run of the simulator to the next.
-    pub seed: u64,
-}
 
 /// An object as last seen.
 #[derive(Clone, Debug)]
@@ -151,24 +128,11 @@ pub enum Write {
     Delete(Arc<str>),
 }
 
-/// A moment in which two machines mount one disk.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Violation {
-    /// When.
-    pub time: Timestamp,
-    /// Namespace of the disk.
-    pub namespace: String,
-    /// Name of the disk.
-    pub disk: String,
-    /// UIDs of the machines, the one that was there first in front.
-    pub machines: Vec<String>,
-}
-
 /// The model of everything that the simulator plays with.
 #[derive(Debug)]
 pub struct World {
     settings: Settings,
-    agenda: Agenda,
+    agenda: Agenda<Id>,
     synced: bool,
     machines: HashMap<Key, machine::Machine>,
     disks: HashMap<Key, disk::Disk>,
@@ -285,12 +249,4 @@ enum Novelty {
 
 fn collect<K: Clone, V>(map: &HashMap<K, V>, wanted: impl Fn(&K, &V) -> bool) -> Vec<K> {
     map.iter().filter(|(key, value)| wanted(key, value)).map(|(key, _)| key.clone()).collect()
-}
-
-/// When a delay that began at `since` ends; never for [`Delay::Never`].
-fn ends(since: Timestamp, delay: Delay) -> Option<Timestamp> {
-    match delay {
-        Delay::After(delay) => since.checked_add(delay).ok(),
-        Delay::Never => None,
-    }
 }

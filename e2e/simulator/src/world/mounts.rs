@@ -4,7 +4,7 @@
 //! status; it is what keeps a second machine from starting. The *mounts* are what guests really have open. A
 //! correct platform never has two mounts; where the first failed to prevent it, the second shows it.
 
-use super::{Action, Violation, World, disk::Holder, machine::Machine};
+use super::{Action, Problem, Violation, World, disk::Holder, machine::Machine};
 use crate::objects::{Id, Key, Kind};
 use jiff::Timestamp;
 use std::sync::Arc;
@@ -79,6 +79,7 @@ impl World {
         if disk.mounts.len() > 1 {
             self.actions.push(Action::Report(Violation {
                 time: now,
+                problem: Problem::DoubleMount,
                 namespace: key.namespace.to_string(),
                 disk: key.name.to_string(),
                 machines: disk.mounts.iter().map(ToString::to_string).collect(),

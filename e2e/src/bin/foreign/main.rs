@@ -3,18 +3,18 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use vmpool_e2e::access::Access;
 use vmpool_e2e::harness;
 use vmpool_e2e::provider::{Foreign, Provider, Surroundings};
 use vmpool_e2e::scenario::visit;
 use vmpool_e2e::smoke;
 use vmpool_e2e::world::World;
+use vmpool_test_cluster::access::Access;
 
 fn main() -> ExitCode {
     match harness::block_on(run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", vmpool_e2e::error::chain(error.as_ref()));
+            eprintln!("error: {}", vmpool_test_cluster::error::chain(error.as_ref()));
             ExitCode::FAILURE
         }
     }

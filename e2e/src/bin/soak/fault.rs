@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use vmpool_e2e::cluster::Restart;
-use vmpool_e2e::error::Result;
-use vmpool_e2e::object::Kind;
-use vmpool_e2e::programs::{Component, Controller};
-use vmpool_e2e::random::SeededRandom;
 use vmpool_e2e::world::{Quota, Refusal, World};
+use vmpool_installation::programs::{Component, Controller};
+use vmpool_invariants::object::Kind;
+use vmpool_runtime::testing::SeededRandom;
+use vmpool_test_cluster::control_plane::Restart;
+use vmpool_test_cluster::error::Result;
 
 /// Index of the controller and of the replicas that are never killed, so that samples of their usage are comparable.
 pub(crate) const STEADY: usize = 0;

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use anyhow::Context;
-use vmpool_e2e::programs::{Component, Program};
-use vmpool_e2e::usage;
 use vmpool_e2e::world::World;
+use vmpool_installation::programs::{Component, Program};
+use vmpool_test_cluster::usage;
 
 use crate::fault::STEADY;
 

@@ -21,11 +21,11 @@ use std::time::Duration;
 
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
-use vmpool_e2e::error::chain;
-use vmpool_e2e::installation::{GuardOptions, Installation};
-use vmpool_e2e::programs::ControllerOptions;
-use vmpool_e2e::random::SeededRandom;
 use vmpool_e2e::world::World;
+use vmpool_installation::installation::{GuardOptions, Installation};
+use vmpool_installation::programs::ControllerOptions;
+use vmpool_runtime::testing::SeededRandom;
+use vmpool_test_cluster::error::chain;
 
 use crate::growth::Sample;
 use crate::options::Options;

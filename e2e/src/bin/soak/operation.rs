@@ -4,10 +4,11 @@ use std::fmt;
 
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
-use vmpool_e2e::error::{Error, Result};
-use vmpool_e2e::object::{API_VERSION, Kind, Object};
-use vmpool_e2e::random::SeededRandom;
+use vmpool_api::{annotations, v1alpha2::API_VERSION};
 use vmpool_e2e::world::{Deletion, World};
+use vmpool_invariants::object::{Kind, Object};
+use vmpool_runtime::testing::SeededRandom;
+use vmpool_test_cluster::error::{Error, Result};
 
 use crate::design::{Design, EXTRA, MOST, POOLS};
 
@@ -149,7 +150,7 @@ impl Operation {
                 delete(world, Kind::Disk, random.one(&free).copied()).await
             }
             Self::Relabel => {
-                let label = vmpool_e2e::object::POOL_UID_LABEL;
+                let label = vmpool_api::labels::POOL_UID;
                 meddle(world, member(), json!({ "labels": { label: null } })).await
             }
             Self::Disown => meddle(world, member(), json!({ "ownerReferences": null })).await,
@@ -184,7 +185,7 @@ pub(crate) async fn operate(world: &World, operation: &str, machine: &Object) ->
 /// Deletes an object as a user, and records that for the checks.
 pub(crate) async fn delete(world: &World, kind: Kind, object: Option<&Object>) -> Answer {
     let Some(object) = object else { return Answer::Idle };
-    world.grounds().named.insert(object.uid().to_owned());
+    world.user_actions().deleted.insert(object.uid().to_owned());
     let uid = Some(object.uid().to_owned());
     let params = DeleteParams::background().preconditions(Preconditions { uid, ..Preconditions::default() });
     answer(world.api(kind).delete(object.name(), &params).await.map_err(Error::api("deleting")))
@@ -296,7 +297,7 @@ async fn grow(world: &World, pool: &Object, mib: u64) -> Answer {
 
 /// Whether the disk is free according to its annotations.
 fn is_free(disk: &Object) -> bool {
-    disk.annotation("vmpool.virtualization.deckhouse.io/free-since").is_some() && !disk.is_terminating()
+    disk.annotation(annotations::FREE_SINCE).is_some() && !disk.is_terminating()
 }
 
 fn signed(count: u64) -> i64 {

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use vmpool_e2e::error::Error;
-use vmpool_e2e::invariants::leftovers;
-use vmpool_e2e::object::{Kind, Object};
-use vmpool_e2e::random::SeededRandom;
-use vmpool_e2e::recorder::State;
+use vmpool_api::labels;
 use vmpool_e2e::world::{Policy, World};
+use vmpool_invariants::leftovers;
+use vmpool_invariants::object::{Kind, Object};
+use vmpool_invariants::recorder::State;
+use vmpool_runtime::testing::SeededRandom;
+use vmpool_test_cluster::error::Error;
 
 use crate::design::{CALM, Design, EXTRA, LONG, POOLS, budget};
 use crate::fault::{MORTAL, STEADY, leader};
@@ -52,8 +53,8 @@ pub(crate) async fn calm(
         if left.is_empty() {
             match world.settles().await {
                 Ok(()) => return Ok(strays(world)),
-                Err(Error::Invariants { violations }) if begin.elapsed() > PATIENCE => return Ok(violations),
-                Err(Error::Invariants { .. }) => {}
+                Err(Error::Violations { violations }) if begin.elapsed() > PATIENCE => return Ok(violations),
+                Err(Error::Violations { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         } else if begin.elapsed() > PATIENCE {
@@ -201,7 +202,7 @@ fn uncollected(design: &Design, pool: &Object, state: &State) -> Option<String> 
     let free = |template: &str| {
         let of_template = state
             .owned_by(Kind::Disk, pool.uid())
-            .filter(|disk| disk.label("vmpool.virtualization.deckhouse.io/disk-template") == Some(template));
+            .filter(|disk| disk.label(labels::DISK_TEMPLATE) == Some(template));
         of_template.filter(|disk| !used.contains(disk.name())).count()
     };
     let kept = design.disks.iter().filter_map(|(template, kept)| Some((*template, (*kept)?)));

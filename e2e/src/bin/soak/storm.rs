@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use vmpool_e2e::error::{Error, Result};
-use vmpool_e2e::object::{Kind, POOL_UID_LABEL};
-use vmpool_e2e::random::SeededRandom;
+use vmpool_api::labels;
 use vmpool_e2e::world::World;
+use vmpool_invariants::object::Kind;
+use vmpool_runtime::testing::SeededRandom;
+use vmpool_test_cluster::error::{Error, Result};
 
 use crate::fault::{Fault, Mend, Outage};
 use crate::operation::{Operation, any_pool};
@@ -47,7 +48,7 @@ impl<'w> Storm<'w> {
     /// Runs the storm, and repairs all faults at the end.
     ///
     /// # Errors
-    /// [`Error::Invariants`], and errors of the harness.
+    /// [`Error::Violations`], and errors of the harness.
     pub(crate) async fn rage(&mut self, duration: Duration, tally: &mut Tally) -> Result<()> {
         let end = Instant::now() + duration;
         while Instant::now() < end {
@@ -139,10 +140,10 @@ impl<'w> Storm<'w> {
         let gone = |uid: &String| state.get(Kind::Pool, uid).is_none();
         for uid in self.orphaned.iter().filter(|uid| gone(uid)) {
             for kind in [Kind::Machine, Kind::Disk] {
-                let left = state.all(kind).filter(|object| object.label(POOL_UID_LABEL) == Some(uid));
+                let left = state.all(kind).filter(|object| object.label(labels::POOL_UID) == Some(uid));
                 for object in left.filter(|object| object.owner_uid().is_empty() && !object.is_terminating())
                 {
-                    let known = self.world.grounds().foreign.contains_key(object.uid());
+                    let known = self.world.user_actions().foreign.contains_key(object.uid());
                     if !known {
                         self.world.treat_as_foreign(object);
                     }
@@ -155,7 +156,7 @@ impl<'w> Storm<'w> {
 /// The violations in an error; any other error is returned.
 pub(crate) fn violations(error: Error) -> Result<Vec<String>> {
     match error {
-        Error::Invariants { violations } => Ok(violations),
+        Error::Violations { violations } => Ok(violations),
         other => Err(other),
     }
 }

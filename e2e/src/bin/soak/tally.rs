@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use vmpool_e2e::cluster::target_directory;
+use vmpool_test_cluster::control_plane::target_directory;
 
 use crate::operation::Answer;
 

@@ -5,10 +5,11 @@ use anyhow::Context;
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
-use vmpool_e2e::cluster::apply;
-use vmpool_e2e::object::{API_VERSION, Kind, Object};
+use vmpool_api::v1alpha2::API_VERSION;
 use vmpool_e2e::world::condition::Condition;
 use vmpool_e2e::world::{Pool, World};
+use vmpool_invariants::object::{Kind, Object};
+use vmpool_test_cluster::control_plane::apply;
 
 pub(super) const POOL: &str = "lab";
 /// Settled machines and their retained disks.

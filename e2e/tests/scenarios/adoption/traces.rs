@@ -3,16 +3,17 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, ensure};
-use vmpool_e2e::object::{Kind, Object, TEMPLATE_HASH_LABEL, uids};
-use vmpool_e2e::programs::Accounts;
+use vmpool_api::{annotations, labels};
 use vmpool_e2e::world::{Pool, World};
+use vmpool_installation::programs::Accounts;
+use vmpool_invariants::object::{Kind, Object, uids};
 
 use super::fixture::SETTLED;
 
 /// Label and annotation of a machine: the revision in effect, and the last written revision.
 pub(super) fn markers(machine: &Object) -> (&str, &str) {
-    let written = machine.annotation("vmpool.virtualization.deckhouse.io/patched-template-hash");
-    (machine.label(TEMPLATE_HASH_LABEL).unwrap_or_default(), written.unwrap_or_default())
+    let written = machine.annotation(annotations::PATCHED_TEMPLATE_HASH);
+    (machine.label(labels::TEMPLATE_HASH).unwrap_or_default(), written.unwrap_or_default())
 }
 
 /// Successful writes of the controller since a mark, without leases and events: `verb resource name`.

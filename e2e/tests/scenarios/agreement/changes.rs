@@ -7,13 +7,14 @@ use futures::{StreamExt, stream};
 use kube::Client;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use vmpool_e2e::installation::UNGUARDED;
-use vmpool_e2e::object::{Kind, REMOVAL_ANNOTATION};
-use vmpool_e2e::poll;
-use vmpool_e2e::programs::{Accounts, Component};
+use vmpool_api::annotations;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::{DEADLINE, World};
-use vmpool_engine::admission::{Request, scale};
+use vmpool_installation::installation::UNGUARDED;
+use vmpool_installation::programs::{Accounts, Component};
+use vmpool_invariants::object::Kind;
+use vmpool_platforms::dvp::admission::{Request, scale};
+use vmpool_test_cluster::poll;
 
 use super::judges::{ADMIN, Cluster, Tally, furnish, of_create, of_scale, of_update};
 use super::pools::{Dice, places, put};
@@ -41,7 +42,7 @@ fn flaws() -> Vec<(&'static str, String, Value)> {
         (
             "record",
             "/metadata/annotations".to_owned(),
-            json!({ REMOVAL_ANNOTATION: r#"[{"name":"a","uid":"u","reserved":"r"}]"# }),
+            json!({ annotations::SCALE_DOWN_TARGETS: r#"[{"name":"a","uid":"u","reserved":"r"}]"# }),
         ),
     ]
 }
@@ -124,7 +125,7 @@ fn change(old: &Value, places: &[(&str, Vec<Value>)], dice: &mut Dice) -> (usize
     let mut new = old.clone();
     let counts = [0, 1, 2, 3, 5].map(|count| json!(count));
     let policies = ["NewestFirst", "OldestFirst", "Explicit"].map(|policy| json!(policy));
-    let records = [Value::Null, json!({ REMOVAL_ANNOTATION: "[]" }), json!({ "team": "blue" })];
+    let records = [Value::Null, json!({ annotations::SCALE_DOWN_TARGETS: "[]" }), json!({ "team": "blue" })];
     for _ in 0..=usize::from(dice.once_in(3)) {
         match dice.pick(&[0, 1, 2, 3, 4]) {
             0 => put(&mut new, "/spec/replicas", dice.pick(&counts)),

@@ -6,14 +6,15 @@ use anyhow::{Context, ensure};
 use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use vmpool_e2e::cluster::apply;
-use vmpool_e2e::error::chain;
-use vmpool_e2e::object::{API_VERSION, Kind};
-use vmpool_e2e::programs::{Accounts, Component};
+use vmpool_api::v1alpha2::API_VERSION;
 use vmpool_e2e::world::World;
-use vmpool_engine::admission::{
+use vmpool_installation::programs::{Accounts, Component};
+use vmpool_invariants::object::Kind;
+use vmpool_platforms::dvp::admission::{
     self, Class, ClassName, Evaluation, Facts, Found, Image, ImageId, ImageKind, Outcome, Request, Settings,
 };
+use vmpool_test_cluster::control_plane::apply;
+use vmpool_test_cluster::error::chain;
 
 /// The name that the administrator of the cluster has.
 pub(super) const ADMIN: &str = "admin";

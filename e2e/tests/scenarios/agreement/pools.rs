@@ -2,6 +2,7 @@
 //! allowed.
 
 use serde_json::{Value, json};
+use vmpool_api::{annotations, labels};
 use vmpool_e2e::world::World;
 
 /// A source of chance that is the same in every run (SplitMix64).
@@ -54,10 +55,7 @@ pub(super) fn places() -> Vec<(&'static str, Vec<Value>)> {
         ),
         (
             "/metadata/annotations",
-            vec![
-                json!({ "team": "blue" }),
-                json!({ "vmpool.virtualization.deckhouse.io/scale-down-targets": "[]" }),
-            ],
+            vec![json!({ "team": "blue" }), json!({ annotations::SCALE_DOWN_TARGETS: "[]" })],
         ),
         ("/spec/scaleDownPolicy", vec![json!("NewestFirst"), json!("OldestFirst"), json!("Explicit")]),
         ("/spec/replicas", vec![json!(0), json!(1), json!(1000), Value::Null]),
@@ -66,7 +64,7 @@ pub(super) fn places() -> Vec<(&'static str, Vec<Value>)> {
             vec![
                 json!({ "app": "web" }),
                 json!({ "kubevirt.io/size": "big" }),
-                json!({ "vmpool.virtualization.deckhouse.io/pool-uid": "x" }),
+                json!({ labels::POOL_UID: "x" }),
             ],
         ),
         (

@@ -2,7 +2,8 @@
 
 use anyhow::Context;
 use serde_json::Value;
-use vmpool_e2e::cluster::{documents_in, workspace_root};
+use vmpool_installation::workspace_root;
+use vmpool_test_cluster::control_plane::documents_in;
 
 /// The schema of a pool, as the definition has it.
 pub(crate) fn of_pools() -> anyhow::Result<Value> {

@@ -2,9 +2,10 @@
 
 use anyhow::Context;
 use serde_json::{Value, json};
-use vmpool_e2e::cluster::{documents_in, workspace_root};
-use vmpool_e2e::installation::{CLASS, IMAGE};
 use vmpool_e2e::world::World;
+use vmpool_installation::installation::{CLASS, IMAGE};
+use vmpool_installation::workspace_root;
+use vmpool_test_cluster::control_plane::documents_in;
 
 use super::schema::Field;
 

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use anyhow::{Context, bail};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use vmpool_e2e::error::chain;
-use vmpool_e2e::object::Kind;
 use vmpool_e2e::world::World;
+use vmpool_invariants::object::Kind;
+use vmpool_test_cluster::error::chain;
 
 use super::schema::{KEY, rules};
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use kube::api::{DeleteParams, PatchParams};
 use serde_json::{Value, json};
-use vmpool_e2e::deadline::Deadline;
-use vmpool_e2e::object::{Kind, Object};
 use vmpool_e2e::world::World;
+use vmpool_invariants::object::{Kind, Object};
+use vmpool_test_cluster::deadline::Deadline;
 
 use super::judge::{make, names, respec};
 

@@ -13,6 +13,7 @@ spec:
   names: {{kind: Thing, plural: things}}
   versions:
     - name: v1
+      storage: true
       schema:
         openAPIV3Schema:
           type: object

@@ -1,7 +1,8 @@
 use super::Outputs;
 
 fn outputs(files: &[(&str, &str)]) -> Outputs {
-    let mut outputs = Outputs::new(&["out"]);
+    let mut outputs = Outputs::default();
+    outputs.own("out");
     for (path, content) in files {
         outputs.add((*path).to_owned(), (*content).to_owned());
     }

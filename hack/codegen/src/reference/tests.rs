@@ -1,5 +1,5 @@
-use super::page;
-use crate::schema::Crd;
+use super::{index, page};
+use crate::{families::FAMILIES, schema::Crd};
 
 #[test]
 fn a_page_lists_columns_fields_and_rules() {
@@ -11,6 +11,7 @@ spec:
   names: {kind: Thing, plural: things, shortNames: [th]}
   versions:
     - name: v1
+      storage: true
       additionalPrinterColumns:
         - {name: Size, type: string, jsonPath: .spec.size, priority: 1, description: How large.}
       schema:
@@ -45,4 +46,37 @@ spec:
     ] {
         assert!(page.lines().any(|found| found == line), "no line {line}\nin\n{page}");
     }
+}
+
+const TWO_VERSIONS: &str = r"
+metadata: {name: things.example}
+spec:
+  group: example
+  scope: Namespaced
+  names: {kind: Thing, plural: things}
+  versions:
+    - {name: v1beta1, served: true, storage: false, schema: {openAPIV3Schema: {type: object, description: A thing.}}}
+    - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, description: A thing.}}}
+    - {name: v1alpha1, served: false, storage: false, schema: {openAPIV3Schema: {type: object, description: A thing.}}}
+";
+
+#[test]
+fn a_page_lists_the_versions_that_are_served() {
+    let crd = Crd::new("things.yaml".to_owned(), serde_yaml_ng::from_str(TWO_VERSIONS).unwrap()).unwrap();
+    let page = page(&crd);
+    let versions: Vec<&str> = page.lines().filter(|line| line.contains("`example/")).collect();
+    assert_eq!(versions, ["| API version | `example/v1` |", "| Also served as | `example/v1beta1` |"]);
+}
+
+#[test]
+fn the_index_has_a_section_for_each_family() {
+    let crd =
+        |source: &str| Crd::new(source.to_owned(), serde_yaml_ng::from_str(TWO_VERSIONS).unwrap()).unwrap();
+    let families =
+        [(&FAMILIES[0], vec![crd("things.yaml")]), (&FAMILIES[1], vec![crd("kubevirt/things.yaml")])];
+    let index = index(&families);
+    let first = index.find("| [Thing](things.md) | A thing. |").unwrap();
+    let heading = index.find("## KubeVirt").unwrap();
+    let second = index.find("| [Thing](kubevirt/things.md) | A thing. |").unwrap();
+    assert!(first < heading && heading < second, "{index}");
 }

@@ -2,8 +2,8 @@ use std::path::Path;
 
 use rstest::rstest;
 
-use super::{FLAGS, module};
-use crate::schema::Crd;
+use super::{FLAGS, Options, Shared, module};
+use crate::{families::FAMILIES, schema::Crd};
 
 fn crd(kind: &str, spec: &str) -> Crd {
     let plural = format!("{}s", kind.to_lowercase());
@@ -25,9 +25,16 @@ spec:
     Crd::new("source.yaml".to_owned(), serde_yaml_ng::from_str(&yaml).unwrap()).unwrap()
 }
 
+/// The module with the options of the first family.
 fn generate(kind: &str, spec: &str) -> anyhow::Result<String> {
-    module(&crd(kind, spec), Path::new(env!("CARGO_MANIFEST_DIR")))
+    generate_with(&FAMILIES[0].types, kind, spec)
 }
+
+fn generate_with(options: &Options, kind: &str, spec: &str) -> anyhow::Result<String> {
+    module(&crd(kind, spec), options, Path::new(env!("CARGO_MANIFEST_DIR")))
+}
+
+const KEEPS_UNKNOWN_FIELDS: Options = Options { keep_unknown_fields: true, shared: &[] };
 
 #[test]
 fn generated_files_name_their_source() {
@@ -77,4 +84,57 @@ fn the_pool_uses_the_types_of_machines_and_disks() {
 fn a_missing_shared_part_is_an_error() {
     let error = generate("VirtualMachinePool", "template: {type: string}").unwrap_err();
     assert!(error.to_string().contains("no type is called VirtualMachinePoolSpecVirtualMachineTemplateSpec"));
+}
+
+#[test]
+fn unknown_fields_are_kept_on_every_level() {
+    let spec = "size: {type: string}, parts: {type: array, items: {type: object, properties: {name: {type: string}}}}";
+    let code = generate_with(&KEEPS_UNKNOWN_FIELDS, "Thing", spec).unwrap();
+    let field = "#[serde(flatten)]\n    pub unknown_fields: BTreeMap<String, serde_json::Value>,";
+    assert_eq!(code.matches(field).count(), 2, "the spec and its parts\n{code}");
+    assert!(!code.contains("unknownFields"), "{code}");
+    assert!(!generate("Thing", spec).unwrap().contains("unknown_fields"), "not for the first family");
+}
+
+#[rstest]
+#[case::an_object_without_fields_is_a_map(
+    "unmanaged: {type: object}",
+    "pub unmanaged: Option<BTreeMap<String, serde_json::Value>>,"
+)]
+#[case::labels_are_a_map_of_texts(
+    "labels: {type: object, additionalProperties: {type: string}}",
+    "pub labels: Option<BTreeMap<String, String>>,"
+)]
+fn objects_that_keep_unknown_fields(#[case] spec: &str, #[case] line: &str) {
+    let code = generate_with(&KEEPS_UNKNOWN_FIELDS, "Thing", spec).unwrap();
+    assert!(code.lines().any(|found| found.trim() == line), "{code}");
+}
+
+#[test]
+fn conditions_that_can_lack_fields_are_not_those_of_kubernetes() {
+    let spec = "conditions: {type: array, items: {type: object, properties: {type: {type: string}, status: {type: string}, \
+                reason: {type: string}, message: {type: string}, lastTransitionTime: {type: string}}}}";
+    assert!(generate("Thing", spec).unwrap().contains("pub conditions: Option<Vec<Condition>>,"));
+    let code = generate_with(&KEEPS_UNKNOWN_FIELDS, "Thing", spec).unwrap();
+    assert!(code.contains("pub conditions: Option<Vec<ThingConditions>>,"), "{code}");
+    assert!(code.contains("--no-condition"), "the stamp has all flags\n{code}");
+}
+
+#[test]
+fn parts_can_share_a_type_of_the_module_or_of_another_crate() {
+    const SHARED: [Shared; 3] = [
+        Shared { kind: "Thing", part: "spec.second", target: "ThingFirst" },
+        Shared { kind: "Thing", part: "spec.inner.selector", target: "other::LabelSelector" },
+        Shared { kind: "Thing", part: "spec.selector", target: "other::LabelSelector" },
+    ];
+    let part = "type: object, properties: {name: {type: string}}";
+    let spec = format!(
+        "first: {{{part}}}, second: {{{part}}}, selector: {{{part}}}, inner: {{type: object, properties: {{selector: {{{part}}}}}}}"
+    );
+    let options = Options { keep_unknown_fields: false, shared: &SHARED };
+    let code = generate_with(&options, "Thing", &spec).unwrap();
+    assert!(code.contains("pub second: Option<ThingFirst>,"), "{code}");
+    assert_eq!(code.matches("pub selector: Option<LabelSelector>,").count(), 2, "{code}");
+    assert_eq!(code.matches("use other::LabelSelector;").count(), 1, "{code}");
+    assert!(!code.contains("use ThingFirst"), "{code}");
 }

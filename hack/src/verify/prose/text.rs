@@ -34,7 +34,8 @@ pub(super) fn prose(syntax: Syntax, text: &str) -> String {
         Syntax::Markdown => without_code(text),
         Syntax::Rust => without_code(&comments(text)),
         Syntax::Plain => {
-            text.lines().flat_map(|line| [without_spans(line, &mut false), "\n".to_owned()]).collect()
+            let lines: Vec<String> = text.lines().map(|line| without_spans(line, &mut false)).collect();
+            lines.join("\n")
         }
     }
 }

@@ -3,7 +3,7 @@ use serde_json::Value;
 use super::server::{HOOKS, SERVICE, api_service, decode, encode, hooks};
 use super::world::{NAME, World};
 use super::{HOUR, MINUTE, usual};
-use crate::certificates::metrics::Failed;
+use crate::certificates::metrics::Stage;
 
 #[tokio::test]
 async fn a_bundle_that_was_wiped_is_put_back() {
@@ -27,7 +27,7 @@ async fn a_configuration_that_comes_later_is_waited_for() {
     world.pass(2 * MINUTE).await;
     assert_eq!(world.server.bundles().len(), 3);
     world.check();
-    assert_eq!(world.replicas[0].metrics.failures(Failed::Bundle), 0, "waiting is no failure");
+    assert_eq!(world.replicas[0].metrics.failures(Stage::Bundle), 0, "waiting is no failure");
 }
 
 #[tokio::test]

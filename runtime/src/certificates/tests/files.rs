@@ -4,7 +4,7 @@ use tempfile::TempDir;
 
 use crate::certificates::CertificateMetrics;
 use crate::certificates::files::{Follower, PERIOD};
-use crate::certificates::metrics::{Failed, Made};
+use crate::certificates::metrics::{Rotated, Stage};
 use crate::env::Task;
 use crate::metrics::Registry;
 use crate::testing::{ManualClock, env};
@@ -47,7 +47,7 @@ async fn files_are_waited_for_and_followed() {
     let (world, ca) = (World::new(), Ca::new("ca"));
     world.clock.advance(PERIOD).await;
     assert!(!world.identity.is_ready());
-    assert_eq!(world.metrics.failures(Failed::Files), 2);
+    assert_eq!(world.metrics.failures(Stage::Files), 2);
 
     world.write(&ca.serving_until("a", "2031-01-01T00:00:00Z".parse().unwrap()));
     world.clock.advance(PERIOD).await;
@@ -56,7 +56,7 @@ async fn files_are_waited_for_and_followed() {
     world.clock.advance(PERIOD).await;
     assert_eq!(world.identity.expires(), Some("2032-01-01T00:00:00Z".parse().unwrap()));
     world.clock.advance(10 * PERIOD).await;
-    assert_eq!((world.metrics.count(Made::Files), world.metrics.failures(Failed::Files)), (2, 2));
+    assert_eq!((world.metrics.rotations(Rotated::Files), world.metrics.failures(Stage::Files)), (2, 2));
     let expiry: jiff::Timestamp = "2032-01-01T00:00:00Z".parse().unwrap();
     assert_eq!(world.metrics.serving_expiry(), expiry.as_second());
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::server::{SECRET, encode};
 use super::world::World;
 use super::{MINUTE, usual};
-use crate::certificates::metrics::Made;
+use crate::certificates::metrics::Rotated;
 use crate::tls::pki::Ca;
 
 /// What was made to repair it: authorities and serving certificates.
@@ -32,7 +32,7 @@ async fn what_is_broken_is_repaired(#[case] key: &str, #[case] value: Value, #[c
     });
     world.pass(30 * MINUTE).await;
     world.check();
-    let made = (world.made(Made::Authority) - 1, world.made(Made::Serving) - 1);
+    let made = (world.made(Rotated::Authority) - 1, world.made(Rotated::Serving) - 1);
     assert_eq!(made, cost);
     let shown = world.replicas[0].identity.chain();
     assert!(world.replicas.iter().all(|replica| replica.identity.chain() == shown));
@@ -46,7 +46,7 @@ async fn a_bundle_with_one_broken_authority_keeps_the_other() {
     world.server.change(SECRET, |secret| secret["data"]["ca.crt"] = encode(&broken));
     world.pass_checking(5 * MINUTE, MINUTE).await;
     assert_eq!(world.server.secret("ca.crt"), good);
-    assert_eq!(world.made(Made::Serving), 1);
+    assert_eq!(world.made(Rotated::Serving), 1);
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn a_secret_that_was_deleted_or_emptied_is_made_again() {
     world.server.change(SECRET, |secret| secret["data"] = json!({}));
     world.pass(3 * MINUTE).await;
     world.check();
-    assert_eq!(world.made(Made::Authority), 3);
+    assert_eq!(world.made(Rotated::Authority), 3);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use rstest::rstest;
 
 use super::world::{NAME, World, accepts};
 use super::{DAY, HOUR, MINUTE, usual};
-use crate::certificates::metrics::Made;
+use crate::certificates::metrics::Rotated;
 use crate::certificates::timing::Timing;
 use crate::tls::certificates;
 
@@ -34,7 +34,7 @@ async fn for_eight_months_no_client_fails_at_any_moment() {
     }
     assert_eq!(largest, 2, "the old authority leaves before the next but one comes");
     // An authority of 120 days is replaced after 80, a certificate of 30 after 20, and with its authority.
-    let (authorities, serving) = (world.made(Made::Authority), world.made(Made::Serving));
+    let (authorities, serving) = (world.made(Rotated::Authority), world.made(Rotated::Serving));
     assert!((4..=5).contains(&authorities), "{authorities}");
     assert!((12..=20).contains(&serving), "{serving}");
     assert!(both > 80, "the bundles overlap for a third of the time: {both} days");
@@ -47,7 +47,7 @@ async fn a_new_authority_signs_only_after_its_bundle_had_time_to_spread() {
     // Somebody takes the key away: the authority cannot go on.
     world.server.change(super::SECRET, |secret| secret["data"]["ca.key"] = serde_json::Value::Null);
     world.pass(3 * MINUTE).await;
-    assert_eq!((bundled(&world), world.made(Made::Authority)), (2, 2));
+    assert_eq!((bundled(&world), world.made(Rotated::Authority)), (2, 2));
     assert_eq!(world.replicas[0].identity.chain(), first, "the old certificate is good enough");
     world.pass_checking(6 * MINUTE, MINUTE).await;
     assert_eq!(world.replicas[0].identity.chain(), first);
@@ -59,7 +59,7 @@ async fn a_new_authority_signs_only_after_its_bundle_had_time_to_spread() {
     assert_eq!(world.replicas[0].identity.chain(), first);
     world.pass_checking(5 * MINUTE, MINUTE).await;
     assert_ne!(world.replicas[0].identity.chain(), first);
-    assert_eq!(world.made(Made::Serving), 2);
+    assert_eq!(world.made(Rotated::Serving), 2);
     assert_eq!(bundled(&world), 2, "the old authority is trusted until it has expired");
 }
 
@@ -113,9 +113,9 @@ async fn a_name_that_is_added_makes_a_new_certificate_of_the_same_authority() {
     for name in [NAME, "new.ns.svc", "10.1.2.3"] {
         assert_eq!(accepts(&bundle, &world.replicas[0].identity, name, now), Ok(()), "{name}");
     }
-    let made = world.made(Made::Serving);
+    let made = world.made(Rotated::Serving);
     world.pass_checking(HOUR, 10 * MINUTE).await;
-    assert_eq!(world.made(Made::Serving), made, "old and new replicas do not undo each other's work");
+    assert_eq!(world.made(Rotated::Serving), made, "old and new replicas do not undo each other's work");
 }
 
 #[rstest]
@@ -132,6 +132,6 @@ async fn short_lived_certificates_rotate_without_a_gap(#[case] seconds: u64) {
     // An API server that is slow to notice a new bundle.
     world.lag = validity / 12;
     world.pass_checking(validity * 20, validity / 120).await;
-    assert!(world.made(Made::Authority) > 5);
+    assert!(world.made(Rotated::Authority) > 5);
     assert!(bundled(&world) <= 3);
 }

@@ -146,8 +146,8 @@ impl World {
         }
     }
 
-    pub(super) fn made(&self, what: super::super::metrics::Made) -> u64 {
-        self.replicas.iter().map(|replica| replica.metrics.count(what)).sum()
+    pub(super) fn made(&self, what: super::super::metrics::Rotated) -> u64 {
+        self.replicas.iter().map(|replica| replica.metrics.rotations(what)).sum()
     }
 }
 

@@ -72,5 +72,7 @@ fn panic_devices(preferred: &DevicePreferences, spec: &mut Value) -> Result<(), 
     if devices.is_empty() {
         devices.push(json!({ "model": model }));
     }
-    tree::each(spec, "domain.devices.panicDevices", |device| tree::set_default_text(device, "model", Some(model)))
+    tree::each(spec, "domain.devices.panicDevices", |device| {
+        tree::set_default_text(device, "model", Some(model))
+    })
 }

@@ -1,7 +1,8 @@
 use super::*;
 
 fn devices(devices: Value, preferences: Value) -> Value {
-    preferred(json!({"domain": {"devices": devices}}), json!({"devices": preferences}))["domain"]["devices"].clone()
+    preferred(json!({"domain": {"devices": devices}}), json!({"devices": preferences}))["domain"]["devices"]
+        .clone()
 }
 
 /// A default fills an empty field, and leaves the user's value.
@@ -83,8 +84,7 @@ fn only_device_preferences_turn_a_disk_without_target_into_a_disk() {
 #[case::a_cdrom_has_only_a_bus(json!({"cdrom": {}}), json!({"cdrom": {}}))]
 #[case::a_lun_has_only_a_bus(json!({"lun": {}}), json!({"lun": {}}))]
 fn a_disk_gets_block_size_cache_and_io_mode(#[case] before: Value, #[case] after: Value) {
-    let preferences =
-        json!({"preferredDiskBlockSize": {"matchVolume": {}}, "preferredDiskCache": "none", "preferredDiskIO": "native"});
+    let preferences = json!({"preferredDiskBlockSize": {"matchVolume": {}}, "preferredDiskCache": "none", "preferredDiskIO": "native"});
     assert_eq!(devices(json!({"disks": [before]}), preferences), json!({"disks": [after]}));
 }
 
@@ -115,7 +115,10 @@ fn an_interface_gets_its_model(#[case] before: Value, #[case] after: Value) {
 #[case::a_binding_of_the_future(json!({"name": "pod", "wormhole": {}}), false)]
 #[case::another_network(json!({"name": "multus"}), false)]
 #[case::a_network_that_is_not_listed(json!({"name": "elsewhere"}), false)]
-fn an_interface_without_binding_on_the_pod_network_gets_masquerade(#[case] interface: Value, #[case] added: bool) {
+fn an_interface_without_binding_on_the_pod_network_gets_masquerade(
+    #[case] interface: Value,
+    #[case] added: bool,
+) {
     let spec = json!({
         "networks": [{"name": "pod", "pod": {}}, {"name": "multus", "multus": {}, "pod": null}],
         "domain": {"devices": {"interfaces": [interface]}},

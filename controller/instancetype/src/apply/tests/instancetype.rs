@@ -8,7 +8,8 @@ fn applied(more: Value) -> Value {
 
 #[test]
 fn the_least_instance_type_sets_cpu_and_memory() {
-    let expected = json!({"domain": {"cpu": {"sockets": 2, "cores": 1, "threads": 1}, "memory": {"guest": "2Gi"}}});
+    let expected =
+        json!({"domain": {"cpu": {"sockets": 2, "cores": 1, "threads": 1}, "memory": {"guest": "2Gi"}}});
     assert_eq!(applied(json!({})), expected);
 }
 
@@ -55,8 +56,11 @@ fn max_sockets_of_the_machine_are_overwritten() {
 
 #[test]
 fn empty_lists_of_devices_leave_those_of_the_machine() {
-    let template = InstanceTemplate::new(json!({"spec": {"domain": {"devices": {"gpus": [{"name": "mine"}]}}}})).unwrap();
-    let applied = apply(&template, Some(&instancetype(json!({"gpus": []}))), None, Location::Instance).unwrap();
+    let template =
+        InstanceTemplate::new(json!({"spec": {"domain": {"devices": {"gpus": [{"name": "mine"}]}}}}))
+            .unwrap();
+    let applied =
+        apply(&template, Some(&instancetype(json!({"gpus": []}))), None, Location::Instance).unwrap();
     assert_eq!(applied.spec()["domain"]["devices"]["gpus"], json!([{"name": "mine"}]));
 }
 
@@ -66,6 +70,7 @@ fn annotations_are_added() {
     let instancetype = instancetype(json!({"annotations": {"a": "1", "c": "3"}}));
     let applied = apply(&template, Some(&instancetype), None, Location::Instance).unwrap();
     let annotations: Vec<_> = applied.annotations().unwrap().into_iter().collect();
-    let expected = [("a", "1"), ("b", "2"), ("c", "3")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let expected =
+        [("a", "1"), ("b", "2"), ("c", "3")].map(|(key, value)| (key.to_owned(), value.to_owned()));
     assert_eq!(annotations, expected);
 }

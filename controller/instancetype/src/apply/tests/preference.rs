@@ -49,7 +49,8 @@ fn an_empty_text_is_an_empty_field(
 #[case::one_of_them(json!({"domain": {"cpu": {"features": [{"name": "b", "policy": "disable"}, {"name": "c"}]}}}),
     json!([{"name": "b", "policy": "disable"}, {"name": "c"}, {"name": "a", "policy": "require"}]))]
 fn cpu_features_are_appended_by_name(#[case] spec: Value, #[case] expected: Value) {
-    let preferences = json!({"cpu": {"preferredCPUFeatures": [{"name": "a", "policy": "require"}, {"name": "b"}]}});
+    let preferences =
+        json!({"cpu": {"preferredCPUFeatures": [{"name": "a", "policy": "require"}, {"name": "b"}]}});
     assert_eq!(preferred(spec, preferences)["domain"]["cpu"]["features"], expected);
 }
 
@@ -75,8 +76,20 @@ fn a_preference_without_acpi_leaves_it() {
 #[test]
 fn hyperv_is_filled_per_enlightenment() {
     let names = [
-        "relaxed", "vapic", "spinlocks", "vpindex", "runtime", "synic", "synictimer", "reset", "vendorid",
-        "frequencies", "reenlightenment", "tlbflush", "ipi", "evmcs",
+        "relaxed",
+        "vapic",
+        "spinlocks",
+        "vpindex",
+        "runtime",
+        "synic",
+        "synictimer",
+        "reset",
+        "vendorid",
+        "frequencies",
+        "reenlightenment",
+        "tlbflush",
+        "ipi",
+        "evmcs",
     ];
     let all: Value = names.iter().map(|name| ((*name).to_owned(), json!({"enabled": true}))).collect();
     let preferences = json!({"features": {"preferredHyperv": all}});
@@ -93,7 +106,8 @@ fn hyperv_is_filled_per_enlightenment() {
 #[case::utc(json!({"utc": {}}))]
 #[case::time_zone(json!({"timezone": "CET"}))]
 fn a_clock_with_any_offset_keeps_it(#[case] clock: Value) {
-    let preferences = json!({"clock": {"preferredClockOffset": {"utc": {"offsetSeconds": 1}, "timezone": "UTC"}}});
+    let preferences =
+        json!({"clock": {"preferredClockOffset": {"utc": {"offsetSeconds": 1}, "timezone": "UTC"}}});
     let spec = json!({"domain": {"clock": clock}});
     assert_eq!(preferred(spec.clone(), preferences), spec);
 }

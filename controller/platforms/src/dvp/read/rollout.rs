@@ -59,7 +59,7 @@ pub(super) fn read(pool: &PoolObject, spec: &PoolSpec, invalid_settings: &mut Ve
             .ok_or_else(|| format!("revisionHistoryLimit {field} is not a count")),
     };
     let mut safe = |what: String, instead: &str| {
-        invalid_settings.push(format!("{what}, so {instead}; correct or remove it"))
+        invalid_settings.push(format!("{what}, so {instead}; correct or remove it"));
     };
     let held = pinned.is_err();
     Rollout {

@@ -1,0 +1,53 @@
+//! Keys of labels and annotations, and finalizers, that KubeVirt and its pools use.
+
+#[cfg(test)]
+mod tests;
+
+/// Labels.
+pub mod labels {
+    /// On machines and in their `spec.template.metadata`: name of the revision from which the machine was created or
+    /// updated. KubeVirt copies it to the VirtualMachineInstance and to its pod.
+    pub const REVISION: &str = "kubevirt.io/vm-pool-revision-name";
+    /// On DataVolumes: UID of the machine. On pods: UID of the VirtualMachineInstance.
+    pub const CREATED_BY: &str = "kubevirt.io/created-by";
+    /// On pods, with the value [`LAUNCHER`]: the pod runs a machine.
+    pub const POD_ROLE: &str = "kubevirt.io";
+    /// The value of [`POD_ROLE`] on pods that run a machine.
+    pub const LAUNCHER: &str = "virt-launcher";
+    /// On pods: name of the machine.
+    pub const MACHINE: &str = "vm.kubevirt.io/name";
+    /// On pods: an identifier of the VirtualMachineInstance.
+    pub const INSTANCE: &str = "vmi.kubevirt.io/id";
+
+    /// Labels that only KubeVirt may put into `spec.template.metadata.labels` of a machine.
+    pub const RESERVED: [&str; 6] = [
+        CREATED_BY,
+        "kubevirt.io/migrationJobUID",
+        "kubevirt.io/nodeName",
+        "kubevirt.io/migrationTargetNodeName",
+        "kubevirt.io/schedulable",
+        "kubevirt.io/install-strategy",
+    ];
+
+    /// Whether only KubeVirt may put this label into `spec.template.metadata.labels` of a machine.
+    pub fn is_reserved(key: &str) -> bool {
+        RESERVED.contains(&key)
+    }
+}
+
+/// Annotations.
+pub mod annotations {
+    /// On DataVolumes that KubeVirt creates, with the value `true`: CDI may use an existing claim of the same name.
+    pub const ALLOW_CLAIM_ADOPTION: &str = "cdi.kubevirt.io/allowClaimAdoption";
+}
+
+/// Finalizers.
+pub mod finalizers {
+    /// On pools and their machines, until the pool controller has released them.
+    pub const POOL: &str = "pool.kubevirt.io/finalizer";
+    /// On machines and their VirtualMachineInstances, until KubeVirt has stopped the guest. A pool controller must not
+    /// remove it.
+    pub const MACHINE: &str = "kubevirt.io/virtualMachineControllerFinalize";
+    /// On VirtualMachineInstances, until KubeVirt has deleted what belongs to them.
+    pub const INSTANCE: &str = "kubevirt.io/foregroundDeleteVirtualMachine";
+}

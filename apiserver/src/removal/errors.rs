@@ -1,0 +1,51 @@
+//! The errors of a removal.
+
+use super::model::PoolName;
+use crate::api::STORED_GROUP;
+use crate::cluster::CallError;
+use crate::error::Error;
+
+/// The pool does not exist.
+pub(super) fn pool_not_found(pool: &PoolName) -> Error {
+    Error::PoolNotFound { group: STORED_GROUP, pool: pool.name.clone() }
+}
+
+/// The state of the pool or of a target prevents the removal.
+pub(super) fn conflict(pool: &PoolName, why: impl Into<String>) -> Error {
+    Error::Conflict { pool: pool.name.clone(), why: why.into() }
+}
+
+/// The pool is being deleted.
+pub(super) fn pool_deleting(pool: &PoolName) -> Error {
+    conflict(pool, "the pool is being deleted together with its machines")
+}
+
+/// All writes to the pool failed until the deadline, and none had an effect.
+pub(super) fn unavailable(pool: &PoolName, why: &str) -> Error {
+    Error::Unavailable { pool: pool.name.clone(), why: why.to_owned() }
+}
+
+/// The machine does not exist.
+pub(super) fn target_not_found(target: &str, pool: &PoolName) -> Error {
+    Error::TargetNotFound { target: target.to_owned(), namespace: pool.namespace.clone() }
+}
+
+/// The result of a write is unknown.
+pub(super) fn unconfirmed() -> Error {
+    Error::Internal(
+        "the response of the API server was lost: the removal is applied either completely or not at all; repeat the request"
+            .to_owned(),
+    )
+}
+
+/// The error for a write that the API server refused.
+pub(super) fn refused(error: CallError, pool: &PoolName) -> Error {
+    match error {
+        CallError::Refused(refusal) if refusal.code == 404 => pool_not_found(pool),
+        CallError::Refused(refusal) => {
+            Error::Forwarded { code: refusal.code, reason: refusal.reason, message: refusal.message }
+        }
+        CallError::WebhookUnavailable(why) => unavailable(pool, &why),
+        CallError::Unconfirmed(why) => Error::Internal(format!("writing pool \"{}\": {why}", pool.name)),
+    }
+}

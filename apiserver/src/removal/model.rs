@@ -1,0 +1,64 @@
+//! The types that the steps of a removal share.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use futures::channel::oneshot;
+use vmpool_engine::ObjectId;
+
+use crate::body::RequestedTarget;
+use crate::error::Error;
+
+/// The time from the arrival of a request to its response.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(28);
+
+/// Namespace and name of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PoolName {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+/// A request in the queue of its pool.
+pub(super) struct Job {
+    /// The name of the caller, for the removal record.
+    pub(super) user: String,
+    pub(super) targets: Vec<RequestedTarget>,
+    /// The UID that the pool must have.
+    pub(super) pool_uid: Option<String>,
+    /// Cannot be upgraded any more when the caller has disconnected.
+    pub(super) caller: Weak<()>,
+    pub(super) reply: oneshot::Sender<Result<Accepted, Error>>,
+}
+
+impl Job {
+    /// Whether the caller still waits for the response.
+    pub(super) fn has_caller(&self) -> bool {
+        self.caller.strong_count() > 0
+    }
+
+    /// Ends the job with its result.
+    pub(super) fn finish(self, result: Result<Accepted, Error>) {
+        // Sending fails only if the task of the request is gone, which means that the process exits.
+        let _ = self.reply.send(result);
+    }
+}
+
+/// An accepted removal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Accepted {
+    pub(crate) pool_uid: String,
+    /// `replicas` after the removal, if this request changed it.
+    pub(crate) replicas: Option<i64>,
+    pub(crate) targets: Vec<Target>,
+}
+
+/// A target of a removal, as the API server observed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) id: ObjectId,
+    /// An earlier request removed the machine, so this request does not count it.
+    pub(crate) already_removed: bool,
+    /// The machine is being deleted or is gone, so it needs no delete request.
+    pub(crate) deleted: bool,
+}

@@ -1,0 +1,190 @@
+//! Reads the pool and the targets of a removal, and refuses what no write could make valid.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::{StreamExt, stream};
+use vmpool_api::annotations::SCALE_DOWN_TARGETS;
+use vmpool_engine::ObjectId;
+use vmpool_engine::removal::RemovalRecord;
+
+use super::errors::{conflict, pool_deleting, pool_not_found, target_not_found};
+use super::model::{Accepted, PoolName, Target};
+use crate::body::RequestedTarget;
+use crate::cluster::{Cluster, Machine, Pool};
+use crate::error::Error;
+
+/// Reads of machines that one batch has in flight.
+const CONCURRENT_READS: usize = 16;
+
+/// Machines by name. A machine that does not exist is `None`; a failed read is the text of its error.
+pub(super) type Machines = BTreeMap<String, Result<Option<Machine>, String>>;
+
+/// A pool, its removal record, and machines.
+pub(super) struct Observed {
+    pub(super) pool: Pool,
+    record: RemovalRecord,
+    machines: Machines,
+}
+
+/// Reads a pool and machines concurrently.
+///
+/// # Errors
+/// [`Error::PoolNotFound`], [`Error::Internal`] if the pool cannot be read.
+pub(super) async fn observe(
+    cluster: &Cluster,
+    name: &PoolName,
+    names: BTreeSet<String>,
+) -> Result<Observed, Error> {
+    let (pool, machines) = futures::join!(read_pool(cluster, name), read_machines(cluster, name, names));
+    let pool = pool?;
+    let record = removal_record(&pool, name)?;
+    Ok(Observed { pool, record, machines })
+}
+
+/// Reads the stored pool.
+///
+/// # Errors
+/// [`Error::PoolNotFound`], [`Error::Internal`].
+pub(super) async fn read_pool(cluster: &Cluster, name: &PoolName) -> Result<Pool, Error> {
+    match cluster.pool(&name.namespace, &name.name).await {
+        Ok(pool) => Ok(pool),
+        Err(error) if error.is_not_found() => Err(pool_not_found(name)),
+        Err(error) => Err(Error::Internal(format!("reading pool \"{}\": {error}", name.name))),
+    }
+}
+
+/// Reads the stored machines.
+pub(super) async fn read_machines(cluster: &Cluster, pool: &PoolName, names: BTreeSet<String>) -> Machines {
+    let read = async |name: String| {
+        let machine = match cluster.machine(&pool.namespace, &name).await {
+            Ok(machine) => Ok(Some(machine)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.to_string()),
+        };
+        (name, machine)
+    };
+    stream::iter(names).map(read).buffer_unordered(CONCURRENT_READS).collect().await
+}
+
+/// The removal record of a pool.
+///
+/// # Errors
+/// [`Error::Internal`] if the annotation is not a removal record.
+pub(super) fn removal_record(pool: &Pool, name: &PoolName) -> Result<RemovalRecord, Error> {
+    let Some(text) = pool.metadata.annotations.get(SCALE_DOWN_TARGETS) else {
+        return Ok(RemovalRecord::default());
+    };
+    RemovalRecord::parse(text).map_err(|error| {
+        Error::Internal(format!(
+            "reading the removal record of pool \"{}\": annotation {SCALE_DOWN_TARGETS} was changed by another client: \
+             {error}; remove the annotation",
+            name.name
+        ))
+    })
+}
+
+/// The machine with this name, if it exists.
+///
+/// # Errors
+/// [`Error::TargetNotInPool`] if the pool does not own the machine, [`Error::Internal`] if it could not be read.
+pub(super) fn owned_machine<'a>(
+    machines: &'a Machines,
+    target: &str,
+    pool_uid: &str,
+    name: &PoolName,
+) -> Result<Option<&'a Machine>, Error> {
+    let machine = match machines.get(target) {
+        Some(Ok(Some(machine))) => machine,
+        Some(Ok(None)) | None => return Ok(None),
+        Some(Err(error)) => {
+            return Err(Error::Internal(format!("reading virtual machine \"{target}\": {error}")));
+        }
+    };
+    if machine.metadata.controller() != Some(pool_uid) {
+        return Err(Error::TargetNotInPool { target: target.to_owned(), pool: name.name.clone() });
+    }
+    Ok(Some(machine))
+}
+
+impl Observed {
+    /// The targets of a request, each once, including those that earlier requests removed.
+    ///
+    /// # Errors
+    /// The reason why the request cannot be granted.
+    pub(super) fn targets(
+        &self,
+        name: &PoolName,
+        requested: &[RequestedTarget],
+        pool_uid: Option<&str>,
+    ) -> Result<Vec<Target>, Error> {
+        let meta = &self.pool.metadata;
+        if let Some(required) = pool_uid.filter(|required| *required != meta.uid) {
+            return Err(conflict(name, uid_mismatch(required, &meta.uid)));
+        }
+        if meta.deletion_timestamp.is_some() {
+            return Err(pool_deleting(name));
+        }
+        let mut known = BTreeSet::new();
+        let mut targets = Vec::with_capacity(requested.len());
+        for requested in requested {
+            let target = self.target(name, requested)?;
+            if known.insert(target.id.uid.clone()) {
+                targets.push(target);
+            }
+        }
+        Ok(targets)
+    }
+
+    fn target(&self, name: &PoolName, requested: &RequestedTarget) -> Result<Target, Error> {
+        let pool_uid = &self.pool.metadata.uid;
+        if let (Some(Ok(Some(machine))), Some(required)) =
+            (self.machines.get(&requested.name), &requested.uid)
+        {
+            let uid = &machine.metadata.uid;
+            if required != uid {
+                let why = format!("virtual machine \"{}\": {}", requested.name, uid_mismatch(required, uid));
+                return Err(conflict(name, why));
+            }
+        }
+        if let Some(machine) = owned_machine(&self.machines, &requested.name, pool_uid, name)? {
+            let id = ObjectId::new(&requested.name, &machine.metadata.uid);
+            let already_removed = self.record.is_accepted(&id.uid);
+            let deleted = machine.metadata.deletion_timestamp.is_some();
+            return Ok(Target { id, already_removed, deleted });
+        }
+        // If a client repeats a request, a target may already be gone, and only the removal record contains it. A name can
+        // return within the open name block after a change of leaders. A client that must exclude this sends the UID.
+        let matches = |id: &&ObjectId| {
+            *id.name == *requested.name && requested.uid.as_deref().is_none_or(|uid| uid == id.uid.as_str())
+        };
+        let gone = self.record.accepted().find(matches);
+        let gone = gone.ok_or_else(|| target_not_found(&requested.name, name))?;
+        Ok(Target { id: gone.clone(), already_removed: true, deleted: true })
+    }
+}
+
+fn uid_mismatch(required: &str, found: &str) -> String {
+    format!("Precondition failed: UID in precondition: {required}, UID in object meta: {found}")
+}
+
+/// Checks a removal without any write.
+///
+/// # Errors
+/// The error with which the removal would fail, as far as reads can show it.
+pub(super) async fn dry_run(
+    cluster: &Cluster,
+    name: &PoolName,
+    requested: &[RequestedTarget],
+    pool_uid: Option<&str>,
+) -> Result<Accepted, Error> {
+    let names = requested.iter().map(|target| target.name.clone()).collect();
+    let mut observed = observe(cluster, name, names).await?;
+    let targets = observed.targets(name, requested, pool_uid)?;
+    let open: Vec<ObjectId> =
+        targets.iter().filter(|target| !target.already_removed).map(|target| target.id.clone()).collect();
+    observed
+        .record
+        .reserve("dry-run", &open)
+        .map_err(|full| Error::RecordFull { pool: name.name.clone(), why: full.to_string() })?;
+    Ok(Accepted { pool_uid: observed.pool.metadata.uid, replicas: None, targets })
+}

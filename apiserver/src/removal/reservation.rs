@@ -1,0 +1,141 @@
+//! One request within a batch: the targets that it reserves, and how the reservation ends.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::{ObjectId, Uid};
+
+use super::errors::{target_not_found, unconfirmed};
+use super::model::{Accepted, Job, PoolName, Target};
+use super::observe::{Machines, owned_machine};
+use crate::error::Error;
+
+/// What a write does with a reservation.
+#[derive(Clone, Debug)]
+pub(super) enum Decision {
+    /// The write accepts it.
+    Accept,
+    /// The write withdraws it, for this reason.
+    Withdraw(Error),
+}
+
+/// The unconfirmed writes that could have ended a reservation.
+#[derive(Clone, Debug)]
+enum Unconfirmed {
+    /// There are none.
+    None,
+    /// All would have done the same.
+    Only(Decision),
+    /// Some would have accepted the reservation and some would have withdrawn it.
+    Both,
+}
+
+/// A request with targets that must be reserved.
+pub(super) struct Reservation {
+    pub(super) job: Job,
+    /// The identity of the entries in the removal record. It is random, so no other request can have the same.
+    pub(super) id: Arc<str>,
+    pub(super) targets: Vec<Target>,
+    /// The targets that were invalid when they were verified, with the reason.
+    invalid: Vec<(Uid, Error)>,
+    unconfirmed: Unconfirmed,
+}
+
+impl Reservation {
+    pub(super) fn new(job: Job, id: String, targets: Vec<Target>) -> Self {
+        Self { job, id: id.into(), targets, invalid: Vec::new(), unconfirmed: Unconfirmed::None }
+    }
+
+    /// The targets that must be reserved: those that no earlier request removed.
+    pub(super) fn open(&self) -> Vec<ObjectId> {
+        self.targets.iter().filter(|target| !target.already_removed).map(|target| target.id.clone()).collect()
+    }
+
+    /// Marks the targets that another request has removed in the meantime. They need no reservation.
+    pub(super) fn update_removed(&mut self, record: &RemovalRecord) {
+        for target in &mut self.targets {
+            target.already_removed |= record.is_accepted(&target.id.uid);
+        }
+    }
+
+    /// Whether the removal record contains all open targets.
+    pub(super) fn is_stored(&self, record: &RemovalRecord) -> bool {
+        self.open().iter().all(|target| record.holds(&self.id, &target.uid))
+    }
+
+    /// Checks the reserved targets against a later read.
+    pub(super) fn verify(&mut self, machines: &Machines, pool_uid: &str, pool: &PoolName) {
+        self.invalid.clear();
+        for target in self.targets.iter_mut().filter(|target| !target.already_removed) {
+            let found = match owned_machine(machines, &target.id.name, pool_uid, pool) {
+                Ok(found) => found.filter(|found| found.metadata.uid == target.id.uid.as_str()),
+                Err(error) => {
+                    self.invalid.push((target.id.uid.clone(), error));
+                    continue;
+                }
+            };
+            match found {
+                Some(found) => target.deleted = found.metadata.deletion_timestamp.is_some(),
+                None => {
+                    self.invalid.push((target.id.uid.clone(), target_not_found(&target.id.name, pool)));
+                }
+            }
+        }
+    }
+
+    /// Accept, if each target is valid or was removed by another request in the meantime.
+    pub(super) fn decide(&self, record: &RemovalRecord) -> Decision {
+        match self.invalid.iter().find(|(uid, _)| !record.is_accepted(uid)) {
+            None => Decision::Accept,
+            Some((_, error)) => Decision::Withdraw(error.clone()),
+        }
+    }
+
+    /// Records that the write with this decision is unconfirmed.
+    pub(super) fn add_unconfirmed(&mut self, decision: &Decision) {
+        let same =
+            |known: &Decision| matches!(known, Decision::Accept) == matches!(decision, Decision::Accept);
+        self.unconfirmed = match &self.unconfirmed {
+            Unconfirmed::None => Unconfirmed::Only(decision.clone()),
+            Unconfirmed::Only(known) if same(known) => return,
+            Unconfirmed::Only(_) | Unconfirmed::Both => Unconfirmed::Both,
+        };
+    }
+
+    /// The result of the request if its entries are missing and only its own writes can have removed them. `None` if none
+    /// of those writes is unconfirmed.
+    pub(super) fn resolve_unconfirmed(&self) -> Option<Result<(), Error>> {
+        match &self.unconfirmed {
+            Unconfirmed::None => None,
+            Unconfirmed::Only(Decision::Accept) => Some(Ok(())),
+            Unconfirmed::Only(Decision::Withdraw(error)) => Some(Err(error.clone())),
+            Unconfirmed::Both => Some(Err(unconfirmed())),
+        }
+    }
+
+    /// Ends the request as accepted. `already_removed` contains the targets that this request does not count.
+    pub(super) fn accept(mut self, pool_uid: &str, replicas: Option<i64>, already_removed: &BTreeSet<Uid>) {
+        for target in &mut self.targets {
+            target.already_removed |= already_removed.contains(&target.id.uid);
+            // An invalid target of an accepted request was removed by another request and is gone.
+            target.deleted |= self.invalid.iter().any(|(uid, _)| *uid == target.id.uid);
+        }
+        let targets = self.targets;
+        self.job.finish(Ok(Accepted { pool_uid: pool_uid.to_owned(), replicas, targets }));
+    }
+
+    /// Ends the request with an error. The removal was not applied.
+    pub(super) fn refuse(self, error: Error) {
+        self.job.finish(Err(error));
+    }
+
+    /// Ends the request with an error. If a write is unconfirmed, the error says so.
+    pub(super) fn give_up(self, error: &Error) {
+        let error = match self.unconfirmed {
+            Unconfirmed::None => error.clone(),
+            Unconfirmed::Only(_) | Unconfirmed::Both => unconfirmed(),
+        };
+        self.refuse(error);
+    }
+}

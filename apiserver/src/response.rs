@@ -1,0 +1,53 @@
+//! The response to an accepted removal.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
+
+use crate::api::{POOLS, STORED_GROUP};
+use crate::removal::Accepted;
+
+/// The maximum number of names in the message. The details contain all names.
+const MAX_NAMES: usize = 10;
+
+/// The `Status` for an accepted removal.
+pub(crate) fn success(pool: &str, accepted: &Accepted, dry_run: bool) -> Status {
+    let causes = accepted.targets.iter().map(|target| {
+        let reason = match (target.already_removed, dry_run) {
+            (true, _) => "AlreadyRemoved",
+            (false, true) => "WouldBeRemoved",
+            (false, false) => "Removed",
+        };
+        StatusCause {
+            field: Some("targets".to_owned()),
+            message: Some(target.id.name.to_string()),
+            reason: Some(reason.to_owned()),
+        }
+    });
+    Status {
+        code: Some(201),
+        status: Some("Success".to_owned()),
+        message: Some(message(pool, accepted, dry_run)),
+        details: Some(StatusDetails {
+            causes: Some(causes.collect()),
+            group: Some(STORED_GROUP.to_owned()),
+            kind: Some(POOLS.to_owned()),
+            name: Some(pool.to_owned()),
+            uid: Some(accepted.pool_uid.clone()),
+            ..StatusDetails::default()
+        }),
+        ..Status::default()
+    }
+}
+
+fn message(pool: &str, accepted: &Accepted, dry_run: bool) -> String {
+    let names: Vec<&str> = accepted.targets.iter().take(MAX_NAMES).map(|target| &*target.id.name).collect();
+    let more = accepted.targets.len() - names.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let verb = if dry_run { "would be removed" } else { "removed" };
+    let removed = accepted.targets.iter().filter(|target| !target.already_removed).count();
+    let replicas = match accepted.replicas {
+        Some(replicas) => format!(", which now has {replicas} replicas"),
+        None if removed == 0 => " by earlier requests".to_owned(),
+        None => String::new(),
+    };
+    format!("{}{more} {verb} from pool \"{pool}\"{replicas}", names.join(", "))
+}

@@ -1,0 +1,191 @@
+//! Inferring a matcher from the labels behind a volume.
+//!
+//! The labels may be several objects away, and this crate reads none. So inference is a chain of steps: each asks for one
+//! object, and the caller answers.
+//!
+//! ```text
+//!  claim volume ──────────────────────────────────────────────> claim
+//!  DataVolume volume ─> own template ─────────────────> spec ─┬> claim
+//!                    └> DataVolume, by labels or by its spec  ├> snapshot
+//!                       └> missing: claim of that name        └> DataSource, by labels or by its source ─> claim, snapshot
+//! ```
+
+mod source;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+
+use crate::fields::{Cause, Location};
+use crate::model::{FailurePolicy, Family, Matcher};
+use crate::tree::{self, Malformed};
+use source::{Place, Search};
+
+/// The kind of an object that inference reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// A PersistentVolumeClaim.
+    Claim,
+    /// A DataVolume.
+    DataVolume,
+    /// A DataSource.
+    DataSource,
+    /// A VolumeSnapshot.
+    Snapshot,
+}
+
+impl Source {
+    /// The kind of the object.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Claim => "PersistentVolumeClaim",
+            Self::DataVolume => "DataVolume",
+            Self::DataSource => "DataSource",
+            Self::Snapshot => "VolumeSnapshot",
+        }
+    }
+}
+
+/// An object that inference needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lookup {
+    /// Its kind.
+    pub source: Source,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// Why nothing was inferred.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InferenceError {
+    /// The machine has no volume of that name.
+    #[error("the machine has no volume {0:?}")]
+    NoVolume(String),
+    /// An object that the volume leads to does not exist.
+    #[error("{kind} {namespace}/{name} was not found", kind = .0.source.as_str(), namespace = .0.namespace, name = .0.name)]
+    NotFound(Lookup),
+    /// The volume, or what it leads to, is of a kind that has no labels for inference.
+    #[error("{0} is not supported for inference")]
+    Unsupported(String),
+    /// The object at the end has no label with a name.
+    #[error("{object} has no label {label}")]
+    NoLabel {
+        /// The object.
+        object: String,
+        /// The label.
+        label: &'static str,
+    },
+    /// A field has the wrong type.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+}
+
+impl InferenceError {
+    /// Whether the failure policy `Ignore` applies. Failed lookups are never ignored: another attempt may find the object.
+    pub const fn is_ignorable(&self) -> bool {
+        matches!(self, Self::Unsupported(_) | Self::NoLabel { .. })
+    }
+}
+
+/// The result of inference.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Inferred {
+    /// The matcher names this object.
+    Named {
+        /// The name.
+        name: String,
+        /// The kind as the label gives it; empty for the cluster kind.
+        kind: String,
+    },
+    /// The matcher is removed, because the failure is ignored.
+    Removed(InferenceError),
+}
+
+/// What to do next.
+#[derive(Debug)]
+pub enum Step {
+    /// Read an object, and answer with [`Inference::found`].
+    Lookup(Inference),
+    /// Nothing: inference has ended. An error denies the request.
+    Done(Result<Inferred, InferenceError>),
+}
+
+/// An inference that waits for an object.
+#[derive(Debug)]
+pub struct Inference {
+    search: Search,
+    policy: FailurePolicy,
+    lookup: Lookup,
+    place: Place,
+}
+
+/// Starts the inference of a matcher. The machine is an object with a `spec`, in the given namespace. `None` if the machine has
+/// no such matcher, or the matcher names no volume.
+///
+/// Validate the matcher first; an unknown failure policy counts as `Reject`.
+///
+/// # Errors
+/// The matcher has the wrong type.
+pub fn infer(machine: &Value, namespace: &str, family: Family) -> Result<Option<Step>, Malformed> {
+    let matcher =
+        Matcher::of_machine(machine, family)?.filter(|matcher| !matcher.infer_from_volume.is_empty());
+    let Some(matcher) = matcher else { return Ok(None) };
+    let policy = matcher.failure_policy().unwrap_or(FailurePolicy::Reject);
+    let search = Search { family, namespace: namespace.to_owned() };
+    let next = search.volume(machine, &matcher.infer_from_volume);
+    Ok(Some(step(search, policy, next)))
+}
+
+impl Inference {
+    /// The object that is needed.
+    pub fn lookup(&self) -> &Lookup {
+        &self.lookup
+    }
+
+    /// Goes on with the object, or with its absence. If the lookup itself fails, deny the request.
+    pub fn found(self, object: Option<&Value>) -> Step {
+        let next = self.search.object(&self.lookup, self.place, object);
+        step(self.search, self.policy, next)
+    }
+}
+
+/// Where the search is: at an object that must be read, or at the names.
+type Next = Result<source::Next, InferenceError>;
+
+fn step(search: Search, policy: FailurePolicy, next: Next) -> Step {
+    match next {
+        Ok(source::Next::Lookup(lookup, place)) => Step::Lookup(Inference { search, policy, lookup, place }),
+        Ok(source::Next::Labels { name, kind }) => Step::Done(Ok(Inferred::Named { name, kind })),
+        Err(error) if policy == FailurePolicy::Ignore && error.is_ignorable() => {
+            Step::Done(Ok(Inferred::Removed(error)))
+        }
+        Err(error) => Step::Done(Err(error)),
+    }
+}
+
+/// Writes the result into the machine.
+///
+/// If the failure policy is `Ignore` and an instance type was inferred, the user's `domain.memory` is removed: clients send it
+/// for the case that inference fails, and it would conflict.
+///
+/// # Errors
+/// A field of the machine has the wrong type.
+pub fn write(machine: &mut Value, family: Family, inferred: &Inferred) -> Result<(), Malformed> {
+    let path = format!("spec.{}", family.field());
+    let Inferred::Named { name, kind } = inferred else { return tree::remove(machine, &path) };
+    let old = Matcher::of_machine(machine, family)?.unwrap_or_default();
+    let named = Matcher { name: name.clone(), kind: kind.clone(), ..Matcher::default() };
+    tree::set(machine, &path, named.to_json())?;
+    if family == Family::Instancetype && old.failure_policy() == Some(FailurePolicy::Ignore) {
+        tree::remove(machine, "spec.template.spec.domain.memory")?;
+    }
+    Ok(())
+}
+
+/// The error as a cause for the denied request.
+pub fn cause(error: &InferenceError, family: Family, location: Location) -> Cause {
+    Cause::invalid(location.matcher_field(family, "inferFromVolume"), error.to_string())
+}

@@ -1,0 +1,75 @@
+//! Whether a machine or a pool still needs an object that is being deleted.
+//!
+//! An object has a finalizer. It is removed when no machine and no pool blocks the deletion, that is, when each that refers
+//! to the object has a stash of it. A blocker therefore lasts as long as one pass over the machine, which makes the stash
+//! from the object that is being deleted.
+
+use serde_json::Value;
+
+use crate::conflict::conflicts;
+use crate::expand::template;
+use crate::fields::Location;
+use crate::machine::bypasses_admission;
+use crate::model::{Family, InstancetypeSpec, Matcher, Object};
+use crate::tree::Malformed;
+
+#[cfg(test)]
+mod tests;
+
+/// A machine or a pool, as far as it may refer to an object.
+#[derive(Debug, Clone, Copy)]
+pub struct User<'a> {
+    /// The VirtualMachine or VirtualMachinePool.
+    pub object: &'a Value,
+    /// Where the machine is in it.
+    pub location: Location,
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Whether that namespace is being deleted. Stashes can no longer be created there.
+    pub namespace_is_terminating: bool,
+    /// The UIDs of the objects that it has stashes of. For a pool: those of its current template revision.
+    pub stashed: &'a [String],
+}
+
+/// Whether a machine or a pool blocks the deletion of an object.
+///
+/// # Errors
+/// A field has the wrong type. Such a machine cannot be stashed, but may be corrected; treat it as a blocker.
+pub fn blocks(user: &User<'_>, object: &Object) -> Result<bool, Malformed> {
+    if user.namespace_is_terminating || bypasses_admission(user.object) {
+        return Ok(false);
+    }
+    let machine = match user.location {
+        Location::Pool => user.object.pointer("/spec/virtualMachineTemplate").unwrap_or(&Value::Null),
+        Location::VirtualMachine | Location::Instance => user.object,
+    };
+    if !refers(machine, user, object)? {
+        return Ok(false);
+    }
+    let has_stash = object.identity.uid.as_ref().is_some_and(|uid| user.stashed.contains(uid));
+    Ok(!has_stash && !conflicts_for_good(machine, user, object)?)
+}
+
+/// Whether the machine uses the live object.
+fn refers(machine: &Value, user: &User<'_>, object: &Object) -> Result<bool, Malformed> {
+    let family = object.kind.family();
+    let matcher = Matcher::of_machine(machine, family).map_err(|error| user.location.in_machine(error))?;
+    let Some(matcher) = matcher else { return Ok(false) };
+    let same_namespace =
+        object.kind.is_cluster() || object.identity.namespace.as_deref() == Some(user.namespace);
+    Ok(same_namespace
+        && matcher.revision_name.is_empty()
+        && matcher.name == object.identity.name
+        && matcher.kind(family) == Ok(object.kind))
+}
+
+/// Whether the machine conflicts with the object, so that it never gets a stash of it.
+fn conflicts_for_good(machine: &Value, user: &User<'_>, object: &Object) -> Result<bool, Malformed> {
+    if object.kind.family() == Family::Preference {
+        return Ok(false);
+    }
+    // An instance type that cannot be read can never be stashed.
+    let Ok(instancetype) = InstancetypeSpec::read(object.spec()) else { return Ok(true) };
+    let template = template(machine).map_err(|error| user.location.in_machine(error))?;
+    Ok(conflicts(&instancetype, &template, user.location)?.is_some())
+}

@@ -1,0 +1,107 @@
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::{instancetype_json, object};
+
+/// The namespaced instance type `u1` in `team-a`.
+fn u1() -> Object {
+    Object::read(object("VirtualMachineInstancetype", "u1", instancetype_json(json!({})))).unwrap()
+}
+
+fn machine(matcher: Value) -> Value {
+    json!({"metadata": {"name": "db0"}, "spec": {"instancetype": matcher, "template": {"spec": {}}}})
+}
+
+fn user(object: &Value) -> User<'_> {
+    User {
+        object,
+        location: Location::VirtualMachine,
+        namespace: "team-a",
+        namespace_is_terminating: false,
+        stashed: &[],
+    }
+}
+
+#[rstest]
+#[case::it_refers_to_it(json!({"name": "u1", "kind": "virtualmachineinstancetype"}), true)]
+#[case::another_name(json!({"name": "u2", "kind": "virtualmachineinstancetype"}), false)]
+#[case::another_kind(json!({"name": "u1"}), false)]
+#[case::an_unknown_kind(json!({"name": "u1", "kind": "Secret"}), false)]
+#[case::a_revision(json!({"name": "u1", "kind": "virtualmachineinstancetype", "revisionName": "r"}), false)]
+#[case::no_matcher(Value::Null, false)]
+fn a_machine_without_stash_blocks(#[case] matcher: Value, #[case] blocked: bool) {
+    let machine = machine(matcher);
+    assert_eq!(blocks(&user(&machine), &u1()), Ok(blocked));
+}
+
+fn referring() -> Value {
+    machine(json!({"name": "u1", "kind": "VirtualMachineInstancetype"}))
+}
+
+#[test]
+fn a_machine_of_another_namespace_does_not_block() {
+    assert_eq!(blocks(&User { namespace: "team-b", ..user(&referring()) }, &u1()), Ok(false));
+}
+
+#[test]
+fn machines_of_all_namespaces_block_a_cluster_object() {
+    let cluster = object("VirtualMachineClusterInstancetype", "u1", instancetype_json(json!({})));
+    let machine = machine(json!({"name": "u1"}));
+    let user = User { namespace: "team-b", ..user(&machine) };
+    assert_eq!(blocks(&user, &Object::read(cluster).unwrap()), Ok(true));
+}
+
+#[rstest]
+#[case::of_this_object("uid-of-u1", false)]
+#[case::of_a_deleted_object("uid-of-the-old-u1", true)]
+fn a_machine_with_a_stash_does_not_block(#[case] uid: &str, #[case] blocked: bool) {
+    let stashed = [uid.to_owned()];
+    assert_eq!(blocks(&User { stashed: &stashed, ..user(&referring()) }, &u1()), Ok(blocked));
+}
+
+#[test]
+fn what_is_being_deleted_does_not_block() {
+    let mut machine = referring();
+    assert_eq!(blocks(&User { namespace_is_terminating: true, ..user(&machine) }, &u1()), Ok(false));
+    machine["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(blocks(&user(&machine), &u1()), Ok(false));
+}
+
+#[test]
+fn a_machine_in_conflict_does_not_block() {
+    let mut machine = referring();
+    machine["spec"]["template"]["spec"] = json!({"domain": {"memory": {"guest": "1Gi"}}});
+    assert_eq!(blocks(&user(&machine), &u1()), Ok(false));
+}
+
+#[test]
+fn an_instance_type_that_cannot_be_read_is_not_blocked() {
+    let unreadable = Object::read(object("VirtualMachineInstancetype", "u1", json!({}))).unwrap();
+    assert_eq!(blocks(&user(&referring()), &unreadable), Ok(false));
+}
+
+#[test]
+fn a_preference_never_conflicts() {
+    let preference = Object::read(object("VirtualMachineClusterPreference", "p", json!({}))).unwrap();
+    let machine = json!({"spec": {"preference": {"name": "p"}, "template": {"spec": {"domain": {"memory": {"guest": "1Gi"}}}}}});
+    assert_eq!(blocks(&user(&machine), &preference), Ok(true));
+}
+
+#[test]
+fn a_pool_blocks_like_its_machines() {
+    let template = json!({"spec": {"virtualMachineTemplate": {"spec": referring()["spec"]}}});
+    let user = User { location: Location::Pool, ..user(&template) };
+    assert_eq!(blocks(&user, &u1()), Ok(true));
+    let pinned = ["uid-of-u1".to_owned()];
+    assert_eq!(blocks(&User { stashed: &pinned, ..user }, &u1()), Ok(false));
+    let error = blocks(
+        &User {
+            location: Location::Pool,
+            object: &json!({"spec": {"virtualMachineTemplate": {"spec": 1}}}),
+            ..user
+        },
+        &u1(),
+    );
+    assert_eq!(error.unwrap_err().path, "spec.virtualMachineTemplate.spec");
+}

@@ -1,0 +1,115 @@
+//! Reading the data of a stash, in all versions that KubeVirt ever stored.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::{Value, json};
+
+use super::convert;
+use super::name::{Recorded, recorded};
+use super::{Stash, reduced};
+use crate::model::{self, Family, GROUP, Kind, Object, ObjectError, VERSION};
+use crate::tree::Malformed;
+
+/// The version in which a stash stores its object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoredVersion {
+    /// `v1beta1`, the current version.
+    V1beta1,
+    /// `v1alpha2`.
+    V1alpha2,
+    /// `v1alpha1`.
+    V1alpha1,
+    /// `v1alpha1`, without kind and metadata: the spec as base64.
+    SpecRevision,
+}
+
+/// The object of a stash, converted to the current version.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decoded {
+    /// The object.
+    pub object: Object,
+    /// How it was stored.
+    pub stored: StoredVersion,
+}
+
+/// Why the data of a stash cannot be read. Messages do not quote the data, because a machine can name any ControllerRevision
+/// of its namespace.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The data is not one of the four kinds, or a part of it has the wrong type.
+    #[error("decoding ControllerRevision {revision}: {source}")]
+    Object {
+        /// The name of the ControllerRevision.
+        revision: String,
+        /// The reason.
+        source: ObjectError,
+    },
+    /// The data has the form of the first version, but contains no spec.
+    #[error("decoding ControllerRevision {revision}: it contains neither a preference nor an instance type")]
+    SpecRevision {
+        /// The name of the ControllerRevision.
+        revision: String,
+    },
+}
+
+/// Reads the object of a stash. `kind` and `name` are those of the matcher: data of the first version does not have them.
+///
+/// # Errors
+/// See [`DecodeError`].
+pub fn decode(stash: &Stash, kind: Kind, name: &str) -> Result<Decoded, DecodeError> {
+    if let Some((api_version, spec)) = spec_revision(&stash.data)
+        && api_version == format!("{GROUP}/v1alpha1")
+    {
+        return from_spec(stash, spec, kind, name)
+            .ok_or_else(|| DecodeError::SpecRevision { revision: stash.name.clone() });
+    }
+    let failed = |source| DecodeError::Object { revision: stash.name.clone(), source };
+    let alpha = [("v1alpha2", StoredVersion::V1alpha2), ("v1alpha1", StoredVersion::V1alpha1)];
+    for (version, stored) in alpha {
+        if let Ok(kind) = model::kind_of(&stash.data, version) {
+            let object = converted(&stash.data, kind).map_err(failed)?;
+            return Ok(Decoded { object, stored });
+        }
+    }
+    let object = Object::read(stash.data.clone()).map_err(failed)?;
+    Ok(Decoded { object, stored: StoredVersion::V1beta1 })
+}
+
+/// The two fields of the first version, if there are exactly these.
+fn spec_revision(data: &Value) -> Option<(&str, &str)> {
+    let fields = data.as_object().filter(|fields| fields.len() == 2)?;
+    Some((fields.get("apiVersion")?.as_str()?, fields.get("spec")?.as_str()?))
+}
+
+fn from_spec(stash: &Stash, spec: &str, kind: Kind, name: &str) -> Option<Decoded> {
+    let spec: Value = serde_json::from_slice(&BASE64_STANDARD.decode(spec).ok()?).ok()?;
+    let family = spec.is_object().then(|| convert::family_of(&spec)).flatten()?;
+    // A spec of the other family keeps its own, so that using it fails with the mismatch.
+    let kind = Kind::of(family, kind.is_cluster());
+    let mut document = json!({"kind": kind.as_str(), "metadata": {"name": name}, "spec": spec});
+    if let Some(Recorded { uid, generation }) = recorded(&stash.name) {
+        document["metadata"]["uid"] = uid.into();
+        document["metadata"]["generation"] = generation.into();
+    }
+    if !kind.is_cluster() {
+        document["metadata"]["namespace"] = stash.namespace.clone().into();
+    }
+    let object = converted(&document, kind).ok()?;
+    Some(Decoded { object, stored: StoredVersion::SpecRevision })
+}
+
+/// An object of an alpha version in the current one.
+fn converted(document: &Value, kind: Kind) -> Result<Object, ObjectError> {
+    let mut document = reduced(document);
+    let malformed = |source: Malformed| ObjectError::Malformed { kind, name: String::new(), source };
+    convert::convert(kind.family(), &mut document).map_err(malformed)?;
+    document["apiVersion"] = format!("{GROUP}/{VERSION}").into();
+    Object::read(document)
+}
+
+impl Decoded {
+    /// Whether the object is of this family.
+    pub fn is(&self, family: Family) -> bool {
+        self.object.kind.family() == family
+    }
+}

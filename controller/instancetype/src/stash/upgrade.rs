@@ -1,0 +1,59 @@
+//! Upgrading a stash of an older version: a new stash, and the switch of the machine's status to it.
+
+use serde_json::{Value, json};
+
+use super::name::join;
+use super::{
+    Decoded, Owner, Recorded, Stash, StoredVersion, compose, labels, object_labels, recorded, reduced,
+};
+use crate::model::{Family, VERSION};
+
+/// What to do with a stash in view of its version.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Upgrade {
+    /// It has the current version.
+    Current,
+    /// It is shared, so its owner upgrades it: other machines use it.
+    Shared,
+    /// Create this one, switch the status, then delete the old one.
+    Replace(Box<Stash>),
+}
+
+/// Plans the upgrade of a stash for its machine.
+pub fn upgrade(stash: &Stash, decoded: &Decoded, machine: &Owner) -> Upgrade {
+    let labeled = stash.labels.get(labels::VERSION).is_some_and(|version| version == VERSION);
+    if labeled && decoded.stored == StoredVersion::V1beta1 {
+        return Upgrade::Current;
+    }
+    if stash.is_shared() {
+        return Upgrade::Shared;
+    }
+    let object = &decoded.object;
+    let identity = &object.identity;
+    let known = identity.uid.clone().zip(identity.generation);
+    let state = known.map(|(uid, generation)| Recorded { uid, generation }).or_else(|| recorded(&stash.name));
+    let name = match &state {
+        Some(state) => compose(&machine.name, &identity.name, VERSION, state),
+        None => join(&stash.name, VERSION),
+    };
+    Upgrade::Replace(Box::new(Stash {
+        name,
+        namespace: stash.namespace.clone(),
+        owners: vec![machine.clone()],
+        labels: object_labels(object, state.as_ref()),
+        data: reduced(object.document()),
+    }))
+}
+
+/// The JSON patch of a machine's status that switches its references to new stashes, as `(family, old, new)`. It fails if
+/// the status names another stash meanwhile.
+pub fn switch_patch(switches: &[(Family, &str, &str)]) -> Value {
+    let operations = switches.iter().flat_map(|(family, old, new)| {
+        let path = format!("/status/{}/controllerRevisionRef/name", family.status_field());
+        [
+            json!({"op": "test", "path": path, "value": old}),
+            json!({"op": "replace", "path": path, "value": new}),
+        ]
+    });
+    operations.collect()
+}

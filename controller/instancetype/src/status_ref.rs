@@ -1,0 +1,127 @@
+//! References in the status of a machine: which stash it uses.
+
+use serde_json::{Value, json};
+
+use crate::model::{Family, Matcher};
+use crate::tree::{self, Malformed};
+
+#[cfg(test)]
+mod tests;
+
+/// `status.instancetypeRef` or `status.preferenceRef` of a machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StatusRef {
+    /// What the matcher said when the reference was recorded. Its `revision_name` is empty.
+    pub matcher: Matcher,
+    /// The name of the stash; empty if there is none yet.
+    pub revision: String,
+}
+
+/// The stash that a machine refers to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reference {
+    /// The name of the ControllerRevision.
+    pub revision: String,
+    /// Whether the matcher names it, in `revisionName`, and not the status alone.
+    pub by_spec: bool,
+}
+
+/// What to record for a matcher.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Record {
+    /// The reference is complete.
+    Complete(StatusRef),
+    /// A stash must be made from the live object first; [`StatusRef::with_revision`] then completes the reference.
+    NeedsStash(StatusRef),
+}
+
+impl StatusRef {
+    /// Reads the reference of a machine.
+    ///
+    /// # Errors
+    /// A field has the wrong type.
+    pub fn of_machine(machine: &Value, family: Family) -> Result<Option<Self>, Malformed> {
+        let path = format!("status.{}", family.status_field());
+        let Some(matcher) = Matcher::at(machine, &path)? else { return Ok(None) };
+        let revision = tree::text(machine, &format!("{path}.controllerRevisionRef.name"))?;
+        Ok(Some(Self {
+            matcher: Matcher { revision_name: String::new(), ..matcher },
+            revision: revision.unwrap_or_default().to_owned(),
+        }))
+    }
+
+    /// The reference with the name of its stash.
+    #[must_use]
+    pub fn with_revision(self, revision: impl Into<String>) -> Self {
+        Self { revision: revision.into(), ..self }
+    }
+
+    /// The reference as JSON.
+    pub fn to_json(&self) -> Value {
+        let mut reference = self.matcher.to_json();
+        if !self.revision.is_empty() {
+            reference["controllerRevisionRef"] = json!({ "name": self.revision });
+        }
+        reference
+    }
+}
+
+/// The stash that a machine uses. `revisionName` in the matcher precedes the status, where KubeVirt records it since 1.5.
+/// `None` if the live object is used.
+pub fn reference(matcher: &Matcher, status: Option<&StatusRef>) -> Option<Reference> {
+    if !matcher.revision_name.is_empty() {
+        return Some(Reference { revision: matcher.revision_name.clone(), by_spec: true });
+    }
+    let revision = status.map(|status| status.revision.clone()).filter(|revision| !revision.is_empty())?;
+    Some(Reference { revision, by_spec: false })
+}
+
+/// What the status must record for a matcher. If name, kind or volume of the matcher changed, the recorded stash is dropped.
+pub fn record(family: Family, matcher: &Matcher, status: Option<&StatusRef>) -> Record {
+    let recorded = status.filter(|status| same_object(family, matcher, &status.matcher));
+    let revision = match matcher.revision_name.as_str() {
+        "" => recorded.map(|status| status.revision.clone()).unwrap_or_default(),
+        revision => revision.to_owned(),
+    };
+    let reference =
+        StatusRef { matcher: Matcher { revision_name: String::new(), ..matcher.clone() }, revision };
+    if reference.revision.is_empty() { Record::NeedsStash(reference) } else { Record::Complete(reference) }
+}
+
+/// Kinds are compared as they are normalized: an empty kind is another one than that of a namespace.
+fn same_object(family: Family, left: &Matcher, right: &Matcher) -> bool {
+    let kinds = (left.kind(family), right.kind(family));
+    left.name == right.name && left.infer_from_volume == right.infer_from_volume && kinds.0 == kinds.1
+}
+
+/// The JSON patch of the status of a machine that records these references; `None` removes one. Both are one patch, so that
+/// no reader sees one without the other. A reference that the status already has is not written again; without any change there
+/// is no patch.
+///
+/// # Errors
+/// The status of the machine has the wrong type.
+pub fn patch(
+    machine: &Value,
+    references: [(Family, Option<StatusRef>); 2],
+) -> Result<Option<Value>, Malformed> {
+    let mut operations = Vec::new();
+    for (family, wanted) in references {
+        let path = format!("/status/{}", family.status_field());
+        let recorded = tree::get(machine, &format!("status.{}", family.status_field()))?;
+        match wanted.map(|wanted| wanted.to_json()) {
+            Some(wanted) if recorded != Some(&wanted) => {
+                operations.push(json!({"op": "add", "path": path, "value": wanted}));
+            }
+            None if recorded.is_some() => operations.push(json!({"op": "remove", "path": path})),
+            _ => {}
+        }
+    }
+    if operations.is_empty() {
+        return Ok(None);
+    }
+    // An `add` needs the parent.
+    if tree::object(machine, "status")?.is_none() {
+        operations.insert(0, json!({"op": "add", "path": "/status", "value": {}}));
+    }
+    Ok(Some(operations.into()))
+}

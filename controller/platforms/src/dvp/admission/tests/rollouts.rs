@@ -1,0 +1,288 @@
+//! Rollout settings: fields, the annotations that replace them, and the revision that a pool requests.
+
+use rstest::rstest;
+use serde_json::json;
+use vmpool_api::annotations;
+
+use super::*;
+
+const MAX: &str = annotations::ROLLOUT_MAX_UNAVAILABLE;
+const REVISION: &str = annotations::ROLLOUT_REVISION;
+const HISTORY: &str = annotations::REVISION_HISTORY_LIMIT;
+const ID: &str = "0123456789abcdef";
+
+fn annotated(pool: Value, key: &str, value: &str) -> Value {
+    with(pool, "/metadata/annotations", json!({ key: value }))
+}
+
+fn rollout(fields: Value) -> Value {
+    with(pool(), "/spec/rollout", fields)
+}
+
+fn warned(verdict: &Verdict) -> Vec<Rule> {
+    verdict.warnings.iter().map(|warning| warning.rule).collect()
+}
+
+#[rstest]
+#[case::a_number(json!({ "maxUnavailable": 3 }))]
+#[case::a_percentage(json!({ "maxUnavailable": "25%" }))]
+#[case::more_than_there_are(json!({ "maxUnavailable": 5000 }))]
+#[case::paused(json!({ "paused": true }))]
+#[case::nothing(json!({}))]
+#[case::what_a_newer_version_may_have(json!({ "maxSurge": 1 }))]
+fn fields_are_allowed(#[case] fields: Value) {
+    assert_allowed(&World::complete().create(&rollout(fields)));
+}
+
+#[rstest]
+#[case::none_at_once(json!({ "maxUnavailable": 0 }), Rule::MaxUnavailable)]
+#[case::a_number_as_text(json!({ "maxUnavailable": "3" }), Rule::MaxUnavailable)]
+#[case::more_than_all(json!({ "maxUnavailable": "101%" }), Rule::MaxUnavailable)]
+#[case::a_list(json!({ "maxUnavailable": [] }), Rule::MaxUnavailable)]
+#[case::paused_as_text(json!({ "paused": "true" }), Rule::Unreadable)]
+#[case::a_revision_as_number(json!({ "revision": 7 }), Rule::RevisionName)]
+#[case::a_path(json!({ "revision": "../x" }), Rule::RevisionName)]
+#[case::no_object(json!("paused"), Rule::Unreadable)]
+fn fields_are_refused(#[case] fields: Value, #[case] rule: Rule) {
+    let bad = rollout(fields);
+    assert_eq!(refused(&World::complete().create(&bad)), Some(rule));
+    assert_eq!(refused(&World::complete().update(&pool(), &bad)), Some(rule));
+    // A stored value refuses no other change.
+    assert_allowed(&World::complete().update(&bad, &with(bad.clone(), "/spec/replicas", json!(4))));
+}
+
+#[rstest]
+#[case::a_number(MAX, "3", true)]
+#[case::a_percentage(MAX, "25%", true)]
+#[case::zero(MAX, "0", false)]
+#[case::a_fraction(MAX, "2.5", false)]
+#[case::paused(PAUSED, "true", true)]
+#[case::not_paused(PAUSED, "false", true)]
+#[case::capital(PAUSED, "True", false)]
+#[case::one(PAUSED, "1", false)]
+#[case::a_limit(HISTORY, "0", true)]
+#[case::a_negative_limit(HISTORY, "-1", false)]
+#[case::a_sign(HISTORY, "+1", false)]
+#[case::beyond_32_bits(HISTORY, "4294967296", false)]
+#[case::empty(HISTORY, "", false)]
+#[case::a_name(REVISION, "The_Last", false)]
+#[case::no_name(REVISION, "", false)]
+fn annotations_hold_what_fields_could(#[case] key: &str, #[case] value: &str, #[case] good: bool) {
+    let world = World::complete();
+    let annotated = annotated(pool(), key, value);
+    let expected = (!good).then_some(Rule::RolloutAnnotation);
+    assert_eq!(refused(&world.create(&annotated)), expected);
+    // The rule also applies if the spec does not change. An update that leaves the spec unchanged is otherwise always
+    // allowed.
+    assert_eq!(refused(&world.update(&pool(), &annotated)), expected);
+    // A stored value is not evaluated again and can be removed.
+    assert_allowed(
+        &world.update(&annotated, &with(annotated.clone(), "/metadata/labels", json!({ "a": "b" }))),
+    );
+    assert_allowed(&world.update(&annotated, &with(annotated.clone(), "/spec/replicas", json!(9))));
+    assert_allowed(&world.update(&annotated, &pool()));
+}
+
+#[test]
+fn an_annotation_that_is_no_text_is_refused() {
+    let odd = with(pool(), "/metadata/annotations", json!({ PAUSED: true }));
+    assert_eq!(refused(&World::complete().create(&odd)), Some(Rule::RolloutAnnotation));
+}
+
+#[rstest]
+#[case::the_same_number(json!({ "maxUnavailable": 3 }), MAX, "3", false)]
+#[case::another_number(json!({ "maxUnavailable": 3 }), MAX, "4", true)]
+#[case::the_same_percentage(json!({ "maxUnavailable": "3%" }), MAX, "3%", false)]
+#[case::a_percentage_of_the_same_digits(json!({ "maxUnavailable": 3 }), MAX, "3%", true)]
+#[case::the_same_answer(json!({ "paused": true }), PAUSED, "true", false)]
+#[case::another_answer(json!({ "paused": false }), PAUSED, "true", true)]
+fn the_field_wins_with_a_warning(
+    #[case] fields: Value,
+    #[case] key: &str,
+    #[case] value: &str,
+    #[case] said: bool,
+) {
+    let both = annotated(rollout(fields.clone()), key, value);
+    let expected = if said { vec![Rule::RolloutContradiction] } else { vec![] };
+    for old in [pool(), rollout(fields), annotated(pool(), key, value)] {
+        assert_eq!(warned(&World::complete().update(&old, &both)), expected);
+    }
+    assert_eq!(warned(&World::complete().create(&both)), expected);
+    let later = with(both.clone(), "/spec/replicas", json!(4));
+    assert_eq!(warned(&World::complete().update(&both, &later)), [], "it was said once");
+}
+
+/// Held by the field, and held by the annotation with an unchanged spec.
+fn held() -> [Value; 2] {
+    [rollout(json!({ "revision": ID })), annotated(pool(), REVISION, ID)]
+}
+
+#[test]
+fn a_revision_that_is_there_is_allowed() {
+    for held in held() {
+        assert_allowed(&World::complete().update(&pool(), &held));
+        assert_allowed(&World::complete().update(&held, &pool()));
+    }
+}
+
+#[rstest]
+#[case::absent(|world: &mut World| world.facts.revisions = vec![Found::Absent; 2], "no stored revision")]
+#[case::not_read(|world: &mut World| world.facts.revisions.clear(), "no stored revision")]
+#[case::of_a_predecessor(|world: &mut World| *world = world.clone().revision("before", &["root"]), "no stored revision")]
+#[case::without_a_template(
+    |world: &mut World| *world = world.clone().revision("u", &["root", "scratch"]),
+    r#"have disk "scratch", and spec.virtualDiskTemplates has no entry"#
+)]
+fn a_revision_that_cannot_be_made_is_refused(#[case] change: fn(&mut World), #[case] words: &str) {
+    let mut world = World::complete();
+    change(&mut world);
+    for held in held() {
+        let verdict = world.update(&pool(), &held);
+        assert_eq!(refused(&verdict), Some(Rule::PinnedRevision));
+        let Outcome::Refused(refusal) = verdict.outcome else { unreachable!("it is refused") };
+        assert!(refusal.to_string().contains(words), "{refusal}");
+        // The stored value refuses no other change, and it can be removed.
+        assert_allowed(&world.update(&held, &with(held.clone(), "/spec/replicas", json!(4))));
+        assert_allowed(&world.update(&held, &pool()));
+    }
+}
+
+/// A revision of a deleted pool of the same name already has the name that the new revision would get.
+#[test]
+fn a_revision_that_had_to_take_the_second_name_is_found() {
+    let theirs = World::complete().revision("before", &["root"]).facts.revisions;
+    let mut world = World::complete().revision("u", &["root", "scratch"]);
+    world.facts.revisions.splice(..0, theirs.clone());
+    let Outcome::Refused(refusal) = world.update(&pool(), &held()[0]).outcome else {
+        panic!("it is allowed")
+    };
+    assert!(refusal.to_string().contains("scratch"), "judged by the wrong one: {refusal}");
+    world = World::complete();
+    world.facts.revisions.splice(..0, theirs.clone());
+    assert_allowed(&world.update(&pool(), &held()[0]));
+    world.facts.revisions = [theirs, vec![Found::Failed("no answer".to_owned())]].concat();
+    let Outcome::Undecided(reason) = world.update(&pool(), &held()[0]).outcome else {
+        panic!("it is decided")
+    };
+    assert!(reason.contains(r#""builders-0123456789abcdef-u""#), "{reason}");
+}
+
+#[test]
+fn a_revision_with_fewer_disks_fits() {
+    let world = World::complete().revision("u", &["root"]);
+    assert_allowed(&world.update(&pool(), &held()[0]));
+}
+
+#[test]
+fn a_new_pool_has_no_revisions() {
+    for held in held() {
+        assert_eq!(refused(&World::complete().create(&held)), Some(Rule::PinnedRevision));
+    }
+}
+
+#[test]
+fn a_revision_that_cannot_be_read_decides_nothing() {
+    let mut world = World::complete();
+    world.facts.revisions = vec![Found::Failed("no answer".to_owned()), Found::Absent];
+    let Outcome::Undecided(reason) = world.update(&pool(), &held()[0]).outcome else {
+        panic!("it is decided")
+    };
+    assert_eq!(
+        reason,
+        r#"reading ControllerRevision "builders-0123456789abcdef", which spec.rollout.revision names: no answer"#
+    );
+}
+
+/// A disk template that the requested revision uses cannot be removed while the controller creates machines from that
+/// revision.
+#[test]
+fn disks_of_the_revision_are_kept() {
+    let smaller = |pool: Value| {
+        let pool = with(pool, &format!("{MACHINE}/blockDeviceRefs/2"), Value::Null);
+        with(pool, "/spec/virtualDiskTemplates/1", Value::Null)
+    };
+    for held in held() {
+        let verdict = World::complete().update(&held, &smaller(held.clone()));
+        assert_eq!(refused(&verdict), Some(Rule::PinnedRevision));
+    }
+    assert_eq!(refused(&World::complete().update(&pool(), &smaller(pool()))), None);
+}
+
+#[test]
+fn only_then_is_the_revision_read() {
+    let world = World::complete();
+    let read =
+        |old: &Value, new: &Value| match begin(&world.settings, Request { user: "a", old: Some(old), new }) {
+            Evaluation::Decided(_) => Vec::new(),
+            Evaluation::NeedsFacts(look) => look.needs().revisions.clone(),
+        };
+    for held in held() {
+        assert_eq!(
+            read(&pool(), &held),
+            ["builders-0123456789abcdef", "builders-0123456789abcdef-u"],
+            "the name that it has, and the one that it has if that was taken"
+        );
+        let none: [&str; 0] = [];
+        assert_eq!(read(&held, &with(held.clone(), "/spec/replicas", json!(9))), none);
+        assert_eq!(read(&held, &with(held.clone(), "/metadata/labels", json!({ "a": "b" }))), none);
+        assert_eq!(read(&held, &pool()), none);
+    }
+}
+
+#[test]
+fn moving_from_the_annotation_to_the_field_changes_nothing() {
+    let [by_field, by_annotation] = held();
+    let mut world = World::complete();
+    // If admission read the revision, it would refuse the request.
+    world.facts.revisions.clear();
+    assert_allowed(&world.update(&by_annotation, &by_field));
+}
+
+#[rstest]
+#[case::held_by_the_field(held()[0].clone(), "spec.rollout.revision pins all machines to revision 0123456789abcdef")]
+#[case::held_by_the_annotation(held()[1].clone(), "pins all machines to revision 0123456789abcdef")]
+#[case::paused(rollout(json!({ "paused": true })), "while the rollout is paused")]
+#[case::paused_by_the_annotation(annotated(pool(), PAUSED, "true"), "while the rollout is paused")]
+fn a_template_change_that_reaches_no_machine_causes_a_warning(#[case] old: Value, #[case] words: &str) {
+    let new = with(old.clone(), &format!("{MACHINE}/cpu/cores"), json!(4));
+    let verdict = World::complete().update(&old, &new);
+    assert_eq!((&verdict.outcome, warned(&verdict)), (&Outcome::Allowed, vec![Rule::RolloutHeld]));
+    let text = verdict.warnings[0].to_string();
+    assert!(text.contains(words) && text.ends_with("(rule W21)"), "{text}");
+    assert_eq!(warned(&World::complete().update(&old, &with(old.clone(), "/spec/replicas", json!(4)))), []);
+}
+
+#[test]
+fn the_field_decides_whether_it_is_paused() {
+    let going = annotated(rollout(json!({ "paused": false })), PAUSED, "true");
+    let changed = with(going.clone(), &format!("{MACHINE}/cpu/cores"), json!(4));
+    assert_allowed(&World::complete().update(&going, &changed));
+}
+
+#[test]
+fn a_pool_that_is_being_deleted_may_have_any_annotation() {
+    let deleting = with(pool(), "/metadata/deletionTimestamp", json!("2030-01-01T00:00:00Z"));
+    assert_allowed(&World::complete().update(&deleting, &annotated(deleting.clone(), PAUSED, "perhaps")));
+}
+
+#[rstest]
+#[case::ours(
+    json!({
+        "metadata": { "ownerReferences": [{ "uid": "x" }, { "uid": "u", "controller": true }] },
+        "data": { "spec": { "blockDeviceRefs": [
+            { "kind": "ClusterVirtualImage", "name": "toolbox" },
+            { "kind": "VirtualDisk", "name": "root" },
+        ] } },
+    }),
+    Some("u"),
+    &["root"]
+)]
+#[case::without_owner(json!({ "metadata": { "ownerReferences": [{ "uid": "x" }] }, "data": null }), None, &[])]
+#[case::something_else(json!([1]), None, &[])]
+fn a_stored_revision_is_read(#[case] object: Value, #[case] owner: Option<&str>, #[case] disks: &[&str]) {
+    let revision = Revision::read(&object);
+    assert_eq!(
+        (revision.owner.as_deref(), revision.disks.as_slice()),
+        (owner, &disks.iter().map(|&name| name.to_owned()).collect::<Vec<_>>()[..])
+    );
+}

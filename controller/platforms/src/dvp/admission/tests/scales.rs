@@ -1,0 +1,45 @@
+//! The scale guard.
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::super::scale::{Shrink, Step, compare, judge};
+
+fn scale(replicas: &Value) -> Value {
+    json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "spec": { "replicas": replicas } })
+}
+
+#[rstest]
+#[case::more(json!(2), json!(3), Step::Allow)]
+#[case::the_same(json!(2), json!(2), Step::Allow)]
+#[case::less(json!(3), json!(2), Step::AskPolicy(Shrink { from: 3, to: 2 }))]
+#[case::a_zero_that_go_leaves_out(json!(1), Value::Null, Step::AskPolicy(Shrink { from: 1, to: 0 }))]
+#[case::below_zero(json!(0), json!(-1), Step::AskPolicy(Shrink { from: 0, to: -1 }))]
+fn scales_are_compared(#[case] old: Value, #[case] new: Value, #[case] step: Step) {
+    assert_eq!(compare(&scale(&old), &scale(&new)), Ok(step));
+}
+
+#[rstest]
+#[case::nothing(Value::Null)]
+#[case::a_list(json!([]))]
+#[case::another_kind(json!({ "kind": "VirtualMachinePool", "spec": { "replicas": 1 } }))]
+#[case::a_word(scale(&json!("3")))]
+#[case::a_fraction(scale(&json!(1.5)))]
+#[case::too_much(scale(&json!(1_i64 << 31)))]
+#[case::another_spec(json!({ "kind": "Scale", "spec": 7 }))]
+fn an_object_that_is_no_scale_is_reported(#[case] odd: Value) {
+    let good = scale(&json!(3));
+    assert!(compare(&good, &odd).unwrap_err().to_string().starts_with("object is no autoscaling/v1 Scale: "));
+    assert!(
+        compare(&odd, &good).unwrap_err().to_string().starts_with("oldObject is no autoscaling/v1 Scale: ")
+    );
+}
+
+#[rstest]
+#[case::by_age(Some("NewestFirst"), false)]
+#[case::by_age_too(Some("OldestFirst"), false)]
+#[case::by_name(Some("Explicit"), true)]
+#[case::without_a_policy(None, false)]
+fn only_explicit_pools_are_guarded(#[case] policy: Option<&str>, #[case] guarded: bool) {
+    assert_eq!(judge("web", policy, Shrink { from: 3, to: 2 }).is_some(), guarded);
+}

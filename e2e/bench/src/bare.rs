@@ -1,0 +1,205 @@
+//! The bare client. It creates and deletes the same objects as the controller, with the same bodies, under the same
+//! account, and over the same kind of connections. It does not watch or decide anything, so no controller can be faster
+//! with the same number of concurrent requests.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use anyhow::Context;
+use kube::Client;
+use kube::Resource;
+use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::core::request::Request;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use tokio::task::JoinSet;
+use vmpool_controller::platform::Platform;
+use vmpool_controller::platform::dvp::{DiskObject, Dvp, MachineObject, PoolObject};
+use vmpool_engine::ObjectId;
+use vmpool_engine::model::{DiskDraft, Draft};
+use vmpool_engine::names::Namer;
+use vmpool_installation::programs::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE};
+use vmpool_invariants::object::Kind;
+
+use crate::lab::{Lab, POOL, seconds};
+use crate::load::{Load, Snapshot};
+
+/// The numbers of concurrent requests that are measured.
+pub(crate) const WIDTHS: [usize; 2] = [8, 32];
+
+/// Field manager of the objects, with the same length as the controller's.
+const MANAGER: &str = "vmpool-bareclient";
+
+/// Number of machines created as a warm-up.
+const WARM_UP: usize = 64;
+
+/// The fields of a create response that the client reads.
+#[derive(Debug, Deserialize)]
+struct Created {
+    metadata: Metadata,
+}
+
+#[derive(Debug, Deserialize)]
+struct Metadata {
+    uid: String,
+}
+
+/// One measurement.
+#[derive(Debug, Clone)]
+pub(crate) struct Run {
+    /// Number of concurrent requests.
+    pub(crate) width: usize,
+    /// From the first request until the last object is observed.
+    pub(crate) create_seconds: f64,
+    /// From the first request until the last machine is observed as deleted.
+    pub(crate) delete_seconds: f64,
+    /// CPU usage during the creation.
+    pub(crate) load: Load,
+}
+
+/// The bare client, with a pool that owns its objects.
+pub(crate) struct Bare {
+    inner: Arc<Inner>,
+    /// The first unused number for names.
+    next: usize,
+}
+
+struct Inner {
+    client: Client,
+    namespace: &'static str,
+    pool: PoolObject,
+}
+
+impl Bare {
+    /// Creates a namespace with a pool, and warms up the client and the API server.
+    pub(crate) async fn start(lab: &Lab, namespace: &'static str) -> anyhow::Result<Self> {
+        lab.namespace(namespace).await?;
+        // Owners must exist, because the garbage collector checks them.
+        let pool = serde_json::from_value(lab.pool(namespace, POOL, 0).await?)?;
+        let client = lab.cluster().service_account_client(SYSTEM_NAMESPACE, CONTROLLER_ACCOUNT).await?;
+        let mut bare = Self { inner: Arc::new(Inner { client, namespace, pool }), next: 0 };
+        bare.once(lab, WARM_UP, 32).await.context("warming the bare client up")?;
+        Ok(bare)
+    }
+
+    /// Creates and deletes this number of machines, once for each number of concurrent requests.
+    pub(crate) async fn measure(&mut self, lab: &Lab, members: usize) -> anyhow::Result<Vec<Run>> {
+        let mut runs = Vec::new();
+        for width in WIDTHS {
+            let run = self.once(lab, members, width).await?;
+            Lab::note(&format!(
+                "{width:>2} in flight: created in {:.2} s ({}), deleted in {:.2} s",
+                run.create_seconds, run.load, run.delete_seconds,
+            ));
+            runs.push(run);
+        }
+        Ok(runs)
+    }
+
+    async fn once(&mut self, lab: &Lab, members: usize, width: usize) -> anyhow::Result<Run> {
+        let (mut last, objects) = lab.tally_of_last(self.inner.namespace, members).await?;
+        let drafts = self.inner.drafts(self.next, members);
+        self.next += members;
+
+        let before = Snapshot::now()?;
+        let begin = Instant::now();
+        let machines = side_by_side(width, drafts, {
+            let inner = self.inner.clone();
+            move |draft| unit(inner.clone(), draft)
+        })
+        .await?;
+        let create_seconds = seconds(begin, last.reach(objects).await?);
+        let load = Snapshot::now()?.since(&before);
+        lab.quiet().await?;
+
+        let mut left = lab.tally(Kind::Machine, self.inner.namespace).await?;
+        let begin = Instant::now();
+        side_by_side(width, machines, {
+            let inner = self.inner.clone();
+            move |machine| delete(inner.clone(), machine)
+        })
+        .await?;
+        let delete_seconds = seconds(begin, left.reach(0).await?);
+        // The garbage collector deletes the disks with their machines.
+        last.reach(0).await?;
+        lab.quiet().await?;
+        Ok(Run { width, create_seconds, delete_seconds, load })
+    }
+}
+
+impl Inner {
+    /// The objects that the controller would create, with names numbered from `first`.
+    fn drafts(&self, first: usize, count: usize) -> Vec<Draft> {
+        let pool = Dvp::read_pool(&self.pool);
+        let namer = Namer::new(&pool.id.name, &pool.id.uid);
+        let draft = |number: u64| {
+            let name: Arc<str> = namer.name(number).into();
+            let disk =
+                |template: &Arc<str>| DiskDraft::new(format!("{name}-{template}").into(), template.clone());
+            let disks = pool.disks.iter().map(|template| disk(&template.name)).collect();
+            Draft { name, number, revision: pool.revision.clone(), disks }
+        };
+        (first..first + count).map(|number| draft(number as u64)).collect()
+    }
+
+    async fn create(&self, path: String, object: &serde_json::Value) -> anyhow::Result<Created> {
+        let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+        let request = Request::new(path).create(&params, serde_json::to_vec(object)?)?;
+        Ok(self.client.request(request).await?)
+    }
+}
+
+/// Creates a machine, then its disks.
+async fn unit(inner: Arc<Inner>, draft: Draft) -> anyhow::Result<ObjectId> {
+    let namespace = Some(inner.namespace);
+    let path = MachineObject::url_path(&(), namespace);
+    let created = inner.create(path, &Dvp::machine(&inner.pool, &Dvp::template(&inner.pool), &draft)).await?;
+    let machine = ObjectId::new(&draft.name, &created.metadata.uid);
+    for disk in &draft.disks {
+        let body =
+            Dvp::disk(&inner.pool, &machine, disk).context("the pool has the template of every draft")?;
+        inner.create(DiskObject::url_path(&(), namespace), &body).await?;
+    }
+    Ok(machine)
+}
+
+async fn delete(inner: Arc<Inner>, machine: ObjectId) -> anyhow::Result<()> {
+    let uid = Some(machine.uid.as_str().to_owned());
+    let params = DeleteParams::background().preconditions(Preconditions { uid, resource_version: None });
+    let path = MachineObject::url_path(&(), Some(inner.namespace));
+    let request = Request::new(path).delete(&machine.name, &params)?;
+    inner.client.request::<IgnoredAny>(request).await?;
+    Ok(())
+}
+
+/// Applies `each` to every item, with `width` concurrent calls, on all CPUs.
+async fn side_by_side<T, R, F>(
+    width: usize,
+    items: Vec<T>,
+    each: impl Fn(T) -> F + Clone + Send + 'static,
+) -> anyhow::Result<Vec<R>>
+where
+    T: Clone + Send + Sync + 'static,
+    R: Send + 'static,
+    F: Future<Output = anyhow::Result<R>> + Send,
+{
+    let items = Arc::new(items);
+    let next = Arc::new(AtomicUsize::new(0));
+    let mut workers = JoinSet::new();
+    for _ in 0..width {
+        let (items, next, each) = (items.clone(), next.clone(), each.clone());
+        workers.spawn(async move {
+            let mut done = Vec::new();
+            while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                done.push(each(item.clone()).await?);
+            }
+            anyhow::Ok(done)
+        });
+    }
+    let mut all = Vec::with_capacity(items.len());
+    while let Some(worker) = workers.join_next().await {
+        all.extend(worker.context("a worker of the bare client")??);
+    }
+    Ok(all)
+}

@@ -1,0 +1,237 @@
+//! The test environment: one control plane with namespaces, pools and controllers.
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use vmpool_api::{v1alpha2::API_VERSION, v1alpha2::GROUP};
+use vmpool_installation::installation::{CLASS, IMAGE, cluster_options, install_without_simulator};
+use vmpool_installation::programs::{Accounts, Chart, Controller, ControllerOptions};
+use vmpool_invariants::object::Kind;
+use vmpool_test_cluster::control_plane::{
+    AuditLog, ControlPlane, Options as ClusterOptions, RequestCounts, RequestKey,
+};
+
+use crate::options::Options;
+use crate::tally::Tally;
+
+/// Name of the measured pool.
+pub(crate) const POOL: &str = "bench";
+
+/// Machines of the warm-up pool. The number is large enough to open every connection of the client.
+const WARM_UP: usize = 64;
+
+/// The control plane is quiet if no request arrives for this long.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// Interval at which the API server's counters are read while waiting for quiet.
+const POLL: Duration = Duration::from_millis(500);
+
+/// Timeout of a step with this number of objects, on a slow and busy host.
+pub(crate) fn patience(objects: usize) -> Duration {
+    Duration::from_mins(1)
+        + Duration::from_millis(100).saturating_mul(u32::try_from(objects).unwrap_or(u32::MAX))
+}
+
+/// A control plane without audit log and platform simulator, and the programs that use it.
+pub(crate) struct Lab {
+    cluster: ControlPlane,
+    accounts: Accounts,
+    disks: usize,
+    controller_args: Vec<String>,
+    begin: Instant,
+}
+
+impl Lab {
+    /// Starts the control plane and installs CRDs and roles.
+    pub(crate) async fn start(options: &Options) -> anyhow::Result<Self> {
+        let begin = Instant::now();
+        println!("[  0.0 s] starting the control plane");
+        let cluster =
+            ControlPlane::start(ClusterOptions { audit: AuditLog::Off, ..cluster_options("bench") }).await?;
+        let accounts = install_without_simulator(&Chart::stored()?, &cluster).await?;
+        let controller_args = options.controller_args();
+        Ok(Self { cluster, accounts, disks: options.disks, controller_args, begin })
+    }
+
+    /// Prints the current step.
+    pub(crate) fn step(&self, what: &str) {
+        println!("[{:>5.1} s] {what}", self.begin.elapsed().as_secs_f32());
+    }
+
+    /// Prints the result of a step.
+    pub(crate) fn note(what: &str) {
+        println!("          {what}");
+    }
+
+    /// The control plane.
+    pub(crate) fn cluster(&self) -> &ControlPlane {
+        &self.cluster
+    }
+
+    /// Creates a namespace in which a controller may have its lease.
+    pub(crate) async fn namespace(&self, name: &str) -> anyhow::Result<()> {
+        let namespace = serde_json::from_value(json!({ "metadata": { "name": name } }))?;
+        let namespaces = Api::<Namespace>::all(self.cluster.admin());
+        let created = namespaces.create(&PostParams::default(), &namespace).await;
+        created.with_context(|| format!("creating namespace {name}"))?;
+        self.accounts.grant_in(&self.cluster, name).await?;
+        Ok(())
+    }
+
+    /// Creates a pool with this number of replicas, and returns it as stored.
+    pub(crate) async fn pool(&self, namespace: &str, name: &str, replicas: usize) -> anyhow::Result<Value> {
+        let disk = |number: usize| format!("disk{number}");
+        let image =
+            json!({ "type": "ObjectRef", "objectRef": { "kind": "ClusterVirtualImage", "name": IMAGE } });
+        let devices: Vec<Value> = if self.disks == 0 {
+            vec![json!({ "kind": "ClusterVirtualImage", "name": IMAGE })]
+        } else {
+            (0..self.disks).map(|number| json!({ "kind": "VirtualDisk", "name": disk(number) })).collect()
+        };
+        let templates: Vec<Value> = (0..self.disks)
+            .map(|number| json!({ "name": disk(number), "spec": { "dataSource": image } }))
+            .collect();
+        let pool = json!({
+            "apiVersion": API_VERSION,
+            "kind": Kind::Pool.name(),
+            "metadata": { "name": name },
+            "spec": {
+                "replicas": replicas,
+                "scaleDownPolicy": "NewestFirst",
+                "virtualMachineTemplate": {
+                    "metadata": { "labels": { "app": name } },
+                    "spec": {
+                        "virtualMachineClassName": CLASS,
+                        "cpu": { "cores": 1, "coreFraction": "5%" },
+                        "memory": { "size": "512Mi" },
+                        "blockDeviceRefs": devices,
+                    },
+                },
+                "virtualDiskTemplates": templates,
+            },
+        });
+        let pool: DynamicObject = serde_json::from_value(pool)?;
+        let created = self.pools(namespace).create(&PostParams::default(), &pool).await;
+        Ok(serde_json::to_value(created.with_context(|| format!("creating pool {namespace}/{name}"))?)?)
+    }
+
+    /// The pools of a namespace.
+    pub(crate) fn pools(&self, namespace: &str) -> Api<DynamicObject> {
+        Kind::Pool.api(self.cluster.admin(), namespace)
+    }
+
+    /// Changes the number of replicas, as `kubectl scale` does.
+    pub(crate) async fn scale(&self, namespace: &str, name: &str, replicas: usize) -> anyhow::Result<()> {
+        let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
+        let scaled = self.pools(namespace).patch_scale(name, &PatchParams::default(), &patch).await;
+        scaled.with_context(|| format!("scaling {namespace}/{name} to {replicas}"))?;
+        Ok(())
+    }
+
+    /// Starts a controller that watches one namespace.
+    pub(crate) async fn controller(&self, namespace: &str, identity: &str) -> anyhow::Result<Controller> {
+        let extra = self.controller_args.clone();
+        let options = ControllerOptions { extra, ..ControllerOptions::new(namespace, identity) };
+        Ok(Controller::start(&self.cluster, options).await?)
+    }
+
+    /// Counts the objects of a kind.
+    pub(crate) async fn tally(&self, kind: Kind, namespace: &str) -> anyhow::Result<Tally> {
+        Tally::start(self.cluster.admin(), kind, namespace).await
+    }
+
+    /// Counts the objects that are created last, and returns their number for this number of machines. A disk is
+    /// created after its machine, so the last disk exists after the last machine.
+    pub(crate) async fn tally_of_last(
+        &self,
+        namespace: &str,
+        members: usize,
+    ) -> anyhow::Result<(Tally, usize)> {
+        match self.disks {
+            0 => Ok((self.tally(Kind::Machine, namespace).await?, members)),
+            disks => Ok((self.tally(Kind::Disk, namespace).await?, members * disks)),
+        }
+    }
+
+    /// Lets the controller of a namespace create and remove a few machines. Afterwards its connections are open, and
+    /// the API server has done its one-time work for each kind.
+    pub(crate) async fn warm_up(&self, namespace: &str) -> anyhow::Result<()> {
+        const NAME: &str = "warm-up";
+        let (mut tally, objects) = self.tally_of_last(namespace, WARM_UP).await?;
+        self.pool(namespace, NAME, WARM_UP).await?;
+        tally.reach(objects).await.context("warming up")?;
+        self.scale(namespace, NAME, 0).await?;
+        tally.reach(0).await.context("warming up")?;
+        self.quiet().await?;
+        let deleted = self.pools(namespace).delete(NAME, &DeleteParams::default()).await;
+        deleted.context("deleting the pool that warmed up")?;
+        self.quiet().await?;
+        Ok(())
+    }
+
+    /// Waits until no requests arrive, and returns the counters.
+    pub(crate) async fn quiet(&self) -> anyhow::Result<RequestCounts> {
+        let begin = Instant::now();
+        let mut last = self.cluster.metrics().await?;
+        let mut since = Instant::now();
+        while since.elapsed() < QUIET {
+            tokio::time::sleep(POLL).await;
+            let now = self.cluster.metrics().await?;
+            let added = now.since(&last).only(of_pools);
+            if added.total() > 0 {
+                since = Instant::now();
+                if begin.elapsed() > patience(0) {
+                    bail!("requests still arrive after {:?}; the last ones:\n{added}", begin.elapsed());
+                }
+            }
+            last = now;
+        }
+        Ok(last)
+    }
+
+    /// Runs a measurement with a controller. If it fails, the error contains the end of the controller's log.
+    pub(crate) async fn with_log<T>(
+        controller: &Controller,
+        measurement: impl Future<Output = anyhow::Result<T>>,
+    ) -> anyhow::Result<T> {
+        measurement
+            .await
+            .with_context(|| format!("the controller's log ends with:\n{}", controller.log_tail(10)))
+    }
+
+    /// Keeps all logs. Their path is printed when the control plane stops.
+    pub(crate) fn keep_logs(&self) {
+        self.cluster.keep_directory();
+    }
+
+    /// Stops the control plane.
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        Ok(self.cluster.stop().await?)
+    }
+}
+
+/// Whether a request concerns pools, their machines, disks or events. Watches, leases and requests of other components do
+/// not count.
+pub(crate) fn of_pools(key: &RequestKey) -> bool {
+    (key.group == GROUP || key.resource == "events") && key.verb != "WATCH" && !is_scale_request(key)
+}
+
+/// Whether a request is a write of the controller, without events.
+pub(crate) fn is_write_of_controller(key: &RequestKey) -> bool {
+    key.is_write() && key.group == GROUP && !is_scale_request(key)
+}
+
+/// Whether the request comes from the benchmark itself.
+fn is_scale_request(key: &RequestKey) -> bool {
+    key.subresource == "scale"
+}
+
+/// Seconds between two moments.
+pub(crate) fn seconds(from: Instant, to: Instant) -> f64 {
+    to.saturating_duration_since(from).as_secs_f64()
+}

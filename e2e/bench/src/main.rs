@@ -1,0 +1,74 @@
+//! The benchmark. `bench --help` lists its options, docs/benchmarks.md its figures.
+
+mod bare;
+mod catalogue;
+mod converge;
+mod failover;
+mod lab;
+mod load;
+mod many;
+mod one;
+mod options;
+mod report;
+mod tally;
+mod tracker;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+use vmpool_test_cluster::control_plane::target_directory;
+
+use crate::lab::Lab;
+use crate::options::Options;
+use crate::report::Report;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let options = Options::parse();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,kube_client=off"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(std::io::stderr).init();
+    let mut report = Report::default();
+    let measured = tokio::select! {
+        measured = bench(&options, &mut report) => measured,
+        _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+    };
+    print!("\n{report}");
+    match measured.and_then(|()| write(&options, &report)) {
+        Ok(file) => println!("\nwritten to {}", file.display()),
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    }
+    if options.check && report.missed() > 0 {
+        eprintln!("bench: {} figures miss their first bar", report.missed());
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+async fn bench(options: &Options, report: &mut Report) -> anyhow::Result<()> {
+    let lab = Lab::start(options).await?;
+    let measured = match options.pools {
+        None => one::measure(&lab, options, report).await,
+        Some(pools) => many::measure(&lab, pools, options, report).await,
+    };
+    if measured.is_err() {
+        lab.keep_logs();
+    }
+    let stopped = lab.stop().await;
+    measured.and(stopped)
+}
+
+fn write(options: &Options, report: &Report) -> anyhow::Result<PathBuf> {
+    let directory = target_directory().join("bench");
+    let file = directory.join(if options.pools.is_some() { "pools.json" } else { "latest.json" });
+    let text = serde_json::to_string_pretty(&report.to_json())?;
+    std::fs::create_dir_all(&directory)
+        .and_then(|()| std::fs::write(&file, text + "\n"))
+        .with_context(|| format!("writing {}", file.display()))?;
+    Ok(file)
+}

@@ -1,0 +1,161 @@
+//! One large pool: alternates the bare client and the controller.
+
+mod figures;
+
+use std::time::Instant;
+
+use serde_json::json;
+use vmpool_installation::programs::Controller;
+use vmpool_invariants::object::Kind;
+use vmpool_test_cluster::control_plane::RequestCounts;
+use vmpool_test_cluster::usage::{self, Memory};
+
+use crate::bare::Bare;
+use crate::lab::{Lab, POOL, of_pools, seconds};
+use crate::load::{Load, Snapshot};
+use crate::options::Options;
+use crate::report::{Limit, Report};
+use crate::{converge, failover};
+
+/// Scale-up by the controller from 0 to all machines.
+#[derive(Debug)]
+struct Up {
+    /// From the scale request until the last object is observed.
+    seconds: f64,
+    /// CPU usage during that time.
+    load: Load,
+    /// The controller's CPU time until the last object is observed.
+    cpu_seconds: f64,
+    /// The controller's CPU time until no requests arrive.
+    cpu_seconds_until_quiet: f64,
+    /// All requests during that time.
+    requests: RequestCounts,
+    /// The controller's memory once no requests arrive.
+    memory: Memory,
+}
+
+/// Scale-down by the controller to 0.
+#[derive(Debug)]
+struct Down {
+    /// From the scale request until the last machine is observed as deleted.
+    seconds: f64,
+    /// The same for the last disk, which the garbage collector deletes.
+    disks_seconds: f64,
+}
+
+/// Runs all measurements and reports the figures.
+pub(crate) async fn measure(lab: &Lab, options: &Options, report: &mut Report) -> anyhow::Result<()> {
+    let (members, rounds) = (options.members(), options.rounds());
+    report.add("members", as_f64(members));
+    report.detail("disks", json!(options.disks));
+    lab.step("warming up the bare client");
+    let mut bare = Bare::start(lab, "bare").await?;
+    let (mut raw, mut ups, mut downs) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 1..=rounds {
+        lab.step(&format!(
+            "round {round} of {rounds}: the bare client creates and deletes {members} machines"
+        ));
+        raw.extend(bare.measure(lab, members).await?);
+
+        let namespace = format!("round-{round}");
+        lab.step(&format!("round {round} of {rounds}: the controller, 0 -> {members}"));
+        lab.namespace(&namespace).await?;
+        let mut controller = lab.controller(&namespace, "first").await?;
+        lab.warm_up(&namespace).await?;
+        ups.push(Lab::with_log(&controller, up(lab, &controller, &namespace, members)).await?);
+        if round == rounds {
+            lab.step(&format!("watching the settled state for {:?}", options.settle));
+            let requests = settled(lab, options).await?;
+            let nothing = Some(Limit::AtMost(0.0));
+            report.demand("settled_requests", whole(requests.total()), nothing, nothing);
+            report.detail("settled_requests", json!(lines(&requests)));
+            if options.failover {
+                controller = failover::measure(lab, controller, &namespace, members, report).await?;
+            }
+        }
+        lab.step(&format!("round {round} of {rounds}: the controller, {members} -> 0"));
+        downs.push(Lab::with_log(&controller, down(lab, &namespace, members)).await?);
+        controller.stop().await?;
+    }
+    // The bare client runs again after the controller, so that a drift of the host's load affects both sides.
+    lab.step(&format!("the bare client creates and deletes {members} machines"));
+    raw.extend(bare.measure(lab, members).await?);
+    figures::add(options, &raw, &ups, &downs, report);
+    if !options.skip_convergence {
+        converge::measure(lab, members, report).await?;
+    }
+    Ok(())
+}
+
+async fn up(lab: &Lab, controller: &Controller, namespace: &str, members: usize) -> anyhow::Result<Up> {
+    lab.pool(namespace, POOL, 0).await?;
+    let (mut last, objects) = lab.tally_of_last(namespace, members).await?;
+    let requests = lab.quiet().await?;
+    let pid = pid(controller)?;
+    let (cpu, before) = (usage::cpu(pid)?, Snapshot::now()?);
+
+    let begin = Instant::now();
+    lab.scale(namespace, POOL, members).await?;
+    let end = last.reach(objects).await?;
+
+    let load = Snapshot::now()?.since(&before);
+    let cpu_seconds = usage::cpu(pid)? - cpu;
+    let requests = lab.quiet().await?.since(&requests);
+    let up = Up {
+        seconds: seconds(begin, end),
+        load,
+        cpu_seconds,
+        cpu_seconds_until_quiet: usage::cpu(pid)? - cpu,
+        requests,
+        memory: usage::memory(pid)?,
+    };
+    Lab::note(&format!(
+        "all exist after {:.2} s ({}); the controller: CPU {:.2} s, {:.2} s until quiet, RSS {:.1} MiB, peak {:.1} MiB",
+        up.seconds, up.load, up.cpu_seconds, up.cpu_seconds_until_quiet, up.memory.now, up.memory.peak,
+    ));
+    Ok(up)
+}
+
+async fn settled(lab: &Lab, options: &Options) -> anyhow::Result<RequestCounts> {
+    let before = lab.cluster().metrics().await?;
+    tokio::time::sleep(options.settle).await;
+    let requests = lab.cluster().metrics().await?.since(&before).only(of_pools);
+    Lab::note(&format!("{} requests besides watches and leases", requests.total()));
+    Ok(requests)
+}
+
+async fn down(lab: &Lab, namespace: &str, members: usize) -> anyhow::Result<Down> {
+    let mut machines = lab.tally(Kind::Machine, namespace).await?;
+    let mut disks = lab.tally(Kind::Disk, namespace).await?;
+    machines.reach(members).await?;
+    let begin = Instant::now();
+    lab.scale(namespace, POOL, 0).await?;
+    let machines = seconds(begin, machines.reach(0).await?);
+    let down = Down { seconds: machines, disks_seconds: seconds(begin, disks.reach(0).await?) };
+    lab.quiet().await?;
+    Lab::note(&format!(
+        "machines gone after {:.2} s, disks (garbage collector) after {:.2} s",
+        down.seconds, down.disks_seconds
+    ));
+    Ok(down)
+}
+
+/// The process id of a running controller.
+pub(crate) fn pid(controller: &Controller) -> anyhow::Result<u32> {
+    controller.pid().ok_or_else(|| anyhow::anyhow!("the controller is not running"))
+}
+
+/// The counters, one per line.
+pub(crate) fn lines(requests: &RequestCounts) -> Vec<String> {
+    requests.iter().map(|(key, count)| format!("{count} {key}")).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^53")]
+pub(crate) fn as_f64(count: usize) -> f64 {
+    count as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^53")]
+pub(crate) fn whole(count: u64) -> f64 {
+    count as f64
+}

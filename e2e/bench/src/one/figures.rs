@@ -1,0 +1,112 @@
+//! The figures of one large pool.
+
+use serde_json::json;
+use vmpool_test_cluster::control_plane::RequestKey;
+
+use super::{Down, Up, as_f64, lines, whole};
+use crate::bare::{Run, WIDTHS};
+use crate::lab::{is_write_of_controller, of_pools};
+use crate::options::Options;
+use crate::report::{Limit, Report};
+
+/// Adds all figures to the report.
+pub(super) fn add(options: &Options, raw: &[Run], ups: &[Up], downs: &[Down], report: &mut Report) {
+    let members = as_f64(options.members());
+    let small = options.members() <= 1000;
+    // The load of the host varies between runs. Medians are used, because a minimum would favor the side with more runs.
+    let best = |value: fn(&Run) -> f64| {
+        let of_width = |width| median(raw.iter().filter(|run| run.width == width).map(value));
+        least(WIDTHS.into_iter().map(of_width))
+    };
+    let raw_seconds = best(|run| run.create_seconds);
+    let ours_seconds = median(ups.iter().map(|up| up.seconds));
+    let mean = |value: fn(&Up) -> f64| ups.iter().map(value).sum::<f64>() / as_f64(ups.len());
+    let worst = |value: fn(&Up) -> f64| ups.iter().map(value).fold(0.0, f64::max);
+    let bar = |limit| Some(limit);
+
+    report.add("raw_seconds", raw_seconds);
+    report.add("ours_seconds", ours_seconds);
+    let ratio = Limit::AtLeast(if small { 0.85 } else { 0.8 });
+    report.demand("rate_ratio", raw_seconds / ours_seconds, bar(ratio), bar(Limit::AtLeast(0.95)));
+    report.add("objects_per_second", members * as_f64(1 + options.disks) / ours_seconds);
+
+    let loads = || raw.iter().map(|run| &run.load).chain(ups.iter().map(|up| &up.load));
+    let raw_cost = best(|run| run.load.seconds());
+    report.add("cost_ratio", raw_cost / median(ups.iter().map(|up| up.load.seconds())));
+    let foreign = loads().map(|load| load.foreign).sum::<f64>() / as_f64(loads().count());
+    report.add("foreign_share", foreign);
+    let most = |wanted: fn(&RequestKey) -> bool| {
+        ups.iter().map(|up| up.requests.only(wanted).total()).max().unwrap_or_default()
+    };
+
+    let writes = most(is_write_of_controller);
+    let allowed = Limit::AtMost(as_f64(1 + options.disks) + 0.05);
+    report.demand("writes_per_member", whole(writes) / members, bar(allowed), bar(allowed));
+    let events = most(|key| key.is_write() && key.resource == "events");
+    report.add("events_per_member", whole(events) / members);
+    let cpu = mean(|up| up.cpu_seconds_until_quiet) * 1000.0 / members;
+    report.demand("cpu_seconds_per_1000", cpu, bar(Limit::AtMost(1.2)), bar(Limit::AtMost(1.0)));
+    let (rss_bar, rss_goal) = match options.members() {
+        ..=1_000 => (bar(Limit::AtMost(32.0)), bar(Limit::AtMost(20.0))),
+        1_001..=10_000 => (bar(Limit::AtMost(96.0)), bar(Limit::AtMost(64.0))),
+        _ => (None, None),
+    };
+    report.demand("rss_mib", worst(|up| up.memory.now), rss_bar, rss_goal);
+    report.add("peak_rss_mib", worst(|up| up.memory.peak));
+    report.add("scale_down_seconds", median(downs.iter().map(|down| down.seconds)));
+    report.add("raw_scale_down_seconds", best(|run| run.delete_seconds));
+    report.add("disks_gone_seconds", median(downs.iter().map(|down| down.disks_seconds)));
+
+    let raw: Vec<_> = raw
+        .iter()
+        .map(|run| {
+            json!({
+                "in_flight": run.width, "seconds": run.create_seconds,
+                "delete_seconds": run.delete_seconds, "load": run.load.to_json(),
+            })
+        })
+        .collect();
+    report.detail("raw", json!(raw));
+    let ours: Vec<_> = ups
+        .iter()
+        .map(|up| {
+            json!({
+                "seconds": up.seconds, "load": up.load.to_json(), "cpu_seconds": up.cpu_seconds,
+                "cpu_seconds_until_quiet": up.cpu_seconds_until_quiet, "rss_mib": up.memory.now,
+                "peak_rss_mib": up.memory.peak, "requests": lines(&up.requests.only(of_pools)),
+            })
+        })
+        .collect();
+    report.detail("ours", json!(ours));
+}
+
+/// The median; infinity for an empty list.
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    match (values.len() / 2, values.len() % 2) {
+        (0, 0) => f64::INFINITY,
+        (middle, 0) => f64::midpoint(values[middle - 1], values[middle]),
+        (middle, _) => values[middle],
+    }
+}
+
+fn least(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(f64::INFINITY, f64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::median;
+
+    #[rstest]
+    #[case::one(&[2.0], 2.0)]
+    #[case::odd(&[9.0, 1.0, 3.0], 3.0)]
+    #[case::even(&[4.0, 1.0, 9.0, 2.0], 3.0)]
+    #[case::none(&[], f64::INFINITY)]
+    fn the_median_is_computed(#[case] values: &[f64], #[case] expected: f64) {
+        assert_eq!(median(values.iter().copied()).total_cmp(&expected), std::cmp::Ordering::Equal);
+    }
+}

@@ -1,0 +1,129 @@
+//! The demo: a real control plane, the platform simulator and the controller, with a pool that converges in a live table.
+//! With `ONCE=1` it ends without user input.
+
+mod table;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::api::PostParams;
+use table::Table;
+use tracing_subscriber::EnvFilter;
+use vmpool_installation::installation::{Installation, cluster_options};
+use vmpool_installation::programs::{Chart, Controller, ControllerOptions};
+use vmpool_installation::workspace_root;
+use vmpool_invariants::object::Kind;
+use vmpool_invariants::recorder::Recorder;
+use vmpool_test_cluster::control_plane::ControlPlane;
+
+const NAMESPACE: &str = "demo";
+const POOL: &str = "quickstart";
+const MANIFEST: &str = "docs/examples/quickstart.yaml";
+/// Timeout of a step on a slow host.
+const PATIENCE: Duration = Duration::from_mins(2);
+/// Interval at which the table is refreshed.
+const REFRESH: Duration = Duration::from_millis(100);
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| {
+        EnvFilter::new("warn,vmpool_installation=info,vmpool_test_cluster=info,kube_client=off")
+    });
+    tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(std::io::stderr).init();
+    match demo(std::env::var("ONCE").is_ok_and(|once| !once.is_empty() && once != "0")).await {
+        Ok(last_line) => {
+            println!("{last_line}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("demo: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns the last line of output, a summary.
+async fn demo(once: bool) -> anyhow::Result<String> {
+    println!(
+        "vmpool demo: a real control plane, a simulated platform and our controller, all on this machine."
+    );
+    let cluster = Arc::new(ControlPlane::start(cluster_options("demo")).await?);
+    let installation = Installation::of(&Chart::stored()?, cluster).await?;
+    let cluster = installation.cluster();
+    let namespace = serde_json::from_value(serde_json::json!({ "metadata": { "name": NAMESPACE } }))?;
+    Api::<Namespace>::all(cluster.admin()).create(&PostParams::default(), &namespace).await?;
+    installation.accounts().grant_in(cluster, NAMESPACE).await?;
+    let recorder = Recorder::start(cluster.admin(), NAMESPACE).await?;
+    let controller = Controller::start(cluster, ControllerOptions::new(NAMESPACE, "demo")).await?;
+
+    let summary = {
+        let story = story(&installation, &recorder, once);
+        tokio::select! {
+            summary = story => summary,
+            _ = tokio::signal::ctrl_c() => Ok("interrupted".to_owned()),
+        }
+    };
+    if summary.is_err() {
+        eprintln!("the end of the controller's log:\n{}", controller.log_tail(20));
+        cluster.keep_directory();
+    }
+    println!("Shutting down ...");
+    controller.stop().await?;
+    drop(recorder);
+    installation.stop().await?;
+    summary
+}
+
+async fn story(installation: &Installation, recorder: &Recorder, once: bool) -> anyhow::Result<String> {
+    let cluster = installation.cluster();
+    let mut table = Table::new(POOL);
+
+    println!("\n$ kubectl apply -f {MANIFEST}");
+    cluster.apply_path(&workspace_root().join(MANIFEST), Some(NAMESPACE)).await?;
+    converge(recorder, &mut table, 2).await?;
+
+    println!("\n$ kubectl scale vmpool {POOL} --replicas=3");
+    let namespace = format!("--namespace={NAMESPACE}");
+    cluster.kubectl(&[&namespace, "scale", "vmpool", POOL, "--replicas=3"]).await?;
+    converge(recorder, &mut table, 3).await?;
+
+    if !once {
+        println!("\nNow use the cluster from another terminal:\n");
+        println!("  export KUBECONFIG={}", cluster.kubeconfig().display());
+        println!("  kubectl -n {NAMESPACE} get vmpool,vm,vd");
+        println!("  kubectl -n {NAMESPACE} scale vmpool {POOL} --replicas=10");
+        println!("  kubectl -n {NAMESPACE} delete vm --all      # the controller creates new machines");
+        println!("\nPress Ctrl-C to stop.\n");
+        loop {
+            table.show(recorder);
+            tokio::time::sleep(REFRESH).await;
+        }
+    }
+    Ok(table.summary(recorder))
+}
+
+/// Refreshes the table until the pool has `count` ready replicas and no others.
+async fn converge(recorder: &Recorder, table: &mut Table, count: i64) -> anyhow::Result<()> {
+    let begin = Instant::now();
+    // Read the objects that were just applied, so that the first table contains them.
+    recorder.catch_up().await?;
+    loop {
+        table.show(recorder);
+        let state = recorder.state();
+        let pool = state.named(Kind::Pool, POOL).context("the pool does not exist")?;
+        let of = |path| pool.number(path);
+        let current = of("/status/observedGeneration") == of("/metadata/generation");
+        if current && of("/status/readyReplicas") == Some(count) && of("/status/replicas") == Some(count) {
+            println!("{count} of {count} ready after {:.1} s", begin.elapsed().as_secs_f32());
+            return Ok(());
+        }
+        if begin.elapsed() > PATIENCE {
+            bail!("the pool did not reach {count} ready replicas in {PATIENCE:?}:\n{}", pool.to_yaml());
+        }
+        tokio::time::sleep(REFRESH).await;
+    }
+}

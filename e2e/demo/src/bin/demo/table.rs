@@ -1,0 +1,75 @@
+//! A live table: redrawn in place on a terminal; otherwise printed again at every change.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+
+use vmpool_invariants::object::{Kind, Object};
+use vmpool_invariants::recorder::{Recorder, State};
+
+/// The machines of one pool and their disks.
+pub(crate) struct Table {
+    pool: &'static str,
+    shown: String,
+    in_place: bool,
+}
+
+impl Table {
+    pub(crate) fn new(pool: &'static str) -> Self {
+        Self { pool, shown: String::new(), in_place: std::io::stdout().is_terminal() }
+    }
+
+    /// Prints the table if it changed.
+    pub(crate) fn show(&mut self, recorder: &Recorder) {
+        let text = self.render(&recorder.state());
+        if text == self.shown {
+            return;
+        }
+        if self.in_place && !self.shown.is_empty() {
+            // Move the cursor to the start of the previous table, and clear everything below.
+            print!("\x1b[{}A\x1b[J", self.shown.lines().count());
+        }
+        println!("{text}");
+        self.shown = text;
+    }
+
+    /// The pool in one line.
+    pub(crate) fn summary(&self, recorder: &Recorder) -> String {
+        let state = recorder.state();
+        let pool = state.named(Kind::Pool, self.pool);
+        let number = |path| pool.and_then(|pool| pool.number(path)).unwrap_or_default();
+        format!("pool {} {}/{} ready", self.pool, number("/status/readyReplicas"), number("/spec/replicas"))
+    }
+
+    fn render(&self, state: &State) -> String {
+        let Some(pool) = state.named(Kind::Pool, self.pool) else { return String::new() };
+        let number = |path| pool.number(path).unwrap_or_default();
+        let mut text = format!(
+            "pool {}: desired {}, replicas {}, ready {}\n",
+            self.pool,
+            number("/spec/replicas"),
+            number("/status/replicas"),
+            number("/status/readyReplicas"),
+        );
+        for machine in state.members(pool.uid()) {
+            let disk = machine.disk_references().next().unwrap_or_default();
+            let phase = state.named(Kind::Disk, disk).map_or("-", |disk| or_dash(disk.phase()));
+            let _ = writeln!(
+                text,
+                "  {:<18} {:<12} {:<12} {disk:<24} {phase}",
+                machine.name(),
+                state_of(machine),
+                or_dash(machine.text("/status/nodeName")),
+            );
+        }
+        text.pop();
+        text
+    }
+}
+
+fn state_of(machine: &Object) -> &str {
+    if machine.is_terminating() { "Terminating" } else { or_dash(machine.phase()) }
+}
+
+fn or_dash(text: &str) -> &str {
+    if text.is_empty() { "-" } else { text }
+}

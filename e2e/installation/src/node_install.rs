@@ -1,0 +1,53 @@
+//! Installs everything that a user of the chart has: the simulated platform, and the chart with locally built images.
+
+use std::path::{Path, PathBuf};
+
+use vmpool_test_cluster::control_plane::AuditLog;
+use vmpool_test_cluster::error::{Error, Result};
+use vmpool_test_cluster::node::images::{self, Image};
+use vmpool_test_cluster::node::{NodeCluster, NodeOptions};
+
+use crate::installation::AUDIT_POLICY;
+use crate::release::{Release, platform};
+
+/// Chart values for the locally built images.
+pub const VALUES: &str = "\
+# Images that are there already: the cluster has no registry.
+image:
+  registry: vmpool.local
+  tag: test
+  pullPolicy: Never
+";
+
+/// The programs of the chart.
+const PROGRAMS: [&str; 3] = ["vmpool-controller", "vmpool-webhook", "vmpool-apiserver"];
+
+/// Options for a cluster with this name and the images of all programs.
+///
+/// # Errors
+/// As [`images::of_program`].
+pub fn options(name: &str) -> Result<NodeOptions> {
+    let programs = PROGRAMS.into_iter().chain([platform::SIMULATOR]);
+    let images = programs.map(images::of_program).collect::<Result<Vec<Image>>>()?;
+    let audit = AuditLog::Policy(AUDIT_POLICY.to_owned());
+    Ok(NodeOptions { name: name.to_owned(), images, audit, ..NodeOptions::default() })
+}
+
+/// Installs the platform, then the chart with values such as [`VALUES`].
+///
+/// # Errors
+/// As [`platform::install`] and [`Release::install`].
+pub async fn install(node: &NodeCluster, values: &str) -> Result<Release> {
+    let access = node.cluster().access();
+    let simulator = images::of_program(platform::SIMULATOR)?;
+    let file = write(&access.home, values)?;
+    platform::install(&access, &simulator.reference).await?;
+    Release::install(&access, &file).await
+}
+
+/// Writes the values file that the release is installed and upgraded with.
+fn write(directory: &Path, values: &str) -> Result<PathBuf> {
+    let file = directory.join("values.yaml");
+    std::fs::write(&file, values).map_err(Error::file("writing", &file))?;
+    Ok(file)
+}

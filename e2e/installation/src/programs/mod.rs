@@ -1,0 +1,27 @@
+//! The project's programs as child processes.
+
+mod chart;
+mod controller;
+mod forwarder;
+mod program;
+mod service;
+mod simulator;
+
+pub use chart::{Accounts, CONTROLLER_ACCOUNT, Chart, SYSTEM_NAMESPACE};
+pub use controller::{Controller, ControllerOptions};
+pub use program::Program;
+pub use service::{Component, Replica, Service, ServiceOptions};
+pub use simulator::Simulator;
+
+use vmpool_test_cluster::binaries::find;
+use vmpool_test_cluster::error::Result;
+
+/// Checks that the project's programs were built.
+///
+/// # Errors
+/// [`Error::MissingProgram`] for the first missing program.
+pub fn check() -> Result<()> {
+    find(controller::PROGRAM, controller::VARIABLE)?;
+    find(simulator::PROGRAM, simulator::VARIABLE)?;
+    Component::ALL.into_iter().try_for_each(|component| component.find().map(drop))
+}

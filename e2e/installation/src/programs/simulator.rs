@@ -1,0 +1,60 @@
+//! The platform simulator as a child process. One simulator serves all namespaces of a cluster.
+
+use std::ops::Deref;
+use std::process::Command;
+
+use vmpool_test_cluster::control_plane::ControlPlane;
+use vmpool_test_cluster::error::Result;
+
+use super::program::{Program, State};
+use super::{SYSTEM_NAMESPACE, find};
+use crate::workspace_root;
+
+/// Name of the package and binary.
+pub(super) const PROGRAM: &str = "vmpool-simulator";
+
+/// The environment variable with the path of an alternative binary.
+pub(super) const VARIABLE: &str = "VMPOOL_SIMULATOR";
+
+/// Name of the service account.
+const ACCOUNT: &str = "vmpool-simulator";
+
+/// The simulator, running with its own service account. Dropping it kills it.
+///
+/// If it exits, machines and disks do not change anymore, and scenarios fail for that reason: see [`Program::check`].
+#[derive(Debug)]
+pub struct Simulator {
+    program: Program,
+}
+
+impl Simulator {
+    /// Applies its roles, starts it, and waits until it is ready.
+    ///
+    /// # Errors
+    /// [`vmpool_test_cluster::Error::MissingProgram`] if it was not built, [`vmpool_test_cluster::Error::Exited`] and
+    /// [`vmpool_test_cluster::Error::NotInTime`] with the end of its log.
+    pub async fn start(cluster: &ControlPlane) -> Result<Self> {
+        let binary = find(PROGRAM, VARIABLE)?;
+        cluster.apply_path(&workspace_root().join("e2e/simulator/rbac.yaml"), None).await?;
+        let kubeconfig = cluster.service_account_kubeconfig(SYSTEM_NAMESPACE, ACCOUNT).await?;
+        let program = Program::new(PROGRAM, cluster.directory().join("simulator.log"));
+        let command = |[health_port]: [u16; 1]| {
+            let mut command = Command::new(&binary);
+            command
+                .arg(format!("--kubeconfig={}", kubeconfig.display()))
+                .arg(format!("--health-address=127.0.0.1:{health_port}"));
+            command
+        };
+        program.start(State::Ready, command).await?;
+        Ok(Self { program })
+    }
+}
+
+/// A simulator is a program without options.
+impl Deref for Simulator {
+    type Target = Program;
+
+    fn deref(&self) -> &Program {
+        &self.program
+    }
+}

@@ -1,0 +1,51 @@
+//! I2: the number of machines is limited. Also I6: a target of a targeted removal is not replaced.
+
+use super::timeline::{DesiredState, Timeline, accepted_at};
+use super::{UserActions, Violation};
+use crate::object::Kind;
+use crate::recorder::History;
+
+/// Machines that were added although the pool had the maximum number of machines that any reader could still see as
+/// desired.
+///
+/// A pool may have too many machines for a while after a scale-down, so only additions are checked.
+pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
+    let mut timeline = Timeline::default();
+    let mut found = Vec::new();
+    history.replay(|before, change| {
+        timeline.observe(change);
+        if change.kind != Kind::Machine || change.removed {
+            return;
+        }
+        let pool = change.object.owner_uid();
+        let former = before.get(Kind::Machine, change.object.uid());
+        let belonged = former.is_some_and(|former| former.owner_uid() == pool);
+        if pool.is_empty() || belonged || actions.late_creates.contains(change.object.name()) {
+            return;
+        }
+        let stamp = if former.is_none() { change.object.text("/metadata/creationTimestamp") } else { "" };
+        let states = timeline.readable(pool, accepted_at(change.at, stamp));
+        // A reserved machine that is gone still counts, because it is not replaced (I6).
+        let vacant = |state_at: &DesiredState| {
+            let gone = |uid: &&String| before.get(Kind::Machine, uid).is_none();
+            state_at.desired.saturating_sub(state_at.record.reserved.iter().filter(gone).count())
+        };
+        let Some(vacant) = states.iter().map(|state_at| vacant(state_at)).max() else { return };
+        let desired = states.iter().map(|state_at| state_at.desired).max().unwrap_or_default();
+        let more = actions.in_flight.get(pool).copied().unwrap_or_default();
+        let members = before.owned_by(Kind::Machine, pool).count() + 1;
+        let (name, revision) = (change.object.name(), change.revision);
+        if members > desired + more {
+            let allowed = desired + more;
+            let what = format!(
+                "machine {name} was added at revision {revision} as number {members}, but every reader saw at most \
+                 {allowed} as desired"
+            );
+            found.push(Violation { invariant: "I2", what });
+        } else if members > vacant + more {
+            let what = format!("machine {name} was added at revision {revision} in the place of a targeted machine");
+            found.push(Violation { invariant: "I6", what });
+        }
+    });
+    found
+}

@@ -1,0 +1,280 @@
+//! Watches a namespace from the start of a scenario and records all changes.
+//!
+//! One watch per kind feeds one [`History`]. Scenarios wait on it instead of polling. A condition is evaluated after
+//! every change, so that short-lived states are seen, too.
+
+mod history;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt};
+use jiff::Timestamp;
+use kube::Client;
+use kube::api::{DynamicObject, ListParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+pub use history::{Change, History, State};
+
+use vmpool_test_cluster::deadline::{Deadline, Elapsed};
+use vmpool_test_cluster::error::{Error, Result};
+
+use crate::object::{Kind, Object};
+
+/// Maximum delay of the watches behind the store on a busy host.
+const CATCH_UP_DEADLINE: Duration = Duration::from_secs(30);
+
+/// A silently dropped watch is detected after this time, in seconds.
+const WATCH_TIMEOUT_SECONDS: u32 = 30;
+
+/// Records the changes in one namespace until it is dropped.
+pub struct Recorder {
+    client: Client,
+    namespace: String,
+    history: Arc<Mutex<History>>,
+    changed: watch::Receiver<u64>,
+    _tasks: Vec<AbortOnDropHandle<()>>,
+}
+
+impl Recorder {
+    /// Starts the watches, and returns once all existing objects are recorded.
+    ///
+    /// # Errors
+    /// [`Error::Api`], [`Error::Deadline`].
+    pub async fn start(client: Client, namespace: &str) -> Result<Self> {
+        let history = Arc::new(Mutex::new(History::default()));
+        let (notify, changed) = watch::channel(0);
+        let notify = Arc::new(notify);
+        let tasks = Kind::RECORDED.map(|kind| {
+            let sink = Sink { kind, history: history.clone(), notify: notify.clone() };
+            let task = follow(client.clone(), namespace.to_owned(), sink);
+            AbortOnDropHandle::new(tokio::spawn(task))
+        });
+        let recorder =
+            Self { client, namespace: namespace.to_owned(), history, changed, _tasks: tasks.into() };
+        recorder.catch_up().await?;
+        Ok(recorder)
+    }
+
+    /// The history so far. Do not hold the guard across an await.
+    pub fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock()
+    }
+
+    /// As [`History::forget`].
+    pub fn forget(&self) {
+        self.history.lock().forget();
+    }
+
+    /// A copy of the current state, as far as the watches have shown it.
+    pub fn state(&self) -> State {
+        self.history.lock().state().clone()
+    }
+
+    /// Notifies the receiver of new changes.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.clone()
+    }
+
+    /// Waits at most for `deadline` until `look` returns a result. The inner error is the elapsed time.
+    ///
+    /// # Errors
+    /// [`Error::TaskEnded`] if the recorder has stopped.
+    pub async fn until(
+        &self,
+        deadline: Duration,
+        holds: impl Fn(&History) -> bool,
+    ) -> Result<Result<(), Elapsed>> {
+        let deadline = Deadline::after(deadline);
+        let mut changes = self.changes();
+        loop {
+            changes.mark_unchanged();
+            if holds(&self.history.lock()) {
+                return Ok(Ok(()));
+            }
+            match deadline.within(changes.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Err(Error::TaskEnded { task: "the recorder" }),
+                Err(elapsed) => return Ok(Err(elapsed)),
+            }
+        }
+    }
+
+    /// Waits until everything that is stored now has been recorded.
+    ///
+    /// # Errors
+    /// [`Error::Api`] if a list fails, [`Error::Deadline`] if the watches are too slow.
+    pub async fn catch_up(&self) -> Result<()> {
+        for kind in [Kind::Pool, Kind::Machine, Kind::Disk] {
+            let (revision, listed) = self.list(kind).await?;
+            let shown = |history: &History| shows(history, kind, revision, &listed);
+            if let Err(after) = self.until(CATCH_UP_DEADLINE, shown).await? {
+                return Err(Error::Deadline {
+                    what: format!("the watch of {} shows what a list shows", kind.plural()),
+                    after,
+                    last: format!("revision {revision}, {} objects", listed.len()),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until an object that was just written has been recorded in this or a later state. Otherwise a caller that
+    /// waits for the consequences could see the state before its write.
+    ///
+    /// # Errors
+    /// [`Error::Deadline`] if the watch is too slow.
+    pub async fn until_shown(&self, kind: Kind, object: &Object) -> Result<()> {
+        if !Kind::RECORDED.contains(&kind) {
+            return Ok(());
+        }
+        let shown = |history: &History| shows_object(history, kind, object.uid(), object.revision());
+        let waited = self.until(CATCH_UP_DEADLINE, shown).await?;
+        waited.map_err(|after| Error::Deadline {
+            what: format!("the watch of {} shows what was written", kind.plural()),
+            after,
+            last: format!("{} at revision {} is missing", object.name(), object.revision()),
+        })
+    }
+
+    /// The revision of a list, and the revision of each object in it by UID.
+    async fn list(&self, kind: Kind) -> Result<(u64, BTreeMap<String, u64>)> {
+        let list = kind
+            .api(self.client.clone(), &self.namespace)
+            .list_metadata(&ListParams::default())
+            .await
+            .map_err(Error::api(format!("listing the {} of {}", kind.plural(), self.namespace)))?;
+        let parse =
+            |revision: Option<String>| revision.and_then(|text| text.parse().ok()).unwrap_or_default();
+        let objects = list
+            .items
+            .into_iter()
+            .filter_map(|object| Some((object.metadata.uid?, parse(object.metadata.resource_version))));
+        Ok((parse(list.metadata.resource_version), objects.collect()))
+    }
+}
+
+/// Whether everything in a list of this revision is recorded; `listed` maps UIDs to revisions.
+fn shows(history: &History, kind: Kind, revision: u64, listed: &BTreeMap<String, u64>) -> bool {
+    let everything_listed_is_known = listed.iter().all(|(uid, &at)| shows_object(history, kind, uid, at));
+    let everything_gone_is_known = history
+        .state()
+        .all(kind)
+        .all(|known| listed.contains_key(known.uid()) || known.revision() > revision);
+    everything_listed_is_known && everything_gone_is_known
+}
+
+/// Whether the object is recorded at this revision or a later one, or was removed again.
+fn shows_object(history: &History, kind: Kind, uid: &str, at: u64) -> bool {
+    history.state().get(kind, uid).map_or_else(|| history.was_removed(uid), |known| known.revision() >= at)
+}
+
+/// Receives the events of one watch.
+struct Sink {
+    kind: Kind,
+    history: Arc<Mutex<History>>,
+    notify: Arc<watch::Sender<u64>>,
+}
+
+impl Sink {
+    fn stored(&self, object: Object) {
+        let mut history = self.history.lock();
+        // A relist repeats known objects.
+        let known = history.state().get(self.kind, object.uid()).map(Object::revision);
+        if known.is_none_or(|known| known < object.revision()) {
+            history.push(self.change(object.revision(), object, false));
+        }
+    }
+
+    fn removed(&self, object: Object) {
+        // For a removal the watch shows the last state with the revision of the removal.
+        self.history.lock().push(self.change(object.revision(), object, true));
+    }
+
+    /// After a relist: records the removal of objects that are no longer in the list.
+    fn relisted(&self, listed: &BTreeSet<String>, revision: u64) {
+        let mut history = self.history.lock();
+        let gone: Vec<Object> =
+            history.state().all(self.kind).filter(|object| !listed.contains(object.uid())).cloned().collect();
+        for object in gone {
+            let revision = revision.max(object.revision());
+            history.push(self.change(revision, object, true));
+        }
+    }
+
+    fn change(&self, revision: u64, object: Object, removed: bool) -> Change {
+        Change { revision, at: Timestamp::now(), kind: self.kind, object, removed }
+    }
+
+    fn notify(&self) {
+        self.notify.send_modify(|count| *count += 1);
+    }
+}
+
+/// A constant pause before each attempt to watch again. With an exponential backoff, the recorder would be too late
+/// after the third restart of an API server.
+struct Steady;
+
+impl Iterator for Steady {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(Duration::from_millis(300))
+    }
+}
+
+impl kube::runtime::utils::Backoff for Steady {
+    fn reset(&mut self) {}
+}
+
+/// Follows one kind forever. The watcher reconnects and relists on its own.
+async fn follow(client: Client, namespace: String, sink: Sink) {
+    let api = sink.kind.api(client, &namespace);
+    let config = watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS);
+    let mut stream = watcher(api, config).backoff(Steady).boxed();
+    let mut listed = BTreeSet::new();
+    let mut newest = 0;
+    loop {
+        match stream.try_next().await {
+            Ok(None) => return,
+            Ok(Some(event)) => receive(event, &sink, &mut listed, &mut newest),
+            // The watcher's stream applies the backoff. Scenarios restart the API server, so this is expected.
+            Err(error) => tracing::debug!(kind = sink.kind.plural(), %error, "the watch failed"),
+        }
+    }
+}
+
+fn receive(
+    event: watcher::Event<DynamicObject>,
+    sink: &Sink,
+    listed: &mut BTreeSet<String>,
+    newest: &mut u64,
+) {
+    let read = |object: DynamicObject| Object::try_from(object).ok();
+    match event {
+        watcher::Event::Init => {
+            listed.clear();
+            return;
+        }
+        watcher::Event::InitApply(object) | watcher::Event::Apply(object) => {
+            let Some(object) = read(object) else { return };
+            listed.insert(object.uid().to_owned());
+            *newest = object.revision().max(*newest);
+            sink.stored(object);
+        }
+        watcher::Event::Delete(object) => {
+            let Some(object) = read(object) else { return };
+            *newest = object.revision().max(*newest);
+            sink.removed(object);
+        }
+        watcher::Event::InitDone => sink.relisted(listed, *newest),
+    }
+    sink.notify();
+}

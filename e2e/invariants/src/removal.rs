@@ -1,0 +1,95 @@
+//! I1 and I5: which machines may be removed. Also I6: no machine is removed in the place of a target.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::timeline::{DesiredState, READABLE_FOR, Timeline, accepted_at};
+use super::{UserActions, Violation};
+use crate::object::Kind;
+use crate::recorder::{Change, History, State};
+
+/// Machines that were removed although they were not targets and the pool had no surplus (I1), or is Explicit (I5).
+pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
+    let mut timeline = Timeline::default();
+    let mut found = Vec::new();
+    let mut others = OtherRemovals::default();
+    history.replay(|before, change| {
+        timeline.observe(change);
+        others.observe(before, change, actions);
+        if change.kind != Kind::Machine || !(change.removed || change.object.is_terminating()) {
+            return;
+        }
+        let Some(former) = before.get(Kind::Machine, change.object.uid()) else { return };
+        let pool = former.owner_uid();
+        if former.is_terminating() || pool.is_empty() || actions.is_removed_by_user(former.uid()) {
+            return;
+        }
+        let states = timeline.readable(pool, accepted_at(change.at, change.object.text("/metadata/deletionTimestamp")));
+        // The garbage collector deletes the machines of a terminating pool. A pool that was never recorded is not
+        // checked.
+        if states.is_empty() || states.iter().any(|state| state.terminating) {
+            return;
+        }
+        if states.iter().all(|state| state.explicit) {
+            let what = format!(
+                "machine {} was removed from the Explicit pool at revision {} without a request",
+                former.name(),
+                change.revision
+            );
+            found.push(Violation { invariant: "I5", what });
+            return;
+        }
+        let members = || before.owned_by(Kind::Machine, pool).filter(|member| !member.is_terminating());
+        // Machines that others removed at this moment still existed when the controller decided.
+        let others = others.recently_removed(pool, change.at);
+        let live = members().count() + others;
+        // A target is removed for the decrement that was made for it; no other machine may use that decrement.
+        let surplus = |state: &DesiredState| {
+            let staying = members().filter(|member| !state.record.accepted.contains(member.uid()));
+            staying.count() + others > state.desired
+        };
+        if states.iter().any(|state| surplus(state)) {
+            return;
+        }
+        let desired = states.iter().map(|state| state.desired).min().unwrap_or_default();
+        let (name, revision) = (former.name(), change.revision);
+        found.push(if live > desired {
+            let what = format!("machine {name} was removed at revision {revision} in the place of a target");
+            Violation { invariant: "I6", what }
+        } else {
+            let what = format!(
+                "machine {name} was removed at revision {revision} without a surplus: {live} machines were not \
+                 terminating, and {desired} were desired"
+            );
+            Violation { invariant: "I1", what }
+        });
+    });
+    found
+}
+
+/// Machines that others removed from the pool: deleted and released ones.
+#[derive(Default)]
+struct OtherRemovals(Vec<(String, Timestamp)>);
+
+impl OtherRemovals {
+    fn observe(&mut self, before: &State, change: &Change, actions: &UserActions) {
+        if change.kind != Kind::Machine {
+            return;
+        }
+        let Some(former) = before.get(Kind::Machine, change.object.uid()) else { return };
+        let pool = former.owner_uid();
+        if former.is_terminating() || pool.is_empty() {
+            return;
+        }
+        let leaves = change.removed || change.object.is_terminating();
+        let deleted = leaves && actions.deleted.contains(former.uid());
+        if deleted || !leaves && change.object.owner_uid() != pool {
+            self.0.push((pool.to_owned(), change.at));
+        }
+    }
+
+    /// How many machines of a pool still existed when the controller decided about a write that happens now.
+    fn recently_removed(&self, pool: &str, now: Timestamp) -> usize {
+        let limit = SignedDuration::try_from(READABLE_FOR).unwrap_or(SignedDuration::MAX);
+        self.0.iter().filter(|(of, at)| of == pool && now.duration_since(*at) <= limit).count()
+    }
+}

@@ -1,0 +1,35 @@
+//! Parses the removal record of a pool, without the code that writes it.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use vmpool_api::annotations;
+
+use crate::object::Object;
+
+/// The targets of a pool, by UID.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Record {
+    /// Targets for which `replicas` was lowered.
+    pub(super) accepted: BTreeSet<String>,
+    /// Targets whose removal may be about to be accepted: they count as existing, even if they are gone.
+    pub(super) reserved: BTreeSet<String>,
+}
+
+impl Record {
+    /// The record of a pool; empty if it cannot be parsed.
+    pub(super) fn of(pool: &Object) -> Self {
+        let mut record = Self::default();
+        let text = pool.annotation(annotations::SCALE_DOWN_TARGETS).unwrap_or("[]");
+        let entries: Vec<Value> = serde_json::from_str(text).unwrap_or_default();
+        for entry in entries {
+            let uid = entry["uid"].as_str().unwrap_or_default().to_owned();
+            let reserved = entry.get("reserved").is_some();
+            if reserved { &mut record.reserved } else { &mut record.accepted }.insert(uid);
+        }
+        // An accepted target counts as accepted, even if another request reserves it.
+        let Self { accepted, reserved } = &mut record;
+        reserved.retain(|uid| !accepted.contains(uid));
+        record
+    }
+}

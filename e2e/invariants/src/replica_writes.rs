@@ -1,0 +1,58 @@
+//! I7: only users and autoscalers write `spec.replicas`.
+
+use serde_json::Value;
+use vmpool_test_cluster::control_plane::AuditEntry;
+
+use super::Violation;
+use crate::object::Kind;
+use crate::recorder::History;
+
+/// The controller's field manager, or a prefix of it.
+const MANAGER: &str = "vmpool-controller";
+
+/// Writes of the controller to `spec.replicas`, in the audit log or in the managed fields.
+pub fn violations(history: &History, audit: &[AuditEntry], controller_user: &str) -> Vec<Violation> {
+    let requests = audit
+        .iter()
+        .filter(|entry| entry.user == controller_user && entry.is_write())
+        .filter(|entry| entry.resource == Kind::Pool.plural())
+        .filter(|entry| asks_for_replicas(entry))
+        .map(|entry| format!("the controller requested a write of spec.replicas: {entry} {}", entry.body));
+    let recorded = history
+        .changes()
+        .iter()
+        .filter(|change| {
+            change.kind == Kind::Pool && owns_replicas(change.object.at("/metadata/managedFields"))
+        })
+        .map(|change| {
+            format!(
+                "the controller owns spec.replicas of {} since revision {}",
+                change.object.name(),
+                change.revision
+            )
+        })
+        .take(1);
+    requests.chain(recorded).map(|what| Violation { invariant: "I7", what }).collect()
+}
+
+fn asks_for_replicas(entry: &AuditEntry) -> bool {
+    match entry.subresource.as_str() {
+        "scale" => true,
+        // The API server ignores the spec in a write of the status.
+        "" => match &entry.body {
+            Value::Array(operations) => operations.iter().any(|operation| {
+                let path = operation["path"].as_str().unwrap_or_default();
+                operation["op"] != "test" && ["", "/spec", "/spec/replicas"].contains(&path)
+            }),
+            body => body.pointer("/spec/replicas").is_some(),
+        },
+        _ => false,
+    }
+}
+
+fn owns_replicas(managed_fields: &Value) -> bool {
+    managed_fields.as_array().into_iter().flatten().any(|entry| {
+        entry["manager"].as_str().is_some_and(|manager| manager.starts_with(MANAGER))
+            && entry.pointer("/fieldsV1/f:spec/f:replicas").is_some()
+    })
+}

@@ -1,0 +1,79 @@
+//! I8: in a settled world the status is correct, and the controller does not write.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use vmpool_api::{annotations, labels, v1alpha2::GROUP};
+use vmpool_test_cluster::control_plane::AuditEntry;
+
+use super::Violation;
+use crate::object::Object;
+
+/// Differences between the status of a pool and its machines.
+pub fn status_errors(pool: &Object, members: &[&Object]) -> Vec<Violation> {
+    let live = || members.iter().filter(|member| !member.is_terminating());
+    let desired = count(pool.at("/spec/replicas"));
+    let ready = live().filter(|member| member.is_running()).count();
+    let hash = pool.text("/status/desiredTemplateHash");
+    let waits = |member: &&&Object| {
+        let waiting = member.condition("AwaitingRestartToApplyConfiguration");
+        waiting.is_some_and(|condition| condition["status"] == "True")
+    };
+    let current = live().filter(|member| member.label(labels::TEMPLATE_HASH) == Some(hash));
+    let updated = current.filter(|member| !waits(member)).count();
+
+    let mut status_errors = Vec::new();
+    let mut compare = |field: &str, actual: &Value, expected: String| {
+        let actual = actual.as_str().map_or_else(|| actual.to_string(), str::to_owned);
+        if actual != expected {
+            status_errors.push(format!("{field} is {actual}, but should be {expected}"));
+        }
+    };
+    compare(
+        "status.observedGeneration",
+        pool.at("/status/observedGeneration"),
+        pool.at("/metadata/generation").to_string(),
+    );
+    compare("status.replicas", pool.at("/status/replicas"), members.len().to_string());
+    compare("status.readyReplicas", pool.at("/status/readyReplicas"), ready.to_string());
+    compare("status.updatedReplicas", pool.at("/status/updatedReplicas"), updated.to_string());
+    compare("status.selector", pool.at("/status/selector"), format!("{}={}", labels::POOL_UID, pool.uid()));
+    let record = pool.annotation(annotations::SCALE_DOWN_TARGETS).unwrap_or("none").to_owned();
+    compare("the removal record", &Value::from(record), "none".to_owned());
+    compare("condition Available", status_of(pool, "Available"), status_text(ready >= desired));
+    // A disk that a person detached from a machine is told as well.
+    let is_complete = |member: &&&Object| {
+        let attached: BTreeSet<String> = member.disk_references().map(str::to_owned).collect();
+        member.mapped_disks().is_subset(&attached)
+    };
+    let synced = updated == live().count() && live().all(|member| is_complete(&member));
+    compare("condition Synced", status_of(pool, "Synced"), status_text(synced));
+    // The condition is never False: it is present while the count differs, otherwise absent.
+    let progressing = if members.len() == desired { "null".to_owned() } else { status_text(true) };
+    compare("condition Progressing", status_of(pool, "Progressing"), progressing);
+    status_errors
+        .into_iter()
+        .map(|error| Violation { invariant: "I8", what: format!("pool {}: {error}", pool.name()) })
+        .collect()
+}
+
+/// Writes of the controller although nothing had changed, without leases and events.
+pub fn writes(audit: &[AuditEntry], controller_user: &str) -> Vec<Violation> {
+    audit
+        .iter()
+        .filter(|entry| entry.user == controller_user && entry.group == GROUP && entry.is_write())
+        .map(|entry| Violation { invariant: "I8", what: format!("a write to a settled world: {entry}") })
+        .collect()
+}
+
+fn status_of<'a>(pool: &'a Object, condition: &str) -> &'a Value {
+    pool.condition(condition).map_or(&Value::Null, |condition| &condition["status"])
+}
+
+fn status_text(holds: bool) -> String {
+    (if holds { "True" } else { "False" }).to_owned()
+}
+
+fn count(value: &Value) -> usize {
+    value.as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_default()
+}

@@ -1,0 +1,569 @@
+//! Each check runs on a history that violates it, and on the same history without the violation.
+
+use jiff::{SignedDuration, Timestamp};
+use rstest::rstest;
+use serde_json::{Value, json};
+use vmpool_api::{annotations, labels};
+
+use super::*;
+use crate::object::Kind;
+use crate::recorder::Change;
+
+const CONTROLLER: &str = "system:serviceaccount:vmpool-system:vmpool-controller";
+
+/// Builds a history with one second between changes.
+struct TestHistory {
+    history: History,
+    revision: u64,
+    now: Timestamp,
+}
+
+impl TestHistory {
+    fn new() -> Self {
+        Self { history: History::default(), revision: 0, now: Timestamp::UNIX_EPOCH }
+    }
+
+    fn later(mut self, seconds: i64) -> Self {
+        self.now += SignedDuration::from_secs(seconds);
+        self
+    }
+
+    fn write(mut self, kind: Kind, mut object: Value, removed: bool) -> Self {
+        self.revision += 1;
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        object["metadata"]["uid"] = json!(format!("uid-{name}"));
+        object["metadata"]["resourceVersion"] = json!(self.revision.to_string());
+        let object = Object::new(object);
+        self.history.push(Change { revision: self.revision, at: self.now, kind, object, removed });
+        self.later(1)
+    }
+
+    fn pool(self, replicas: i64, policy: &str) -> Self {
+        let pool = json!({
+            "metadata": { "name": "pool" }, "spec": { "replicas": replicas, "scaleDownPolicy": policy } });
+        self.write(Kind::Pool, pool, false)
+    }
+
+    /// A pool with a removal record: `+name` is reserved, `name` accepted.
+    fn recorded(self, replicas: i64, policy: &str, names: &[&str]) -> Self {
+        let entry = |name: &&str| match name.strip_prefix('+') {
+            Some(name) => json!({ "name": name, "uid": format!("uid-{name}"), "reserved": "request" }),
+            None => json!({ "name": name, "uid": format!("uid-{name}") }),
+        };
+        let record = json!(names.iter().map(entry).collect::<Vec<_>>()).to_string();
+        let pool = json!({
+            "metadata": { "name": "pool", "annotations": { vmpool_api::annotations::SCALE_DOWN_TARGETS: record } },
+            "spec": { "replicas": replicas, "scaleDownPolicy": policy } });
+        self.write(Kind::Pool, pool, false)
+    }
+
+    fn pool_removed(self) -> Self {
+        self.write(Kind::Pool, json!({ "metadata": { "name": "pool" } }), true)
+    }
+
+    fn machine(self, name: &str) -> Self {
+        self.write(Kind::Machine, machine(name), false)
+    }
+
+    /// A change of a machine that is observed now, with a server timestamp this many seconds after the start.
+    fn stamped(self, name: &str, field: &str, second: i64) -> Self {
+        let mut object = machine(name);
+        let stamp = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second);
+        object["metadata"][field] = json!(stamp.to_string());
+        self.write(Kind::Machine, object, false)
+    }
+
+    fn terminating(self, name: &str) -> Self {
+        let mut object = machine(name);
+        object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        self.write(Kind::Machine, object, false)
+    }
+
+    fn removed(self, name: &str) -> Self {
+        self.write(Kind::Machine, machine(name), true)
+    }
+
+    fn disk(self, name: &str, owner: &str, removed: bool) -> Self {
+        let owners = json!([{ "uid": format!("uid-{owner}"), "controller": true }]);
+        let disk = json!({ "metadata": { "name": name, "ownerReferences": owners }, "spec": {} });
+        self.write(Kind::Disk, disk, removed)
+    }
+
+    fn found(&self, actions: &UserActions, audit: &[AuditEntry]) -> Vec<&'static str> {
+        violations(&self.history, actions, audit, CONTROLLER)
+            .into_iter()
+            .map(|found| found.invariant)
+            .collect()
+    }
+}
+
+fn machine(name: &str) -> Value {
+    let owners = json!([{ "uid": "uid-pool", "controller": true }]);
+    let references = json!([{ "kind": "VirtualDisk", "name": format!("{name}-root") }]);
+    json!({
+        "metadata": { "name": name, "ownerReferences": owners }, "spec": { "blockDeviceRefs": references } })
+}
+
+fn request(verb: &str, kind: Kind, subresource: &str, name: &str, body: Value) -> AuditEntry {
+    AuditEntry {
+        at: Timestamp::UNIX_EPOCH,
+        user: CONTROLLER.to_owned(),
+        user_agent: String::new(),
+        verb: verb.to_owned(),
+        group: vmpool_api::v1alpha2::GROUP.to_owned(),
+        resource: kind.plural().to_owned(),
+        subresource: subresource.to_owned(),
+        namespace: "a".to_owned(),
+        name: name.to_owned(),
+        code: 200,
+        dry_run: false,
+        body,
+    }
+}
+
+fn deletion(kind: Kind, name: &str, uid: &str) -> AuditEntry {
+    request("delete", kind, "", name, json!({ "preconditions": { "uid": uid } }))
+}
+
+fn named(name: &str) -> UserActions {
+    UserActions { deleted: [format!("uid-{name}")].into(), ..UserActions::default() }
+}
+
+fn two_of(desired: i64, policy: &str) -> TestHistory {
+    TestHistory::new().pool(desired, policy).machine("a").machine("b")
+}
+
+#[rstest]
+#[case::a_machine_is_deleted_without_a_surplus(two_of(2, "NewestFirst").terminating("b"), &["I1"])]
+#[case::a_machine_disappears_without_a_surplus(two_of(2, "NewestFirst").removed("b"), &["I1"])]
+#[case::a_surplus_machine_is_deleted(two_of(2, "NewestFirst").pool(1, "NewestFirst").terminating("b").removed("b"), &[])]
+#[case::one_more_than_the_surplus_is_deleted(
+    two_of(2, "NewestFirst").pool(1, "NewestFirst").terminating("b").terminating("a"), &["I1"])]
+#[case::a_scale_down_that_was_just_reverted(
+    two_of(2, "NewestFirst").pool(1, "NewestFirst").pool(2, "NewestFirst").terminating("b"), &[])]
+#[case::a_scale_down_that_was_reverted_long_ago(
+    two_of(2, "NewestFirst").pool(1, "NewestFirst").pool(2, "NewestFirst").later(10).terminating("b"), &["I1"])]
+#[case::a_surplus_deleted_long_before_it_was_observed(
+    two_of(2, "NewestFirst").pool(1, "NewestFirst").pool(2, "NewestFirst").later(10)
+        .stamped("b", "deletionTimestamp", 5), &[])]
+#[case::a_surplus_deleted_too_late(
+    two_of(2, "NewestFirst").pool(1, "NewestFirst").pool(2, "NewestFirst").later(10)
+        .stamped("b", "deletionTimestamp", 12), &["I1"])]
+#[case::the_pool_is_deleted(two_of(2, "NewestFirst").pool_removed().later(10).terminating("b"), &[])]
+#[case::an_explicit_pool_keeps_its_surplus(two_of(2, "Explicit").pool(1, "Explicit").later(10), &[])]
+#[case::an_explicit_pool_loses_its_surplus(
+    two_of(2, "Explicit").pool(1, "Explicit").later(10).terminating("b"), &["I5"])]
+fn machines_that_may_be_removed(#[case] history: TestHistory, #[case] expected: &[&str]) {
+    assert_eq!(history.found(&UserActions::default(), &[]), expected);
+}
+
+#[rstest]
+#[case("NewestFirst")]
+#[case("Explicit")]
+fn targets_of_the_scenario_may_be_removed(#[case] policy: &str) {
+    assert_eq!(two_of(2, policy).terminating("b").removed("b").found(&named("b"), &[]), [""; 0]);
+    assert_eq!(two_of(2, policy).terminating("b").found(&named("a"), &[]).len(), 1);
+}
+
+fn three() -> TestHistory {
+    two_of(3, "NewestFirst").machine("c")
+}
+
+#[rstest]
+#[case::correct(
+    three().recorded(3, "NewestFirst", &["+a"]).recorded(2, "NewestFirst", &["a"]).terminating("a").removed("a")
+        .pool(2, "NewestFirst"), &["a"], &[])]
+#[case::of_two_machines(
+    three().recorded(3, "Explicit", &["+a", "+b"]).recorded(1, "Explicit", &["a", "b"]).removed("b").removed("a"),
+    &["a", "b"], &[])]
+#[case::without_a_request(three().recorded(2, "NewestFirst", &["a"]), &[], &["I6"])]
+#[case::without_lowering_replicas(three().recorded(3, "NewestFirst", &["a"]).later(10), &["a"], &["I6"])]
+#[case::that_lowers_replicas_twice(three().recorded(1, "NewestFirst", &["a"]).later(10), &["a"], &["I6"])]
+#[case::that_is_accepted_twice(
+    three().recorded(2, "NewestFirst", &["a"]).pool(2, "NewestFirst").recorded(1, "NewestFirst", &["a"]), &["a"],
+    &["I6"])]
+#[case::that_is_accepted_during_an_older_one(
+    three().recorded(2, "Explicit", &["a"]).recorded(2, "Explicit", &["a", "+b"]).recorded(1, "Explicit", &["a", "b"]),
+    &["a", "b"], &[])]
+#[case::that_removes_another_machine(
+    three().recorded(2, "NewestFirst", &["a"]).terminating("c"), &["a"], &["I6"])]
+#[case::during_a_scale_down(
+    three().recorded(2, "NewestFirst", &["a"]).recorded(1, "NewestFirst", &["a"]).terminating("c"), &["a"], &[])]
+#[case::whose_target_disappears_and_is_replaced(
+    three().recorded(3, "NewestFirst", &["+a"]).later(10).removed("a").machine("d"), &["a"], &["I6"])]
+#[case::whose_target_disappears_when_it_is_reserved(
+    three().removed("a").recorded(3, "NewestFirst", &["+a"]).machine("d"), &["a"], &[])]
+#[case::that_was_withdrawn(
+    three().recorded(3, "NewestFirst", &["+a"]).later(10).removed("a").pool(3, "NewestFirst").machine("d"), &["a"], &[])]
+#[case::of_more_than_desired(two_of(2, "NewestFirst").pool(1, "NewestFirst").recorded(0, "NewestFirst", &["a", "b"]), &["a", "b"], &[])]
+fn a_removal(#[case] history: TestHistory, #[case] requested: &[&str], #[case] expected: &[&str]) {
+    let removal_requests = requested.iter().map(|name| (format!("uid-{name}"), 1)).collect();
+    assert_eq!(history.found(&UserActions { removal_requests, ..UserActions::default() }, &[]), expected);
+}
+
+#[rstest]
+#[case::happened(three().recorded(2, "Explicit", &["a"]).terminating("a"), &[])]
+#[case::never_took_effect(three(), &["I6"])]
+#[case::deleted_no_machine(three().recorded(2, "Explicit", &["a"]), &["I6"])]
+#[case::released_first(
+    three().recorded(2, "Explicit", &["a"]).write(Kind::Machine, json!({ "metadata": { "name": "a" } }), false), &[])]
+fn a_removal_that_was_answered_with_a_success(#[case] history: TestHistory, #[case] expected: &[&str]) {
+    let mut actions = UserActions::default();
+    actions.request_removal(&["uid-a".to_owned()]);
+    actions.completed_removals.insert("uid-a".to_owned(), "a".to_owned());
+    assert_eq!(history.found(&actions, &[]), expected);
+}
+
+#[test]
+fn a_refused_request_does_not_allow_a_removal() {
+    let mut actions = UserActions::default();
+    let targets = ["uid-b".to_owned()];
+    actions.request_removal(&targets);
+    actions.request_removal(&targets);
+    actions.removal_refused(&targets);
+    assert_eq!(
+        two_of(2, "Explicit").terminating("b").found(&actions, &[]),
+        [""; 0],
+        "the second request may still have an effect"
+    );
+    actions.removal_refused(&targets);
+    assert_eq!(two_of(2, "Explicit").terminating("b").found(&actions, &[]), ["I5"]);
+}
+
+#[rstest]
+#[case::one_too_many(two_of(2, "NewestFirst").machine("c"), &["I2"])]
+#[case::a_replacement_of_a_terminating_machine(two_of(2, "NewestFirst").pool(1, "NewestFirst").terminating("b").pool(2,
+    "NewestFirst").machine("c"), &["I2"])]
+#[case::a_replacement_of_a_deleted_machine(
+    two_of(2, "NewestFirst").pool(1, "NewestFirst").removed("b").pool(2, "NewestFirst").machine("c"), &[])]
+#[case::a_scale_up_that_was_just_reverted(
+    two_of(2, "NewestFirst").pool(3, "NewestFirst").pool(2, "NewestFirst").machine("c"), &[])]
+#[case::a_scale_up_that_was_reverted_long_ago(
+    two_of(2, "NewestFirst").pool(3, "NewestFirst").pool(2, "NewestFirst").later(10).machine("c"), &["I2"])]
+#[case::after_the_pool_was_deleted(two_of(3, "NewestFirst").pool_removed().later(10).machine("c"), &["I2"])]
+#[case::an_update_of_a_machine(two_of(2, "NewestFirst").machine("b"), &[])]
+fn machines_that_may_be_added(#[case] history: TestHistory, #[case] expected: &[&str]) {
+    assert_eq!(history.found(&UserActions::default(), &[]), expected);
+}
+
+#[test]
+fn a_killed_leader_may_add_its_requests_in_flight() {
+    let actions = UserActions { in_flight: [("uid-pool".to_owned(), 1)].into(), ..UserActions::default() };
+    assert_eq!(two_of(2, "NewestFirst").machine("c").found(&actions, &[]), [""; 0]);
+    assert_eq!(two_of(2, "NewestFirst").machine("c").machine("d").found(&actions, &[]), ["I2"]);
+}
+
+#[test]
+fn a_late_create_may_arrive_after_a_scale_down() {
+    let history = || two_of(2, "NewestFirst").pool(0, "NewestFirst").later(10);
+    let actions = UserActions { late_creates: ["c".to_owned()].into(), ..UserActions::default() };
+    assert_eq!(history().machine("c").found(&actions, &[]), [""; 0]);
+    assert_eq!(history().machine("d").found(&actions, &[]), ["I2"]);
+}
+
+#[test]
+fn machines_removed_by_others_count_until_the_controller_can_see_it() {
+    let surplus = || two_of(2, "NewestFirst").pool(1, "NewestFirst").later(10);
+    let outside = json!({ "metadata": { "name": "a" }, "spec": {} });
+    assert_eq!(surplus().terminating("a").terminating("b").found(&named("a"), &[]), [""; 0]);
+    let later = surplus().terminating("a").later(10).terminating("b");
+    assert_eq!(later.found(&named("a"), &[]), ["I1"]);
+    let released = || surplus().write(Kind::Machine, outside.clone(), false);
+    assert_eq!(released().terminating("b").found(&UserActions::default(), &[]), [""; 0]);
+    assert_eq!(released().later(10).terminating("b").found(&UserActions::default(), &[]), ["I1"]);
+    let full = two_of(2, "NewestFirst").terminating("a").terminating("b");
+    assert_eq!(full.found(&named("a"), &[]), ["I1"], "the pool had no surplus before");
+}
+
+#[test]
+fn the_controller_must_not_delete_a_released_machine() {
+    let deleted = [deletion(Kind::Machine, "a", "uid-a")];
+    let outside = json!({ "metadata": { "name": "a" }, "spec": {} });
+    let released = || {
+        let out = two_of(2, "NewestFirst").write(Kind::Machine, outside.clone(), false);
+        out.write(Kind::Machine, outside.clone(), true)
+    };
+    assert_eq!(released().found(&UserActions::default(), &deleted), ["I4"]);
+    assert_eq!(released().found(&named("a"), &deleted), [""; 0], "a target may be deleted");
+    assert_eq!(released().found(&UserActions::default(), &[]), [""; 0], "another client deleted it");
+}
+
+fn foreign(spec: &str, annotations: &Value) -> Value {
+    json!({ "metadata": { "name": "theirs", "annotations": annotations }, "spec": { "class": spec } })
+}
+
+#[rstest]
+#[case::left_alone(|history: TestHistory| history.write(Kind::Machine, foreign("x", &json!({})), false), &[])]
+#[case::noted_by_the_simulator(|history: TestHistory| {
+    history.write(Kind::Machine, foreign("x", &json!({ "simulator.vmpool.dev/mount-log": "u" })), false) }, &[])]
+#[case::annotated(|history: TestHistory| history.write(Kind::Machine, foreign("x", &json!({ "a": "b" })), false), &["I4"])]
+#[case::changed(|history: TestHistory| history.write(Kind::Machine, foreign("y", &json!({})), false), &["I4"])]
+#[case::removed(|history: TestHistory| history.write(Kind::Machine, foreign("x", &json!({})), true), &["I4"])]
+fn the_controller_must_not_change_foreign_objects(
+    #[case] then: fn(TestHistory) -> TestHistory,
+    #[case] expected: &[&str],
+) {
+    let history = TestHistory::new().write(Kind::Machine, foreign("x", &Value::Null), false);
+    let left = history.history.state().named(Kind::Machine, "theirs").unwrap().clone();
+    let actions = UserActions { foreign: [(left.uid().to_owned(), left)].into(), ..UserActions::default() };
+    assert_eq!(then(history).found(&actions, &[]), expected);
+}
+
+#[test]
+fn the_controller_must_not_delete_a_disk_in_use() {
+    let deleted = [deletion(Kind::Disk, "a-root", "uid-a-root")];
+    let needed = || two_of(2, "NewestFirst").disk("a-root", "a", false).disk("a-root", "a", true);
+    assert_eq!(needed().found(&UserActions::default(), &deleted), ["I4"]);
+    assert_eq!(needed().found(&UserActions::default(), &[]), [""; 0], "another client deleted it");
+    let another = [deletion(Kind::Disk, "a-root", "earlier")];
+    assert_eq!(
+        needed().found(&UserActions::default(), &another),
+        [""; 0],
+        "the deletion concerned another disk with this name"
+    );
+    let unneeded =
+        TestHistory::new().pool(1, "NewestFirst").disk("a-root", "a", false).disk("a-root", "a", true);
+    assert_eq!(unneeded.found(&UserActions::default(), &deleted), [""; 0]);
+}
+
+#[test]
+fn the_controller_must_delete_by_uid() {
+    let history = TestHistory::new().pool(1, "NewestFirst");
+    let of_anybody = request("delete", Kind::Disk, "", "a", json!({ "propagationPolicy": "Background" }));
+    assert_eq!(history.found(&UserActions::default(), std::slice::from_ref(&of_anybody)), ["I4"]);
+    let by_somebody = AuditEntry { user: "admin".to_owned(), ..of_anybody };
+    assert_eq!(history.found(&UserActions::default(), &[by_somebody]), [""; 0]);
+}
+
+#[rstest]
+#[case::a_merge_patch("", json!({ "spec": { "replicas": 2 } }), &["I7"])]
+#[case::a_json_patch("", json!([{ "op": "replace", "path": "/spec/replicas", "value": 2 }]), &["I7"])]
+#[case::the_scale_subresource("scale", json!({ "spec": { "replicas": 2 } }), &["I7"])]
+#[case::an_annotation("", json!({ "metadata": { "annotations": { "a": "b" } } }), &[])]
+#[case::a_guard_of_a_json_patch("", json!([{ "op": "test", "path": "/spec/replicas", "value": 2 }]), &[])]
+#[case::the_status("status", json!({ "spec": { "replicas": 2 }, "status": { "replicas": 2 } }), &[])]
+fn the_controller_must_not_write_replicas(
+    #[case] subresource: &str,
+    #[case] body: Value,
+    #[case] expected: &[&str],
+) {
+    let requests = [request("patch", Kind::Pool, subresource, "pool", body)];
+    assert_eq!(two_of(2, "NewestFirst").found(&UserActions::default(), &requests), expected);
+    let of_others = requests.map(|entry| AuditEntry { user: "admin".to_owned(), ..entry });
+    assert_eq!(two_of(2, "NewestFirst").found(&UserActions::default(), &of_others), [""; 0]);
+}
+
+#[test]
+fn the_controller_must_not_own_replicas() {
+    let pool = |manager: &str| {
+        let fields = json!([{ "manager": manager, "fieldsV1": { "f:spec": { "f:replicas": {} } } }]);
+        let pool =
+            json!({ "metadata": { "name": "pool", "managedFields": fields }, "spec": { "replicas": 1 } });
+        TestHistory::new().write(Kind::Pool, pool, false)
+    };
+    assert_eq!(pool("vmpool-controller").found(&UserActions::default(), &[]), ["I7"]);
+    assert_eq!(pool("kubectl-create").found(&UserActions::default(), &[]), [""; 0]);
+}
+
+fn told(change: impl FnOnce(&mut Value)) -> Vec<Violation> {
+    let mut pool = json!({
+        "metadata": { "name": "pool", "uid": "u", "generation": 4, "annotations": {} },
+        "spec": { "replicas": 2 },
+        "status": {
+            "observedGeneration": 4, "replicas": 2, "readyReplicas": 1, "updatedReplicas": 2,
+            "desiredTemplateHash": "h", "selector": "vmpool.virtualization.deckhouse.io/pool-uid=u",
+            "conditions": [{ "type": "Available", "status": "False" }, { "type": "Synced", "status": "True" }],
+        },
+    });
+    change(&mut pool);
+    let member = |phase: &str| {
+        let labels = json!({ TEMPLATE_HASH: "h" });
+        Object::new(json!({ "metadata": { "name": phase, "labels": labels }, "status": { "phase": phase } }))
+    };
+    let members = [member("Running"), member("Stopped")];
+    settled::status_errors(&Object::new(pool), &members.iter().collect::<Vec<_>>())
+}
+
+const TEMPLATE_HASH: &str = vmpool_api::labels::TEMPLATE_HASH;
+
+#[test]
+fn a_correct_status_is_no_violation() {
+    assert_eq!(told(|_| {}), []);
+}
+
+#[rstest]
+#[case::of_an_old_generation("/status/observedGeneration", json!(3))]
+#[case::with_too_many_replicas("/status/replicas", json!(3))]
+#[case::without_a_counter("/status/readyReplicas", Value::Null)]
+#[case::that_counts_a_stopped_machine_as_ready("/status/readyReplicas", json!(2))]
+#[case::of_another_revision("/status/updatedReplicas", json!(1))]
+#[case::with_a_wrong_selector("/status/selector", json!("a=b"))]
+#[case::that_is_available_too_early("/status/conditions/0/status", json!("True"))]
+#[case::that_is_not_synced("/status/conditions/1/status", json!("False"))]
+#[case::that_is_still_progressing("/status/conditions/0/type", json!("Progressing"))]
+#[case::with_a_removal_record("/metadata/annotations", json!({ vmpool_api::annotations::SCALE_DOWN_TARGETS: "[]" }))]
+fn a_wrong_status_is_reported(#[case] pointer: &str, #[case] value: Value) {
+    let found = told(|pool| *pool.pointer_mut(pointer).unwrap() = value);
+    assert!(!found.is_empty());
+    assert!(found.iter().all(|lie| lie.invariant == "I8"), "{found:?}");
+}
+
+#[test]
+fn writes_in_a_settled_world_are_reported() {
+    let write = request("patch", Kind::Pool, "status", "pool", Value::Null);
+    assert_eq!(settled::writes(std::slice::from_ref(&write), CONTROLLER).len(), 1);
+    let lease = AuditEntry { group: "coordination.k8s.io".to_owned(), ..write.clone() };
+    let read = AuditEntry { verb: "get".to_owned(), ..write.clone() };
+    let simulator = AuditEntry { user: "simulator".to_owned(), ..write };
+    assert_eq!(settled::writes(&[lease, read, simulator], CONTROLLER), []);
+}
+
+#[test]
+fn leftovers_of_a_deleted_pool_are_reported() {
+    let going = two_of(2, "NewestFirst").disk("a-root", "a", false).pool_removed();
+    assert_eq!(
+        leftovers::violations(&going.history).len(),
+        2,
+        "two machines; the disk's machine still exists"
+    );
+    let half = going.removed("a").removed("b");
+    assert_eq!(leftovers::violations(&half.history).len(), 1, "the disk");
+    let gone = half.disk("a-root", "a", true);
+    assert_eq!(leftovers::violations(&gone.history), []);
+}
+
+#[test]
+fn a_disk_of_a_released_machine_remains_until_the_machine_is_deleted() {
+    let mut machine = machine("a");
+    machine["metadata"]["ownerReferences"] = Value::Null;
+    let disk = json!({ "metadata": { "name": "a-root", "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "ownerReferences": [{ "uid": "uid-pool", "controller": true }] }, "spec": {} });
+    let history =
+        TestHistory::new().pool(1, "NewestFirst").write(Kind::Machine, machine, false).pool_removed();
+    let held = history.write(Kind::Disk, disk, false);
+    assert_eq!(leftovers::violations(&held.history), []);
+    assert_eq!(
+        leftovers::violations(&held.removed("a").history).len(),
+        1,
+        "no machine uses the disk anymore"
+    );
+}
+
+#[test]
+fn orphaned_objects_are_no_leftovers() {
+    let orphan = json!({ "metadata": { "name": "a" }, "spec": {} });
+    let history = TestHistory::new().pool(1, "NewestFirst").machine("a").write(Kind::Machine, orphan, false);
+    assert_eq!(leftovers::violations(&history.pool_removed().history), []);
+}
+
+#[test]
+fn late_changes_are_checked_in_the_order_of_the_store() {
+    let mut told = TestHistory::new().pool(1, "NewestFirst").machine("a").pool(2, "NewestFirst").machine("b");
+    assert_eq!(told.found(&UserActions::default(), &[]), [""; 0]);
+    // The watch of machines was faster than the watch of pools.
+    let mut late = History::default();
+    for revision in [1, 2, 4, 3] {
+        let change = told.history.changes().iter().find(|change| change.revision == revision).unwrap();
+        late.push(change.clone());
+    }
+    told.history = late;
+    assert_eq!(told.found(&UserActions::default(), &[]), [""; 0]);
+}
+
+/// A pool that keeps `keep` free disks of `cache` with a `ttl` of ten minutes. It has three disks, free since this many
+/// seconds before [`now`], with these additional fields.
+fn kept(keep: u64, free: [(i64, Value); 3]) -> TestHistory {
+    let pool = json!({
+        "metadata": { "name": "pool" },
+        "spec": {
+            "replicas": 0,
+            "virtualMachineTemplate": { "spec": { "blockDeviceRefs": [{ "kind": "VirtualDisk", "name": "cache" }] } },
+            "virtualDiskTemplates": [
+                { "name": "cache", "reclaim": { "onScaleDown": "Retain", "keep": keep, "ttl": "10m" } }],
+        } });
+    let mut history = TestHistory::new().write(Kind::Pool, pool, false);
+    for (index, (ago, more)) in free.into_iter().enumerate() {
+        let since = (now() - SignedDuration::from_secs(ago)).to_string();
+        let mut disk = json!({ "metadata": {
+            "name": format!("disk-{index}"),
+            "labels": { labels::DISK_TEMPLATE: "cache" },
+            "annotations": { annotations::FREE_SINCE: since },
+            "ownerReferences": [{ "controller": true, "uid": "uid-pool" }],
+        } });
+        json_patch::merge(&mut disk, &more);
+        history = history.write(Kind::Disk, disk, false);
+    }
+    history
+}
+
+fn now() -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_hours(24)
+}
+
+const OLD: i64 = 600 + 91;
+const YOUNG: i64 = 600 + 89;
+
+#[rstest]
+#[case::all_too_old(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({}))], 1)]
+#[case::as_many_as_are_kept(3, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({}))], 0)]
+#[case::one_is_young(2, [(OLD, json!({})), (OLD, json!({})), (YOUNG, json!({}))], 0)]
+#[case::one_is_attached(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({ "status": { "attachedToVirtualMachines": [{ "name": "x" }] } }))], 0)]
+#[case::one_is_allocated(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({ "metadata": { "annotations": { annotations::CLAIMED_BY: "x" } } }))], 0)]
+#[case::one_is_terminating(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({ "metadata": { "deletionTimestamp": "1970-01-02T00:00:00Z" } }))], 0)]
+#[case::one_is_foreign(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({ "metadata": { "ownerReferences": null } }))], 0)]
+fn expired_free_disks_are_reported_except_those_that_are_kept(
+    #[case] keep: u64,
+    #[case] free: [(i64, Value); 3],
+    #[case] found: usize,
+) {
+    let history = kept(keep, free);
+    let violations = disk_collection::violations(history.history.state(), now());
+    assert_eq!(violations.len(), found, "{violations:?}");
+    assert!(violations.iter().all(|violation| violation.invariant == "I10"));
+}
+
+#[test]
+fn a_disk_that_a_machine_uses_is_not_free() {
+    let machine = json!({
+        "metadata": { "name": "vm" }, "spec": { "blockDeviceRefs": [{ "kind": "VirtualDisk", "name": "disk-0" }] } });
+    let history =
+        kept(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({}))]).write(Kind::Machine, machine, false);
+    assert_eq!(disk_collection::violations(history.history.state(), now()), []);
+}
+
+/// A machine of the pool that refers to one disk, and whose disk map names another one.
+fn edited(name: &str, refers: &str, maps: &str) -> Value {
+    let map = json!({ "cache": maps }).to_string();
+    json!({
+        "metadata": {
+            "name": name,
+            "annotations": { annotations::DISKS: map },
+            "ownerReferences": [{ "controller": true, "uid": "uid-pool" }],
+        },
+        "spec": { "blockDeviceRefs": [{ "kind": "VirtualDisk", "name": refers }] },
+    })
+}
+
+#[test]
+fn a_disk_that_a_disk_map_names_is_not_free_and_is_not_deleted() {
+    let machine = edited("vm", "other", "disk-0");
+    let history =
+        kept(2, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({}))]).write(Kind::Machine, machine, false);
+    assert_eq!(disk_collection::violations(history.history.state(), now()), []);
+    let disk = history.history.state().named(Kind::Disk, "disk-0").unwrap().value().clone();
+    let deleted = [deletion(Kind::Disk, "disk-0", "uid-disk-0")];
+    let found = history.write(Kind::Disk, disk, true).found(&UserActions::default(), &deleted);
+    assert!(found.contains(&"I4"), "{found:?}");
+}
+
+#[test]
+fn two_machines_of_a_pool_that_refer_to_one_disk_are_told() {
+    let history = kept(3, [(OLD, json!({})), (OLD, json!({})), (OLD, json!({}))])
+        .write(Kind::Machine, edited("a", "disk-0", "disk-0"), false)
+        .write(Kind::Machine, edited("b", "disk-1", "disk-1"), false);
+    assert_eq!(shared_disks::violations(history.history.state()), []);
+    let history = history.write(Kind::Machine, edited("b", "disk-0", "disk-1"), false);
+    let found = shared_disks::violations(history.history.state());
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].what.contains("a, b") && found[0].what.contains("disk-0"), "{found:?}");
+}

@@ -1,0 +1,83 @@
+//! The desired state of each pool over time, and how long a reader could still see a former one.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::removal_record::Record;
+use crate::object::Kind;
+use crate::recorder::Change;
+
+/// How long after a change of the pool a write may still be based on the former state.
+///
+/// The controller reads the pool live before it writes, and a write takes at most this long.
+pub(super) const READABLE_FOR: Duration = Duration::from_secs(3);
+
+/// When the store accepted a write that the harness observed at `heard`. The server's own `stamp`, in whole seconds, is
+/// used if it is earlier, because a broken watch delivers events late.
+pub(super) fn accepted_at(heard: Timestamp, stamp: &str) -> Timestamp {
+    let stamped: Option<Timestamp> = stamp.parse().ok();
+    stamped.map_or(heard, |stamped| heard.min(stamped + SignedDuration::from_secs(1)))
+}
+
+/// The desired state of a pool from one moment on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DesiredState {
+    /// When the harness observed it.
+    since: Timestamp,
+    /// `spec.replicas`; 0 once the pool is terminating.
+    pub(super) desired: usize,
+    /// The removal record.
+    pub(super) record: Record,
+    /// Whether only targets may be removed.
+    pub(super) explicit: bool,
+    /// Whether the pool is terminating or deleted.
+    pub(super) terminating: bool,
+}
+
+/// The desired states of all pools, by UID, in the order of the store.
+#[derive(Debug, Default)]
+pub(super) struct Timeline {
+    pools: BTreeMap<String, Vec<DesiredState>>,
+}
+
+impl Timeline {
+    /// Records a change of a pool; ignores other changes.
+    pub(super) fn observe(&mut self, change: &Change) {
+        if change.kind != Kind::Pool {
+            return;
+        }
+        let pool = &change.object;
+        let terminating = change.removed || pool.is_terminating();
+        let desired = pool.number("/spec/replicas").and_then(|count| usize::try_from(count).ok());
+        let state_at = DesiredState {
+            since: change.at,
+            desired: if terminating { 0 } else { desired.unwrap_or_default() },
+            record: Record::of(pool),
+            explicit: pool.text("/spec/scaleDownPolicy") == "Explicit",
+            terminating,
+        };
+        let states = self.pools.entry(pool.uid().to_owned()).or_default();
+        let repeats = states
+            .last()
+            .is_some_and(|last| DesiredState { since: state_at.since, ..last.clone() } == state_at);
+        if !repeats {
+            states.push(state_at);
+        }
+    }
+
+    /// The states that a writer may have read at this moment: the current one, and those that were replaced recently.
+    /// Empty for an unknown pool.
+    pub(super) fn readable(&self, pool_uid: &str, at: Timestamp) -> Vec<&DesiredState> {
+        let states = self.pools.get(pool_uid).map_or(&[][..], Vec::as_slice);
+        let limit = SignedDuration::try_from(READABLE_FOR).unwrap_or(SignedDuration::ZERO);
+        let replaced = states.iter().skip(1).map(|next| Some(next.since)).chain([None]);
+        states
+            .iter()
+            .zip(replaced)
+            .filter(|(_, replaced)| replaced.is_none_or(|replaced| at.duration_since(replaced) <= limit))
+            .map(|(state_at, _)| state_at)
+            .collect()
+    }
+}

@@ -1,0 +1,121 @@
+//! The VMI controller and the node agent: an instance passes its phases.
+
+mod phases;
+mod status;
+
+pub(super) use phases::claims_of;
+
+use super::{
+    World,
+    objects::{CONTROLLER_FINALIZER, FOREGROUND_FINALIZER, Id, InstanceView, Kind, Phase},
+};
+use crate::{duration::Delay, knobs::Effective, objects::Key, shared::outbox::difference};
+use jiff::Timestamp;
+use serde_json::json;
+
+/// What the model remembers of an instance.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// The run; `None` until the instance's status was read.
+    pub(super) guest: Option<Guest>,
+}
+
+/// One run of a guest.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Guest {
+    /// Phase, which the status follows.
+    pub(super) phase: Phase,
+    /// When the phase began, as far as this run of the simulator knows.
+    pub(super) since: Timestamp,
+    /// Phases that began since the status was read, and when.
+    pub(super) passed: Vec<(Phase, Timestamp)>,
+    /// The launcher Pod, once it was asked for.
+    pub(super) pod: Option<Key>,
+    /// Node of the guest.
+    pub(super) node: String,
+    /// Claims that the launcher has open.
+    pub(super) mounted: Vec<Key>,
+    /// Claims in it that were deleted while they were open.
+    pub(super) lost: Vec<Key>,
+    /// When the guest was told to shut down.
+    pub(super) stopping: Option<Timestamp>,
+    /// Whether nothing of a deleted instance runs.
+    pub(super) ended: bool,
+    /// The value of the knob `shutdown` that took effect already.
+    pub(super) shut_down: Option<Delay>,
+}
+
+impl World {
+    /// An instance has the knobs of its machine, or its own if it has no machine.
+    pub(super) fn knobs_of_instance<'a>(&'a self, key: &Key, instance: &'a InstanceView) -> Effective<'a> {
+        let machine = self.machines.view(key).filter(|m| instance.meta.is_controlled_by(&m.meta.uid));
+        match machine {
+            Some(machine) => self.knobs_of_machine(key, machine),
+            None => self.knobs_for(key, instance.knobs.as_deref()),
+        }
+    }
+
+    /// One pass over an instance.
+    pub(super) fn plan_instance(&mut self, key: &Key, now: Timestamp) {
+        let Some(instance) = self.instances.view(key).cloned() else {
+            // A create that failed is repeated by the machine, if there still is one.
+            return match self.machines.view(key) {
+                Some(_) => self.mark(Kind::Machine, key),
+                None => self.give_up(&Id::new(Kind::Instance, key)),
+            };
+        };
+        let known = self.instances.slot(key).and_then(|slot| slot.memory.guest.take());
+        let mut guest = match known {
+            Some(guest) => guest,
+            None => self.restore_guest(key, &instance, now),
+        };
+        self.advance(key, &instance, &mut guest, now);
+        self.publish_instance(key, &instance, &guest, now);
+        if let Some(slot) = self.instances.slot(key) {
+            slot.memory.guest = Some(guest);
+        }
+    }
+
+    /// Continues the run that the objects show.
+    fn restore_guest(&mut self, key: &Key, instance: &InstanceView, now: Timestamp) -> Guest {
+        let phase = instance.status.phase;
+        let pods = self.pods_of.get(&instance.meta.uid).into_iter().flatten();
+        let alive = pods.filter_map(|pod| Some((pod.clone(), self.pods.view(pod)?.node.clone())));
+        let pod = alive.min();
+        let mut guest = Guest {
+            phase,
+            since: now,
+            node: instance
+                .status
+                .node_name
+                .clone()
+                .or(pod.as_ref().map(|(_, node)| node.clone()))
+                .unwrap_or_default(),
+            pod: pod.map(|(key, _)| key),
+            ..Guest::default()
+        };
+        if phase.has_volumes_open() {
+            self.mount_all(key, instance, &mut guest, None);
+        }
+        guest
+    }
+
+    /// Writes what differs between the run and the object, finalizers last.
+    fn publish_instance(&mut self, key: &Key, instance: &InstanceView, guest: &Guest, now: Timestamp) {
+        let id = Id::new(Kind::Instance, key);
+        let desired = self.instance_status(key, instance, guest, now);
+        if let Some(status) = difference(&instance.status, &desired) {
+            self.patch(&id, json!({ "status": status }), now);
+            return;
+        }
+        let pods_gone = !self.has_pods(&instance.meta.uid);
+        if guest.ended && pods_gone {
+            let ours = [CONTROLLER_FINALIZER, FOREGROUND_FINALIZER];
+            let finalizers = &instance.meta.finalizers;
+            let kept: Vec<_> = finalizers.iter().filter(|name| !ours.contains(&name.as_str())).collect();
+            if kept.len() < finalizers.len() {
+                self.patch(&id, json!({"metadata": {"finalizers": kept}}), now);
+            }
+        }
+    }
+}

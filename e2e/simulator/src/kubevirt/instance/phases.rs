@@ -1,0 +1,208 @@
+//! The table of phases: what follows a phase, and when.
+
+use super::Guest;
+use crate::{
+    duration::Delay,
+    kubevirt::{
+        World,
+        json::number,
+        launcher::PodState,
+        objects::{Id, InstanceView, Kind, Phase, RunStrategy, volumes_of},
+    },
+    objects::Key,
+    shared::ends,
+};
+use jiff::Timestamp;
+
+/// A step in the life of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// A phase begins.
+    Enter(Phase),
+    /// The guest does not start, because the knob `fail-start` says so.
+    FailStart,
+    /// Choose a node and ask for the launcher Pod.
+    AskForPod,
+    /// Nothing of a deleted instance runs any more.
+    End,
+}
+
+/// Half of a delay.
+fn half(delay: Delay) -> Delay {
+    match delay {
+        Delay::After(delay) => Delay::After(delay / 2),
+        Delay::Never => Delay::Never,
+    }
+}
+
+/// The claims that an instance refers to. The claim of a DataVolume has its name.
+pub(in crate::kubevirt) fn claims_of(key: &Key, instance: &InstanceView) -> Vec<Key> {
+    let (data_volumes, claims) = volumes_of(&instance.spec);
+    data_volumes.iter().chain(&claims).map(|name| key.sibling(name)).collect()
+}
+
+impl World {
+    /// Takes every step that is due, and wakes the instance for the next one.
+    pub(super) fn advance(&mut self, key: &Key, instance: &InstanceView, guest: &mut Guest, now: Timestamp) {
+        let leaving = instance.meta.deleting() || self.pod_state(guest) == PodState::Terminating;
+        if leaving && guest.stopping.is_none() {
+            guest.stopping = Some(now);
+            self.mark_pods_of(key);
+        }
+        if self.knobs_of_instance(key, instance).get(|knobs| knobs.shutdown).is_none() {
+            guest.shut_down = None;
+        }
+        while let Some((at, step)) = self.next_step(key, instance, guest, now) {
+            if at > now {
+                return self.agenda.wake(Id::new(Kind::Instance, key), at);
+            }
+            self.take_step(step, key, instance, guest, now);
+        }
+    }
+
+    /// The table.
+    fn next_step(
+        &self,
+        key: &Key,
+        instance: &InstanceView,
+        guest: &Guest,
+        now: Timestamp,
+    ) -> Option<(Timestamp, Step)> {
+        let knobs = self.knobs_of_instance(key, instance);
+        let deleting = instance.meta.deleting();
+        let phase = guest.phase;
+        // Nothing on a lost node reports or stops.
+        if guest.ended || (knobs.is(|knobs| knobs.node_loss) && phase.has_volumes_open()) {
+            return None;
+        }
+        if phase.is_final() || (deleting && phase.is_before_start()) {
+            return deleting.then_some((now, Step::End));
+        }
+        let pod = self.pod_state(guest);
+        if pod == PodState::Gone && phase >= Phase::Scheduling {
+            return Some((now, Step::Enter(Phase::Failed)));
+        }
+        if let Some(since) = guest.stopping {
+            if phase.is_before_start() {
+                return Some((now, Step::Enter(Phase::Failed)));
+            }
+            let delay = knobs.get(|knobs| knobs.stop_delay).unwrap_or(self.settings.stop_delay);
+            return Some((ends(since, delay.at_most(instance.grace()))?, Step::Enter(Phase::Succeeded)));
+        }
+        let start = half(knobs.get(|knobs| knobs.start_delay).unwrap_or(self.settings.start_delay));
+        match phase {
+            Phase::Unset => Some((now, Step::Enter(Phase::Pending))),
+            Phase::Pending if pod == PodState::Live => Some((now, Step::Enter(Phase::Scheduling))),
+            Phase::Pending if guest.pod.is_none() && self.volumes_are_ready(key, instance) => {
+                Some((now, Step::AskForPod))
+            }
+            Phase::Scheduling => {
+                let held = knobs.is(|knobs| knobs.unschedulable)
+                    || knobs.get(|knobs| knobs.image_pull_error.clone()).is_some();
+                (!held).then_some((ends(guest.since, start)?, Step::Enter(Phase::Scheduled)))
+            }
+            Phase::Scheduled => {
+                let step = if self.is_receiver(key) {
+                    Step::Enter(Phase::WaitingForSync)
+                } else if self.fails_to_start(key, instance) {
+                    Step::FailStart
+                } else {
+                    Step::Enter(Phase::Running)
+                };
+                Some((ends(guest.since, start)?, step))
+            }
+            Phase::Running => {
+                let after = |delay: Option<Delay>| delay.and_then(|delay| ends(guest.since, delay));
+                let crash = after(knobs.get(|knobs| knobs.crash)).map(|at| (at, Step::Enter(Phase::Failed)));
+                let shutdown =
+                    knobs.get(|knobs| knobs.shutdown).filter(|value| Some(*value) != guest.shut_down);
+                let shutdown = after(shutdown).map(|at| (at, Step::Enter(Phase::Succeeded)));
+                [crash, shutdown].into_iter().flatten().min_by_key(|(at, _)| *at)
+            }
+            _ => None,
+        }
+    }
+
+    fn take_step(
+        &mut self,
+        step: Step,
+        key: &Key,
+        instance: &InstanceView,
+        guest: &mut Guest,
+        now: Timestamp,
+    ) {
+        match step {
+            Step::AskForPod => {
+                let seed = (self.settings.seed, &*instance.meta.uid);
+                let nodes = &self.settings.nodes;
+                let chosen = usize::try_from(number(seed)).unwrap_or_default() % nodes.len().max(1);
+                guest.node = nodes.get(chosen).cloned().unwrap_or_default();
+                guest.pod = Some(self.ask_for_pod(key, instance));
+            }
+            Step::End => {
+                guest.ended = true;
+                self.unmount_all(&instance.meta.uid, guest);
+            }
+            Step::FailStart => {
+                self.spend_failed_start(key, instance);
+                self.enter(Phase::Failed, key, instance, guest, now);
+            }
+            Step::Enter(phase) => self.enter(phase, key, instance, guest, now),
+        }
+        self.mark_pods_of(key);
+    }
+
+    fn enter(&mut self, phase: Phase, key: &Key, instance: &InstanceView, guest: &mut Guest, now: Timestamp) {
+        if phase == Phase::Succeeded && guest.stopping.is_none() {
+            guest.shut_down = self.knobs_of_instance(key, instance).get(|knobs| knobs.shutdown);
+        }
+        guest.phase = phase;
+        guest.since = now;
+        guest.passed.push((phase, now));
+        if phase == Phase::Scheduled {
+            self.mount_all(key, instance, guest, Some(now));
+        } else if phase.is_final() {
+            self.unmount_all(&instance.meta.uid, guest);
+        }
+    }
+
+    fn is_receiver(&self, key: &Key) -> bool {
+        self.machines
+            .view(key)
+            .is_some_and(|machine| machine.spec.run_strategy == RunStrategy::WaitAsReceiver)
+    }
+
+    /// Whether the knob `fail-start` still has starts to fail.
+    fn fails_to_start(&self, key: &Key, instance: &InstanceView) -> bool {
+        let wanted = self.knobs_of_instance(key, instance).get(|knobs| knobs.fail_start).unwrap_or(0);
+        let (value, spent) = self.machines.memory(key).map_or((0, 0), |memory| memory.failed_starts);
+        wanted > if value == wanted { spent } else { 0 }
+    }
+
+    fn spend_failed_start(&mut self, key: &Key, instance: &InstanceView) {
+        let wanted = self.knobs_of_instance(key, instance).get(|knobs| knobs.fail_start).unwrap_or(0);
+        if let Some(slot) = self.machines.slot(key) {
+            let (value, spent) = slot.memory.failed_starts;
+            slot.memory.failed_starts = (wanted, if value == wanted { spent + 1 } else { 1 });
+        }
+    }
+
+    /// Whether the launcher could open all volumes of an instance.
+    fn volumes_are_ready(&self, key: &Key, instance: &InstanceView) -> bool {
+        self.missing_volume(key, instance).is_none()
+            && claims_of(key, instance).iter().all(|disk| {
+                let populated = self.data_volumes.view(disk).is_none_or(|volume| volume.succeeded());
+                populated && self.claims.view(disk).is_some_and(|claim| !claim.meta.deleting())
+            })
+    }
+
+    /// Why an instance cannot get one of its volumes.
+    pub(super) fn missing_volume(&self, key: &Key, instance: &InstanceView) -> Option<String> {
+        if self.knobs_of_instance(key, instance).is(|knobs| knobs.missing_claim) {
+            return Some("PVC not found, as the knob missing-claim says".to_owned());
+        }
+        let missing = |disk: &Key| self.claims.view(disk).is_none() && self.data_volumes.view(disk).is_none();
+        let disk = claims_of(key, instance).into_iter().find(missing)?;
+        Some(format!("PVC {disk} does not exist"))
+    }
+}

@@ -1,0 +1,155 @@
+//! The status of an instance.
+
+use super::Guest;
+use crate::{
+    kubevirt::{
+        World,
+        launcher::PodState,
+        objects::{Condition, InstanceStatus, InstanceView, Phase, PhaseTransition, condition},
+    },
+    objects::{Key, seconds},
+};
+use jiff::Timestamp;
+use std::collections::BTreeMap;
+
+/// Conditions that the VMI controller owns. It keeps all others.
+const OWNED: [&str; 3] = ["Ready", "PodScheduled", "Synchronized"];
+
+impl World {
+    /// The status that follows from a run.
+    pub(super) fn instance_status(
+        &self,
+        key: &Key,
+        instance: &InstanceView,
+        guest: &Guest,
+        now: Timestamp,
+    ) -> InstanceStatus {
+        let observed = &instance.status;
+        let mut conditions: Vec<_> =
+            observed.conditions.iter().filter(|known| !OWNED.contains(&&*known.type_)).cloned().collect();
+        // A new instance gets its first phase before its conditions.
+        if guest.phase != Phase::Unset {
+            let desired = [
+                Some(self.ready_condition(guest, now)),
+                self.scheduled_condition(key, instance, guest, now),
+                self.synchronized_condition(key, instance, guest, now),
+            ];
+            for (place, next) in desired.into_iter().flatten().enumerate() {
+                let known = condition(&observed.conditions, &next.type_);
+                let same = known.filter(|known| known.status == next.status && known.reason == next.reason);
+                conditions.insert(place, same.cloned().unwrap_or(next));
+            }
+        }
+        let began = guest.phase >= Phase::Scheduled;
+        let pod = guest.pod.as_ref().and_then(|pod| self.pods.view(pod)).filter(|_| !guest.phase.is_final());
+        InstanceStatus {
+            phase: guest.phase,
+            phase_transition_timestamps: transitions(observed, guest),
+            conditions,
+            node_name: if began { Some(guest.node.clone()) } else { observed.node_name.clone() },
+            active_pods: match pod {
+                Some(pod) => BTreeMap::from([(pod.meta.uid.to_string(), guest.node.clone())]),
+                None => observed.active_pods.clone(),
+            },
+            migration_state: observed.migration_state.clone(),
+        }
+    }
+
+    /// `Ready`: a copy of the Pod's condition while the guest runs, with no time of the last probe.
+    fn ready_condition(&self, guest: &Guest, now: Timestamp) -> Condition {
+        let not_ready = |reason: &str, message: &str| Condition {
+            last_probe_time: Some(seconds(now)),
+            ..new_condition("Ready", "False", reason, message.to_owned(), now)
+        };
+        let copy = |status: &str, reason: Option<String>, message, time| Condition {
+            type_: "Ready".to_owned(),
+            status: status.to_owned(),
+            reason,
+            message,
+            last_probe_time: None,
+            last_transition_time: time,
+        };
+        match self.pod_state(guest) {
+            PodState::Terminating => not_ready("PodTerminating", "virt-launcher pod is terminating"),
+            PodState::None | PodState::Requested | PodState::Gone => {
+                not_ready("PodNotExists", "virt-launcher pod has not yet been scheduled")
+            }
+            PodState::Live if guest.phase != Phase::Running => {
+                not_ready("GuestNotRunning", "Guest VM is not reported as running")
+            }
+            PodState::Live if !self.settings.pods => copy("True", None, None, Some(seconds(guest.since))),
+            PodState::Live => {
+                let pod = guest.pod.as_ref().and_then(|pod| self.pods.view(pod));
+                match pod.and_then(|pod| pod.condition("Ready")) {
+                    Some(ready) => copy(
+                        &ready.status,
+                        ready.reason.clone(),
+                        ready.message.clone(),
+                        ready.last_transition_time.clone(),
+                    ),
+                    None => {
+                        not_ready("PodConditionMissing", "virt-launcher pod is missing the Ready condition")
+                    }
+                }
+            }
+        }
+    }
+
+    /// `PodScheduled` exists only while no node takes the Pod.
+    fn scheduled_condition(
+        &self,
+        key: &Key,
+        instance: &InstanceView,
+        guest: &Guest,
+        now: Timestamp,
+    ) -> Option<Condition> {
+        let held = guest.phase == Phase::Scheduling
+            && self.knobs_of_instance(key, instance).is(|knobs| knobs.unschedulable);
+        let message = "0 nodes are available, as the knob unschedulable says";
+        held.then(|| new_condition("PodScheduled", "False", "Unschedulable", message.to_owned(), now))
+    }
+
+    /// `Synchronized` exists only while a claim or the image of the launcher is missing.
+    fn synchronized_condition(
+        &self,
+        key: &Key,
+        instance: &InstanceView,
+        guest: &Guest,
+        now: Timestamp,
+    ) -> Option<Condition> {
+        let failed = |reason: &str, message| new_condition("Synchronized", "False", reason, message, now);
+        match guest.phase {
+            Phase::Pending if guest.pod.is_none() => {
+                self.missing_volume(key, instance).map(|why| failed("FailedPvcNotFound", why))
+            }
+            Phase::Scheduling => {
+                let reason =
+                    self.knobs_of_instance(key, instance).get(|knobs| knobs.image_pull_error.clone())?;
+                Some(failed(&reason, "as the knob image-pull-error says".to_owned()))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn new_condition(type_: &str, status: &str, reason: &str, message: String, now: Timestamp) -> Condition {
+    Condition {
+        type_: type_.to_owned(),
+        status: status.to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message),
+        last_probe_time: None,
+        last_transition_time: Some(seconds(now)),
+    }
+}
+
+/// The phases that the status shows already, then those that began since.
+fn transitions(observed: &InstanceStatus, guest: &Guest) -> Vec<PhaseTransition> {
+    let mut all = observed.phase_transition_timestamps.clone();
+    for (phase, at) in &guest.passed {
+        if all.iter().all(|known| known.phase != *phase) {
+            all.push(PhaseTransition { phase: *phase, phase_transition_timestamp: seconds(*at) });
+        }
+    }
+    all
+}

@@ -1,0 +1,215 @@
+//! The launcher Pods of instances. There is no kubelet on their nodes: the simulator writes their status.
+
+mod status;
+
+use super::{
+    World,
+    instance::{Guest, claims_of},
+    json::name_suffix,
+    objects::{CREATED_BY, Id, InstanceView, KUBEVIRT, Kind, LAUNCHER, Phase},
+    writes::controller_reference,
+};
+use crate::{knobs::PREFIX, objects::Key};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// What the model remembers of a Pod, also before it exists.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// The instance and its UID.
+    owner: Option<(Key, Arc<str>)>,
+}
+
+/// What an instance sees of its Pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PodState {
+    /// It was not asked for.
+    None,
+    /// It does not exist yet.
+    Requested,
+    /// It exists. An instance whose Pod the settings leave out sees one that exists.
+    Live,
+    /// It is being deleted.
+    Terminating,
+    /// It existed.
+    Gone,
+}
+
+impl World {
+    /// The state of an instance's Pod.
+    pub(super) fn pod_state(&self, guest: &Guest) -> PodState {
+        let started = guest.phase >= Phase::Scheduling;
+        if !self.settings.pods {
+            return if started || guest.pod.is_some() { PodState::Live } else { PodState::None };
+        }
+        let Some(key) = &guest.pod else {
+            // A run that was restored without a Pod has lost it.
+            return if started { PodState::Gone } else { PodState::None };
+        };
+        match self.pods.view(key) {
+            Some(pod) if pod.meta.deleting() => PodState::Terminating,
+            Some(_) => PodState::Live,
+            None if self.pods.memory(key).is_some_and(|memory| memory.owner.is_some()) => PodState::Requested,
+            None => PodState::Gone,
+        }
+    }
+
+    /// Asks for a Pod; returns its key.
+    pub(super) fn ask_for_pod(&mut self, key: &Key, instance: &InstanceView) -> Key {
+        let suffix = name_suffix((self.settings.seed, &*instance.meta.uid));
+        let pod = key.sibling(&format!("virt-launcher-{}-{suffix}", key.name));
+        if self.settings.pods {
+            self.pods.place(&pod).memory.owner = Some((key.clone(), instance.meta.uid.clone()));
+            self.pods_of.entry(instance.meta.uid.clone()).or_default().insert(pod.clone());
+            self.mark(Kind::Pod, &pod);
+        }
+        pod
+    }
+
+    /// Whether any Pod of the instance with this UID exists, or is about to.
+    pub(super) fn has_pods(&self, uid: &str) -> bool {
+        self.pods_of.contains_key(uid)
+    }
+
+    pub(super) fn mark_pods_of(&mut self, instance: &Key) {
+        let Some(view) = self.instances.view(instance) else { return };
+        for pod in self.pods_of.get(&view.meta.uid).into_iter().flatten() {
+            self.agenda.mark(Id::new(Kind::Pod, pod));
+        }
+    }
+
+    /// Takes note of the owner of a Pod that was seen.
+    pub(super) fn remember_pod(&mut self, key: &Key) {
+        let Some(view) = self.pods.view(key).cloned() else { return };
+        if let Some(slot) = self.pods.slot(key) {
+            slot.memory.owner = Some((key.sibling(&view.instance), view.owner.clone()));
+        }
+        self.pods_of.entry(view.owner.clone()).or_default().insert(key.clone());
+    }
+
+    /// The instance of a Pod.
+    pub(super) fn instance_of_pod(&self, key: &Key) -> Option<Key> {
+        self.pods.memory(key)?.owner.as_ref().map(|(instance, _)| instance.clone())
+    }
+
+    /// The Pod is gone. With the last Pod of an instance that is gone, too, its mounts end.
+    pub(super) fn lose_pod(&mut self, key: &Key) {
+        let owner = self.pods.slot(key).and_then(|slot| slot.memory.owner.take());
+        self.pods.lose(key);
+        self.pods.give_up(key);
+        let Some((instance, uid)) = owner else { return };
+        if let Some(pods) = self.pods_of.get_mut(&uid) {
+            pods.remove(key);
+            if pods.is_empty() {
+                self.pods_of.remove(&uid);
+                self.end_abandoned_mounts(&uid);
+            }
+        }
+        self.mark(Kind::Instance, &instance);
+    }
+
+    /// One pass over a Pod.
+    pub(super) fn plan_pod(&mut self, key: &Key, now: Timestamp) {
+        let Some((instance, uid)) = self.pods.memory(key).and_then(|memory| memory.owner.clone()) else {
+            return self.pods.give_up(key);
+        };
+        let id = Id::new(Kind::Pod, key);
+        let owner = self.instances.view(&instance).filter(|view| view.meta.uid == uid).cloned();
+        let guest = owner.as_ref().and_then(|_| self.instances.memory(&instance)?.guest.clone());
+        let pod = self.pods.view(key).cloned();
+        match (owner, guest, pod) {
+            (None, _, None) => self.lose_pod(key),
+            (None, _, Some(pod)) => drop(self.delete(&id, &pod.meta.uid, true, now)),
+            // The run is restored with the first pass over the instance.
+            (Some(_), None, _) => {}
+            (Some(owner), Some(guest), None) => {
+                if guest.ended || guest.phase.is_final() {
+                    self.lose_pod(key);
+                } else {
+                    let body = pod_body(key, &instance, &owner, &guest);
+                    self.create(&id, body, now);
+                }
+            }
+            (Some(owner), Some(guest), Some(pod)) => {
+                let over = guest.ended || guest.phase.is_final();
+                if over && (owner.meta.deleting() || pod.meta.deleting()) {
+                    self.delete(&id, &pod.meta.uid, true, now);
+                } else if owner.meta.deleting() && !pod.meta.deleting() {
+                    self.delete(&id, &pod.meta.uid, false, now);
+                } else {
+                    self.publish_pod(key, &instance, &owner, &guest, &pod, now);
+                }
+            }
+        }
+    }
+}
+
+fn pod_body(key: &Key, name: &Key, instance: &InstanceView, guest: &Guest) -> Value {
+    let mut labels = instance.meta.labels.clone();
+    // A label value has at most 63 characters.
+    let short: String = name.name.chars().take(63).collect();
+    let short = short.trim_end_matches(['-', '.']);
+    for (label, value) in [
+        LAUNCHER,
+        (CREATED_BY, &instance.meta.uid),
+        ("vm.kubevirt.io/name", short),
+        ("vmi.kubevirt.io/id", short),
+    ] {
+        labels.insert(label.to_owned(), value.to_owned());
+    }
+    let mut annotations = instance.meta.annotations.clone();
+    annotations.retain(|name, _| !name.starts_with(PREFIX));
+    let claims = claims_of(name, instance).into_iter().map(|claim| claim.name);
+    let volumes: Vec<_> = claims
+        .enumerate()
+        .map(|(index, claim)| {
+            json!({"name": format!("disk-{index}"), "persistentVolumeClaim": {"claimName": *claim}})
+        })
+        .collect();
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": *key.name,
+            "namespace": *key.namespace,
+            "labels": labels,
+            "annotations": annotations,
+            "ownerReferences":
+                [controller_reference(KUBEVIRT, "VirtualMachineInstance", name, &instance.meta)],
+        },
+        "spec": {
+            "nodeName": guest.node,
+            "automountServiceAccountToken": false,
+            "enableServiceLinks": false,
+            "restartPolicy": "Never",
+            // Without a grace period the Pod would be gone at once when it is deleted.
+            "terminationGracePeriodSeconds": instance.grace().as_secs() + 15,
+            "containers": [{
+                "name": "compute",
+                "image": "simulated",
+                "resources": {"requests": requests(&instance.spec)},
+            }],
+            "volumes": volumes,
+        },
+    })
+}
+
+/// What the guest asks of its node: a tenth of a processor for each virtual one, and its memory.
+fn requests(spec: &Value) -> Value {
+    let domain = &spec["domain"];
+    let explicit = &domain["resources"]["requests"];
+    let cpu = &domain["cpu"];
+    let count = |field: &str| cpu[field].as_u64().unwrap_or(1).max(1);
+    let virtual_cpus = count("cores") * count("sockets") * count("threads");
+    let mut requests = json!({"cpu": format!("{}m", virtual_cpus * 100)});
+    if explicit["cpu"].is_string() || explicit["cpu"].is_number() {
+        requests["cpu"] = explicit["cpu"].clone();
+    }
+    for memory in [&domain["memory"]["guest"], &explicit["memory"]] {
+        if memory.is_string() || memory.is_number() {
+            requests["memory"] = memory.clone();
+        }
+    }
+    requests
+}

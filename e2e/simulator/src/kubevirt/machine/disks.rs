@@ -1,0 +1,145 @@
+//! The DataVolumes of a machine: the VM controller creates them or adopts those that exist, and waits for them.
+
+use super::created_by;
+use crate::{
+    kubevirt::{
+        World,
+        objects::{
+            ALLOW_ADOPTION, CDI, ClaimView, DataVolumeView, Id, KUBEVIRT, Kind, MachineView, RunStrategy,
+            volumes_of,
+        },
+        writes::controller_reference,
+    },
+    objects::Key,
+};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde_json::{Value, json};
+
+/// What a machine's DataVolumes allow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::kubevirt) struct Disks {
+    /// A DataVolume is missing, or its copy has not ended.
+    pub(in crate::kubevirt) provisioning: bool,
+    /// A DataVolume waits for the first instance that uses it.
+    pub(in crate::kubevirt) binding: bool,
+    /// A copy fails.
+    pub(in crate::kubevirt) failed: bool,
+    /// Why the machine must not use a disk.
+    pub(in crate::kubevirt) conflict: Option<String>,
+}
+
+impl Disks {
+    /// Whether an instance may be created.
+    pub(in crate::kubevirt) fn allow_start(&self) -> bool {
+        !self.provisioning && !self.failed && self.conflict.is_none()
+    }
+
+    fn add(&mut self, data_volume: &DataVolumeView) {
+        self.failed |= data_volume.fails();
+        self.binding |= data_volume.waits_for_consumer();
+        self.provisioning |=
+            data_volume.meta.deleting() || !(data_volume.succeeded() || data_volume.waits_for_consumer());
+    }
+}
+
+impl World {
+    /// Creates and adopts the DataVolumes of a machine, and says how they are.
+    pub(super) fn prepare_disks(&mut self, key: &Key, machine: &MachineView, now: Timestamp) -> Disks {
+        let mut disks = Disks::default();
+        for template in &machine.spec.data_volume_templates {
+            let Some(name) = template["metadata"]["name"].as_str() else { continue };
+            let disk = key.sibling(name);
+            match self.data_volumes.view(&disk).cloned() {
+                Some(data_volume) => self.use_data_volume(key, machine, &disk, &data_volume, &mut disks, now),
+                None => self.use_claim(key, machine, &disk, template, &mut disks, now),
+            }
+        }
+        let (others, _) = volumes_of(&machine.spec.instance_spec);
+        for name in others.iter().filter(|name| machine.spec.template_names().all(|own| own != *name)) {
+            if let Some(data_volume) = self.data_volumes.view(&key.sibling(name)) {
+                disks.add(data_volume);
+            }
+        }
+        // A stopped machine waits for no disk to be bound.
+        disks.binding &= machine.spec.run_strategy != RunStrategy::Halted;
+        disks
+    }
+
+    fn use_data_volume(
+        &mut self,
+        key: &Key,
+        machine: &MachineView,
+        disk: &Key,
+        data_volume: &DataVolumeView,
+        disks: &mut Disks,
+        now: Timestamp,
+    ) {
+        match data_volume.meta.controller() {
+            Some(owner) if *owner.uid == *machine.meta.uid => disks.add(data_volume),
+            Some(owner) => disks.conflict = Some(controlled("DataVolume", disk, owner)),
+            None => {
+                disks.provisioning = true;
+                if !data_volume.meta.deleting() {
+                    let patch = adoption(key, machine, &data_volume.meta.owners);
+                    self.patch(&Id::new(Kind::DataVolume, disk), patch, now);
+                }
+            }
+        }
+    }
+
+    /// Without a DataVolume, a claim that the machine controls is its disk: CDI deletes DataVolumes that succeeded.
+    fn use_claim(
+        &mut self,
+        key: &Key,
+        machine: &MachineView,
+        disk: &Key,
+        template: &Value,
+        disks: &mut Disks,
+        now: Timestamp,
+    ) {
+        let claim = self.claims.view(disk).cloned();
+        let owner = claim.as_deref().and_then(|claim: &ClaimView| claim.meta.controller());
+        match owner {
+            Some(owner) if *owner.uid == *machine.meta.uid => {
+                disks.provisioning |= claim.as_ref().is_some_and(|claim| claim.meta.deleting());
+            }
+            // The garbage collector deletes it, because its DataVolume is gone.
+            Some(owner) if owner.kind == "DataVolume" => disks.provisioning = true,
+            Some(owner) => disks.conflict = Some(controlled("PersistentVolumeClaim", disk, owner)),
+            None => {
+                disks.provisioning = true;
+                self.create(&Id::new(Kind::DataVolume, disk), data_volume(key, machine, disk, template), now);
+            }
+        }
+    }
+}
+
+fn controlled(kind: &str, disk: &Key, owner: &OwnerReference) -> String {
+    format!("{kind} {} is controlled by {} {}", disk.name, owner.kind, owner.name)
+}
+
+fn adoption(key: &Key, machine: &MachineView, owners: &[OwnerReference]) -> Value {
+    let controller = controller_reference(KUBEVIRT, "VirtualMachine", key, &machine.meta);
+    let all: Vec<Value> = owners.iter().map(|owner| json!(owner)).chain([controller]).collect();
+    json!({"metadata": {"ownerReferences": all}})
+}
+
+fn data_volume(key: &Key, machine: &MachineView, disk: &Key, template: &Value) -> Value {
+    let mut body = json!({
+        "apiVersion": CDI,
+        "kind": "DataVolume",
+        "metadata": {
+            "name": *disk.name,
+            "namespace": *disk.namespace,
+            "labels": template["metadata"]["labels"],
+            "annotations": template["metadata"]["annotations"],
+            "ownerReferences": [controller_reference(KUBEVIRT, "VirtualMachine", key, &machine.meta)],
+        },
+        "spec": template["spec"],
+    });
+    let (label, value) = created_by(machine);
+    body["metadata"]["labels"][label] = value;
+    body["metadata"]["annotations"][ALLOW_ADOPTION] = json!("true");
+    body
+}

@@ -1,0 +1,230 @@
+//! The VM controller: it gives a VirtualMachine its DataVolumes and its instance, and reports its state.
+
+mod defaults;
+mod disks;
+mod run;
+mod start_failure;
+mod status;
+
+pub(super) use disks::Disks;
+
+use super::{
+    World,
+    objects::{
+        CONTROLLER_FINALIZER, CREATED_BY, FOREGROUND_FINALIZER, Id, InstanceView, KUBEVIRT, Kind,
+        MachineView, Phase,
+    },
+    writes::{Request, controller_reference},
+};
+use crate::{knobs::Effective, objects::Key, shared::ends};
+use jiff::Timestamp;
+use run::Decision;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// What the model remembers of a machine.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// When the machine was first seen.
+    first_seen: Option<Timestamp>,
+    /// When its present generation was first seen, and which one that is.
+    changed: Option<(i64, Timestamp)>,
+    /// What the run strategy `RerunOnFailure` does next; `None` until the machine's status was read.
+    rerun: Option<run::Rerun>,
+    /// The value of the knob `fail-start`, and how many starts failed because of it.
+    pub(super) failed_starts: (u64, u64),
+}
+
+/// The instance that has the name of a machine.
+#[derive(Clone, Debug)]
+pub(super) enum Instance {
+    /// There is none.
+    None,
+    /// The machine controls it.
+    Own(Arc<InstanceView>),
+    /// The machine does not control it.
+    Foreign,
+}
+
+impl Instance {
+    /// The instance of the machine.
+    pub(super) fn own(&self) -> Option<&InstanceView> {
+        match self {
+            Self::Own(view) => Some(view),
+            Self::None | Self::Foreign => None,
+        }
+    }
+}
+
+/// All facts on which one pass over a machine decides.
+pub(super) struct Facts {
+    pub(super) machine: Arc<MachineView>,
+    pub(super) instance: Instance,
+    pub(super) disks: Disks,
+    pub(super) decision: Decision,
+    /// Fields of the running instance that differ from the machine's and that only a restart changes.
+    pub(super) restart_required: bool,
+    /// Whether the backoff after failed starts has ended.
+    pub(super) backoff_over: bool,
+}
+
+impl World {
+    /// Dates a machine's present generation.
+    pub(super) fn date_machine(&mut self, key: &Key, now: Timestamp) {
+        let Some(slot) = self.machines.slot(key) else { return };
+        let Some(generation) = slot.view.as_ref().map(|view| view.meta.generation) else { return };
+        slot.memory.first_seen.get_or_insert(now);
+        if slot.memory.changed.is_none_or(|(known, _)| known != generation) {
+            slot.memory.changed = Some((generation, now));
+        }
+    }
+
+    pub(super) fn knobs_of_machine<'a>(&'a self, key: &Key, machine: &'a MachineView) -> Effective<'a> {
+        self.knobs_for(key, machine.knobs.as_deref())
+    }
+
+    /// The instance that has the name of a machine.
+    pub(super) fn instance_of(&self, key: &Key, machine: &MachineView) -> Instance {
+        match self.instances.view(key) {
+            None => Instance::None,
+            Some(view) if view.meta.is_controlled_by(&machine.meta.uid) => Instance::Own(view.clone()),
+            Some(_) => Instance::Foreign,
+        }
+    }
+
+    /// One pass over a machine.
+    pub(super) fn plan_machine(&mut self, key: &Key, now: Timestamp) {
+        let Some(machine) = self.machines.view(key).cloned() else { return };
+        let instance = self.instance_of(key, &machine);
+        if machine.meta.deleting() {
+            return self.plan_deleted_machine(key, machine, instance, now);
+        }
+        if !self.set_up(key, &machine, now) {
+            return;
+        }
+        let disks = self.prepare_disks(key, &machine, now);
+        let facts = self.decide(key, machine, instance, disks, now);
+        self.publish_machine(key, &facts, now);
+        match (&facts.decision, &facts.instance) {
+            // A failed start is recorded before its instance is gone.
+            (Decision::Stop, Instance::Own(instance)) if !start_failure::is_unrecorded(&facts) => {
+                self.stop(key, instance, now);
+            }
+            (Decision::Start, Instance::None) if facts.may_start() => self.start(key, &facts.machine, now),
+            _ => {}
+        }
+        self.update_live(key, &facts, now);
+    }
+
+    /// A machine that is being deleted keeps its finalizer until its instance has stopped.
+    fn plan_deleted_machine(
+        &mut self,
+        key: &Key,
+        machine: Arc<MachineView>,
+        instance: Instance,
+        now: Timestamp,
+    ) {
+        // Its dependents stay, so the controller leaves the instance alone.
+        let orphans = machine.meta.has_finalizer("orphan");
+        if let (false, Instance::Own(instance)) = (orphans, &instance) {
+            self.stop(key, instance, now);
+        } else if machine.meta.has_finalizer(CONTROLLER_FINALIZER) {
+            let kept: Vec<_> =
+                machine.meta.finalizers.iter().filter(|name| *name != CONTROLLER_FINALIZER).collect();
+            let patch = json!({"metadata": {"finalizers": kept}});
+            self.patch(&Id::new(Kind::Machine, key), patch, now);
+            return;
+        }
+        let disks = Disks::default();
+        let facts = self.decide(key, machine, instance, disks, now);
+        self.publish_machine(key, &facts, now);
+    }
+
+    /// Puts the finalizer, annotations and defaults on a machine. Returns whether all of that is done.
+    fn set_up(&mut self, key: &Key, machine: &MachineView, now: Timestamp) -> bool {
+        let id = Id::new(Kind::Machine, key);
+        let delay = self
+            .knobs_of_machine(key, machine)
+            .get(|knobs| knobs.evaluation_delay)
+            .unwrap_or(self.settings.evaluation_delay);
+        let first_seen = self.machines.memory(key).and_then(|memory| memory.first_seen).unwrap_or(now);
+        if !machine.meta.has_finalizer(CONTROLLER_FINALIZER) {
+            match ends(first_seen, delay) {
+                Some(at) if at <= now => {}
+                Some(at) => {
+                    self.agenda.wake(id, at);
+                    return false;
+                }
+                None => return false,
+            }
+        }
+        match defaults::patch(key, machine, self.settings.seed) {
+            Some(patch) => self.patch(&id, patch, now) == Request::Useless,
+            None => true,
+        }
+    }
+
+    fn start(&mut self, key: &Key, machine: &MachineView, now: Timestamp) {
+        let body = json!({
+            "apiVersion": KUBEVIRT,
+            "kind": "VirtualMachineInstance",
+            "metadata": {
+                "name": *key.name,
+                "namespace": *key.namespace,
+                "labels": machine.spec.template_labels,
+                "annotations": machine.spec.template_annotations,
+                "finalizers": [CONTROLLER_FINALIZER, FOREGROUND_FINALIZER],
+                "ownerReferences": [controller_reference(KUBEVIRT, "VirtualMachine", key, &machine.meta)],
+            },
+            "spec": machine.spec.instance_spec,
+        });
+        self.create(&Id::new(Kind::Instance, key), body, now);
+    }
+
+    fn stop(&mut self, key: &Key, instance: &InstanceView, now: Timestamp) {
+        if !instance.meta.deleting() {
+            self.delete(&Id::new(Kind::Instance, key), &instance.meta.uid, false, now);
+        }
+    }
+
+    /// Carries changes that need no restart over to the running instance.
+    fn update_live(&mut self, key: &Key, facts: &Facts, now: Timestamp) {
+        let Some(instance) = facts.instance.own() else { return };
+        let runs = instance.status.phase == Phase::Running && !instance.meta.deleting();
+        if !runs || facts.restart_required {
+            return;
+        }
+        let Some(change) = super::json::merge_patch(&instance.spec, &facts.machine.spec.instance_spec) else {
+            return;
+        };
+        let changed = self.machines.memory(key).and_then(|memory| memory.changed).map_or(now, |(_, at)| at);
+        match ends(changed, self.settings.hot_plug_delay) {
+            Some(at) if at <= now => {
+                self.patch(&Id::new(Kind::Instance, key), json!({ "spec": change }), now);
+            }
+            Some(at) => self.agenda.wake(Id::new(Kind::Machine, key), at),
+            None => {}
+        }
+    }
+}
+
+impl Facts {
+    /// Whether a machine that is to run can be started now.
+    pub(super) fn may_start(&self) -> bool {
+        self.disks.allow_start() && self.backoff_over && matches!(self.instance, Instance::None)
+    }
+
+    /// Whether the machine is to run.
+    pub(super) fn is_to_run(&self) -> bool {
+        match self.decision {
+            Decision::Start => true,
+            Decision::Keep => self.instance.own().is_some_and(|instance| !instance.status.phase.is_final()),
+            Decision::Stop => false,
+        }
+    }
+}
+
+/// The label with which a DataVolume names the machine that it was created for.
+pub(super) fn created_by(machine: &MachineView) -> (&'static str, Value) {
+    (CREATED_BY, json!(*machine.meta.uid))
+}

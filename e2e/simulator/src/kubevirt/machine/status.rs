@@ -1,0 +1,224 @@
+//! The status of a machine.
+
+use super::{
+    Disks, Facts, Instance,
+    run::{Decision, Rerun, backoff_over, decide, is_done},
+};
+use crate::{
+    kubevirt::{
+        World,
+        json::merge_patch,
+        objects::{Condition, Id, InstanceView, Kind, MachineStatus, MachineView, Phase, condition},
+    },
+    objects::{Key, seconds},
+    shared::outbox::difference,
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Conditions that the VM controller owns. It keeps all others.
+const OWNED: [&str; 3] = ["Ready", "RestartRequired", "Failure"];
+
+impl World {
+    /// Collects the facts of one pass over a machine.
+    pub(super) fn decide(
+        &mut self,
+        key: &Key,
+        machine: Arc<MachineView>,
+        instance: Instance,
+        disks: Disks,
+        now: Timestamp,
+    ) -> Facts {
+        let own = instance.own();
+        let mut rerun = Rerun::Not;
+        if let Some(slot) = self.machines.slot(key) {
+            rerun = slot.memory.rerun.unwrap_or_else(|| Rerun::restore(&machine.status)).after(own);
+            slot.memory.rerun = Some(rerun);
+        }
+        let decision = if machine.meta.deleting() {
+            if own.is_some() { Decision::Stop } else { Decision::Keep }
+        } else {
+            decide(machine.spec.run_strategy, own, &machine.status.state_change_requests, rerun)
+        };
+        let live = self.knobs_of_machine(key, &machine).get(|knobs| knobs.live_update).unwrap_or(true);
+        let restart_required = own.is_some_and(|own| needs_restart(&machine, own, live));
+        let failure = self.start_failure(key, &machine, own, now);
+        let backoff_over = backoff_over(failure.as_ref(), now);
+        Facts { machine, instance, disks, decision, restart_required, backoff_over }
+    }
+
+    /// Writes the status of a machine if it differs.
+    pub(super) fn publish_machine(&mut self, key: &Key, facts: &Facts, now: Timestamp) {
+        let id = Id::new(Kind::Machine, key);
+        let desired = self.machine_status(key, facts, now);
+        if let Some(at) = retry_at(&desired).filter(|at| *at > now) {
+            self.agenda.wake(id.clone(), at);
+        }
+        if let Some(status) = difference(&facts.machine.status, &desired) {
+            self.patch_status(&id, &status, now);
+        }
+    }
+
+    fn machine_status(&mut self, key: &Key, facts: &Facts, now: Timestamp) -> MachineStatus {
+        let own = facts.instance.own();
+        let observed = &facts.machine.status;
+        let creation_failure = match facts.instance {
+            Instance::None => self.creation_failure(&Id::new(Kind::Instance, key)),
+            Instance::Own(_) | Instance::Foreign => None,
+        };
+        let start_failure = self.start_failure(key, &facts.machine, own, now);
+        let mut requests = observed.state_change_requests.clone();
+        if requests.first().is_some_and(|request| is_done(request, own)) {
+            requests.remove(0);
+        }
+        let ready = ready_condition(condition(&observed.conditions, "Ready"), own, now);
+        let mut conditions: Vec<_> =
+            observed.conditions.iter().filter(|known| !OWNED.contains(&&*known.type_)).cloned().collect();
+        let is_ready = ready.status == "True";
+        conditions.insert(0, ready);
+        let mut add = |type_: &str, reason: &str, message: String| {
+            conditions.push(lasting(condition(&observed.conditions, type_), type_, reason, message, now));
+        };
+        if facts.restart_required {
+            add(
+                "RestartRequired",
+                "RestartRequired",
+                "a non-live-updatable field was changed in the template spec".to_owned(),
+            );
+        }
+        let foreign = matches!(facts.instance, Instance::Foreign)
+            .then(|| format!("VirtualMachineInstance {} has a different controller", key.name));
+        if let Some(why) = facts.disks.conflict.clone().or(foreign).or(creation_failure) {
+            add("Failure", "FailedCreate", why);
+        }
+        MachineStatus {
+            created: own.is_some(),
+            ready: is_ready,
+            printable_status: Some(printable(facts, start_failure.is_some()).to_owned()),
+            observed_generation: Some(facts.machine.meta.generation),
+            conditions,
+            start_failure,
+            state_change_requests: requests,
+        }
+    }
+}
+
+fn retry_at(status: &MachineStatus) -> Option<Timestamp> {
+    status.start_failure.as_ref()?.retry_after_timestamp.as_deref()?.parse().ok()
+}
+
+/// A condition that is `True` while it exists.
+fn lasting(
+    known: Option<&Condition>,
+    type_: &str,
+    reason: &str,
+    message: String,
+    now: Timestamp,
+) -> Condition {
+    let since = known.filter(|known| known.says("True", reason));
+    Condition {
+        type_: type_.to_owned(),
+        status: "True".to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message),
+        last_probe_time: None,
+        last_transition_time: since
+            .map_or_else(|| Some(seconds(now)), |known| known.last_transition_time.clone()),
+    }
+}
+
+/// The condition `Ready`, copied from the instance. It is replaced only if its status or reason changes.
+fn ready_condition(known: Option<&Condition>, instance: Option<&InstanceView>, now: Timestamp) -> Condition {
+    let own = |reason: &str, message: &str| Condition {
+        type_: "Ready".to_owned(),
+        status: "False".to_owned(),
+        reason: Some(reason.to_owned()),
+        message: Some(message.to_owned()),
+        last_probe_time: Some(seconds(now)),
+        last_transition_time: Some(seconds(now)),
+    };
+    let desired = match instance.map(|instance| condition(&instance.status.conditions, "Ready")) {
+        None => own("VMINotExists", "VMI does not exist"),
+        Some(None) => own("VMIConditionMissing", "VMI is missing the Ready condition"),
+        Some(Some(ready)) => ready.clone(),
+    };
+    match known {
+        Some(known) if known.status == desired.status && known.reason == desired.reason => known.clone(),
+        _ => desired,
+    }
+}
+
+/// Whether the running instance differs from the machine's template in a field that only a restart changes.
+fn needs_restart(machine: &MachineView, instance: &InstanceView, live: bool) -> bool {
+    if instance.status.phase.is_final() || instance.meta.deleting() {
+        return false;
+    }
+    let (mut template, mut running) = (machine.spec.instance_spec.clone(), (*instance.spec).clone());
+    if live {
+        remove_live_updatable(&mut template);
+        remove_live_updatable(&mut running);
+    }
+    merge_patch(&running, &template).is_some()
+}
+
+/// Removes the fields that KubeVirt changes without a restart.
+fn remove_live_updatable(spec: &mut Value) {
+    for path in [
+        &["domain", "cpu", "sockets"][..],
+        &["domain", "memory", "guest"],
+        &["nodeSelector"],
+        &["affinity"],
+        &["tolerations"],
+    ] {
+        let (Some(last), parents) = (path.last(), &path[..path.len() - 1]) else { continue };
+        let parent = parents.iter().try_fold(&mut *spec, |value, name| value.get_mut(*name));
+        if let Some(fields) = parent.and_then(Value::as_object_mut) {
+            fields.remove(*last);
+        }
+    }
+    // A section that consisted of such fields alone equals one that is absent.
+    for section in ["cpu", "memory"] {
+        if let Some(domain) = spec.get_mut("domain").and_then(Value::as_object_mut)
+            && domain.get(section).is_some_and(|value| *value == json!({}))
+        {
+            domain.remove(section);
+        }
+    }
+}
+
+/// The state in one word: the first that applies.
+pub(super) fn printable(facts: &Facts, start_failed: bool) -> &'static str {
+    let own = facts.instance.own();
+    let active = own.filter(|own| !own.status.phase.is_final());
+    let phase = active.map(|active| active.status.phase);
+    let says = |type_: &str, status: &str, reason: &str| {
+        let found = active.and_then(|active| condition(&active.status.conditions, type_));
+        found.is_some_and(|found| found.says(status, reason))
+    };
+    let paused = active.is_some_and(|active| {
+        condition(&active.status.conditions, "Paused").is_some_and(|paused| paused.status == "True")
+    });
+    let stops = active.is_some_and(|active| active.meta.deleting()) || facts.decision == Decision::Stop;
+    let starts = facts.decision == Decision::Start && facts.may_start();
+    let early = phase.is_some_and(|phase| phase != Phase::WaitingForSync && phase < Phase::Running);
+    let table = [
+        (facts.machine.meta.deleting(), "Terminating"),
+        (active.is_some() && stops, "Stopping"),
+        (active.is_some_and(|active| active.status.migrates()), "Migrating"),
+        (paused, "Paused"),
+        (phase == Some(Phase::Running), "Running"),
+        (says("Synchronized", "False", "FailedPvcNotFound"), "ErrorPvcNotFound"),
+        (facts.disks.failed, "DataVolumeError"),
+        (says("PodScheduled", "False", "Unschedulable"), "ErrorUnschedulable"),
+        (facts.disks.provisioning, "Provisioning"),
+        (facts.disks.binding && facts.is_to_run(), "WaitingForVolumeBinding"),
+        (says("Synchronized", "False", "ErrImagePull"), "ErrImagePull"),
+        (says("Synchronized", "False", "ImagePullBackOff"), "ImagePullBackOff"),
+        (early || starts, "Starting"),
+        (active.is_none() && start_failed, "CrashLoopBackOff"),
+        (active.is_none(), "Stopped"),
+        (phase == Some(Phase::WaitingForSync), "WaitingForReceiver"),
+    ];
+    table.into_iter().find(|(applies, _)| *applies).map_or("Unknown", |(_, word)| word)
+}

@@ -1,0 +1,141 @@
+//! VirtualMachineInstance.
+
+use super::{Condition, Meta, knobs_of, machine::without_nulls};
+use crate::{knobs::Knobs, objects::Stored};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// A VirtualMachineInstance on the wire.
+pub type StoredInstance = Stored<Value, InstanceStatus>;
+
+/// Phases of an instance, in the order in which it passes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Phase {
+    /// No controller has processed it yet.
+    #[default]
+    #[serde(rename = "")]
+    Unset,
+    /// It waits for its volumes.
+    Pending,
+    /// Its Pod exists.
+    Scheduling,
+    /// Its Pod runs.
+    Scheduled,
+    /// It waits for a guest that another cluster sends.
+    WaitingForSync,
+    /// Its guest runs.
+    Running,
+    /// Its guest shut down.
+    Succeeded,
+    /// Its guest crashed, or never started.
+    Failed,
+    /// Its node does not respond.
+    #[serde(other)]
+    Unknown,
+}
+
+impl Phase {
+    /// Whether the guest has ended for good.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed)
+    }
+
+    /// Whether the launcher has the volumes open.
+    pub fn has_volumes_open(self) -> bool {
+        matches!(self, Self::Scheduled | Self::WaitingForSync | Self::Running | Self::Unknown)
+    }
+
+    /// Whether the guest has not been started yet.
+    pub fn is_before_start(self) -> bool {
+        self < Self::Scheduled
+    }
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_unset(&self) -> bool {
+        *self == Self::Unset
+    }
+}
+
+/// When a phase began.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PhaseTransition {
+    /// The phase.
+    pub phase: Phase,
+    /// When, RFC 3339 in whole seconds.
+    pub phase_transition_timestamp: String,
+}
+
+/// The part of an instance's status that the simulator writes, and migrations, which it only reads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct InstanceStatus {
+    /// Phase.
+    #[serde(skip_serializing_if = "Phase::is_unset")]
+    pub phase: Phase,
+    /// Phases that the instance has passed, the present one included.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phase_transition_timestamps: Vec<PhaseTransition>,
+    /// Conditions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// Node on which the guest runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<String>,
+    /// Nodes by the UIDs of launcher Pods.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub active_pods: BTreeMap<String, String>,
+    /// A migration to a different node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub migration_state: Option<Value>,
+}
+
+impl InstanceStatus {
+    /// Whether the guest has ever run.
+    pub fn ever_ran(&self) -> bool {
+        self.phase == Phase::Running
+            || self.phase_transition_timestamps.iter().any(|passed| passed.phase == Phase::Running)
+    }
+
+    /// Whether the guest moves to a different node.
+    pub fn migrates(&self) -> bool {
+        self.migration_state.as_ref().is_some_and(|state| {
+            !state["startTimestamp"].is_null()
+                && state["endTimestamp"].is_null()
+                && state["completed"] != true
+        })
+    }
+}
+
+/// An instance as last seen.
+#[derive(Clone, Debug)]
+pub struct InstanceView {
+    /// Metadata.
+    pub meta: Meta,
+    /// Knobs in its annotations. Those of its machine take their place.
+    pub knobs: Option<Box<Knobs>>,
+    /// Spec.
+    pub spec: Arc<Value>,
+    /// Status.
+    pub status: InstanceStatus,
+}
+
+impl InstanceView {
+    /// Reads a stored instance.
+    pub fn read(stored: StoredInstance) -> Self {
+        let (namespace, name) = (stored.metadata.namespace.clone(), stored.metadata.name.clone());
+        let meta = Meta::read(stored.metadata);
+        Self {
+            knobs: knobs_of(namespace.as_deref(), name.as_deref(), &meta.annotations),
+            meta,
+            spec: Arc::new(without_nulls(stored.spec)),
+            status: stored.status,
+        }
+    }
+
+    /// How long the guest may take to shut down.
+    pub fn grace(&self) -> Duration {
+        Duration::from_secs(self.spec["terminationGracePeriodSeconds"].as_u64().unwrap_or(30))
+    }
+}

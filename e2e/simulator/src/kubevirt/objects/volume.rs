@@ -1,0 +1,106 @@
+//! DataVolume and PersistentVolumeClaim.
+
+use super::{Condition, Meta, knobs_of};
+use crate::{knobs::Knobs, objects::Stored};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A DataVolume on the wire.
+pub type StoredDataVolume = Stored<Value, DataVolumeStatus>;
+/// A PersistentVolumeClaim on the wire.
+pub type StoredClaim = Stored<Value, Value>;
+
+/// The status of a DataVolume.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DataVolumeStatus {
+    /// Phase; empty until CDI has processed the DataVolume.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub phase: String,
+    /// How much is copied, in percent, or `N/A`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<String>,
+    /// Name of the claim.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claim_name: Option<String>,
+    /// Conditions `Bound`, `Running` and `Ready`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// A DataVolume as last seen.
+#[derive(Clone, Debug)]
+pub struct DataVolumeView {
+    /// Metadata.
+    pub meta: Meta,
+    /// Knobs in its annotations.
+    pub knobs: Option<Box<Knobs>>,
+    /// Spec.
+    pub spec: Value,
+    /// Status.
+    pub status: DataVolumeStatus,
+}
+
+impl DataVolumeView {
+    /// Reads a stored DataVolume.
+    pub fn read(stored: StoredDataVolume) -> Self {
+        let (namespace, name) = (stored.metadata.namespace.clone(), stored.metadata.name.clone());
+        let meta = Meta::read(stored.metadata);
+        Self {
+            knobs: knobs_of(namespace.as_deref(), name.as_deref(), &meta.annotations),
+            meta,
+            spec: stored.spec,
+            status: stored.status,
+        }
+    }
+
+    /// Whether its claim is populated.
+    pub fn succeeded(&self) -> bool {
+        self.status.phase == "Succeeded"
+    }
+
+    /// Whether it waits for the first instance that uses it.
+    pub fn waits_for_consumer(&self) -> bool {
+        matches!(&*self.status.phase, "WaitForFirstConsumer" | "PendingPopulation")
+    }
+
+    /// Whether the copy fails.
+    pub fn fails(&self) -> bool {
+        let running = super::condition(&self.status.conditions, "Running");
+        let error = |reason| running.is_some_and(|running| running.says("False", reason));
+        self.status.phase == "Failed" || error("Error") || error("ImagePullFailed")
+    }
+
+    /// The part of the spec that describes the claim: `storage`, or the older `pvc`.
+    pub fn claim_template(&self) -> &Value {
+        if self.spec["storage"].is_object() { &self.spec["storage"] } else { &self.spec["pvc"] }
+    }
+}
+
+/// A claim as last seen.
+#[derive(Clone, Debug)]
+pub struct ClaimView {
+    /// Metadata.
+    pub meta: Meta,
+    /// Spec.
+    pub spec: Value,
+    /// Phase.
+    pub phase: Option<String>,
+}
+
+impl ClaimView {
+    /// Reads a stored claim.
+    pub fn read(stored: StoredClaim) -> Self {
+        Self {
+            meta: Meta::read(stored.metadata),
+            spec: stored.spec,
+            phase: stored.status["phase"].as_str().map(str::to_owned),
+        }
+    }
+
+    /// Whether several Pods may have it open at the same time.
+    pub fn is_shared(&self) -> bool {
+        let modes = self.spec["accessModes"].as_array();
+        modes.into_iter().flatten().any(|mode| mode == "ReadWriteMany" || mode == "ReadOnlyMany")
+    }
+}

@@ -1,0 +1,161 @@
+//! The objects of one kind: as last seen, with what is under way about each and what the model remembers of it.
+
+use super::objects::{ClaimView, DataVolumeView, InstanceView, LauncherView, MachineView, Meta};
+use crate::{objects::Key, shared::outbox::Outbox};
+use jiff::Timestamp;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+/// An object of any kind as last seen.
+pub(super) trait View {
+    fn meta(&self) -> &Meta;
+}
+
+macro_rules! views {
+    ($($view:ty),*) => { $(impl View for $view {
+        fn meta(&self) -> &Meta {
+            &self.meta
+        }
+    })* };
+}
+views!(MachineView, InstanceView, DataVolumeView, ClaimView, LauncherView);
+
+/// Where an object's form comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// A watch: the object may be new.
+    Watch,
+    /// The response to a write: the watch may have reported the object's deletion already.
+    Response,
+}
+
+/// One object, or the place of one whose creation is under way.
+#[derive(Debug)]
+pub(super) struct Slot<V, M> {
+    pub(super) view: Option<Arc<V>>,
+    pub(super) outbox: Outbox,
+    pub(super) memory: M,
+    /// UID of an object that is gone, while a response may still show it.
+    gone: Option<Arc<str>>,
+}
+
+/// All objects of one kind.
+#[derive(Debug)]
+pub(super) struct Slots<V, M>(HashMap<Key, Slot<V, M>>);
+
+impl<V, M> Default for Slots<V, M> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+/// What an object's new form means.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It is older than the form that is known.
+    Stale,
+    /// The object was not known.
+    New,
+    /// A different object had this name.
+    Replaced,
+    /// The object changed.
+    Changed,
+}
+
+impl<V: View, M: Default> Slots<V, M> {
+    /// The object as last seen.
+    pub(super) fn view(&self, key: &Key) -> Option<&Arc<V>> {
+        self.0.get(key)?.view.as_ref()
+    }
+
+    /// Everything known of one object.
+    pub(super) fn slot(&mut self, key: &Key) -> Option<&mut Slot<V, M>> {
+        self.0.get_mut(key)
+    }
+
+    /// What the model remembers of an object.
+    pub(super) fn memory(&self, key: &Key) -> Option<&M> {
+        Some(&self.0.get(key)?.memory)
+    }
+
+    /// The place of an object, made if there is none.
+    pub(super) fn place(&mut self, key: &Key) -> &mut Slot<V, M> {
+        // The model's clock decides nothing about an object that was not seen yet.
+        self.0.entry(key.clone()).or_insert_with(|| Slot::new(None, Timestamp::MAX))
+    }
+
+    /// Removes the place of an object that does not exist.
+    pub(super) fn give_up(&mut self, key: &Key) {
+        if self.0.get(key).is_some_and(|slot| slot.view.is_none()) {
+            self.0.remove(key);
+        }
+    }
+
+    /// Every object that exists.
+    pub(super) fn keys(&self) -> Vec<Key> {
+        self.0.iter().filter(|(_, slot)| slot.view.is_some()).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Objects that a complete list lacks, although they were last heard of before it began.
+    pub(super) fn unlisted(&self, listed: &HashSet<Key>, began: Timestamp) -> Vec<Key> {
+        let missing = |key: &Key, slot: &Slot<V, M>| {
+            slot.view.is_some() && slot.outbox.touched < began && !listed.contains(key)
+        };
+        self.0.iter().filter(|(key, slot)| missing(key, slot)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Takes an object's form into the model.
+    pub(super) fn see(&mut self, key: &Key, view: V, source: Source, now: Timestamp) -> Seen {
+        let Some(slot) = self.0.get_mut(key) else {
+            if source == Source::Response {
+                return Seen::Stale;
+            }
+            self.0.insert(key.clone(), Slot::new(Some(view), now));
+            return Seen::New;
+        };
+        let meta = view.meta();
+        let seen = match &slot.view {
+            Some(known) if known.meta().uid == meta.uid && known.meta().version >= meta.version => {
+                return Seen::Stale;
+            }
+            Some(known) if known.meta().uid == meta.uid => Seen::Changed,
+            Some(_) if source == Source::Response => return Seen::Stale,
+            Some(_) => {
+                slot.memory = M::default();
+                Seen::Replaced
+            }
+            None if slot.gone.as_ref() == Some(&meta.uid) => return Seen::Stale,
+            None => Seen::New,
+        };
+        slot.outbox.touched = now;
+        slot.view = Some(Arc::new(view));
+        seen
+    }
+
+    /// The object is gone. Returns its last form and what the model remembered of it.
+    pub(super) fn lose(&mut self, key: &Key) -> Option<(Arc<V>, M)> {
+        let slot = self.0.get_mut(key)?;
+        let view = slot.view.take()?;
+        let memory = std::mem::take(&mut slot.memory);
+        if slot.outbox.is_busy() {
+            slot.gone = Some(view.meta().uid.clone());
+            slot.outbox.touched = Timestamp::MAX;
+        } else {
+            self.0.remove(key);
+        }
+        Some((view, memory))
+    }
+}
+
+impl<V: View, M: Default> Slot<V, M> {
+    fn new(view: Option<V>, now: Timestamp) -> Self {
+        Self { view: view.map(Arc::new), outbox: Outbox::new(now), memory: M::default(), gone: None }
+    }
+
+    /// The version that the object was last seen at; zero if it does not exist.
+    pub(super) fn version(&self) -> u64 {
+        self.view.as_ref().map_or(0, |view| view.meta().version)
+    }
+}

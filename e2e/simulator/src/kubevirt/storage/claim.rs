@@ -1,0 +1,52 @@
+//! The claims of DataVolumes. On a cluster without a volume controller the simulator binds them.
+
+use crate::{
+    kubevirt::{
+        World,
+        objects::{Id, Kind},
+    },
+    objects::Key,
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// What the model remembers of a claim.
+#[derive(Debug, Default)]
+pub(in crate::kubevirt) struct Memory {
+    /// Whether it was bound before: a volume controller may disagree, and the simulator does not insist.
+    bound: bool,
+}
+
+impl World {
+    /// One pass over a claim, which need not exist any more.
+    pub(in crate::kubevirt) fn plan_claim(&mut self, key: &Key, now: Timestamp) {
+        self.judge_suspects(key, now);
+        let Some(claim) = self.claims.view(key).cloned() else {
+            // A create that failed is repeated by the DataVolume, if it still exists.
+            return match self.data_volumes.view(key) {
+                Some(_) => self.mark(Kind::DataVolume, key),
+                None => self.give_up(&Id::new(Kind::Claim, key)),
+            };
+        };
+        let Some(slot) = self.claims.slot(key) else { return };
+        slot.memory.bound |= claim.phase.as_deref() == Some("Bound");
+        if slot.memory.bound || claim.meta.deleting() || !self.is_populated(key) {
+            return;
+        }
+        let storage = claim.spec["resources"]["requests"]["storage"].clone();
+        let status = json!({
+            "phase": "Bound",
+            "accessModes": claim.spec["accessModes"],
+            "capacity": if storage.is_null() { Value::Null } else { json!({"storage": storage}) },
+        });
+        self.patch_status(&Id::new(Kind::Claim, key), &status, now);
+    }
+
+    /// Whether CDI fills the claim, or has filled it.
+    fn is_populated(&self, key: &Key) -> bool {
+        let phase = self.data_volumes.view(key).map(|view| &view.status.phase);
+        phase.is_some_and(|phase| {
+            !matches!(&**phase, "" | "Pending" | "WaitForFirstConsumer" | "PendingPopulation")
+        })
+    }
+}

@@ -1,0 +1,83 @@
+//! CDI: a DataVolume becomes a claim with content.
+
+mod claim;
+mod stages;
+mod status;
+
+pub(super) use claim::Memory as ClaimMemory;
+
+use super::{
+    World,
+    instance::claims_of,
+    objects::{DataVolumeView, Id, Kind},
+};
+use crate::{knobs::Effective, objects::Key};
+use jiff::Timestamp;
+use serde_json::json;
+
+/// What the model remembers of a DataVolume.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// Its phase, which the status follows, and when it began; `None` until the status was read.
+    stage: Option<(String, Timestamp)>,
+    /// Whether the simulator deletes it because its copy succeeded.
+    pub(super) collected: bool,
+}
+
+impl World {
+    pub(super) fn knobs_of_data_volume<'a>(&'a self, key: &Key, view: &'a DataVolumeView) -> Effective<'a> {
+        self.knobs_for(key, view.knobs.as_deref())
+    }
+
+    /// One pass over a DataVolume.
+    pub(super) fn plan_data_volume(&mut self, key: &Key, now: Timestamp) {
+        let Some(data_volume) = self.data_volumes.view(key).cloned() else {
+            // A create that failed is repeated by the machine, if one still needs it.
+            let users = self.users.get(key).cloned().unwrap_or_default();
+            if users.is_empty() {
+                self.give_up(&Id::new(Kind::DataVolume, key));
+            }
+            return users.iter().for_each(|user| self.mark(Kind::Machine, user));
+        };
+        if data_volume.meta.deleting() {
+            return;
+        }
+        let known = self.data_volumes.slot(key).and_then(|slot| slot.memory.stage.clone());
+        let mut stage = known.unwrap_or_else(|| (data_volume.status.phase.clone(), now));
+        self.advance_data_volume(key, &data_volume, &mut stage, now);
+        if let Some(slot) = self.data_volumes.slot(key) {
+            slot.memory.stage = Some(stage.clone());
+        }
+        if self.publish_data_volume(key, &data_volume, &stage.0, now) && data_volume.succeeded() {
+            self.collect(key, &data_volume, now);
+        }
+    }
+
+    /// Where the knob asks for it, hands the claim of a DataVolume that succeeded to the machine and deletes the
+    /// DataVolume.
+    fn collect(&mut self, key: &Key, data_volume: &DataVolumeView, now: Timestamp) {
+        let wanted = self.knobs_of_data_volume(key, data_volume).is(|knobs| knobs.collect_data_volumes);
+        let Some(owner) = data_volume.meta.controller().filter(|_| wanted).cloned() else { return };
+        let Some(claim) = self.claims.view(key).cloned() else { return };
+        if claim.meta.is_controlled_by(&owner.uid) {
+            if let Some(slot) = self.data_volumes.slot(key) {
+                slot.memory.collected = true;
+            }
+            self.delete(&Id::new(Kind::DataVolume, key), &data_volume.meta.uid, false, now);
+        } else if claim.meta.is_controlled_by(&data_volume.meta.uid) && !claim.meta.deleting() {
+            let others = claim.meta.owners.iter().filter(|other| *other.uid != *data_volume.meta.uid);
+            let owners: Vec<_> = others.chain([&owner]).collect();
+            self.patch(&Id::new(Kind::Claim, key), json!({"metadata": {"ownerReferences": owners}}), now);
+        }
+    }
+
+    /// Whether an instance waits for the DataVolume.
+    fn has_consumer(&self, key: &Key) -> bool {
+        let users = self.users.get(key).into_iter().flatten();
+        users.filter_map(|user| Some((user, self.instances.view(user)?))).any(|(user, instance)| {
+            !instance.meta.deleting()
+                && !instance.status.phase.is_final()
+                && claims_of(user, instance).contains(key)
+        })
+    }
+}

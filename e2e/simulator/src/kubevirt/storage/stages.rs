@@ -1,0 +1,205 @@
+//! The table of phases of a DataVolume: what follows a phase, and when.
+
+use crate::{
+    duration::Delay,
+    kubevirt::{
+        World,
+        objects::{ALLOW_ADOPTION, CDI, DataVolumeView, Id, Kind},
+        writes::controller_reference,
+    },
+    objects::{BindingMode, Key},
+    shared::ends,
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// Annotation of a claim with the UID of the DataVolume that it was created for.
+pub(super) const CREATED_FOR: &str = "cdi.kubevirt.io/createdForDataVolume";
+/// Annotation with which CDI populates the claim through a volume populator.
+const USE_POPULATOR: &str = "cdi.kubevirt.io/storage.usePopulator";
+
+/// The phases of a copy, before the last one.
+fn copy_phases(spec: &Value) -> (&'static str, &'static str) {
+    let source = &spec["source"];
+    if spec["sourceRef"].is_object() || source["pvc"].is_object() {
+        ("CloneScheduled", "CloneInProgress")
+    } else if source["snapshot"].is_object() {
+        ("CloneScheduled", "SnapshotForSmartCloneInProgress")
+    } else if source["upload"].is_object() {
+        ("UploadScheduled", "UploadReady")
+    } else {
+        ("ImportScheduled", "ImportInProgress")
+    }
+}
+
+/// What a DataVolume in phase `Pending` sees of its claim.
+enum Claim {
+    /// It must be created.
+    Missing,
+    /// It must be adopted.
+    Free,
+    /// It is the DataVolume's, and empty.
+    Empty,
+    /// It is the DataVolume's, and has content.
+    Populated,
+    /// It is not usable.
+    Foreign,
+}
+
+impl World {
+    /// Takes every step that is due, and wakes the DataVolume for the next one.
+    pub(super) fn advance_data_volume(
+        &mut self,
+        key: &Key,
+        view: &DataVolumeView,
+        stage: &mut (String, Timestamp),
+        now: Timestamp,
+    ) {
+        while let Some((at, phase)) = self.next_phase(key, view, stage, now) {
+            if at > now {
+                return self.agenda.wake(Id::new(Kind::DataVolume, key), at);
+            }
+            if phase == "Failed" {
+                self.spend_failure(key, view);
+            }
+            *stage = (phase, now);
+            self.mark(Kind::Claim, key);
+        }
+        if stage.0 == "Pending" {
+            self.prepare_claim(key, view, now);
+        }
+    }
+
+    /// The table.
+    fn next_phase(
+        &self,
+        key: &Key,
+        view: &DataVolumeView,
+        (phase, since): &(String, Timestamp),
+        now: Timestamp,
+    ) -> Option<(Timestamp, String)> {
+        let knobs = self.knobs_of_data_volume(key, view);
+        if let Some(held) = knobs.get(|knobs| knobs.hold_phase.clone()) {
+            return (*phase != held).then_some((now, held));
+        }
+        let delay = knobs.get(|knobs| knobs.provisioning_delay).unwrap_or(self.settings.provisioning_delay);
+        let half = match delay {
+            Delay::After(delay) => Delay::After(delay / 2),
+            Delay::Never => Delay::Never,
+        };
+        let (first, second) = copy_phases(&view.spec);
+        let at_once = |phase: &str| Some((now, phase.to_owned()));
+        let later = |phase: &str| Some((ends(*since, half)?, phase.to_owned()));
+        match &**phase {
+            "" => at_once("Pending"),
+            "Pending" => match self.claim_state(key, view) {
+                Claim::Populated => at_once("Succeeded"),
+                Claim::Empty => match self.binding(view)? {
+                    BindingMode::WaitForFirstConsumer if !self.has_consumer(key) => {
+                        let populator =
+                            view.meta.annotations.get(USE_POPULATOR).is_some_and(|value| value == "true");
+                        at_once(if populator { "PendingPopulation" } else { "WaitForFirstConsumer" })
+                    }
+                    _ => at_once(first),
+                },
+                Claim::Missing | Claim::Free | Claim::Foreign => None,
+            },
+            "WaitForFirstConsumer" | "PendingPopulation" => {
+                if self.has_consumer(key) {
+                    at_once(first)
+                } else {
+                    None
+                }
+            }
+            "Succeeded" | "Failed" | "UploadReady" => None,
+            scheduled if scheduled == first => later(second),
+            copying if copying == second && knobs.get(|knobs| knobs.import_error.clone()).is_some() => None,
+            // Also phases in which the knob `hold-phase` held the DataVolume.
+            _ => later(if self.must_fail(key, view) { "Failed" } else { "Succeeded" }),
+        }
+    }
+
+    fn claim_state(&self, key: &Key, view: &DataVolumeView) -> Claim {
+        let Some(claim) = self.claims.view(key) else { return Claim::Missing };
+        let adoptable = view.meta.annotations.get(ALLOW_ADOPTION).is_some_and(|value| value == "true");
+        match claim.meta.controller() {
+            _ if claim.meta.deleting() => Claim::Foreign,
+            Some(owner) if *owner.uid == *view.meta.uid => {
+                let created_for = claim.meta.annotations.get(CREATED_FOR);
+                let own = created_for.is_some_and(|uid| **uid == *view.meta.uid);
+                if own { Claim::Empty } else { Claim::Populated }
+            }
+            None if adoptable => Claim::Free,
+            _ => Claim::Foreign,
+        }
+    }
+
+    fn prepare_claim(&mut self, key: &Key, view: &DataVolumeView, now: Timestamp) {
+        let id = Id::new(Kind::Claim, key);
+        let owner = controller_reference(CDI, "DataVolume", key, &view.meta);
+        match self.claim_state(key, view) {
+            Claim::Missing => drop(self.create(&id, claim_body(key, view, &owner), now)),
+            Claim::Free => {
+                let owners = self.claims.view(key).map(|claim| claim.meta.owners.clone()).unwrap_or_default();
+                let all: Vec<Value> = owners.iter().map(|owner| json!(owner)).chain([owner]).collect();
+                self.patch(&id, json!({"metadata": {"ownerReferences": all}}), now);
+            }
+            Claim::Empty | Claim::Populated | Claim::Foreign => {}
+        }
+    }
+
+    /// When the storage class makes volumes; `None` while the class does not exist. Without a class and a default class
+    /// the volume is made at once.
+    fn binding(&self, view: &DataVolumeView) -> Option<BindingMode> {
+        let default = || self.classes.values().find(|class| class.is_default);
+        match view.claim_template()["storageClassName"].as_str() {
+            Some(name) => self.classes.get(name).map(|class| class.binding),
+            None => Some(default().map_or(BindingMode::Immediate, |class| class.binding)),
+        }
+    }
+
+    /// Whether the knob `fail-provisioning` still has copies to fail: on a DataVolume it is about this one, on a
+    /// namespace about the next ones.
+    fn must_fail(&self, key: &Key, view: &DataVolumeView) -> bool {
+        if let Some(own) = view.knobs.as_ref().and_then(|knobs| knobs.fail_provisioning) {
+            return own > 0;
+        }
+        let wanted = self.knobs.get(&key.namespace).and_then(|knobs| knobs.fail_provisioning).unwrap_or(0);
+        let (value, spent) = self.failures_spent.get(&key.namespace).copied().unwrap_or_default();
+        wanted > if value == wanted { spent } else { 0 }
+    }
+
+    fn spend_failure(&mut self, key: &Key, view: &DataVolumeView) {
+        if view.knobs.as_ref().is_some_and(|knobs| knobs.fail_provisioning.is_some()) {
+            return;
+        }
+        let wanted = self.knobs.get(&key.namespace).and_then(|knobs| knobs.fail_provisioning).unwrap_or(0);
+        let spent = self.failures_spent.entry(key.namespace.clone()).or_default();
+        *spent = (wanted, if spent.0 == wanted { spent.1 + 1 } else { 1 });
+    }
+}
+
+fn claim_body(key: &Key, view: &DataVolumeView, owner: &Value) -> Value {
+    let template = view.claim_template();
+    let mut spec = json!({
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    });
+    for field in ["accessModes", "resources", "storageClassName", "volumeMode"] {
+        if !template[field].is_null() {
+            spec[field] = template[field].clone();
+        }
+    }
+    json!({
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": *key.name,
+            "namespace": *key.namespace,
+            "labels": {"app": "containerized-data-importer", "app.kubernetes.io/managed-by": "cdi-controller"},
+            "annotations": {CREATED_FOR: *view.meta.uid},
+            "ownerReferences": [owner],
+        },
+        "spec": spec,
+    })
+}

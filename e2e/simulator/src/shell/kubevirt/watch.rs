@@ -1,0 +1,98 @@
+//! The watches: one task per kind.
+
+use crate::{
+    kubevirt::{
+        Event,
+        objects::{Id, Kind, LAUNCHER, Object},
+    },
+    objects::{Key, Stored},
+    shell::{
+        clock::Clock,
+        defaults,
+        watch::{Sender, Source, config, follow, key_of},
+    },
+};
+use jiff::Timestamp;
+use kube::{Api, Client};
+use serde::de::DeserializeOwned;
+use std::{collections::HashSet, fmt::Debug};
+use tokio::task::JoinSet;
+
+/// Starts every watch; returns how many there are.
+pub(super) fn start(
+    client: &Client,
+    namespace: Option<&str>,
+    clock: Clock,
+    sender: &Sender<Event>,
+    tasks: &mut JoinSet<&'static str>,
+) -> usize {
+    let before = tasks.len();
+    let starter = Starter { client, namespace, clock, sender };
+    starter.objects(tasks, Kind::Machine, |stored| Some(super::machine(stored)));
+    starter.objects(tasks, Kind::Instance, |stored| Some(super::instance(stored)));
+    starter.objects(tasks, Kind::DataVolume, |stored| Some(super::data_volume(stored)));
+    starter.objects(tasks, Kind::Claim, |stored| Some(super::claim(stored)));
+    starter.objects(tasks, Kind::Pod, super::pod);
+    defaults::start(client, namespace, clock, sender, tasks, (Event::Knobs, Event::Class));
+    tasks.len() - before
+}
+
+struct Starter<'a> {
+    client: &'a Client,
+    namespace: Option<&'a str>,
+    clock: Clock,
+    sender: &'a Sender<Event>,
+}
+
+impl Starter<'_> {
+    fn objects<S, T>(
+        &self,
+        tasks: &mut JoinSet<&'static str>,
+        kind: Kind,
+        read: fn(Stored<S, T>) -> Option<Object>,
+    ) where
+        S: Default + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+        T: Default + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    {
+        let resource = kind.resource();
+        let api: Api<Stored<S, T>> = match self.namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            None => Api::all_with(self.client.clone(), &resource),
+        };
+        let (label, value) = LAUNCHER;
+        let config = if kind == Kind::Pod { config().labels(&format!("{label}={value}")) } else { config() };
+        tasks.spawn(follow(api, config, self.clock, self.sender.clone(), ObjectSource { kind, read }));
+    }
+}
+
+struct ObjectSource<S, T> {
+    kind: Kind,
+    read: fn(Stored<S, T>) -> Option<Object>,
+}
+
+impl<S, T> Source<Stored<S, T>> for ObjectSource<S, T> {
+    type Event = Event;
+
+    fn name(&self) -> &'static str {
+        match self.kind {
+            Kind::Machine => "the watch of VirtualMachines",
+            Kind::Instance => "the watch of VirtualMachineInstances",
+            Kind::DataVolume => "the watch of DataVolumes",
+            Kind::Claim => "the watch of PersistentVolumeClaims",
+            Kind::Pod => "the watch of launcher Pods",
+        }
+    }
+
+    fn seen(&mut self, object: Stored<S, T>) -> Option<Event> {
+        let key = key_of(&object);
+        Some(Event::Seen(key, (self.read)(object)?))
+    }
+
+    fn gone(&mut self, object: &Stored<S, T>) -> Event {
+        Event::Gone(Id { kind: self.kind, key: key_of(object) })
+    }
+
+    fn relisted(&mut self, keys: HashSet<Key>, began: Timestamp) -> Vec<Event> {
+        vec![Event::Relisted { kind: self.kind, keys, began }]
+    }
+}

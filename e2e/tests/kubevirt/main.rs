@@ -1,0 +1,177 @@
+//! The CRDs of KubeVirt pools on a real API server: what it serves, fills in, prunes and refuses.
+//!
+//! There is no controller. The cluster also has the CRDs of the other platform, because one cluster can have both.
+
+mod definitions;
+mod samples;
+mod scale;
+mod storage;
+
+// All that these tests use of the harness.
+use vmpool_e2e::harness;
+use vmpool_e2e::scenario::LIMIT;
+use vmpool_installation::workspace_root;
+use vmpool_test_cluster::control_plane::{ControlPlane, apply, documents, documents_in};
+use vmpool_test_cluster::deadline::Deadline;
+use vmpool_test_cluster::error::chain;
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use http::{Method, Request};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+use vmpool_api::kubevirt::{POOL_API_VERSION, POOL_GROUP, POOL_OLD_VERSION};
+
+/// Resource name of pools with their group, as kubectl takes it.
+const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
+
+/// Resource names of the kinds, for paths of requests.
+const PLURALS: [(&str, &str); 5] = [
+    ("VirtualMachinePool", "virtualmachinepools"),
+    ("VirtualMachine", "virtualmachines"),
+    ("VirtualMachineInstance", "virtualmachineinstances"),
+    ("KubeVirt", "kubevirts"),
+    ("DataVolume", "datavolumes"),
+];
+
+/// Runs a test on the shared control plane, in a namespace of its own.
+#[expect(clippy::panic, reason = "this is how a test fails")]
+fn with_namespace(name: &str, test: impl AsyncFnOnce(Place<'_>) -> Result<()>) {
+    static INSTALLED: OnceCell<()> = OnceCell::const_new();
+    let run = async {
+        let cluster = harness::cluster().await?;
+        INSTALLED.get_or_try_init(async || install(&cluster).await).await?;
+        cluster.kubectl(&["create", "namespace", name]).await?;
+        test(Place { cluster: &cluster, namespace: name }).await
+    };
+    let outcome = harness::block_on(async { Deadline::after(LIMIT).within(run).await });
+    let late = |elapsed| Err(anyhow::anyhow!("it has not ended after {elapsed}"));
+    if let Err(error) = outcome.unwrap_or_else(late) {
+        panic!("{}", chain(error.as_ref()));
+    }
+}
+
+/// Installs the CRDs and waits until the API server serves all their versions.
+async fn install(cluster: &ControlPlane) -> Result<()> {
+    let folder = workspace_root().join("api/crds/kubevirt");
+    let mut definitions = documents_in(&folder)?;
+    definitions.extend(documents_in(&folder.join("platform"))?);
+    Ok(apply(&cluster.admin(), &definitions, None).await?)
+}
+
+/// A namespace on the control plane.
+struct Place<'c> {
+    cluster: &'c ControlPlane,
+    namespace: &'c str,
+}
+
+/// Whether the API server refuses fields that it would prune.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unknown {
+    Refused,
+    Pruned,
+}
+
+impl Place<'_> {
+    /// The path of the objects of this kind.
+    fn path(&self, api_version: &str, kind: &str) -> Result<String> {
+        let (_, plural) =
+            PLURALS.iter().find(|(name, _)| *name == kind).with_context(|| format!("no kind {kind}"))?;
+        Ok(format!("/apis/{api_version}/namespaces/{}/{plural}", self.namespace))
+    }
+
+    /// Sends a request. `Err` in the inner result is the API server's status.
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> Result<Result<Value, kube::core::Status>> {
+        let content =
+            if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let body = if body.is_null() { Vec::new() } else { serde_json::to_vec(body)? };
+        let request =
+            Request::builder().method(method).uri(path).header("content-type", content).body(body)?;
+        match self.cluster.admin().request::<Value>(request).await {
+            Ok(answer) => Ok(Ok(answer)),
+            Err(kube::Error::Api(status)) => Ok(Err(*status)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// As [`Self::send`], if the API server must accept the request.
+    async fn ask(&self, method: Method, path: &str, body: &Value) -> Result<Value> {
+        let answer = self.send(method, path, body).await?;
+        answer.map_err(|status| anyhow::anyhow!("{}", status.message)).with_context(|| path.to_owned())
+    }
+
+    /// Creates an object, or replaces the one with its name.
+    async fn write(&self, object: &Value, unknown: Unknown) -> Result<Result<Value, kube::core::Status>> {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let collection = self.path(text("/apiVersion"), text("/kind"))?;
+        let path = format!("{collection}/{}", text("/metadata/name"));
+        let validation = if unknown == Unknown::Refused { "Strict" } else { "Ignore" };
+        match self.send(Method::GET, &path, &Value::Null).await? {
+            Ok(stored) => {
+                let mut object = object.clone();
+                object["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"].clone();
+                self.send(Method::PUT, &format!("{path}?fieldValidation={validation}"), &object).await
+            }
+            Err(_missing) => {
+                self.send(Method::POST, &format!("{collection}?fieldValidation={validation}"), object).await
+            }
+        }
+    }
+
+    /// The path of a pool in the storage version.
+    fn pool(&self, name: &str) -> Result<String> {
+        Ok(format!("{}/{name}", self.path(POOL_API_VERSION, "VirtualMachinePool")?))
+    }
+
+    /// The path of a pool in the other version.
+    fn old_pool(&self, name: &str) -> Result<String> {
+        let api_version = format!("{POOL_GROUP}/{POOL_OLD_VERSION}");
+        Ok(format!("{}/{name}", self.path(&api_version, "VirtualMachinePool")?))
+    }
+
+    /// Creates a pool with nothing but what the schema requires.
+    async fn create_pool(&self, name: &str) -> Result<Value> {
+        let pool = minimal(name);
+        let created = self.write(&pool, Unknown::Refused).await?;
+        created.map_err(|status| anyhow::anyhow!("{}", status.message))
+    }
+}
+
+/// A pool with nothing but what the schema requires.
+fn minimal(name: &str) -> Value {
+    json!({
+        "apiVersion": POOL_API_VERSION,
+        "kind": "VirtualMachinePool",
+        "metadata": { "name": name },
+        "spec": {
+            "selector": { "matchLabels": { "farm": "render" } },
+            "virtualMachineTemplate": {
+                "metadata": { "labels": { "farm": "render" } },
+                "spec": { "template": { "spec": { "domain": { "devices": {} } } } },
+            },
+        },
+    })
+}
+
+/// The sample manifests in a folder, with their texts.
+fn sample_files(folder: &str) -> Result<Vec<(PathBuf, String)>> {
+    let directory = workspace_root().join("api/tests/samples/kubevirt").join(folder);
+    let entries = std::fs::read_dir(&directory).with_context(|| directory.display().to_string())?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
+    files.sort();
+    anyhow::ensure!(!files.is_empty(), "no samples in {}", directory.display());
+    files.into_iter().map(|file| Ok((file.clone(), std::fs::read_to_string(file)?))).collect()
+}
+
+/// The only object of an accepted sample.
+fn sample(name: &str) -> Result<Value> {
+    let file = workspace_root().join("api/tests/samples/kubevirt/accepted").join(name);
+    documents_in(&file)?.pop().with_context(|| format!("{name} is empty"))
+}

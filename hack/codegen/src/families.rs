@@ -1,0 +1,108 @@
+//! The families of CRDs, and what is generated for each.
+
+use crate::types::{Options, Shared};
+
+/// CRDs whose types are one Rust module and whose reference pages are one folder.
+pub(crate) struct Family {
+    /// Folder of the types below `api/src/generated`, and of the pages below `docs/reference`. Empty for these folders
+    /// themselves.
+    pub(crate) name: &'static str,
+    /// Folders of the CRDs, below `api/crds/src` and `api/crds`. Empty for these folders themselves.
+    pub(crate) folders: &'static [&'static str],
+    /// Whether the chart installs the pool's CRD.
+    pub(crate) in_chart: bool,
+    /// The heading of the family in the list of reference pages. Empty for the family without a name.
+    pub(crate) heading: &'static str,
+    /// Which of the kinds vmpool serves, for the list of reference pages.
+    pub(crate) note: &'static str,
+    /// How the types are generated.
+    pub(crate) types: Options,
+}
+
+/// All families. The one without a name is first, because its files are beside the folders of the others.
+pub(crate) const FAMILIES: [Family; 2] = [
+    Family {
+        name: "",
+        folders: &[""],
+        in_chart: true,
+        heading: "",
+        note: "vmpool serves VirtualMachinePool and installs its CRD. The other kinds belong to the virtualization\n\
+               platform; these pages show the parts of them that vmpool reads and writes.\n",
+        types: Options { keep_unknown_fields: false, shared: &DVP_SHARED },
+    },
+    Family {
+        name: "kubevirt",
+        folders: &["kubevirt", "kubevirt/platform"],
+        in_chart: false,
+        heading: "KubeVirt",
+        note: "vmpool serves VirtualMachinePool. The other kinds belong to KubeVirt and its Containerized Data Importer\n\
+               (CDI); these pages show the parts of them that vmpool reads and writes. An object marked *keeps unknown\n\
+               fields* can have more fields than the page lists: the API server stores them unchanged.\n",
+        types: Options { keep_unknown_fields: true, shared: &KUBEVIRT_SHARED },
+    },
+];
+
+const DVP_SHARED: [Shared; 2] = [
+    shared(
+        "VirtualMachinePool",
+        "spec.virtualMachineTemplate.spec",
+        "super::virtual_machine::VirtualMachineSpec",
+    ),
+    shared("VirtualMachinePool", "spec.virtualDiskTemplates.spec", "super::virtual_disk::VirtualDiskSpec"),
+];
+
+const CONDITION: &str = "crate::kubevirt::Condition";
+const LABEL_SELECTOR: &str = "k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector";
+const NODE_SELECTOR_REQUIREMENT: &str = "k8s_openapi::api::core::v1::NodeSelectorRequirement";
+
+const KUBEVIRT_SHARED: [Shared; 17] = [
+    shared(
+        "VirtualMachinePool",
+        "spec.virtualMachineTemplate.metadata",
+        "super::virtual_machine::VirtualMachineTemplateMetadata",
+    ),
+    shared(
+        "VirtualMachinePool",
+        "spec.virtualMachineTemplate.spec",
+        "super::virtual_machine::VirtualMachineSpec",
+    ),
+    shared("VirtualMachinePool", "spec.selector", LABEL_SELECTOR),
+    shared(
+        "VirtualMachinePool",
+        "spec.updateStrategy.proactive.selectionPolicy",
+        "VirtualMachinePoolScaleInStrategyProactiveSelectionPolicy",
+    ),
+    shared(
+        "VirtualMachinePool",
+        "spec.scaleInStrategy.proactive.selectionPolicy.selectors.labelSelector",
+        LABEL_SELECTOR,
+    ),
+    shared(
+        "VirtualMachinePool",
+        "spec.scaleInStrategy.proactive.selectionPolicy.selectors.nodeSelectorRequirementMatcher",
+        NODE_SELECTOR_REQUIREMENT,
+    ),
+    shared("VirtualMachinePool", "status.conditions", CONDITION),
+    shared(
+        "VirtualMachine",
+        "spec.template.spec",
+        "super::virtual_machine_instance::VirtualMachineInstanceSpec",
+    ),
+    shared("VirtualMachine", "spec.dataVolumeTemplates.spec", "super::data_volume::DataVolumeSpec"),
+    shared("VirtualMachine", "spec.dataVolumeTemplates.metadata", "VirtualMachineTemplateMetadata"),
+    shared("VirtualMachine", "spec.preference", "VirtualMachineInstancetype"),
+    shared("VirtualMachine", "status.preferenceRef", "VirtualMachineStatusInstancetypeRef"),
+    shared("VirtualMachine", "status.conditions", CONDITION),
+    shared(
+        "VirtualMachineInstance",
+        "spec.volumes.cloudInitConfigDrive",
+        "VirtualMachineInstanceVolumesCloudInitNoCloud",
+    ),
+    shared("VirtualMachineInstance", "status.conditions", CONDITION),
+    shared("KubeVirt", "status.conditions", CONDITION),
+    shared("DataVolume", "status.conditions", CONDITION),
+];
+
+const fn shared(kind: &'static str, part: &'static str, target: &'static str) -> Shared {
+    Shared { kind, part, target }
+}

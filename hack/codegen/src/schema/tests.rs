@@ -1,0 +1,36 @@
+use rstest::rstest;
+
+use super::Crd;
+
+fn crd(versions: &str) -> anyhow::Result<Crd> {
+    let yaml = format!(
+        "metadata: {{name: things.example}}
+spec: {{group: example, scope: Namespaced, names: {{kind: Thing, plural: things}}, versions: [{versions}]}}"
+    );
+    Crd::new("folder/inner/things.yaml".to_owned(), serde_yaml_ng::from_str(&yaml).unwrap())
+}
+
+/// A version from which types follow.
+const STORED: &str = "{name: v1, storage: true, schema: {openAPIV3Schema: {type: object}}}";
+
+#[test]
+fn the_storage_version_counts_wherever_it_stands() {
+    let crd =
+        crd(&format!("{{name: v1beta1, schema: {{openAPIV3Schema: {{type: object}}}}}}, {STORED}")).unwrap();
+    assert_eq!(crd.version()["name"], "v1");
+    assert_eq!(crd.folder(), "folder/inner");
+}
+
+#[rstest]
+#[case::no_version("", "needs exactly one storage version")]
+#[case::none_is_stored("{name: v1, storage: false}", "needs exactly one storage version")]
+#[case::two_are_stored(&format!("{STORED}, {STORED}"), "needs exactly one storage version")]
+#[case::different_schemas(
+    &format!("{STORED}, {{name: v2, schema: {{openAPIV3Schema: {{type: string}}}}}}"),
+    "the versions have different schemas"
+)]
+#[case::no_schema("{name: v1, storage: true}", "the storage version has no schema")]
+fn versions_from_which_no_type_follows_are_refused(#[case] versions: &str, #[case] text: &str) {
+    let error = crd(versions).err().unwrap().to_string();
+    assert!(error.contains(text), "{error}");
+}

@@ -1,0 +1,99 @@
+//! Label values. Each set is fixed.
+
+use vmpool_runtime::label_values;
+
+use crate::review::Answer;
+
+label_values!(
+    /// The reviewed resource.
+    pub(crate) Path {
+        /// A pool.
+        Pool => "pool",
+        /// The scale of a pool.
+        Scale => "scale",
+    }
+);
+
+label_values!(
+    /// The reviewed operation.
+    pub(crate) Operation {
+        /// A create.
+        Create => "create",
+        /// An update.
+        Update => "update",
+        /// Another operation. The webhook always allows it.
+        Other => "other",
+        /// The body could not be read.
+        Unknown => "unknown",
+    }
+);
+
+label_values!(
+    /// The result of a review.
+    pub(crate) Verdict {
+        /// The request is allowed.
+        Allowed => "allowed",
+        /// The request violates a rule: code 403 or 422 in the review.
+        Refused => "refused",
+        /// The review lacks an object or contains one of another kind: code 400 in the review.
+        Malformed => "malformed",
+        /// The object exceeds the memory limit for one object: code 413 in the review.
+        TooLarge => "too_large",
+        /// A read that a rule needs failed: code 500 in the review.
+        Undecided => "undecided",
+        /// The body is not an admission review, or the client is not accepted: an HTTP error.
+        Unreadable => "unreadable",
+    }
+);
+
+label_values!(
+    /// The resource of a read.
+    pub(crate) Resource {
+        /// A machine class, or all classes to find the default one.
+        Class => "class",
+        /// An image in the namespace or a cluster-wide image.
+        Image => "image",
+        /// A snapshot of a disk or of its volume.
+        Snapshot => "snapshot",
+        /// A stored revision of a machine template.
+        Revision => "revision",
+        /// A pool, for the scale guard.
+        Pool => "pool",
+    }
+);
+
+label_values!(
+    /// The result of a read.
+    pub(crate) ReadResult {
+        /// The object exists.
+        Found => "found",
+        /// The object does not exist.
+        Absent => "absent",
+        /// The API server returned an error, or no response before the deadline.
+        Failed => "failed",
+    }
+);
+
+impl Operation {
+    /// The value for the operation of a review.
+    pub(crate) fn named(operation: &str) -> Self {
+        match operation {
+            "CREATE" => Self::Create,
+            "UPDATE" => Self::Update,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl Verdict {
+    /// The value for an answer.
+    pub(crate) fn of(answer: &Answer) -> Self {
+        match answer {
+            Answer::Allowed => Self::Allowed,
+            Answer::Refused(_) => Self::Refused,
+            Answer::Malformed(_) => Self::Malformed,
+            Answer::TooLarge => Self::TooLarge,
+            Answer::Undecided(_) => Self::Undecided,
+        }
+    }
+}
