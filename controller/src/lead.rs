@@ -33,7 +33,7 @@ const PULSE: Duration = Duration::from_secs(10);
 
 /// What a controller instance needs from outside.
 #[derive(Clone)]
-pub struct Surroundings {
+pub struct Dependencies {
     /// Time, randomness and tasks.
     pub env: Env,
     /// The client of the API server. It must not retry requests.
@@ -112,12 +112,12 @@ impl Drop for Leading {
 /// The caller must hold the lease of `fence`, and must drop the future when the lease is lost. The caches are filled
 /// from new lists, because a watch of a standby may lack the last writes of the former leader.
 pub async fn lead<P: Platform>(
-    surroundings: Surroundings,
+    dependencies: Dependencies,
     fence: Fence,
     leader_health: LeaderHealth,
     stop: CancellationToken,
 ) {
-    let Surroundings { env, client, namespace, instance, settings, metrics } = surroundings;
+    let Dependencies { env, client, namespace, instance, settings, metrics } = dependencies;
     let writer = Writer::new(
         client.clone(),
         env.clone(),

@@ -8,7 +8,7 @@
 //!      +---- Writer: fenced by the lease, bounded in flight, never retried -------+----+
 //! ```
 //!
-//! The crate uses time, randomness, tasks and the API server only through [`Surroundings`]. Its lints ban all other
+//! The crate uses time, randomness, tasks and the API server only through [`Dependencies`]. Its lints ban all other
 //! access to them.
 
 mod apply;
@@ -37,6 +37,6 @@ pub use vmpool_platforms as platform;
 
 pub use context::Settings;
 pub use events::Reason;
-pub use lead::{LeaderHealth, Surroundings, lead};
+pub use lead::{Dependencies, LeaderHealth, lead};
 pub use run::{RunError, run, serve};
 pub use write::{WriteError, Writer};

@@ -133,8 +133,8 @@ pub(crate) async fn list<P: Platform>(
         }
     };
     context.list_live_where::<RevisionObject>(&pool.facts.namespace, wanted, visit).await?;
-    let named = pool.facts.published.named.as_ref();
-    let elsewhere = named
+    let desired = pool.facts.published.desired_revision.as_ref();
+    let elsewhere = desired
         .filter(|(id, generation)| *generation == pool.facts.generation && !revisions.history.contains(id));
     revisions.elsewhere = elsewhere.map(|(id, generation)| (*generation, id.clone()));
     Ok(revisions)

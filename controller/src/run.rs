@@ -10,7 +10,7 @@ use vmpool_runtime::client::ConnectError;
 use vmpool_runtime::health::{Health, HealthError, Server};
 use vmpool_runtime::lease::{Candidate, LeaseConfig};
 
-use crate::lead::{LeaderHealth, Surroundings, lead};
+use crate::lead::{Dependencies, LeaderHealth, lead};
 use crate::metrics::{LeadershipChange, Metrics};
 use crate::options::{Options, OptionsError};
 use crate::platform::Dvp;
@@ -68,7 +68,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     let namespace = options.watch_namespace.clone();
     let home = namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let lease = options.lease.config(&env, &home).map_err(OptionsError::from)?;
-    let surroundings = Surroundings {
+    let dependencies = Dependencies {
         env: env.clone(),
         client: client.clone(),
         namespace,
@@ -91,7 +91,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     });
     health.ready("lease", move || contact.check(OUT_OF_TOUCH));
     let probes = server.run(health, &env, stop.clone());
-    let leadership_changes = serve(&mut candidate, &lease, surroundings, leader_health, stop.clone());
+    let leadership_changes = serve(&mut candidate, &lease, dependencies, leader_health, stop.clone());
     futures::pin_mut!(probes, leadership_changes);
     match futures::future::select(leadership_changes, probes).await {
         futures::future::Either::Left(((), _)) => Ok(()),
@@ -108,7 +108,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
 pub async fn serve(
     candidate: &mut Candidate,
     lease: &LeaseConfig,
-    surroundings: Surroundings,
+    dependencies: Dependencies,
     leader_health: LeaderHealth,
     stop: CancellationToken,
 ) {
@@ -119,10 +119,10 @@ pub async fn serve(
     );
     while let Some(leadership) = candidate.acquire(&stop).await {
         tracing::info!("leading");
-        let metrics = surroundings.metrics.clone();
+        let metrics = dependencies.metrics.clone();
         metrics.leadership_changed(LeadershipChange::Acquired);
         let leading =
-            lead::<Dvp>(surroundings.clone(), leadership.fence.clone(), leader_health.clone(), stop.clone());
+            lead::<Dvp>(dependencies.clone(), leadership.fence.clone(), leader_health.clone(), stop.clone());
         let lost = leadership.lost();
         futures::pin_mut!(leading, lost);
         match futures::future::select(leading, lost).await {

@@ -27,7 +27,7 @@ pub(crate) const RETAINED: &str = "data";
 
 /// Configuration for properties over sequences of events: twice the number of cases, because many sequences are
 /// trivial. `PROPTEST_CASES` changes both numbers.
-pub(crate) fn stories() -> Config {
+pub(crate) fn sequence_config() -> Config {
     let usual = Config::default();
     Config { cases: 2 * usual.cases, ..usual }
 }
@@ -151,7 +151,7 @@ impl World {
     }
 
     /// Reserves and accepts machines for a request, and lowers the count.
-    pub(crate) fn named(self, request: &str, names: &[&str]) -> Self {
+    pub(crate) fn accepted(self, request: &str, names: &[&str]) -> Self {
         let mut world = self.reserved(request, names);
         world.pool.desired -= world.pool.record.accept(request);
         world.memory.observe(&world.pool, world.uptime);

@@ -40,7 +40,7 @@ pub use updates::{
     a_template_is_the_pools, what_a_template_adds_goes_with_it,
 };
 
-/// UID of the machines of the sample.
+/// UID of the sample's machines.
 const MACHINE_UID: &str = "0b1f2a60-5f2f-4f1e-9c39-7d1c3f8e2b55";
 
 /// The complete contract.
@@ -80,8 +80,8 @@ pub fn what_is_written_reads_back<P: Platform>(pool: &Value) {
     assert_eq!(machine.owner.as_ref(), Some(&sample.facts.id.uid), "the pool owns it");
     assert_eq!(machine.revision.as_ref(), Some(&draft.revision), "the revision is marked as in effect");
     assert_eq!(machine.written.as_ref(), Some(&draft.revision), "and as written");
-    assert!(!machine.terminating, "nobody has deleted it");
-    assert_eq!(machine.activity, Activity::NotRunning, "nobody has started it");
+    assert!(!machine.terminating, "it is not deleted");
+    assert_eq!(machine.activity, Activity::NotRunning, "it has not started");
     assert!(!machine.restart_pending, "nothing has changed since");
     assert_eq!(machine.created, created(), "its age is known");
     assert_marked(&sample.facts, &machine);

@@ -148,7 +148,7 @@ async fn write<P: Platform>(
     patch["metadata"]["uid"] = json!(pool.facts.id.uid.as_str());
     patch["metadata"]["resourceVersion"] = json!(pool.object.meta().resource_version);
     let (writer, name, patch) = (&context.writer, &pool.facts.id.name, Patch::Merge(patch));
-    // The response can be large, and nothing of it is needed.
+    // The response can be large and is not needed.
     writer.patch::<IgnoredAny, _>(WriteKind::PatchPool, path, name, None, patch).await.map(|_| ())
 }
 

@@ -1,9 +1,9 @@
 use vmpool_engine::ledger::Cache as _;
 use vmpool_engine::model::{Activity, DiskRef};
 use vmpool_engine::{Disk, Machine, ObjectId};
+use vmpool_platforms::Attachment;
 
 use super::*;
-use crate::platform::Attachment;
 
 const NAMESPACE: &str = "team-a";
 
@@ -41,7 +41,7 @@ fn machines_are_found_by_owner_by_label_and_by_disk() {
     assert_eq!(names(&cache.by_key(&pool("web"))), ["labelled", "owned"]);
     assert_eq!(names(&cache.by_key(&Key::Disk(NAMESPACE.into(), "scratch".into()))), ["user"]);
     assert!(cache.by_key(&Key::Disk("team-b".into(), "scratch".into())).is_empty());
-    assert!(cache.by_key(&pool("nobody")).is_empty());
+    assert!(cache.by_key(&pool("absent")).is_empty());
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn disks_are_found_by_owner_and_by_label_and_wake_pools_that_refer_to_them() {
 }
 
 #[test]
-fn attachments_are_found_by_what_they_attach() {
+fn attachments_are_found_by_their_machine_and_disk() {
     let cache = Cache::<Attachment>::default();
     let attachment = |disk: Option<&str>| {
         let facts = Attachment { id: ObjectId::new("by-hand", "a"), disk: disk.map(Into::into) };
@@ -92,13 +92,13 @@ fn attachments_are_found_by_what_they_attach() {
     let key = Key::Disk(NAMESPACE.into(), "scratch".into());
     assert_eq!(cache.applied(attachment(Some("scratch"))), std::slice::from_ref(&key));
     assert_eq!(cache.by_key(&key).len(), 1);
-    // Another kind of device under the same name is another thing.
+    // A device of another kind with the same name is another device.
     assert_eq!(cache.applied(attachment(None)), std::slice::from_ref(&key));
     assert!(cache.by_key(&key).is_empty());
 }
 
 #[test]
-fn one_disk_of_many_machines_has_all_of_them_in_order_and_none_once_they_let_go() {
+fn a_shared_disk_lists_its_machines_in_order_until_they_drop_it() {
     let cache = Cache::<Machine>::default();
     let key = Key::Disk(NAMESPACE.into(), "shared".into());
     let user = |name: &str| {
@@ -135,7 +135,7 @@ fn equal_facts_wake_no_pool_but_advance_the_version() {
 }
 
 #[test]
-fn a_machine_that_turns_ready_concerns_its_pool_once() {
+fn a_machine_that_becomes_ready_wakes_its_pool_once() {
     let cache = Cache::<Machine>::default();
     cache.applied(at(1, machine("m", Some("web"))));
     let mut running = machine("m", Some("web"));
@@ -166,7 +166,7 @@ fn a_list_counts_when_it_is_complete_and_then_replaces_everything() {
 }
 
 #[test]
-fn a_list_that_breaks_off_changes_nothing() {
+fn an_incomplete_list_changes_nothing() {
     let cache = Cache::<Machine>::default();
     cache.applied(at(1, machine("a", Some("web"))));
     cache.begin_list(seconds(10));
@@ -200,9 +200,9 @@ fn a_deletion_removes_the_object_and_is_remembered_for_a_while() {
     assert!(cache.by_key(&pool("web")).is_empty());
     let uid = Uid::from("uid of m");
     assert!(cache.of(NAMESPACE).saw_deleted(&uid));
-    assert!(!cache.of(NAMESPACE).saw_deleted(&Uid::from("somebody else")));
+    assert!(!cache.of(NAMESPACE).saw_deleted(&Uid::from("another")));
 
-    // Expiry happens with the deletions that follow.
+    // Entries expire when further deletions are recorded.
     cache.deleted(&at(3, machine("n", None)), seconds(100) + REMEMBER_DELETIONS);
     assert!(cache.of(NAMESPACE).saw_deleted(&uid));
     cache.deleted(&at(4, machine("o", None)), seconds(101) + REMEMBER_DELETIONS);
@@ -211,14 +211,14 @@ fn a_deletion_removes_the_object_and_is_remembered_for_a_while() {
 }
 
 #[test]
-fn a_deletion_of_what_was_never_seen_is_remembered_too() {
+fn a_deletion_of_an_unknown_object_is_remembered_too() {
     let cache = Cache::<Machine>::default();
     assert!(cache.deleted(&at(2, machine("m", Some("web"))), seconds(1)).is_empty());
     assert!(cache.of(NAMESPACE).saw_deleted(&Uid::from("uid of m")));
 }
 
 #[test]
-fn nothing_is_kept_of_objects_that_are_gone() {
+fn deleted_objects_use_no_memory() {
     let cache = Cache::<Machine>::default();
     cache.applied(at(1, machine("m", Some("web"))));
     cache.deleted(&at(2, machine("m", Some("web"))), seconds(1));
@@ -239,7 +239,7 @@ fn namespaces_are_apart() {
 fn a_shown_write_proves_that_all_earlier_changes_were_shown() {
     let cache = Cache::<Machine>::default();
     cache.applied(at(10, machine("a", None)));
-    assert_eq!(cache.proven(), None, "who knows how late it is");
+    assert_eq!(cache.proven(), None, "the list may be stale");
     cache.wrote(12, seconds(5));
     cache.wrote(14, seconds(6));
     cache.applied(at(11, machine("a", None)));
@@ -249,9 +249,9 @@ fn a_shown_write_proves_that_all_earlier_changes_were_shown() {
     cache.deleted(&at(14, machine("b", None)), seconds(9));
     assert_eq!(cache.proven(), Some(seconds(6)));
     cache.wrote(12, seconds(8));
-    assert_eq!(cache.proven(), Some(seconds(8)), "the watch was faster than the answer");
+    assert_eq!(cache.proven(), Some(seconds(8)), "the watch delivered the object before the response");
     cache.wrote(13, seconds(7));
-    assert_eq!(cache.proven(), Some(seconds(8)), "an older proof takes nothing back");
+    assert_eq!(cache.proven(), Some(seconds(8)), "older progress does not replace newer progress");
 }
 
 #[test]
@@ -268,15 +268,15 @@ fn a_list_shows_everything_up_to_when_it_began() {
 }
 
 #[test]
-fn versions_of_before_a_list_prove_nothing_after_it() {
+fn versions_before_a_list_are_no_evidence_after_it() {
     let cache = Cache::<Machine>::default();
     cache.applied(at(90, machine("a", None)));
-    // Somebody restores the storage as it was, and everything is listed again.
+    // The storage is restored from a backup, and all objects are listed again.
     cache.begin_list(seconds(3));
     cache.listed(at(20, machine("a", None)));
     cache.end_list();
     cache.wrote(22, seconds(5));
-    assert_eq!(cache.proven(), Some(seconds(3)), "nothing was shown since");
+    assert_eq!(cache.proven(), Some(seconds(3)), "no event arrived since the list");
     cache.applied(at(22, machine("b", None)));
     assert_eq!(cache.proven(), Some(seconds(5)));
 }

@@ -23,7 +23,7 @@ fn created(count: usize) -> Vec<PoolEvent> {
 #[case::as_many_as_stand_alone(10, 10)]
 #[case::one_more(11, 11)]
 #[case::a_hundred(100, 11)]
-fn up_to_ten_stand_alone_and_the_rest_is_one(#[case] happened: usize, #[case] told: usize) {
+fn up_to_ten_events_are_single_and_the_rest_is_a_summary(#[case] happened: usize, #[case] told: usize) {
     let notes = condense(created(happened));
     assert_eq!(notes.len(), told);
     for (number, (_, note)) in notes.iter().take(INDIVIDUAL).enumerate() {
@@ -38,7 +38,7 @@ fn the_rest_lists_the_names() {
 }
 
 #[test]
-fn ten_of_each_reason_stand_alone() {
+fn each_reason_has_ten_single_events() {
     let mut events = created(12);
     events.extend((0..12).map(|n| event(Reason::SuccessfulDelete, n, &format!("deleted machine web-{n}"))));
     let notes = condense(events);
@@ -110,7 +110,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn an_event_says_what_kubectl_describe_shows() {
+async fn an_event_has_the_fields_that_kubectl_describe_shows() {
     let world = World::new();
     world.tell(Reason::FailedCreate, "creating machine web-1: exceeded quota").await;
     let event = world.server.all("events").remove(0);
@@ -151,7 +151,7 @@ async fn failures_are_warnings(#[case] reason: Reason, #[case] kind: &str) {
 }
 
 #[tokio::test]
-async fn what_repeats_becomes_a_series() {
+async fn equal_events_become_a_series() {
     let world = World::new();
     for _ in 0..3 {
         world.tell(Reason::FailedCreate, "exceeded quota").await;
@@ -185,7 +185,7 @@ async fn a_series_with_an_expired_event_starts_again() {
 }
 
 #[tokio::test]
-async fn an_event_that_cannot_be_stored_stops_nothing() {
+async fn an_event_that_cannot_be_stored_delays_no_write() {
     let world = World::new();
     let mut first = true;
     world.server.intercept(move |_| if std::mem::take(&mut first) { Fate::Unreachable } else { Fate::Serve });
@@ -199,7 +199,7 @@ async fn an_event_that_cannot_be_stored_stops_nothing() {
 }
 
 #[tokio::test]
-async fn what_went_well_is_no_series() {
+async fn events_of_successes_are_no_series() {
     let world = World::new();
     for _ in 0..2 {
         world.tell(Reason::SuccessfulCreate, "created machine web-1").await;
@@ -208,7 +208,7 @@ async fn what_went_well_is_no_series() {
 }
 
 #[tokio::test]
-async fn the_series_that_was_quiet_for_longest_makes_room() {
+async fn the_least_recent_series_is_evicted() {
     let world = World::new();
     for number in 0..=MOST_SERIES {
         world.tell(Reason::FailedCreate, &format!("failure {number}")).await;

@@ -1,4 +1,4 @@
-//! Pools, members and ledgers, as the last pass over each pool left them, summed up when somebody asks.
+//! Pools, machines and ledgers after the last pass over each pool. The sums are computed for each scrape.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The page about metrics in the docs, generated from the registered metrics.
+//! The reference page of metrics in the docs, generated from the registered metrics.
 
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::reference::{Section, tables};
@@ -11,17 +11,17 @@ const HEAD: &str = "\
 
 # Metrics
 
-Every program serves `/metrics` beside its probes, in the OpenMetrics text format, which Prometheus reads as it is: the
-controller, whose metrics come first, [the webhook](#the-webhook) and [the API server](#the-api-server-for-removals). What is said
-of [the process](#the-process) holds for each of them. A standby of the controller serves its metrics, too: there, whatever only a
-leader knows is 0. Counters start at zero with the process, and go on when leadership changes.
-[Operations](operations.md#metrics) says how to collect them and what is worth an alert.
+The controller, [the webhook](#the-webhook) and [the API server](#the-api-server-for-removals) serve `/metrics` on the
+port of their probes, in the OpenMetrics text format, which Prometheus supports. The first tables are those of the
+controller. [The metrics of the process](#the-process) exist in each program. A standby of the controller also serves
+its metrics; those that only a leader can know are 0. Counters start at zero with the process. If the leadership
+changes, they keep their values. [Operations](operations.md#metrics) describes the collection and the alerts.
 
-No label names a pool, a machine or a namespace, so the number of time series does not grow with what the cluster holds;
-it is some hundreds. Figures of single pools are in their status, where `kubectl` and autoscalers find them; an exporter of
-custom resources, such as kube-state-metrics, makes time series of them where that is wanted.
+No label names a pool, a machine or a namespace, so the number of time series does not depend on the contents of the
+cluster. A controller has some hundreds. Numbers of a single pool are in its status, which `kubectl` and autoscalers
+read. An exporter of custom resources, such as kube-state-metrics, can turn them into time series.
 
-Histograms come as `NAME_bucket`, `NAME_sum` and `NAME_count`.
+A histogram has the series `NAME_bucket`, `NAME_sum` and `NAME_count`.
 ";
 
 /// The sections, each with the prefixes of its metrics.
@@ -29,10 +29,10 @@ const SECTIONS: &[Section] = &[
     ("Leadership", &["vmpool_leader", "vmpool_lease_"]),
     ("Pools and machines", &["vmpool_pools", "vmpool_members"]),
     ("Removal", &["vmpool_deletions_", "vmpool_removal_"]),
-    ("Disks that outlive machines", &["vmpool_disk"]),
+    ("Retained disks", &["vmpool_disk"]),
     ("Passes and their queue", &["vmpool_passes_", "vmpool_pass_", "vmpool_workqueue_"]),
     ("Requests and writes", &["vmpool_api_", "vmpool_writes_", "vmpool_failures_"]),
-    ("Caches and the ledger of own writes", &["vmpool_cache_", "vmpool_watch_", "vmpool_ledger_"]),
+    ("Caches and the ledger", &["vmpool_cache_", "vmpool_watch_", "vmpool_ledger_"]),
     ("The process", &["vmpool_build_", "process_"]),
 ];
 

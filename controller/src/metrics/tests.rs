@@ -9,12 +9,12 @@ use super::label_values::Failed;
 use super::{LeadershipChange, Metrics, reference};
 use crate::testing::{Fate, Refusal, Verb, World, pool};
 
-/// The value of one series of a page; its name with its labels as they stand there.
+/// The value of a series of the page, given by its name and labels as printed.
 fn value(page: &str, series: &str) -> u64 {
     text(page, series).parse().unwrap()
 }
 
-/// The same of a metric in seconds.
+/// The value of a series in seconds.
 fn seconds(page: &str, series: &str) -> f64 {
     text(page, series).parse().unwrap()
 }
@@ -62,7 +62,7 @@ fn every_metric_is_on_the_page_and_in_the_reference() {
 }
 
 #[test]
-fn series_that_can_be_known_are_there_from_the_beginning() {
+fn series_with_known_labels_exist_from_the_start() {
     let page = Metrics::new(&env(&ManualClock::new(), 0)).page();
     for series in [
         r#"vmpool_writes_total{kind="create_machine",outcome="fenced"}"#,
@@ -79,8 +79,8 @@ fn series_that_can_be_known_are_there_from_the_beginning() {
 }
 
 #[test]
-fn the_failures_are_the_words_of_the_condition() {
-    // A reason that is missing here does not compile.
+fn the_failure_labels_are_the_reasons_of_the_condition() {
+    // The exhaustive match makes the compiler report a missing reason.
     use vmpool_engine::failure::FailureReason as R;
     let words: BTreeSet<&str> = Failed::ALL.iter().map(|failed| failed.0.as_str()).collect();
     for reason in [
@@ -115,7 +115,7 @@ fn changes_of_leadership_are_counted() {
 }
 
 #[tokio::test]
-async fn a_settled_pool_shows_what_it_cost_and_costs_no_more() {
+async fn a_settled_pool_has_metrics_and_causes_no_further_writes() {
     let world = World::with_pool(3).await;
     let page = world.metrics.page();
     let writes = |page: &str, kind: &str| {
@@ -155,7 +155,7 @@ async fn a_settled_pool_shows_what_it_cost_and_costs_no_more() {
         assert_eq!(value(&later, &name), 1 + 11 * 60 / 45, "a watch of {resource} lasts 45 seconds");
     }
     let idle = |page: &str| value(page, r#"vmpool_passes_total{result="idle"}"#);
-    assert!(idle(&later) > idle(&page), "nothing was looked at");
+    assert!(idle(&later) > idle(&page), "no pool was evaluated");
 }
 
 #[tokio::test]
@@ -216,7 +216,7 @@ async fn a_write_that_the_cache_does_not_show_ages_and_is_settled_live() {
     assert_eq!(value(&page, r#"vmpool_ledger_entries{resource="machines"}"#), 1);
     let age = seconds(&page, "vmpool_ledger_oldest_entry_age_seconds");
     assert!((1.0..=6.0).contains(&age), "{age}");
-    // The pool is looked at when something about it happens.
+    // A pass runs when an object of the pool changes.
     world.advance(Duration::from_secs(31)).await;
     world
         .server

@@ -10,7 +10,7 @@ fn parse(arguments: &[&str]) -> Result<Options, clap::Error> {
 }
 
 #[test]
-fn the_flags_fit_together() {
+fn incompatible_flags_are_rejected() {
     Options::command().debug_assert();
 }
 
@@ -57,7 +57,7 @@ fn a_value_that_cannot_be_read_is_refused_by_name(
 #[case::deadline(&["--request-deadline=9s"], "--request-deadline 9s must be shorter than")]
 #[case::reservations(&["--reservation-timeout=999ms"], "--reservation-timeout must be at least 1s, not 999ms")]
 #[case::short_lease(&["--lease-duration=4s", "--lease-renew-interval=1s"], "--request-deadline 8s must be")]
-fn values_that_do_not_work_are_refused_in_one_line(#[case] arguments: &[&str], #[case] expected: &str) {
+fn invalid_values_are_rejected_in_one_line(#[case] arguments: &[&str], #[case] expected: &str) {
     let error = parse(arguments).unwrap().settings().unwrap_err().to_string();
     assert!(error.starts_with(expected), "{error}");
     assert!(!error.contains('\n') && !error.contains("  "), "{error}");

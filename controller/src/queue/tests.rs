@@ -13,7 +13,7 @@ fn metrics(env: &Env) -> QueueMetrics {
     crate::metrics::Metrics::new(env).queue.clone()
 }
 
-/// A queue whose passes take no time, or end when the test says so.
+/// A queue whose passes take a given time, or end when the test ends them.
 struct World {
     clock: ManualClock,
     env: Env,
@@ -30,7 +30,7 @@ impl World {
         Self { clock, env, queue, begun: Arc::default(), workers: Vec::new() }
     }
 
-    /// A worker whose every pass takes `time` and asks for `again`.
+    /// Sets the duration of each pass and the requeue that it returns.
     fn worker(mut self, time: Duration, again: Requeue) -> Self {
         let (env, queue, begun) = (self.env.clone(), self.queue.clone(), self.begun.clone());
         let start = self.env.uptime();
@@ -49,7 +49,7 @@ impl World {
         self.clock.advance(Duration::from_millis(milliseconds)).await;
     }
 
-    /// When each pass began, in milliseconds since the start of the workers.
+    /// The start of each pass, in milliseconds since the start of the workers.
     fn begun(&self) -> Vec<(u32, u128)> {
         self.begun.lock().iter().map(|(key, at)| (*key, at.as_millis())).collect()
     }
@@ -119,7 +119,7 @@ async fn several_workers_serve_several_keys_side_by_side() {
 #[case::the_later_wish_first(500, 200, 200)]
 #[case::the_sooner_wish_first(200, 500, 200)]
 #[tokio::test]
-async fn of_two_wishes_the_sooner_counts(#[case] first: u64, #[case] second: u64, #[case] served: u128) {
+async fn of_two_requeues_the_sooner_counts(#[case] first: u64, #[case] second: u64, #[case] served: u128) {
     let world = World::new().worker(Duration::ZERO, Requeue::Never);
     world.queue.wake_after(&1, Duration::from_millis(first));
     world.pass(0).await;
@@ -129,7 +129,7 @@ async fn of_two_wishes_the_sooner_counts(#[case] first: u64, #[case] second: u64
 }
 
 #[tokio::test]
-async fn what_a_pass_asks_for_itself_is_not_debounced() {
+async fn a_requeue_of_a_pass_is_not_debounced() {
     let world = World::new().worker(Duration::ZERO, Requeue::After(Duration::from_millis(50)));
     world.queue.wake(&1);
     world.pass(100).await;
@@ -137,7 +137,7 @@ async fn what_a_pass_asks_for_itself_is_not_debounced() {
 }
 
 #[tokio::test]
-async fn a_wake_up_during_a_pass_counts_beside_the_wish_of_the_pass() {
+async fn a_wake_up_during_a_pass_counts_in_addition_to_its_requeue() {
     let world = World::new().worker(Duration::from_millis(30), Requeue::After(LONG));
     world.queue.wake(&1);
     world.pass(10).await;
@@ -149,7 +149,7 @@ async fn a_wake_up_during_a_pass_counts_beside_the_wish_of_the_pass() {
 #[tokio::test]
 async fn a_wake_up_is_never_lost_even_if_all_workers_sleep_for_something_else() {
     let world = World::new().worker(Duration::ZERO, Requeue::Never).worker(Duration::ZERO, Requeue::Never);
-    // Both workers sleep until this one is due.
+    // Both workers sleep until this key is due.
     world.queue.wake_after(&1, LONG);
     world.pass(1).await;
     for key in 2..=5 {
@@ -171,7 +171,7 @@ async fn a_worker_that_stops_waiting_takes_no_wake_up_with_it() {
         }
     });
     world.pass(0).await;
-    // The wake-up is meant for the impatient one, which is gone before it runs again.
+    // The wake-up is for the key with the short wait, which is removed before its next pass.
     world.queue.wake(&1);
     drop(waiting);
     let world = world.worker(Duration::ZERO, Requeue::Never);
@@ -191,12 +191,12 @@ async fn the_longest_due_pool_comes_first() {
 }
 
 #[tokio::test]
-async fn nothing_is_kept_of_a_key_that_is_done_for_good() {
+async fn a_finished_key_uses_no_memory() {
     let world = World::new();
     world.queue.wake(&1);
     assert_eq!(world.queue.next().await, 1);
     world.queue.forget(&1);
-    assert_eq!(world.queue.state.lock().slots.len(), 1, "it runs still");
+    assert_eq!(world.queue.state.lock().slots.len(), 1, "the pass is still running");
     world.queue.done(&1, Requeue::Never, Duration::ZERO);
     world.queue.forget(&1);
     assert!(world.queue.state.lock().slots.is_empty());
@@ -221,7 +221,7 @@ async fn a_key_that_was_woken_meanwhile_is_not_forgotten() {
 #[case::large(6, 300)]
 #[case::huge(600, 500)]
 #[tokio::test]
-async fn a_pool_that_takes_long_to_think_about_rests_longer(#[case] effort: u64, #[case] rest: u64) {
+async fn a_pool_with_a_long_computing_time_has_longer_pauses(#[case] effort: u64, #[case] rest: u64) {
     let world = World::new();
     world.queue.wake(&1);
     assert_eq!(world.queue.next().await, 1);

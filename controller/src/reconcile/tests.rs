@@ -1,15 +1,15 @@
-//! Stories of a whole leader on a server in memory: what a pool does while nothing goes wrong.
+//! Scenarios of a complete leader on a server in memory, without faults.
 
 mod adoption;
 mod disks;
 mod failures;
 mod leaders;
 mod limits;
-mod named;
-mod others;
+mod other_clients;
 mod revisions;
 mod rollouts;
 mod settings;
+mod targeted_removals;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn count(calls: &[Call], verb: Verb, resource: &str) -> usize {
     calls.iter().filter(|call| call.is(verb, resource)).count()
 }
 
-/// Every machine of `web` has its root disk, and owns it.
+/// Each machine of `web` has a root disk that it owns.
 fn assert_units_are_complete(world: &World) {
     let machines = world.machines();
     for machine in &machines {
@@ -66,7 +66,7 @@ async fn a_new_machine_costs_one_write_and_one_for_each_of_its_disks() {
 async fn a_settled_world_costs_no_request_at_all() {
     let world = World::with_pool(3).await;
     assert_eq!(world.condition("Available").unwrap()["status"], "True");
-    // Longer than the resync, so that there are passes as well.
+    // Longer than the resync interval, so that passes run.
     world.advance(Duration::from_mins(11)).await;
     let requests: Vec<String> = world.server.take_log().iter().map(ToString::to_string).collect();
     assert!(requests.is_empty(), "{requests:?}");
@@ -79,7 +79,7 @@ async fn a_settled_world_costs_no_request_at_all() {
 #[case::the_world_is_another(PassResult::Outdated, 0, Some(0))]
 #[case::it_failed(PassResult::Failed, 0, None)]
 #[case::it_was_fenced(PassResult::Fenced, 0, None)]
-fn a_pass_that_did_nothing_is_not_repeated_at_once(
+fn a_pass_without_progress_is_not_repeated_at_once(
     #[case] result: PassResult,
     #[case] wanted: u64,
     #[case] expected: Option<u64>,
@@ -88,7 +88,7 @@ fn a_pass_that_did_nothing_is_not_repeated_at_once(
 }
 
 #[tokio::test]
-async fn between_two_passes_that_wait_for_nothing_others_have_their_turn() {
+async fn other_pools_run_between_two_immediate_passes() {
     const POOLS: usize = 40;
     let mut world = World::new();
     for number in 0..POOLS {
@@ -110,12 +110,12 @@ async fn between_two_passes_that_wait_for_nothing_others_have_their_turn() {
     let mut passed = passed.lock().clone();
     passed.dedup();
     let between = passed.windows(2).map(|pair| pair[1] - pair[0]);
-    assert!(passed[passed.len() - 1] - passed[0] >= POOLS, "all of them were looked at: {passed:?}");
-    // Who gives way may still be before the other one in the runtime's next round.
+    assert!(passed[passed.len() - 1] - passed[0] >= POOLS, "a pass ran for each pool: {passed:?}");
+    // A task that yields may still be scheduled before the other one.
     assert!(between.max().unwrap() <= 2 * world.settings.workers, "a few at a time: {passed:?}");
 }
 
-/// How many passes there were.
+/// The number of passes.
 fn passes(page: &str) -> usize {
     let counters = page.lines().filter_map(|line| line.strip_prefix("vmpool_passes_total"));
     counters.map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap()).sum()
@@ -140,7 +140,7 @@ async fn the_status_follows_the_machines_and_is_written_at_most_once_a_second() 
 }
 
 #[tokio::test]
-async fn the_surplus_leaves_and_takes_its_disks_along() {
+async fn surplus_machines_are_deleted_with_their_disks() {
     let world = World::with_pool(3).await;
     world.scale(1);
     world.calm().await;
@@ -166,7 +166,7 @@ async fn a_machine_deleted_by_hand_is_replaced_once_and_only_after_it_is_gone() 
     });
     world.server.delete("virtualmachines", &victim);
     world.calm().await;
-    assert_eq!(world.machines().len(), 2, "the one that leaves still counts");
+    assert_eq!(world.machines().len(), 2, "a terminating machine counts");
     assert_eq!(count(&world.take_writes(), Verb::Create, "virtualmachines"), 0);
 
     world.server.edit("virtualmachines", &victim, |machine| machine["metadata"]["finalizers"] = json!([]));

@@ -5,7 +5,7 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A status that says this of what is available.
+/// A status with this message in its availability condition.
 fn published(message: &str) -> Published {
     let condition = |kind: &str, message: &str| Condition {
         kind: kind.to_owned(),
@@ -18,7 +18,7 @@ fn published(message: &str) -> Published {
     Published { conditions: vec![condition(AVAILABLE, message)], ..Published::default() }
 }
 
-/// Ours, and then somebody else's, `times` times, a second apart.
+/// Publishes this controller's status and then another client's, `times` times, a second apart.
 fn fight(status_conflict: &mut StatusConflict, times: u64, from: Duration) {
     for time in 0..times {
         status_conflict.wrote(&published("ours"), 10 * time + 1);
@@ -31,7 +31,7 @@ fn fight(status_conflict: &mut StatusConflict, times: u64, from: Duration) {
 }
 
 #[test]
-fn three_times_in_a_row_are_a_dispute_and_two_are_not() {
+fn three_overwrites_in_a_row_are_a_conflict_and_two_are_not() {
     let mut status_conflict = StatusConflict::default();
     fight(&mut status_conflict, 2, Duration::ZERO);
     assert!(!status_conflict.is_active() && status_conflict.failure().is_none());
@@ -41,7 +41,7 @@ fn three_times_in_a_row_are_a_dispute_and_two_are_not() {
 }
 
 #[test]
-fn now_and_then_is_none() {
+fn occasional_overwrites_are_no_conflict() {
     let mut status_conflict = StatusConflict::default();
     for time in 0..10 {
         fight(&mut status_conflict, 1, Duration::from_mins(3) * time);
@@ -50,7 +50,7 @@ fn now_and_then_is_none() {
 }
 
 #[test]
-fn it_ends_after_it_was_quiet() {
+fn a_conflict_ends_after_a_time_without_overwrites() {
     let mut status_conflict = StatusConflict::default();
     fight(&mut status_conflict, 3, Duration::ZERO);
     let last = SECOND * 2;
@@ -85,7 +85,7 @@ fn an_outdated_cache_is_not_an_overwrite() {
 }
 
 #[test]
-fn conditions_of_others_are_theirs_to_write() {
+fn conditions_of_other_controllers_are_not_a_conflict() {
     let mut status_conflict = StatusConflict::default();
     for time in 0..10 {
         status_conflict.wrote(&published("ours"), 10);

@@ -1,4 +1,4 @@
-//! The model of the API server, as the controller and those around it use it.
+//! The model of the API server, as the controller and other clients use it.
 
 use std::sync::Arc;
 
@@ -11,18 +11,17 @@ use vmpool_runtime::Env;
 use super::NAMESPACE;
 use crate::metrics::RequestLayer;
 
-/// Whose clients they are.
+/// The users of the clients.
 const CONTROLLER: &str = "controller";
 
-/// An API server in memory. Clones are the same server.
+/// An API server in memory. Clones share the server.
 #[derive(Clone)]
 pub(crate) struct Server {
     model: vmpool_model::Server,
     log: Arc<Mutex<Vec<Call>>>,
 }
 
-/// Writes down every request but watches, which begin again after a while by themselves, and asks `judge` about
-/// it.
+/// Records all requests except watches, which restart regularly, and asks `judge` for the conduct of each.
 struct Listener<J> {
     log: Arc<Mutex<Vec<Call>>>,
     judge: J,
@@ -50,18 +49,18 @@ impl Server {
         server
     }
 
-    /// A client of this server.
+    /// A client of the server.
     pub(crate) fn client(&self) -> Client {
         self.model.client(CONTROLLER, NAMESPACE)
     }
 
-    /// A client of this server whose requests pass through `layer`.
+    /// A client of the server whose requests pass through `layer`.
     pub(crate) fn client_through(&self, layer: &RequestLayer) -> Client {
         self.model.client_through(CONTROLLER, NAMESPACE, layer)
     }
 
-    /// Asks `judge` about every request but watches from now on. What it does to the server is done before the
-    /// request is served.
+    /// Asks `judge` for the conduct of each following request except watches. Its changes of the server happen before
+    /// the request is served.
     pub(crate) fn intercept<C: Into<Conduct> + 'static>(
         &self,
         judge: impl FnMut(&Call) -> C + Send + 'static,
@@ -69,7 +68,7 @@ impl Server {
         self.model.set_fault_injector(Listener { log: self.log.clone(), judge });
     }
 
-    /// Serves every request again.
+    /// Serves all following requests normally.
     pub(crate) fn behave(&self) {
         self.intercept(|_| Fate::Serve);
     }
@@ -89,32 +88,32 @@ impl Server {
         std::mem::take(&mut self.log.lock())
     }
 
-    /// How many requests have arrived since the last [`Server::take_log`].
+    /// The number of requests since the last [`Server::take_log`].
     pub(crate) fn requests(&self) -> usize {
         self.log.lock().len()
     }
 
-    /// The most requests that were under way at a time.
+    /// The maximum number of concurrent requests.
     pub(crate) fn most_in_flight(&self) -> usize {
         self.model.max_in_flight()
     }
 
-    /// Somebody else creates an object, and whoever has a say in its status writes that.
+    /// Another client creates an object, with its status.
     pub(crate) fn create(&self, resource: &str, object: Value) -> Value {
         self.model.create_now(&full_name(resource), object).unwrap()
     }
 
-    /// Somebody else changes an object, status or not.
+    /// Another client changes an object, including its status.
     pub(crate) fn edit(&self, resource: &str, name: &str, change: impl FnOnce(&mut Value)) {
         self.model.edit_now(&full_name(resource), NAMESPACE, name, change).unwrap();
     }
 
-    /// Somebody else deletes an object.
+    /// Another client deletes an object.
     pub(crate) fn delete(&self, resource: &str, name: &str) {
         self.model.delete_now(&full_name(resource), NAMESPACE, name, Value::Null).unwrap();
     }
 
-    /// The garbage collector comes by.
+    /// The garbage collector runs.
     pub(crate) fn collect_garbage(&self) {
         while self.model.collect_garbage(0).is_some() {}
     }
@@ -132,7 +131,7 @@ impl Server {
     }
 }
 
-/// A resource that the controller works with, with its group.
+/// The full name of a resource of the controller, with its group.
 fn full_name(plural: &str) -> String {
     let group = match plural {
         "controllerrevisions" => "apps",

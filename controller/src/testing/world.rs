@@ -12,14 +12,14 @@ use vmpool_runtime::testing::{ManualClock, env, unfenced};
 
 use super::{Call, Server};
 use crate::context::Settings;
-use crate::lead::{LeaderHealth, Surroundings, lead};
+use crate::lead::{Dependencies, LeaderHealth, lead};
 use crate::metrics::Metrics;
 use crate::platform::Dvp;
 
-/// Where everything happens.
+/// The namespace of all objects.
 pub(crate) const NAMESPACE: &str = "team-a";
 
-/// A pool of machines with a root disk each, as its owner writes it down.
+/// The manifest of a pool of machines with a root disk each.
 pub(crate) fn pool(name: &str, replicas: usize) -> Value {
     json!({
         "apiVersion": "virtualization.deckhouse.io/v1alpha2",
@@ -45,7 +45,7 @@ pub(crate) fn pool(name: &str, replicas: usize) -> Value {
     })
 }
 
-/// A server, a clock, and a leader once [`World::lead`] was called.
+/// A server, a clock, and after [`World::lead`] a leader.
 pub(crate) struct World {
     pub(crate) clock: ManualClock,
     pub(crate) env: Env,
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// A world with a leader and a pool `web` that has its machines, all of them running.
+    /// A world with a leader and a pool `web` with running machines.
     pub(crate) async fn with_pool(replicas: usize) -> Self {
         let mut world = Self::new();
         world.server.create("virtualmachinepools", pool("web", replicas));
@@ -87,9 +87,9 @@ impl World {
         world
     }
 
-    /// Begins to lead, as a process would that has just taken the lease.
+    /// Starts a leader, as in a process that has just acquired the lease.
     pub(crate) fn lead(&mut self) {
-        let surroundings = Surroundings {
+        let dependencies = Dependencies {
             env: self.env.clone(),
             client: self.server.client_through(&self.metrics.api.layer::<Dvp>()),
             namespace: None,
@@ -98,11 +98,11 @@ impl World {
             metrics: self.metrics.clone(),
         };
         let leading =
-            lead::<Dvp>(surroundings, self.fence.clone(), self.leader_health.clone(), self.stop.clone());
+            lead::<Dvp>(dependencies, self.fence.clone(), self.leader_health.clone(), self.stop.clone());
         self.leader = Some(self.env.spawn("leader", leading));
     }
 
-    /// The leader vanishes, as a process that is killed; its memory goes with it.
+    /// Ends the leader like a killed process. Its memory is lost.
     pub(crate) async fn kill_leader(&mut self) {
         self.leader = None;
         self.clock.settle().await;
@@ -113,7 +113,7 @@ impl World {
         self.leader.as_ref().is_none_or(Task::is_finished)
     }
 
-    /// Lets everything happen that can happen without time passing.
+    /// Runs all tasks that can run without advancing the time.
     pub(crate) async fn settle(&self) {
         let mut seen = usize::MAX;
         while seen != self.server.requests() {
@@ -122,12 +122,12 @@ impl World {
         }
     }
 
-    /// Lets time pass, and all that it causes happen.
+    /// Advances the time and runs all tasks that become ready.
     pub(crate) async fn advance(&self, time: Duration) {
         let mut left = time;
         let mut seen = None;
         while !left.is_zero() {
-            // Short steps while something happens: a long chain of requests must not look slow.
+            // The steps are short while requests arrive, so that a long chain of requests does not seem slow.
             let quiet = seen == Some(self.server.requests());
             let step = Duration::from_millis(if quiet { 500 } else { 20 }).min(left);
             seen = Some(self.server.requests());
@@ -138,12 +138,12 @@ impl World {
         self.settle().await;
     }
 
-    /// Lets enough time pass for a pool to become what its owner wants, if nothing fails.
+    /// Advances the time so far that a pool reaches its desired state without faults.
     pub(crate) async fn calm(&self) {
         self.advance(Duration::from_secs(5)).await;
     }
 
-    /// The platform looks at the spec of every machine that there is, and starts it.
+    /// The platform evaluates the specs of all machines and starts them.
     pub(crate) fn run_machines(&self) {
         for machine in self.machines() {
             let name = machine["metadata"]["name"].as_str().unwrap();
@@ -154,7 +154,7 @@ impl World {
         }
     }
 
-    /// The owner of `web` wants another number of machines.
+    /// A user changes the desired number of machines of `web`.
     pub(crate) fn scale(&self, replicas: usize) {
         self.server.edit("virtualmachinepools", "web", |pool| pool["spec"]["replicas"] = json!(replicas));
     }
@@ -177,7 +177,7 @@ impl World {
         self.status()["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind).cloned()
     }
 
-    /// The writes since the last look, events apart.
+    /// The writes since the last call, without events.
     pub(crate) fn take_writes(&self) -> Vec<Call> {
         self.server
             .take_log()
@@ -187,7 +187,7 @@ impl World {
     }
 }
 
-/// Names of machines, in their order.
+/// The names of machines, in the given order.
 pub(crate) fn machine_names(machines: &[Value]) -> Vec<String> {
     machines.iter().map(|machine| machine["metadata"]["name"].as_str().unwrap().to_owned()).collect()
 }

@@ -5,13 +5,13 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::json;
 use vmpool_engine::Disk;
+use vmpool_platforms::Platform;
+use vmpool_platforms::dvp::Dvp;
 use vmpool_runtime::testing::{ManualClock, env};
 
 use super::*;
-use crate::platform::Platform;
-use crate::platform::dvp::Dvp;
 
-/// An API server whose lists are empty and whose watches end at once. It counts the watches.
+/// An API server with empty lists and with watches that end at once. It counts the watches.
 fn short_watches(count: &Arc<AtomicUsize>) -> Client {
     let count = count.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -28,7 +28,7 @@ fn short_watches(count: &Arc<AtomicUsize>) -> Client {
 }
 
 #[tokio::test]
-async fn watches_that_end_at_once_are_begun_again_with_backoff() {
+async fn watches_that_end_at_once_restart_with_backoff() {
     let clock = ManualClock::new();
     let env = env(&clock, 1);
     let count = Arc::new(AtomicUsize::new(0));

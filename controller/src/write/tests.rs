@@ -39,7 +39,7 @@ impl World {
         self.writer(1).create(WriteKind::CreateMachine, MACHINES.to_owned(), machine("web-1")).await
     }
 
-    /// What the next create is answered.
+    /// The error of a create that gets this response.
     async fn answered(&self, code: u16, reason: &str) -> WriteError {
         let answer = Refusal::new(code, reason, "words of the server");
         self.server.intercept(move |_| Fate::Refuse(answer.clone()));
@@ -74,24 +74,28 @@ async fn a_create_brings_the_object_back() {
 #[case::admission(403, "Forbidden", (false, false, false))]
 #[case::schema(422, "Invalid", (false, false, false))]
 #[tokio::test]
-async fn a_refusal_says_why(#[case] code: u16, #[case] reason: &str, #[case] expected: (bool, bool, bool)) {
+async fn a_rejection_has_its_reason(
+    #[case] code: u16,
+    #[case] reason: &str,
+    #[case] expected: (bool, bool, bool),
+) {
     let world = World::new();
     let error = world.answered(code, reason).await;
     assert!(matches!(error, WriteError::Refused { .. }), "{error:?}");
     assert_eq!((error.is_already_exists(), error.is_conflict(), error.is_gone()), expected);
     assert_eq!(error.to_string(), "words of the server");
     assert_eq!(error.retry_after(), None);
-    assert_eq!(world.server.take_log().len(), 1, "nothing is retried here");
+    assert_eq!(world.server.take_log().len(), 1, "the writer does not retry");
 }
 
 #[tokio::test]
-async fn a_server_that_is_busy_says_how_long() {
+async fn a_busy_server_requests_a_delay() {
     let world = World::new();
     let busy = Refusal::new(429, "TooManyRequests", "too many").after(7);
     world.server.intercept(move |_| Fate::Refuse(busy.clone()));
     let error = world.create().await.unwrap_err();
     assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
-    assert_eq!(world.server.take_log().len(), 1, "nothing is retried here");
+    assert_eq!(world.server.take_log().len(), 1, "the writer does not retry");
 }
 
 #[rstest]
@@ -100,12 +104,12 @@ async fn a_server_that_is_busy_says_how_long() {
 #[case::unavailable(503)]
 #[case::gateway_timeout(504)]
 #[tokio::test]
-async fn an_error_inside_the_server_says_nothing_about_the_effect(#[case] code: u16) {
+async fn a_server_error_makes_a_write_unconfirmed(#[case] code: u16) {
     let world = World::new();
     let error = world.answered(code, "InternalError").await;
     assert!(matches!(error, WriteError::Unconfirmed(_)), "{error:?}");
     assert!(error.to_string().contains("words of the server"), "{error}");
-    assert_eq!(world.server.take_log().len(), 1, "nothing is retried here");
+    assert_eq!(world.server.take_log().len(), 1, "the writer does not retry");
 }
 
 #[tokio::test]
@@ -115,19 +119,19 @@ async fn a_verb_that_the_server_does_not_have_has_no_effect() {
 }
 
 #[tokio::test]
-async fn a_broken_connection_is_a_lost_answer() {
+async fn a_broken_connection_makes_a_write_unconfirmed() {
     for committed in [true, false] {
         let world = World::new();
         world.server.intercept(move |_| if committed { Fate::ResponseLost } else { Fate::Unreachable });
         let error = world.create().await.unwrap_err();
         assert!(matches!(error, WriteError::Unconfirmed(_)), "{error:?}");
         assert_eq!(world.server.get("virtualmachines", "web-1").is_some(), committed);
-        assert_eq!(world.server.take_log().len(), 1, "nothing is retried here");
+        assert_eq!(world.server.take_log().len(), 1, "the writer does not retry");
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_cannot_be_read_is_a_lost_one() {
+async fn an_unreadable_response_makes_a_write_unconfirmed() {
     let world = World::new();
     world.server.intercept(|_| Fate::Respond(201, json!("what a proxy says")));
     let path = MACHINES.to_owned();
@@ -137,7 +141,7 @@ async fn an_answer_that_cannot_be_read_is_a_lost_one() {
 }
 
 #[tokio::test]
-async fn a_refusal_in_other_words_than_kubernetes_is_one_still() {
+async fn a_rejection_that_is_no_status_object_is_still_a_rejection() {
     let world = World::new();
     world.server.intercept(|_| Fate::Respond(403, json!("who are you?")));
     let error = world.create().await.unwrap_err();
@@ -146,7 +150,7 @@ async fn a_refusal_in_other_words_than_kubernetes_is_one_still() {
 }
 
 #[tokio::test]
-async fn after_the_deadline_the_answer_counts_as_lost() {
+async fn after_the_deadline_a_write_is_unconfirmed() {
     let world = World::new();
     world.server.intercept(|_| Conduct::slow(DEADLINE + Duration::from_millis(1)));
     let creating = tokio::task::LocalSet::new();
@@ -156,7 +160,7 @@ async fn after_the_deadline_the_answer_counts_as_lost() {
     let (result, ()) = futures::join!(creating, advancing);
     let error = result.unwrap_err();
     assert!(matches!(error, WriteError::Unconfirmed(_)), "{error:?}");
-    assert!(world.server.get("virtualmachines", "web-1").is_some(), "and yet it was done");
+    assert!(world.server.get("virtualmachines", "web-1").is_some(), "the write was nevertheless executed");
 }
 
 #[tokio::test]
@@ -181,7 +185,7 @@ async fn a_write_starts_only_if_the_lease_outlives_its_deadline(
 }
 
 #[tokio::test]
-async fn the_lease_is_asked_after_the_wait_for_a_place() {
+async fn the_lease_is_checked_after_the_wait_for_a_permit() {
     let world = World::new();
     let fence = world.fence.clone();
     world.server.intercept(move |_| {
@@ -211,7 +215,7 @@ async fn writes_in_flight_are_bounded() {
 }
 
 #[tokio::test]
-async fn a_place_is_free_again_after_a_failure() {
+async fn a_permit_is_free_again_after_a_failure() {
     let world = World::new();
     world.server.intercept(|_| Fate::Unreachable);
     let writer = world.writer(1);
@@ -223,7 +227,7 @@ async fn a_place_is_free_again_after_a_failure() {
 }
 
 #[tokio::test]
-async fn a_delete_names_the_uid_and_leaves_what_has_another() {
+async fn a_delete_requires_the_uid_and_spares_another_object() {
     let world = World::new();
     let created = world.create().await.unwrap();
     let uid = created["metadata"]["uid"].as_str().unwrap();

@@ -408,7 +408,7 @@ fn published(status: &PoolStatus, pool: &ObjectId) -> Published {
         .collect();
     let named =
         status.revision.as_ref().map(|known| (RevisionId::from(known.name.as_str()), known.generation));
-    Published { conditions, summary: if complete { summary() } else { None }, named }
+    Published { conditions, summary: if complete { summary() } else { None }, desired_revision: named }
 }
 
 fn managed(pool: &ToyPool) -> Map<String, Value> {

@@ -8,7 +8,7 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use vmpool_controller::metrics::Metrics;
-use vmpool_controller::{LeaderHealth, Settings, Surroundings, lead};
+use vmpool_controller::{LeaderHealth, Settings, Dependencies, lead};
 use vmpool_installation::workspace_root;
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
@@ -181,7 +181,7 @@ async fn lead_toys(client: kube::Client, env: Env, stop: CancellationToken) {
     let config = LeaseConfig::new(NAMESPACE, "toy-controller", "second-platform");
     let mut candidate = Candidate::new(client.clone(), config, env.clone());
     let Some(leadership) = candidate.acquire(&stop).await else { return };
-    let surroundings = Surroundings {
+    let dependencies = Dependencies {
         env: env.clone(),
         client,
         namespace: None,
@@ -189,7 +189,7 @@ async fn lead_toys(client: kube::Client, env: Env, stop: CancellationToken) {
         settings: Settings::default(),
         metrics: Metrics::new(&env),
     };
-    lead::<Toy>(surroundings, leadership.fence.clone(), LeaderHealth::new(&env), stop).await;
+    lead::<Toy>(dependencies, leadership.fence.clone(), LeaderHealth::new(&env), stop).await;
     leadership.release().await.expect("the lease can be released");
 }
 

@@ -127,8 +127,11 @@ impl World {
         let mut world = Self { pool, machines, disks, pool_disks, memory, names };
         // An existing pool has a status, and the comparison with it is part of the cost.
         let published = status(&world.observed(), None);
-        world.pool.published =
-            Published { conditions: published.conditions, summary: Some(published.summary), named: None };
+        world.pool.published = Published {
+            conditions: published.conditions,
+            summary: Some(published.summary),
+            desired_revision: None,
+        };
         let (planned, _) = pass(&world.observed());
         assert_eq!(planned.actions.len(), case.writes(count), "{case:?} over {count} machines");
         world

@@ -135,7 +135,7 @@ fn another_revision_is_a_reason_to_bring_it_to_machines_at_once() {
 }
 
 #[test]
-fn a_disk_is_waited_for_as_long_as_every_plan_says_so() {
+fn the_wait_for_a_disk_ends_with_the_first_plan_without_it() {
     let (mut memory, later) = (Memory::default(), NOW + Duration::from_secs(7));
     memory.await_disks(&["a".into(), "b".into()], NOW);
     memory.await_disks(&["a".into(), "c".into()], later);

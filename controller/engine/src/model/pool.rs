@@ -186,7 +186,7 @@ pub struct Published {
     pub summary: Option<Summary>,
     /// The desired template hash in the status, and the generation that the status observed. It can be present without
     /// a summary, because another controller may omit counters.
-    pub named: Option<(RevisionId, i64)>,
+    pub desired_revision: Option<(RevisionId, i64)>,
 }
 
 /// The counters and identities of a status.

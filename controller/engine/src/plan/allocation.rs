@@ -193,10 +193,10 @@ impl<'a> FreeDisks<'a> {
         let claimed = self.disks.claims.get(recipient.name)?.iter().copied();
         let fits = |at: &usize| {
             let PoolDisk { disk, usage } = &self.disks.all[*at];
-            let promised = matches!(usage, DiskUsage::Allocated | DiskUsage::AwaitingMachine);
+            let is_allocated = matches!(usage, DiskUsage::Allocated | DiskUsage::AwaitingMachine);
             // A disk that was the reason for a rejection becomes free when the machine exists without it.
             let refused = self.observed.memory.disk_refusal(&disk.id.name, self.observed.uptime).is_some();
-            promised && !refused && disk.template.as_ref() == Some(template) && disk.is_usable()
+            is_allocated && !refused && disk.template.as_ref() == Some(template) && disk.is_usable()
         };
         let at = claimed.filter(fits).min_by_key(|at| &self.disks.all[*at].disk.id.name)?;
         Some(self.assign(at, template, DiskSource::Existing))

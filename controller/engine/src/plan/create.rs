@@ -121,7 +121,7 @@ fn scattered(
 
 /// The smallest ordinals that no object uses.
 fn ordinal(observed: &Observed<'_>, fresh: usize) -> Vec<(Arc<str>, u64)> {
-    let promised: BTreeSet<&str> = observed
+    let existing: BTreeSet<&str> = observed
         .machines
         .iter()
         .map(|machine| &*machine.id.name)
@@ -129,7 +129,7 @@ fn ordinal(observed: &Observed<'_>, fresh: usize) -> Vec<(Arc<str>, u64)> {
         .collect();
     (0..)
         .map(|number| (Arc::from(format!("{}-{number}", observed.pool.id.name)), number))
-        .filter(|(name, _): &(Arc<str>, u64)| !promised.contains(&**name) && is_free(observed, name))
+        .filter(|(name, _): &(Arc<str>, u64)| !existing.contains(&**name) && is_free(observed, name))
         .take(fresh)
         .collect()
 }

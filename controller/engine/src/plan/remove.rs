@@ -15,10 +15,11 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     let accepted: BTreeSet<&Uid> = record.accepted().map(|target| &target.uid).collect();
     // A target that is already terminating needs no deletion. `replicas` was lowered for it, so it is not replaced.
     let live = observed.pool_machines().filter(|machine| !machine.terminating);
-    let (mut named, others): (Vec<_>, Vec<_>) = live.partition(|machine| accepted.contains(&machine.id.uid));
-    named.sort_unstable_by(|a, b| a.id.cmp(&b.id));
+    let (mut targets, others): (Vec<_>, Vec<_>) =
+        live.partition(|machine| accepted.contains(&machine.id.uid));
+    targets.sort_unstable_by(|a, b| a.id.cmp(&b.id));
     let surplus = surplus(observed, plan, others);
-    if named.is_empty() && surplus.is_empty() {
+    if targets.is_empty() && surplus.is_empty() {
         return;
     }
     plan.wants.remove = true;
@@ -26,13 +27,13 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
         Ok(width) => width,
         Err(left) => return plan.back_off(Stage::Remove, left),
     };
-    if width < named.len() + surplus.len() {
+    if width < targets.len() + surplus.len() {
         // The next pass, which starts at once, plans the rest.
         plan.requeue_in(Duration::ZERO);
     }
-    let named = named.into_iter().map(|machine| (machine, DeleteReason::Targeted));
+    let targets = targets.into_iter().map(|machine| (machine, DeleteReason::Targeted));
     let surplus = surplus.into_iter().map(|machine| (machine, DeleteReason::Surplus));
-    let mut leaving: Vec<(&Arc<Machine>, DeleteReason)> = named.chain(surplus).collect();
+    let mut leaving: Vec<(&Arc<Machine>, DeleteReason)> = targets.chain(surplus).collect();
     // The machines are chosen. Those whose deletion was rejected come last, so that they do not delay the others.
     leaving.sort_by_key(|(machine, _)| observed.memory.was_refused(&machine.id.name));
     plan.actions.extend(

@@ -44,7 +44,7 @@ fn the_stages_come_in_their_order() {
 #[rstest]
 #[case::creating(World::desiring(1), true)]
 #[case::deleting(World::desiring(0).with_machines(1), true)]
-#[case::settling(World::desiring(1).named("r", &["web-gone"]), true)]
+#[case::settling(World::desiring(1).accepted("r", &["web-gone"]), true)]
 #[case::repairing(World::desiring(1).with_machines(1).edit(&name(0), |machine| machine.pool_label = None), false)]
 #[case::deleting_a_disk(
     World::desiring(0).keeping(|template| template.ttl = Some(Duration::from_secs(1))).free("web-data-1", 60)

@@ -114,19 +114,19 @@ pub(super) struct Api {
     /// version of the pool.
     pub(super) history: Vec<Wanted>,
     /// The state of targeted removals.
-    pub(super) named: TargetedRemovals,
+    pub(super) removals: TargetedRemovals,
     pub(super) machines: Table<Machine>,
     pub(super) disks: Table<Disk>,
     pub(super) quota: Option<usize>,
     /// The stored revisions.
     pub(super) revisions: Revisions,
     /// The state of retained disks.
-    pub(super) kept: RetainedDisks,
+    pub(super) retained: RetainedDisks,
     /// All lists of disk templates that the pool ever had.
     pub(super) templates_ever: Vec<Vec<DiskTemplate>>,
     version: u64,
     /// UIDs of all machines that the pool ever had.
-    members_ever: BTreeSet<Uid>,
+    machines_ever: BTreeSet<Uid>,
     /// Positions in the machines' log where a former leader's create was committed.
     pub(super) strays: Vec<usize>,
     /// The machines that these creates produced.
@@ -141,14 +141,14 @@ impl Api {
             now: Duration::from_secs(1000),
             history: vec![Wanted::of(&pool)],
             templates_ever: vec![pool.disks.clone()],
-            named: TargetedRemovals::default(),
+            removals: TargetedRemovals::default(),
             machines: Table::new(),
             disks: Table::new(),
             quota: None,
             revisions: Revisions::new(&pool.revision),
-            kept: RetainedDisks::default(),
+            retained: RetainedDisks::default(),
             version: 0,
-            members_ever: BTreeSet::new(),
+            machines_ever: BTreeSet::new(),
             strays: Vec::new(),
             stray_uids: BTreeSet::new(),
             others_removals: Vec::new(),
@@ -229,7 +229,7 @@ impl Api {
             devices_ready: true,
             ..Machine::blank(ObjectId::new(&draft.name, &uid))
         };
-        self.members_ever.insert(machine.id.uid.clone());
+        self.machines_ever.insert(machine.id.uid.clone());
         let seen = self.machines.put(machine, version);
         self.record_machine_count();
         if basis.current {
@@ -260,11 +260,13 @@ impl Api {
         late: bool,
     ) -> Result<Result<Seen<Machine>, Refusal>, Broken> {
         let Wanted { desired, scale_down_policy, .. } = self.history[basis.pool];
-        let named = self.named.is_accepted(&id.uid);
+        let named = self.removals.is_accepted(&id.uid);
         check(named || scale_down_policy != ScaleDownPolicy::Explicit, || {
             format!("I5: {id} was deleted from an Explicit pool")
         })?;
-        check(self.members_ever.contains(&id.uid), || format!("{id} was deleted and never was in the pool"))?;
+        check(self.machines_ever.contains(&id.uid), || {
+            format!("{id} was deleted and never was in the pool")
+        })?;
         match self.machines.find(id) {
             Err(refusal) => return Ok(Err(refusal)),
             Ok(machine) if machine.terminating => {
@@ -273,13 +275,13 @@ impl Api {
             Ok(_) => {}
         }
         let live = self.pool_machines().filter(|machine| !machine.terminating);
-        let live = live.filter(|machine| !self.named.was_accepted_at(&machine.id.uid, basis.pool)).count();
+        let live = live.filter(|machine| !self.removals.was_accepted_at(&machine.id.uid, basis.pool)).count();
         let unseen = self.others_removals.iter().filter(|position| **position >= basis.seen).count();
         if late || !basis.current {
             self.others_removals.push(self.machines.log.len());
         } else if !named {
             check(live + unseen > desired, || {
-                format!("I1, I6: {id} was deleted while {live} live members did not exceed {desired}")
+                format!("I1, I6: {id} was deleted while {live} live machines did not exceed {desired}")
             })?;
         }
         Ok(self.change(id, |machine| machine.terminating = true))
@@ -292,7 +294,7 @@ impl Api {
         draft: &DiskDraft,
         late: bool,
     ) -> Result<Result<Seen<Disk>, Refusal>, Broken> {
-        check(self.members_ever.contains(&machine.uid), || {
+        check(self.machines_ever.contains(&machine.uid), || {
             format!("disk {} was created for {machine}", draft.name)
         })?;
         if self.disks.objects.contains_key(&draft.name) {
@@ -315,7 +317,8 @@ impl Api {
         edit: impl FnOnce(&mut Disk),
     ) -> Seen<Disk> {
         let version = self.next_version();
-        let ours = |owner: &ObjectId| owner.uid == self.pool.id.uid || self.members_ever.contains(&owner.uid);
+        let ours =
+            |owner: &ObjectId| owner.uid == self.pool.id.uid || self.machines_ever.contains(&owner.uid);
         let ours = owner.as_ref().is_some_and(ours);
         let pool_uid_label = ours.then(|| self.pool.id.uid.clone());
         let id = ObjectId::new(name, &format!("{name}#{version}"));
@@ -326,7 +329,7 @@ impl Api {
 
     /// Whether this machine belongs or belonged to the pool.
     pub(super) fn is_pool_machine(&self, uid: &Uid) -> bool {
-        self.members_ever.contains(uid)
+        self.machines_ever.contains(uid)
     }
 
     /// Whether a former leader created it.
@@ -365,7 +368,7 @@ impl Api {
         id: &ObjectId,
         shared: &[Arc<str>],
     ) -> Result<Result<Seen<Machine>, Refusal>, Broken> {
-        check(self.members_ever.contains(&id.uid), || {
+        check(self.machines_ever.contains(&id.uid), || {
             format!("{id} was released and never was in the pool")
         })?;
         self.give_disks_away(id, shared);

@@ -64,7 +64,7 @@ impl World {
         world
     }
 
-    fn kept(&self) -> Vec<ObjectId> {
+    fn retained_disks(&self) -> Vec<ObjectId> {
         self.api.retained_disks().map(|disk| disk.id.clone()).collect()
     }
 
@@ -86,8 +86,8 @@ impl World {
             }
             DiskStep::Attach(which) => {
                 let stranger = stranger(&self.api).map(|machine| machine.id.clone());
-                if let Some((disk, id)) = pick(&self.kept(), which).cloned().zip(stranger) {
-                    self.api.kept.excused += 1;
+                if let Some((disk, id)) = pick(&self.retained_disks(), which).cloned().zip(stranger) {
+                    self.api.retained.excused += 1;
                     self.api.edit_machine(&id, |machine| {
                         machine.disks.push(DiskRef { template: None, disk: disk.name.clone(), position: 9 });
                     });
@@ -105,7 +105,7 @@ impl World {
                 }
             }
             DiskStep::Break(which) => {
-                if let Some(disk) = pick(&self.kept(), which) {
+                if let Some(disk) = pick(&self.retained_disks(), which) {
                     let state = if which.is_multiple_of(2) { DiskState::Failed } else { DiskState::Lost };
                     self.api.break_disk(disk, state);
                     self.tell(format_args!("{disk} is {state:?}, unless a machine runs on it"));
@@ -117,7 +117,7 @@ impl World {
                 self.tell(format_args!("owner: disks of {size} bytes"));
             }
             DiskStep::Refuse(refuses) => {
-                self.api.kept.refuses_growth = refuses;
+                self.api.retained.refuses_growth = refuses;
                 self.tell(format_args!("the platform lets disks grow: {}", !refuses));
             }
             DiskStep::Keep(which) => {
@@ -132,8 +132,8 @@ impl World {
 
     fn edit_kept_template(&mut self, edit: impl Fn(&mut DiskTemplate)) {
         self.api.edit_pool(|pool| {
-            let kept = pool.disks.iter_mut().filter(|template| template.lifetime == Lifetime::Retained);
-            kept.for_each(edit);
+            let retained = pool.disks.iter_mut().filter(|template| template.lifetime == Lifetime::Retained);
+            retained.for_each(edit);
         });
     }
 

@@ -13,7 +13,7 @@ impl Api {
         if starts {
             let kept =
                 self.kept_devices(&machine).map(|disk| (disk.clone(), id.uid.clone())).collect::<Vec<_>>();
-            self.kept.mounts.extend(kept);
+            self.retained.mounts.extend(kept);
         }
         let activity = if starts { Activity::Running } else { Activity::NotRunning };
         if machine.activity != activity || machine.devices_ready != starts {
@@ -28,7 +28,7 @@ impl Api {
             let there = self.disks.objects.get(disk).is_some_and(|seen| {
                 !seen.facts.terminating && !matches!(seen.facts.state, DiskState::Failed | DiskState::Lost)
             });
-            there && self.kept.mounts.get(disk).is_none_or(|holder| *holder == machine.id.uid)
+            there && self.retained.mounts.get(disk).is_none_or(|holder| *holder == machine.id.uid)
         })
     }
 
@@ -41,11 +41,11 @@ impl Api {
     }
 
     pub(super) fn unmount(&mut self, machine: &Uid) {
-        self.kept.mounts.retain(|_, holder| holder != machine);
+        self.retained.mounts.retain(|_, holder| holder != machine);
     }
 
     pub(super) fn is_mounted(&self, disk: &str) -> bool {
-        self.kept.mounts.contains_key(disk)
+        self.retained.mounts.contains_key(disk)
     }
 
     /// The platform stops a machine and unmounts its disks.
@@ -66,8 +66,8 @@ impl Api {
     pub(super) fn tell_status(&mut self, id: &ObjectId) {
         let Ok(disk) = self.disks.find(id) else { return };
         let version = self.next_version();
-        let told = self.true_status(&disk);
-        self.disks.put(told, version);
+        let reported = self.true_status(&disk);
+        self.disks.put(reported, version);
     }
 
     fn true_status(&self, disk: &Disk) -> Disk {
@@ -75,15 +75,15 @@ impl Api {
             DiskState::Pending | DiskState::Changing => DiskState::Ready,
             other => other,
         };
-        let mounted_by = self.told_holder(disk);
+        let mounted_by = self.reported_holder(disk);
         Disk { mounted_by, state, capacity: disk.size.or(Some(8)), ..disk.clone() }
     }
 
     /// The machine that the platform reports as mounting a disk: the running one, or else one of the waiting ones,
     /// which stays the same while it waits.
-    fn told_holder(&self, disk: &Disk) -> Option<Arc<str>> {
+    fn reported_holder(&self, disk: &Disk) -> Option<Arc<str>> {
         let machines = self.machines.objects.values().map(|seen| &seen.facts);
-        let holder = self.kept.mounts.get(&disk.id.name);
+        let holder = self.retained.mounts.get(&disk.id.name);
         if let Some(runs) = machines.clone().find(|machine| Some(&machine.id.uid) == holder) {
             return Some(runs.id.name.clone());
         }
@@ -96,11 +96,11 @@ impl Api {
 
     /// A disk that is not mounted fails.
     pub(super) fn break_disk(&mut self, id: &ObjectId, state: DiskState) {
-        if self.kept.mounts.contains_key(&id.name) {
+        if self.retained.mounts.contains_key(&id.name) {
             return;
         }
         let Ok(disk) = self.disks.find(id) else { return };
-        self.kept.excused += 1;
+        self.retained.excused += 1;
         let version = self.next_version();
         self.disks.put(Disk { state, ..disk }, version);
     }
@@ -118,7 +118,7 @@ impl Api {
         self.disks
             .objects
             .values()
-            .filter(|seen| seen.facts.terminating && !self.kept.mounts.contains_key(&seen.facts.id.name))
+            .filter(|seen| seen.facts.terminating && !self.retained.mounts.contains_key(&seen.facts.id.name))
             .map(|seen| seen.facts.id.name.clone())
             .collect()
     }

@@ -22,7 +22,7 @@ pub(super) struct RetainedDisks {
     /// Since when a machine refers to a disk.
     pub(super) references: BTreeMap<(Uid, Arc<str>), Duration>,
     /// The maximum number of machines at the same time.
-    pub(super) most_members: usize,
+    pub(super) most_machines: usize,
     /// Number of disks that may exceed the number of machines, because a disk was lost to the pool.
     pub(super) excused: usize,
     /// Whether the platform rejects expansions.
@@ -73,22 +73,23 @@ impl Api {
             let claimed = claimer.is_some_and(|name| self.machines.objects.contains_key(name));
             let users: Vec<Uid> = self.users(name).map(|machine| machine.id.uid.clone()).collect();
             // The controller cannot see a use by a foreign machine between two passes.
-            let ours = users.iter().chain(self.kept.mounts.get(name)).any(|uid| self.is_pool_machine(uid));
+            let ours =
+                users.iter().chain(self.retained.mounts.get(name)).any(|uid| self.is_pool_machine(uid));
             used.push((disk.id.clone(), users, claimed || ours));
         }
         for (disk, users, ours) in used {
             for user in users {
-                self.kept.references.entry((user, disk.name.clone())).or_insert(now);
+                self.retained.references.entry((user, disk.name.clone())).or_insert(now);
             }
             if ours {
-                self.kept.last_used.insert(disk.uid, now);
+                self.retained.last_used.insert(disk.uid, now);
             }
         }
     }
 
     /// Records the number of machines after a create.
     pub(super) fn record_machine_count(&mut self) {
-        self.kept.most_members = self.kept.most_members.max(self.pool_machines().count());
+        self.retained.most_machines = self.retained.most_machines.max(self.pool_machines().count());
     }
 
     /// Creates a retained disk. There must never be more retained disks of a template than the pool ever had or
@@ -100,7 +101,7 @@ impl Api {
             disk.template = Some(draft.template.clone());
             (disk.state, disk.size) = (DiskState::Pending, size);
         });
-        self.kept.excused += usize::from(late);
+        self.retained.excused += usize::from(late);
         let gone = |disk: &Disk| {
             let mounts = disk.mounted_by.as_ref();
             mounts.is_some_and(|machine| !self.machines.objects.contains_key(machine))
@@ -113,7 +114,7 @@ impl Api {
         };
         let disks = of_template.filter(|disk| !broken(disk) && !gone(disk) && !lent(disk)).count();
         let wanted = self.history.iter().map(Wanted::desired).max().unwrap_or_default();
-        let bound = self.kept.most_members.max(wanted) + self.kept.excused;
+        let bound = self.retained.most_machines.max(wanted) + self.retained.excused;
         check(disks <= bound, || {
             format!("{disks} disks for at most {bound} machines: {} is one too many", draft.name)
         })?;
@@ -135,10 +136,10 @@ impl Api {
         if let Some(claimer) = &annotations.claimed_by
             && disk.annotations.claimed_by.as_ref() != Some(claimer)
         {
-            let mounted = self.kept.mounts.get(&id.name);
+            let mounted = self.retained.mounts.get(&id.name);
             // A late request of a former leader is not prevented but repaired.
-            let by_member = mounted.is_some_and(|uid| self.is_pool_machine(uid) && !self.is_stray(uid));
-            check(!by_member, || format!("I3: {id} is promised to {claimer} and mounted"))?;
+            let by_machine = mounted.is_some_and(|uid| self.is_pool_machine(uid) && !self.is_stray(uid));
+            check(!by_machine, || format!("I3: {id} is claimed for {claimer} and mounted"))?;
         }
         let version = self.next_version();
         Ok(Ok(self.disks.put(Disk { annotations: annotations.clone(), ..disk }, version)))
@@ -162,16 +163,17 @@ impl Api {
         let marked =
             Duration::from_nanos(u64::try_from(marked.as_nanosecond()).expect("after the beginning"));
         let user = self.users(&id.name).find(|machine| {
-            let since = self.kept.references.get(&(machine.id.uid.clone(), id.name.clone()));
+            let since = self.retained.references.get(&(machine.id.uid.clone(), id.name.clone()));
             self.is_pool_machine(&machine.id.uid) || since.is_none_or(|since| *since <= marked)
         });
         check(user.is_none(), || format!("I4: {id} is deleted, and {} has it", user.expect("found").id))?;
-        let mounted = self.kept.mounts.get(&id.name).is_some_and(|uid| self.is_pool_machine(uid));
+        let mounted = self.retained.mounts.get(&id.name).is_some_and(|uid| self.is_pool_machine(uid));
         check(!mounted, || format!("I4: {id} is deleted while it is mounted"))?;
         if reason == DiskDeleteReason::Expired {
             // The plan may have used a template with a shorter time to live.
             let ttl = disk.template.as_ref().and_then(|name| self.shortest_ttl(name));
-            let idle = self.now.saturating_sub(self.kept.last_used.get(&id.uid).copied().unwrap_or_default());
+            let idle =
+                self.now.saturating_sub(self.retained.last_used.get(&id.uid).copied().unwrap_or_default());
             check(ttl.is_some_and(|ttl| idle > ttl), || format!("I10: {id} is deleted after {idle:?}"))?;
         }
         let version = self.next_version();
@@ -202,7 +204,7 @@ impl Api {
     pub(super) fn grow(&mut self, id: &ObjectId, to: u64) -> Result<Seen<Disk>, Refusal> {
         let disk = self.disks.find(id)?;
         let shrinks = disk.size.is_some_and(|size| size > to);
-        if self.kept.refuses_growth || shrinks || disk.state != DiskState::Ready {
+        if self.retained.refuses_growth || shrinks || disk.state != DiskState::Ready {
             return Err(Refusal::Invalid);
         }
         let version = self.next_version();
@@ -261,7 +263,7 @@ impl Api {
                     format!("{} has no disk of {} that is the pool's", machine.id, template.name)
                 })?;
                 let disk = disk.expect("it has an owner");
-                let mounts = self.kept.mounts.get(&disk.id.name) == Some(&machine.id.uid);
+                let mounts = self.retained.mounts.get(&disk.id.name) == Some(&machine.id.uid);
                 check(mounts, || format!("I3: {} does not run on {}", machine.id, disk.id))?;
                 let annotations = &disk.annotations;
                 check(annotations.free_since.is_none() && annotations.collecting_since.is_none(), || {

@@ -126,7 +126,7 @@ impl Api {
     /// I3: a machine that gets a disk of the pool is its only user.
     fn check_held(&self, id: &ObjectId, disks: &[DiskDraft]) -> Result<(), Broken> {
         for disk in disks.iter().filter(|disk| disk.source != DiskSource::New) {
-            let holder = self.kept.mounts.get(&disk.name);
+            let holder = self.retained.mounts.get(&disk.name);
             let other = holder.is_some_and(|holder| {
                 *holder != id.uid && self.is_pool_machine(holder) && !self.is_stray(holder)
             });

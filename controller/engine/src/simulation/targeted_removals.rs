@@ -42,19 +42,19 @@ impl Api {
     pub(super) fn held(&self) -> usize {
         let machines: BTreeSet<&Uid> = self.pool_machines().map(|machine| &machine.id.uid).collect();
         let record = &self.pool.record;
-        let promised: BTreeSet<&Uid> = self
-            .named
+        let pending: BTreeSet<&Uid> = self
+            .removals
             .verified
             .iter()
             .flat_map(|(request, targets)| targets.iter().filter(|target| record.holds(request, target)))
-            .filter(|target| !self.named.is_accepted(target) && !machines.contains(target))
+            .filter(|target| !self.removals.is_accepted(target) && !machines.contains(target))
             .collect();
-        promised.len()
+        pending.len()
     }
 
     pub(super) fn reserve(&mut self, request: &Arc<str>, targets: &[ObjectId]) -> Result<(), Full> {
         self.pool.record.reserve(request, targets)?;
-        self.named.reserved.insert(request.clone(), self.now);
+        self.removals.reserved.insert(request.clone(), self.now);
         self.write_pool();
         Ok(())
     }
@@ -68,14 +68,14 @@ impl Api {
         });
         if known {
             let uids = targets.iter().map(|target| target.uid.clone()).collect();
-            self.named.verified.insert(request.clone(), uids);
+            self.removals.verified.insert(request.clone(), uids);
         }
         known
     }
 
     pub(super) fn withdraw(&mut self, request: &Arc<str>) {
         self.pool.record.withdraw(request);
-        self.named.verified.remove(request);
+        self.removals.verified.remove(request);
         self.write_pool();
     }
 
@@ -86,7 +86,8 @@ impl Api {
             return Ok(None);
         }
         let uids: BTreeSet<&Uid> = targets.iter().map(|target| &target.uid).collect();
-        let fresh: Vec<Uid> = uids.into_iter().filter(|uid| !self.named.is_accepted(uid)).cloned().collect();
+        let fresh: Vec<Uid> =
+            uids.into_iter().filter(|uid| !self.removals.is_accepted(uid)).cloned().collect();
         let count = self.pool.record.accept(request);
         check(count == fresh.len(), || {
             format!("I6: {request} lowers the count by {count} for {} machines: {fresh:?}", fresh.len())
@@ -95,13 +96,13 @@ impl Api {
         self.pool.generation += 1;
         self.write_pool();
         let version = self.history.len() - 1;
-        self.named.accepted.extend(fresh.into_iter().map(|uid| (uid, version)));
+        self.removals.accepted.extend(fresh.into_iter().map(|uid| (uid, version)));
         Ok(Some(count))
     }
 
     /// The client of a targeted removal deletes a target.
     pub(super) fn delete_named(&mut self, id: &ObjectId) -> Result<&'static str, Broken> {
-        check(self.named.is_accepted(&id.uid), || format!("I5: {id} was deleted and not accepted"))?;
+        check(self.removals.is_accepted(&id.uid), || format!("I5: {id} was deleted and not accepted"))?;
         Ok(match self.machines.find(id) {
             Err(_) => "was gone already",
             Ok(machine) if machine.terminating => "was leaving already",
@@ -141,7 +142,7 @@ impl Api {
         }
         let before = self.pool.record.clone();
         for request in expired {
-            let age = self.now.saturating_sub(self.named.reserved[request]);
+            let age = self.now.saturating_sub(self.removals.reserved[request]);
             check(age >= RESERVATION_AGE, || format!("I6: {request} was dropped after {age:?}"))?;
             self.pool.record.withdraw(request);
         }
@@ -157,7 +158,7 @@ impl Api {
 
     /// I6 after convergence: accepted targets are gone, and the record is empty.
     pub(super) fn names_are_settled(&self) -> Result<(), Broken> {
-        let left = self.pool_machines().find(|machine| self.named.is_accepted(&machine.id.uid));
+        let left = self.pool_machines().find(|machine| self.removals.is_accepted(&machine.id.uid));
         check(left.is_none(), || format!("I6: {} was to be removed and stays", left.expect("found").id))?;
         check(self.pool.record.is_empty(), || format!("the record keeps {}", self.pool.record))
     }

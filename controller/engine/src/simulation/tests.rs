@@ -5,7 +5,7 @@ use super::controller::Fate;
 use super::step::Step;
 use super::world::World;
 use crate::model::Naming;
-use crate::testing::stories;
+use crate::testing::sequence_config;
 
 mod retained_disks;
 
@@ -28,7 +28,7 @@ fn run(
 }
 
 fn config() -> ProptestConfig {
-    ProptestConfig { max_shrink_iters: 20_000, ..stories() }
+    ProptestConfig { max_shrink_iters: 20_000, ..sequence_config() }
 }
 
 proptest! {

@@ -102,7 +102,7 @@ impl World {
                     // counts as one of a former leader.
                     request.basis.current &= !self.api.existed(&draft.name);
                 }
-                let action = told(&request.action);
+                let action = action_text(&request.action);
                 let did = request.land(&mut self.api)?;
                 self.tell(format_args!("late: {action}{}", if did { "" } else { ", without effect" }));
             }
@@ -151,7 +151,7 @@ impl World {
 
     pub(super) fn act(&mut self, fate: Fate) -> Result<(), Broken> {
         if let Some(Sent { action, outcome, in_flight }) = self.shell.act(&mut self.api, fate)? {
-            self.tell(format_args!("  {}: {outcome}", told(&action)));
+            self.tell(format_args!("  {}: {outcome}", action_text(&action)));
             self.in_flight.extend(in_flight);
         }
         Ok(())
@@ -251,7 +251,7 @@ impl World {
             Step::Disown(which) => self.machine(which, "loses its owner", |api, id| {
                 api.remove_by_hand(id, |machine| machine.owner = None);
                 // The pool has one more disk when the machine is gone.
-                api.kept.excused += 1;
+                api.retained.excused += 1;
             }),
             Step::Unlabel(which) => self.machine(which, "loses its label", |api, id| {
                 api.edit_machine(id, |machine| machine.pool_uid_label = None);
@@ -319,11 +319,11 @@ pub(super) fn pick<T>(from: &[T], which: usize) -> Option<&T> {
 }
 
 pub(super) fn summary(plan: &Plan) -> String {
-    let actions: Vec<String> = plan.actions.iter().map(told).collect();
+    let actions: Vec<String> = plan.actions.iter().map(action_text).collect();
     if actions.is_empty() { "nothing to do".into() } else { actions.join(", ") }
 }
 
-fn told(action: &Action) -> String {
+fn action_text(action: &Action) -> String {
     match action {
         Action::Relabel { machine } => format!("relabel {machine}"),
         Action::Release { machine, .. } => format!("release {machine}"),
@@ -334,7 +334,7 @@ fn told(action: &Action) -> String {
         Action::Update { machine, to, .. } => format!("write {to} to {machine}"),
         Action::RecordRevision { machine, to } => format!("{to} is in effect in {machine}"),
         Action::AnnotateDisk { disk, annotations, absent } => {
-            told_annotations(disk, annotations, absent.as_deref())
+            annotation_text(disk, annotations, absent.as_deref())
         }
         Action::ExpandDisk { disk, to } => format!("let {disk} grow to {to}"),
         Action::DeleteDisk { disk, reason } => format!("delete disk {disk}: {reason:?}"),
@@ -350,7 +350,7 @@ fn told(action: &Action) -> String {
     }
 }
 
-fn told_annotations(disk: &ObjectId, annotations: &DiskAnnotations, absent: Option<&str>) -> String {
+fn annotation_text(disk: &ObjectId, annotations: &DiskAnnotations, absent: Option<&str>) -> String {
     let what = match annotations {
         DiskAnnotations { claimed_by: Some(machine), .. } => format!("promise {disk} to {machine}"),
         DiskAnnotations { collecting_since: Some(_), .. } => {

@@ -64,7 +64,7 @@ fn available(#[case] world: World, #[case] expected: &str) {
 )]
 #[case::targets_count_as_removed_in_the_message(
     terminating(
-        World::desiring(5).with_machines(5).named("r", &[&name(0), &name(1), &name(2)]).pool(|pool| {
+        World::desiring(5).with_machines(5).accepted("r", &[&name(0), &name(1), &name(2)]).pool(|pool| {
             pool.scale_down_policy = ScaleDownPolicy::Explicit;
             pool.desired = 1;
         }),

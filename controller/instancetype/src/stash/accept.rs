@@ -58,7 +58,7 @@ pub fn accept(stash: &Stash, decoded: &Decoded, wanted: &Wanted<'_>) -> Result<A
     let stored = &decoded.object;
     if stash.is_unlabeled() {
         // Old stashes of KubeVirt have no labels, and it records each stash that it uses in the status. Anything else is a
-        // ControllerRevision that somebody else wrote.
+        // ControllerRevision that another client wrote.
         let old = wanted.by_status && stash.is_owned_by(wanted.machine_uid) && stored.kind == wanted.kind;
         return match stored.identity.name == wanted.name {
             true if old => Ok(Acceptance::Upgrade),

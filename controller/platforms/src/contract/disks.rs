@@ -42,7 +42,7 @@ pub fn disk_annotations_read_back<P: Platform>(pool: &Value) {
             let read = P::read_disk(&decode(&marked));
             assert_eq!(read.annotations, *annotations);
             assert_eq!((&read.id, &read.owner, &read.template), (&plain.id, &plain.owner, &plain.template));
-            assert_eq!(marked["spec"], body["spec"], "the disk itself goes on as it is");
+            assert_eq!(marked["spec"], body["spec"], "the disk itself does not change");
         }
         let unread =
             DiskAnnotations { free_since: Some(StoredTime::Unreadable), ..DiskAnnotations::default() };
@@ -84,7 +84,7 @@ pub fn an_expanded_disk_reads_back<P: Platform>(pool: &Value) {
 pub fn a_transferred_disk_belongs_to_the_machine<P: Platform>(pool: &Value) {
     let machine = ObjectId::new("web-7", MACHINE_UID);
     for mut body in stored(&Sample::<P>::new(pool)) {
-        let note = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "notes", "uid": "somebody" });
+        let note = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "notes", "uid": "other" });
         let owners = body["metadata"]["ownerReferences"].as_array_mut().expect("it has an owner");
         owners.push(note.clone());
         body["metadata"]["labels"]["role"] = json!("kept");
@@ -133,7 +133,7 @@ pub fn a_repointed_machine_reads_back<P: Platform>(pool: &Value) {
         assert_eq!(P::read_machine(&decode(&patched)), expected);
         assert!(json_patch::patch(&mut patched, &patch).is_err(), "it must not fit a machine that changed");
         // A machine that another controller created has no disk map and may have no annotations.
-        for annotations in [json!({ "somebody": "else's" }), Value::Null] {
+        for annotations in [json!({ "other": "else's" }), Value::Null] {
             let mut bare = body.clone();
             bare["metadata"]["annotations"] = annotations;
             bare["metadata"]["resourceVersion"] = json!("7");

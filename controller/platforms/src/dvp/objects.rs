@@ -1,6 +1,6 @@
 //! The fields of DVP objects that vmpool reads.
 //!
-//! Decoding accepts everything that another schema may accept, because one object that cannot be decoded would make the
+//! Decoding accepts all values that another schema may accept, because one object that cannot be decoded would make the
 //! whole list fail. Missing fields and fields of another type get defaults here. [`super::read`] interprets them.
 
 use std::sync::Arc;

@@ -204,7 +204,8 @@ fn a_disk_is_a_copy_of_its_template_and_owned_by_its_machine() {
     );
 }
 
-/// Every default of the CRD's template, as path and value. Lists are not walked: their defaults would depend on places.
+/// All defaults of the CRD's template, as path and value. Lists are skipped, because their defaults would depend on
+/// positions.
 fn defaults() -> Vec<(String, Value)> {
     fn walk(schema: &Value, path: &str, found: &mut Vec<(String, Value)>) {
         if !schema["default"].is_null() {
@@ -222,7 +223,7 @@ fn defaults() -> Vec<(String, Value)> {
     found
 }
 
-/// Sets a value, making the objects on the way to it.
+/// Sets a value and creates the objects on the way.
 fn set(root: &mut Value, path: &str, value: Value) {
     *path.split('/').skip(1).fold(root, |place, key| &mut place[key]) = value;
 }
@@ -232,7 +233,7 @@ fn a_default_that_is_spelled_out_is_no_other_template() {
     let defaults = defaults();
     assert!(defaults.len() >= 8, "{defaults:?}");
     for (path, value) in defaults {
-        // What stands beside the default is there with and without it.
+        // The fields next to the default exist with and without it.
         let (parent, key) = path.rsplit_once('/').unwrap();
         let absent = facts(|pool| {
             set(&mut pool["spec"]["virtualMachineTemplate"], &format!("{parent}/beside"), json!("it"));
@@ -279,7 +280,7 @@ fn the_revision_changes_with(#[case] path: &str, #[case] value: Value) {
 
 #[test]
 fn the_revision_of_a_template_is_for_ever() {
-    // A fixed value on purpose: another one would make every machine of every user look outdated.
+    // The value is fixed: another hash would make all machines of all users outdated.
     assert_eq!(facts(|_| {}).revision, RevisionId::from("c4c279fb796abc04"));
 }
 
@@ -396,7 +397,7 @@ fn a_machine_is_ready_while_its_guest_runs(#[case] phase: &str, #[case] activity
 #[case("False", false)]
 fn a_machine_says_that_it_waits_for_a_restart(#[case] status: &str, #[case] pending: bool) {
     let machine = machine_with(|machine| {
-        // DVP leaves out what the standard type requires.
+        // DVP omits fields that the standard type requires.
         machine["status"]["conditions"] =
             json!([{ "type": "AwaitingRestartToApplyConfiguration", "status": status }]);
     });
@@ -518,7 +519,7 @@ fn a_machine_that_makes_no_sense_is_a_machine_that_does_not_run(#[case] body: Va
         }
     });
     assert_eq!((machine.activity, machine.disks.len()), (Activity::NotRunning, 0));
-    assert_eq!(machine.owner, Some("9b1c0d4e".into()), "it is a member all the same");
+    assert_eq!(machine.owner, Some("9b1c0d4e".into()), "it is in the pool nevertheless");
 }
 
 #[rstest]

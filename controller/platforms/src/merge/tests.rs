@@ -96,14 +96,14 @@ fn twins_in_a_keyed_list_are_counted() {
     let live = json!({"nics": [nic, nic, nic]});
     let from = json!({"nics": [nic, nic]});
     let to = json!({"nics": [nic]});
-    // One of the three is somebody else's.
+    // One of the three entries belongs to another client.
     assert_eq!(SCHEMA.patch(&live, Some(&from), &to), Some(json!({"nics": [nic, nic]})));
 }
 
-/// How deep the values of the laws are.
+/// The depth of the values in the properties.
 const TOP: u32 = 2;
 
-/// Values in which a key always has values of one kind, as a schema sees to it.
+/// Values in which a key always has values of one type, as a schema requires.
 fn object(depth: u32) -> BoxedStrategy<Value> {
     let value = prop_oneof![(0..3).prop_map(Value::from), Just(json!("slow")), Just(Value::Null)];
     let scalar = (prop_oneof![Just("va"), Just("vb"), Just("mode"), Just("depth")], value);
@@ -121,7 +121,7 @@ fn object(depth: u32) -> BoxedStrategy<Value> {
         nic
     });
     let nics = (Just("nics"), prop::collection::vec(nic, 0..3).prop_map(|nics| json!(nics)));
-    // The schema knows of them at the top only.
+    // The schema defines them only at the top level.
     let entry = match depth {
         0 => prop_oneof![scalar, list].boxed(),
         TOP => prop_oneof![scalar, list, nics, nested(depth)].boxed(),
@@ -138,7 +138,7 @@ fn map(entries: Vec<(&'static str, Value)>) -> Value {
     Value::Object(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
-/// Paths and values of everything that is set, with lists as one value.
+/// Paths and values of all set fields, with each list as one value.
 fn leaves(path: &str, value: &Value, found: &mut Vec<(String, Value)>) {
     match value {
         Value::Null => {}
@@ -173,7 +173,7 @@ proptest! {
                     }
                     prop_assert!(found.len() >= wanted.len());
                 }
-                // What a server fills in counts as the same.
+                // A default that the server filled in counts as equal.
                 Some(found) if is_list(&path) => prop_assert_eq!(
                     found.as_array().unwrap().len(), wanted.as_array().unwrap().len()),
                 Some(found) => prop_assert_eq!(found, &wanted, "{}", path),
@@ -187,7 +187,7 @@ proptest! {
         let ours: Vec<String> =
             leaves_of(&from).into_iter().chain(leaves_of(&to)).map(|(path, _)| path).collect();
         for (path, value) in leaves_of(&live).into_iter().filter(|(path, _)| !ours.contains(path)) {
-            // A default that is left alone goes with the object around it.
+            // A default that no client changed is removed with the object around it.
             if SCHEMA.is_default(&path, &value) {
                 continue;
             }

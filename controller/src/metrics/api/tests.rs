@@ -1,7 +1,7 @@
 use rstest::rstest;
+use vmpool_platforms::Dvp;
 
 use super::*;
-use crate::platform::Dvp;
 use crate::testing::{Conduct, Fate, Server};
 use vmpool_runtime::testing::{ManualClock, env};
 
@@ -43,7 +43,7 @@ fn plurals() -> Vec<(Cow<'static, str>, Resource)> {
     Verb::Get,
     Resource::Pools
 )]
-fn a_request_is_known_by_its_path(
+fn the_labels_of_a_request_come_from_its_path(
     #[case] method: Method,
     #[case] path: &str,
     #[case] verb: Verb,
@@ -58,11 +58,15 @@ fn a_request_is_known_by_its_path(
 #[case("/apis/events.k8s.io/v1/namespaces/a/events", Verb::List, Resource::Events)]
 #[case("/api/v1/namespaces/a/events", Verb::List, Resource::Events)]
 #[case("/version", Verb::List, Resource::Other)]
-fn other_groups_are_known_too(#[case] path: &str, #[case] verb: Verb, #[case] resource: Resource) {
+fn requests_of_other_groups_are_known_too(
+    #[case] path: &str,
+    #[case] verb: Verb,
+    #[case] resource: Resource,
+) {
     assert_eq!(classify(&plurals(), &Method::GET, &path.parse().unwrap()), (verb, resource));
 }
 
-/// Reads a pool that is not there, while its request fares like this, and gives up after a second.
+/// Reads a missing pool with this conduct of the server, and stops after a second.
 async fn counted(conduct: impl Fn() -> Conduct + Send + 'static) -> (u64, u64) {
     let clock = ManualClock::new();
     let env = env(&clock, 0);
@@ -96,11 +100,11 @@ async fn a_response_is_counted_by_its_code() {
 }
 
 #[tokio::test]
-async fn a_broken_connection_is_a_lost_answer() {
+async fn a_broken_connection_makes_a_write_unconfirmed() {
     assert_eq!(counted(|| Fate::Unreachable.into()).await, (0, 1));
 }
 
 #[tokio::test]
-async fn a_request_that_is_given_up_is_a_lost_answer() {
+async fn a_cancelled_request_is_unconfirmed() {
     assert_eq!(counted(|| Conduct::slow(Duration::from_mins(1))).await, (0, 1));
 }

@@ -1,4 +1,4 @@
-//! A pool that another controller of the same API has served until now.
+//! A pool that another controller of the same API managed before.
 
 use serde_json::{Value, json};
 use serde_yaml_ng::Value as Yaml;
@@ -9,7 +9,7 @@ use crate::testing::{Call, NAMESPACE, Verb, World, machine_names};
 const PREFIX: &str = "vmpool.virtualization.deckhouse.io";
 const MACHINES: &str = "virtualmachines";
 
-/// The world as the other controller left it: three machines run, one it had only just made.
+/// The state that the other controller left: three machines run, and one was just created.
 fn left_behind() -> World {
     let world = World::new();
     let mut objects: Yaml = serde_yaml_ng::from_str(include_str!("adoption.yaml")).unwrap();
@@ -18,7 +18,7 @@ fn left_behind() -> World {
     let mut uids: Vec<(String, String)> = Vec::new();
     for object in objects {
         let mut text = object.to_string().replace("\"NOW\"", &json!(world.env.now().to_string()).to_string());
-        // The longer name first: one may begin like another.
+        // Longer names first, because a name can be the prefix of another one.
         uids.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
         for (name, uid) in &uids {
             text = text.replace(&format!("uid of {name}\""), &format!("{uid}\""));
@@ -82,7 +82,7 @@ fn writes_to<'a>(writes: &'a [Call], name: &str) -> Vec<&'a Call> {
     writes.iter().filter(|call| call.name == name && call.is_write()).collect()
 }
 
-/// The world as soon as the machine that had only just been made runs: until then it counts as one that is missed.
+/// The state after the just created machine runs. Until then it counts as unavailable.
 async fn taken_over() -> (World, Vec<Call>) {
     let mut world = left_behind();
     world.lead();
@@ -93,7 +93,7 @@ async fn taken_over() -> (World, Vec<Call>) {
     (world, writes)
 }
 
-/// The platform looks at a machine, and it runs.
+/// The platform evaluates a machine and starts it.
 fn start(world: &World, name: &str) {
     world.server.edit(MACHINES, name, |machine| {
         machine["status"]["phase"] = json!("Running");
@@ -102,7 +102,7 @@ fn start(world: &World, name: &str) {
 }
 
 #[tokio::test]
-async fn a_machine_that_it_had_settled_gets_its_markers_in_one_write_and_nothing_else() {
+async fn a_settled_machine_gets_only_its_markers_in_one_write() {
     let (world, writes) = taken_over().await;
     let revision =
         world.server.get("virtualmachinepools", "lab").unwrap()["status"]["desiredTemplateHash"].clone();
@@ -123,11 +123,11 @@ async fn a_machine_that_it_had_settled_gets_its_markers_in_one_write_and_nothing
     assert_eq!(map, r#"{"system":"lab-k7w9z-system","work":"lab-work-f6g7h8"}"#);
 }
 
-/// One machine of four that does not run uses up the budget: that is no reason to keep markers from the others.
+/// One machine of four does not run and uses the whole budget. The other machines get their markers nevertheless.
 #[tokio::test]
 async fn labels_need_no_budget_and_changes_of_the_spec_do() {
     let mut world = left_behind();
-    // Another hash for the same content, as a controller of another version would have computed it.
+    // Another hash of the same content, as another version of the controller would compute it.
     world.server.edit(MACHINES, "lab-c5x2q", |machine| {
         machine["metadata"]["labels"][format!("{PREFIX}/template-hash")] = json!("0badcafe");
         machine["metadata"]["annotations"][format!("{PREFIX}/patched-template-hash")] = json!("0badcafe");
@@ -171,7 +171,8 @@ async fn while_rollouts_are_paused_disks_are_repaired_and_machines_are_not_updat
     for name in ["lab-c5x2q", "lab-m4n6p"] {
         assert!(writes_to(&writes, name).is_empty(), "{name} was written to");
     }
-    // A kept disk without its volume is replaced, which the machine must say; of the others it says nothing yet.
+    // A retained disk without its volume is replaced, and the machine refers to the replacement. Its other devices are
+    // unchanged.
     let replaced = machine(&world, "lab-k7w9z");
     let now = devices(&replaced);
     assert!(now[1] != "lab-work-f6g7h8" && now[0] == "lab-k7w9z-system", "{now:?}");
@@ -186,7 +187,7 @@ async fn no_machine_is_created_removed_or_restarted() {
     assert!(writes.iter().all(|call| call.verb != Verb::Delete), "{writes:?}");
     assert_eq!(world.machines().len(), 4);
     assert_eq!(count(&writes, Verb::Create, "controllerrevisions"), 1);
-    // Those that run and were settled cost one write; their disks cost none.
+    // A settled running machine costs one write, and its disks cost none.
     let to_disks = writes.iter().filter(|call| call.resource == "virtualdisks" && call.verb != Verb::Create);
     let to_disks: Vec<String> = to_disks.map(ToString::to_string).collect();
     assert!(to_disks.iter().all(|call| !call.contains("b2c3d4") && !call.contains("f6g7h8")), "{to_disks:?}");
@@ -197,7 +198,7 @@ async fn a_machine_that_lacks_the_last_change_gets_it() {
     let (world, _) = taken_over().await;
     let late = machine(&world, "lab-m4n6p");
     assert_eq!((&late["spec"]["cpu"]["cores"], &late["metadata"]["generation"]), (&json!(2), &json!(2)));
-    assert_eq!(markers(&late).0, "77120fd3", "as long as the platform has not looked");
+    assert_eq!(markers(&late).0, "77120fd3", "until the platform has evaluated the machine");
     start(&world, "lab-m4n6p");
     world.calm().await;
     let (label, written) = markers(&machine(&world, "lab-m4n6p"));
@@ -205,12 +206,12 @@ async fn a_machine_that_lacks_the_last_change_gets_it() {
 }
 
 #[tokio::test]
-async fn a_machine_in_the_making_gets_disks_of_its_own_and_not_what_is_called_like_a_template() {
+async fn a_machine_without_disks_gets_its_own_and_none_named_like_a_template() {
     let (world, writes) = taken_over().await;
     let young = machine(&world, "lab-t8v2x");
     let devices = devices(&young);
     assert_eq!((&*devices[0], &*devices[1]), ("lab-t8v2x-system", "extras"));
-    assert_eq!(devices[2], "lab-work-z9y8x7", "the kept disk that was free");
+    assert_eq!(devices[2], "lab-work-z9y8x7", "the free retained disk");
     let stranger = world.server.get("virtualdisks", "work").unwrap();
     assert_eq!(
         (&stranger["metadata"]["labels"], &stranger["metadata"]["ownerReferences"]),
@@ -223,7 +224,7 @@ async fn a_machine_in_the_making_gets_disks_of_its_own_and_not_what_is_called_li
 }
 
 #[tokio::test]
-async fn then_it_is_a_pool_like_any_other() {
+async fn after_its_adoption_a_pool_behaves_like_any_other() {
     let (world, _) = taken_over().await;
     for _ in 0..3 {
         world.run_machines();
@@ -238,7 +239,7 @@ async fn then_it_is_a_pool_like_any_other() {
 }
 
 #[tokio::test]
-async fn a_take_over_that_was_interrupted_is_finished_by_the_next_leader() {
+async fn an_interrupted_adoption_is_completed_by_the_next_leader() {
     for killed_after in 0..6 {
         let mut world = left_behind();
         let mut left = killed_after;

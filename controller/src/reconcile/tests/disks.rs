@@ -1,4 +1,4 @@
-//! Disks that outlive their machines: who gets which.
+//! Retained disks and the machines that get them.
 
 mod collection;
 mod edits;
@@ -14,7 +14,7 @@ use crate::testing::{Call, Fate, MERGE_PATCH, NAMESPACE, Refusal, Verb, World, m
 const PREFIX: &str = "vmpool.virtualization.deckhouse.io";
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// A pool whose machines have one disk, which is kept; `reclaim` beside the policy.
+/// A pool whose machines have one retained disk; `reclaim` is merged into the template's reclaim.
 fn kept(replicas: usize, reclaim: &Value) -> Value {
     let mut pool = pool("web", replicas);
     let template = &mut pool["spec"]["virtualDiskTemplates"][0];
@@ -24,7 +24,7 @@ fn kept(replicas: usize, reclaim: &Value) -> Value {
     pool
 }
 
-/// A leader and a pool that has its machines, which run, and its disks, which are ready.
+/// A leader and a pool with running machines and ready disks.
 async fn world(replicas: usize, reclaim: &Value) -> World {
     let mut world = World::new();
     world.server.create("virtualmachinepools", kept(replicas, reclaim));
@@ -34,7 +34,7 @@ async fn world(replicas: usize, reclaim: &Value) -> World {
     world
 }
 
-/// The platform does its part.
+/// The platform runs the machines and prepares the disks.
 async fn run(world: &World) {
     world.run_machines();
     for disk in world.disks() {
@@ -81,7 +81,7 @@ fn shows(world: &World, line: &str) {
 }
 
 #[tokio::test]
-async fn a_kept_disk_is_the_pools_and_costs_one_write() {
+async fn a_retained_disk_is_owned_by_the_pool_and_costs_one_write() {
     let mut world = World::new();
     let written = world.server.create("virtualmachinepools", kept(2, &json!({})));
     world.lead();
@@ -105,7 +105,7 @@ async fn a_kept_disk_is_the_pools_and_costs_one_write() {
 }
 
 #[tokio::test]
-async fn the_disk_of_a_machine_that_left_goes_to_the_next_one() {
+async fn the_disk_of_a_deleted_machine_goes_to_the_next_one() {
     let world = world(2, &json!({})).await;
     world.scale(1);
     world.calm().await;
@@ -119,7 +119,7 @@ async fn the_disk_of_a_machine_that_left_goes_to_the_next_one() {
     world.scale(2);
     world.calm().await;
     let writes = work(&world);
-    // The claim comes first, and there is no third write: one claim more than a machine without disks.
+    // The claim is the first of two writes. Without a retained disk there is only one.
     assert_eq!(writes.len(), 2, "{writes:?}");
     assert!(writes[0].is(MERGE_PATCH, "virtualdisks") && writes[1].is(Verb::Create, "virtualmachines"));
     let name = writes[1].name.clone();
@@ -137,7 +137,7 @@ async fn the_disk_of_a_machine_that_left_goes_to_the_next_one() {
 }
 
 #[tokio::test]
-async fn a_disk_that_changed_under_the_claim_is_looked_at_again() {
+async fn a_disk_that_changes_during_its_claim_is_planned_again() {
     let world = world(1, &json!({})).await;
     world.scale(0);
     world.calm().await;
@@ -156,13 +156,18 @@ async fn a_disk_that_changed_under_the_claim_is_looked_at_again() {
     world.calm().await;
     let machines = world.machines();
     assert_eq!(machines.len(), 1);
-    assert_ne!(device(&machines[0]), disk["metadata"]["name"], "nobody gets a disk that was lost meanwhile");
+    assert_ne!(
+        device(&machines[0]),
+        disk["metadata"]["name"],
+        "a disk that was lost meanwhile is not allocated"
+    );
     shows(&world, "vmpool_disk_claims_total{outcome=\"outdated\"} 1");
     shows(&world, "vmpool_failures_total{reason=\"DiskFailure\"} 0");
 }
 
-/// A free disk that a leader has promised to a machine before it died; and the name of that machine, which never came.
-async fn claimed_by_the_dead() -> (World, String) {
+/// A free disk that a leader claimed for a machine before it exited, and the name of that machine, which was never
+/// created.
+async fn claimed_by_an_exited_leader() -> (World, String) {
     let mut world = world(1, &json!({})).await;
     world.scale(0);
     world.calm().await;
@@ -179,19 +184,19 @@ async fn claimed_by_the_dead() -> (World, String) {
 
 #[tokio::test]
 async fn an_allocation_of_a_failed_leader_is_completed_by_the_next() {
-    let (mut world, claimed) = claimed_by_the_dead().await;
+    let (mut world, claimed) = claimed_by_an_exited_leader().await;
     assert!(world.machines().is_empty());
     world.server.behave();
     world.lead();
     world.calm().await;
-    assert_eq!(names(&world.machines()), [claimed], "the machine that it was promised to");
+    assert_eq!(names(&world.machines()), [claimed], "the machine of the claim");
     assert_eq!(device(&world.machines()[0]), world.disks()[0]["metadata"]["name"]);
     assert_eq!(world.disks().len(), 1, "no surplus disk");
 }
 
 #[tokio::test]
 async fn an_unneeded_allocation_is_removed_after_a_live_read() {
-    let (mut world, claimed) = claimed_by_the_dead().await;
+    let (mut world, claimed) = claimed_by_an_exited_leader().await;
     world.server.behave();
     world.scale(0);
     world.server.take_log();
@@ -208,7 +213,7 @@ async fn an_unneeded_allocation_is_removed_after_a_live_read() {
 
 #[tokio::test]
 async fn an_allocation_to_a_released_machine_that_uses_the_disk_stays() {
-    let (mut world, claimed) = claimed_by_the_dead().await;
+    let (mut world, claimed) = claimed_by_an_exited_leader().await;
     let disk = world.disks()[0]["metadata"]["name"].clone();
     world.server.behave();
     world.scale(0);
@@ -220,12 +225,12 @@ async fn an_allocation_to_a_released_machine_that_uses_the_disk_stays() {
         "metadata": { "name": claimed, "namespace": NAMESPACE }, "spec": { "blockDeviceRefs": devices } });
     world.server.create("virtualmachines", machine);
     world.advance(MINUTE * 3).await;
-    assert_eq!(annotation(&world.disks()[0], "claimed-by"), Some(&*claimed), "a live look has found it");
+    assert_eq!(annotation(&world.disks()[0], "claimed-by"), Some(&*claimed), "the live read found the disk");
     assert_eq!(annotation(&world.disks()[0], "free-since"), None);
 }
 
 #[tokio::test]
-async fn a_disk_that_a_machine_was_refused_for_is_not_tried_again_at_once() {
+async fn a_disk_of_a_rejected_machine_is_not_tried_again_at_once() {
     let world = world(1, &json!({})).await;
     world.scale(0);
     world.calm().await;
@@ -266,14 +271,14 @@ async fn an_allocated_disk_is_not_used_after_a_few_rejections_without_its_name()
         }
         Fate::Serve
     });
-    // The best free disk is tried first, whichever it is: the other one is tried after a few refusals.
+    // The best free disk is tried first. After some refusals the other one is tried.
     world.scale(1);
     world.advance(MINUTE).await;
     let machines = world.machines();
     assert_eq!(machines.len(), 1, "another free disk is tried");
     assert_eq!(device(&machines[0]), *free[0]);
     assert_eq!(world.disks().len(), 2, "no disk is made while one is free");
-    // The second machine gets a new one, while the first disk is left alone.
+    // The second machine gets a new disk, and the first disk stays unchanged.
     world.server.intercept({
         let free = free.clone();
         move |call| {

@@ -1,4 +1,4 @@
-//! Requests that are refused, lost or late.
+//! Requests that are refused, lost or delayed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::observe::MOST_SETTLED;
 use crate::testing::{Call, Conduct, Fate, Refusal, Verb, World, pool};
 
 #[tokio::test]
-async fn a_lost_answer_to_a_create_ends_with_exactly_the_desired_number() {
+async fn a_lost_response_to_a_create_ends_with_the_desired_number() {
     let mut world = World::new();
     let mut lost = 2;
     world.server.intercept(move |call| {
@@ -21,7 +21,7 @@ async fn a_lost_answer_to_a_create_ends_with_exactly_the_desired_number() {
         }
         Fate::Serve
     });
-    // The watch does not help: what was committed must be found out by asking again.
+    // The watch is held, so the result of the write must be found by a live read.
     world.server.hold("virtualmachines");
     world.server.create("virtualmachinepools", pool("web", 3));
     world.lead();
@@ -72,7 +72,7 @@ async fn an_unconfirmed_delete_causes_no_other_deletion() {
     world.scale(2);
     world.calm().await;
     let deletes: Vec<String> = deleted(&world.take_writes());
-    assert_eq!(deletes.len(), 1, "whoever counts again sees that it leaves");
+    assert_eq!(deletes.len(), 1, "the live count shows that the machine is terminating");
     world.server.release();
     world.calm().await;
     assert_eq!(world.machines().len(), 2);
@@ -84,7 +84,7 @@ fn deleted(writes: &[Call]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_delete_that_never_arrived_is_asked_for_again_although_nothing_happens() {
+async fn a_delete_that_never_arrived_is_sent_again_without_an_event() {
     let world = World::with_pool(3).await;
     let mut lost = 4;
     world.server.intercept(move |call| {
@@ -105,7 +105,7 @@ async fn a_delete_that_never_arrived_is_asked_for_again_although_nothing_happens
 }
 
 #[tokio::test]
-async fn a_machine_that_may_not_be_deleted_does_not_hold_up_the_others() {
+async fn a_machine_whose_deletion_is_rejected_does_not_delay_the_others() {
     let world = World::with_pool(20).await;
     let protected = world.machines()[7]["metadata"]["name"].as_str().unwrap().to_owned();
     let name = protected.clone();
@@ -124,7 +124,7 @@ async fn a_machine_that_may_not_be_deleted_does_not_hold_up_the_others() {
 }
 
 #[tokio::test]
-async fn a_disk_that_could_not_be_created_comes_before_the_next_machine() {
+async fn a_disk_that_could_not_be_created_is_retried_before_the_next_machine() {
     let mut world = World::new();
     let mut failures = 3;
     world.server.intercept(move |call| {
@@ -209,7 +209,7 @@ async fn an_edit_of_the_spec_ends_the_pause_after_a_failure() {
 async fn writes_in_flight_are_bounded_over_all_pools() {
     let mut world = World::new();
     world.settings.writes_in_flight = 5;
-    // A slow server, so that whatever may pile up does.
+    // A slow server, so that requests accumulate.
     world
         .server
         .intercept(|call| if call.is_write() { Conduct::slow(SECOND / 10) } else { Conduct::default() });
@@ -223,7 +223,7 @@ async fn writes_in_flight_are_bounded_over_all_pools() {
 }
 
 #[tokio::test]
-async fn refused_disks_of_new_machines_are_a_failure_of_disks() {
+async fn rejected_disks_of_new_machines_are_a_disk_failure() {
     let mut world = World::new();
     world.server.intercept(|call| {
         if call.is(Verb::Create, "virtualdisks") {
@@ -295,7 +295,7 @@ async fn many_overdue_entries_are_settled_in_portions_and_all_of_them() {
     world.lead();
     world.calm().await;
     assert_eq!(world.machines().len(), MOST_SETTLED * 2);
-    // By the passes that have ended before.
+    // Indexed by the number of finished passes.
     let reads = Arc::new(Mutex::new(BTreeMap::<String, usize>::new()));
     world.server.intercept({
         let (reads, metrics) = (reads.clone(), world.metrics.clone());

@@ -1,4 +1,4 @@
-//! Leases that end, leaders that follow one another, and what a leader shows of itself.
+//! Leases that end, successive leaders, and the health of a leader.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -37,9 +37,9 @@ async fn a_leader_whose_lease_is_lost_half_way_sends_no_further_write() {
 }
 
 #[tokio::test]
-async fn a_pool_that_met_a_short_lease_is_tried_again_soon() {
+async fn a_pool_is_retried_soon_after_the_lease_was_too_short() {
     let mut world = World::new();
-    // Valid for longer than the story, and never long enough for a write.
+    // The lease is valid for the whole test, but never long enough for a write.
     world.fence = fence_for(&world.env, SECOND * 60);
     world.settings.request_deadline = SECOND * 120;
     world.server.create("virtualmachinepools", pool("web", 1));
@@ -52,12 +52,12 @@ async fn a_pool_that_met_a_short_lease_is_tried_again_soon() {
 }
 
 #[tokio::test]
-async fn a_repair_that_met_a_short_lease_is_tried_again_soon() {
+async fn a_repair_is_retried_soon_after_the_lease_was_too_short() {
     let mut world = World::with_pool(1).await;
     world.kill_leader().await;
     let name = machine_names(&world.machines()).remove(0);
     world.server.edit("virtualmachines", &name, |machine| {
-        // The revision stays, so that the status has nothing new to say.
+        // The revision stays, so that the status does not change.
         let labels = machine["metadata"]["labels"].as_object_mut().unwrap();
         labels.retain(|key, _| key.ends_with("template-hash"));
     });
@@ -82,7 +82,7 @@ async fn a_successor_in_a_settled_world_writes_nothing() {
 }
 
 #[tokio::test]
-async fn a_successor_of_a_killed_leader_neither_repeats_nor_forgets() {
+async fn a_successor_of_a_killed_leader_neither_repeats_nor_omits_writes() {
     let mut world = World::new();
     world.settings.writes_in_flight = 2;
     world
@@ -101,10 +101,10 @@ async fn a_successor_of_a_killed_leader_neither_repeats_nor_forgets() {
 }
 
 #[tokio::test]
-async fn a_late_request_of_a_predecessor_makes_no_twin() {
+async fn a_late_create_of_a_predecessor_causes_no_duplicate() {
     let mut world = World::new();
     let written = world.server.create("virtualmachinepools", pool("web", 2));
-    // The predecessor opened a block and died while its first create was under way.
+    // The predecessor reserved a name block and exited while its first create was in flight.
     world.server.edit("virtualmachinepools", "web", |pool| {
         pool["metadata"]["annotations"] = json!({ "vmpool.virtualization.deckhouse.io/names": "0-64" });
     });
@@ -115,7 +115,7 @@ async fn a_late_request_of_a_predecessor_makes_no_twin() {
     let arrived = AtomicUsize::new(0);
     world.server.hold("virtualmachines");
     world.server.intercept(move |call| {
-        // It arrives just before the successor's own create.
+        // The delayed create arrives just before the successor's create.
         if call.is(Verb::Create, "virtualmachines") && arrived.fetch_add(1, Ordering::Relaxed) == 0 {
             late.create("virtualmachines", machine_of(&late_name, &owner));
         }
@@ -130,7 +130,7 @@ async fn a_late_request_of_a_predecessor_makes_no_twin() {
     assert_units_are_complete(&world);
 }
 
-/// A member as a predecessor wrote it.
+/// A machine that a predecessor created.
 fn machine_of(name: &str, pool_uid: &str) -> Value {
     let disk = format!("{name}-root");
     json!({
@@ -200,7 +200,11 @@ async fn a_leader_that_lost_the_lease_leaves_no_stuck_workers_behind() {
     assert_eq!(world.leader_health.working(SECOND * 30), Ok(()));
     world.kill_leader().await;
     world.advance(SECOND * 60).await;
-    assert_eq!(world.leader_health.working(SECOND * 30), Ok(()), "nobody works, so nobody can be stuck");
+    assert_eq!(
+        world.leader_health.working(SECOND * 30),
+        Ok(()),
+        "without a running pass no worker can be stuck"
+    );
     assert_eq!(world.leader_health.synced(), Ok(()));
 }
 
@@ -226,7 +230,7 @@ async fn a_leader_whose_watch_ended_stops_after_the_passes_that_have_begun() {
 }
 
 #[tokio::test]
-async fn a_write_that_the_lease_was_too_short_for_is_nothing_to_tell() {
+async fn a_write_that_the_fence_stopped_causes_no_event() {
     let mut world = World::new();
     world.fence = fence_for(&world.env, SECOND * 60);
     world.settings.request_deadline = SECOND * 120;

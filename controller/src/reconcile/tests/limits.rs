@@ -1,4 +1,4 @@
-//! Objects that are too large cost their owner, and no other pool.
+//! Objects that are too large affect only their own pool.
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ async fn a_pool_that_is_too_large_gets_a_condition_and_no_machine_and_others_are
     );
     let names = machine_names(&world.machines());
     assert!(names.len() == 3 && names.iter().all(|name| name.starts_with("web-")), "{names:?}");
-    // It stays like this without another write.
+    // The state stays the same without further writes.
     world.run_machines();
     world.calm().await;
     world.take_writes();

@@ -1,4 +1,4 @@
-//! What is stored of a pool's template.
+//! Stored revisions of a pool's template.
 
 use serde_json::{Value, json};
 
@@ -62,7 +62,7 @@ async fn a_template_equal_to_a_stored_one_has_its_identity() {
     let mut world = World::new();
     let created = world.server.create(POOLS, pool("web", 0));
     let uid = created["metadata"]["uid"].as_str().unwrap();
-    // Stored by a version with another hash, before the schema had a default.
+    // The revision was stored by a version with another hash, before the schema had a default.
     let mut content = created["spec"]["virtualMachineTemplate"].clone();
     let default = content["spec"].as_object_mut().unwrap().remove("runPolicy");
     assert_eq!(default, Some(json!("AlwaysOnUnlessStoppedManually")));
@@ -91,7 +91,7 @@ fn revision(name: &str, pool: &str, id: &str, content: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn what_an_earlier_pool_of_this_name_left_behind_is_neither_used_nor_touched() {
+async fn objects_of_an_earlier_pool_of_this_name_are_neither_used_nor_changed() {
     let world = World::with_pool(1).await;
     let name = world.server.all(REVISIONS)[0]["metadata"]["name"].as_str().unwrap().to_owned();
     world.server.delete(POOLS, "web");
@@ -102,7 +102,7 @@ async fn what_an_earlier_pool_of_this_name_left_behind_is_neither_used_nor_touch
     assert_eq!(world.server.get(REVISIONS, &name), Some(left));
     let stored = world.server.all(REVISIONS);
     assert_eq!(stored.len(), 2);
-    assert_eq!(world.machines().len(), 2, "the garbage collector has not come by");
+    assert_eq!(world.machines().len(), 2, "the garbage collector has not run");
     assert!(stored.iter().all(|stored| stored["metadata"]["name"].as_str().unwrap().starts_with(&*name)));
 }
 
@@ -120,13 +120,13 @@ async fn without_the_deleted_revision_no_fields_are_removed() {
     assert_eq!(
         (&labels["old"], &labels["new"]),
         (&json!("x"), &json!("y")),
-        "nothing is taken away on a guess"
+        "no field is removed without the base"
     );
     assert_eq!(synced(&world).0, "True");
 }
 
 #[tokio::test]
-async fn no_machine_is_made_or_changed_without_its_stored_revision() {
+async fn no_machine_is_created_or_updated_without_its_stored_revision() {
     let mut world = World::new();
     world.server.intercept(|call| {
         if call.is(Verb::Create, REVISIONS) {

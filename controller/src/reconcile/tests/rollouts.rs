@@ -1,4 +1,4 @@
-//! A changed template on its way to the machines.
+//! Rollouts of a changed template.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ pub(super) const POOLS: &str = "virtualmachinepools";
 pub(super) const MACHINES: &str = "virtualmachines";
 pub(super) const REVISIONS: &str = "controllerrevisions";
 
-/// The owner changes the memory of the machines, which takes effect once the platform has looked.
+/// A user changes the memory of the machines, which takes effect after the platform has evaluated it.
 pub(super) fn resize(world: &World, size: &str) {
     edit(world, |pool| pool["spec"]["virtualMachineTemplate"]["spec"]["memory"]["size"] = json!(size));
 }
@@ -35,12 +35,12 @@ fn written(machine: &Value) -> &str {
     machine["metadata"]["annotations"][format!("{PREFIX}/patched-template-hash")].as_str().unwrap()
 }
 
-/// The identity of the revision that the pool shows.
+/// The revision in the status of the pool.
 pub(super) fn shown(world: &World) -> String {
     world.status()["desiredTemplateHash"].as_str().unwrap().to_owned()
 }
 
-/// Machines whose spec the platform has not looked at.
+/// The number of machines whose spec the platform has not evaluated.
 fn unevaluated(world: &World) -> usize {
     let looked =
         |machine: &Value| machine["status"]["observedGeneration"] == machine["metadata"]["generation"];
@@ -61,7 +61,7 @@ fn work(world: &World) -> Vec<Call> {
     world.take_writes().into_iter().filter(|call| call.subresource.is_empty()).collect()
 }
 
-/// Lets the platform do its part until nothing is left to do; more than `budget` machines are never changed at a time.
+/// Runs the platform until nothing is left to do, and checks that at most `budget` machines change at a time.
 pub(super) async fn roll(world: &World, budget: usize) {
     for _ in 0..100 {
         world.calm().await;
@@ -81,7 +81,7 @@ async fn a_change_reaches_every_machine_within_the_budget_for_two_writes_each() 
     let before = shown(&world);
     resize(&world, "1Gi");
     world.calm().await;
-    assert_eq!(with_size(&world, "1Gi"), 2, "a quarter, as long as nobody knows what comes of it");
+    assert_eq!(with_size(&world, "1Gi"), 2, "a quarter, until the platform has evaluated the change");
     assert_eq!(synced(&world), ("False".into(), "RolloutInProgress".into()));
     roll(&world, 2).await;
     assert_eq!(with_size(&world, "1Gi"), 8);
@@ -100,11 +100,11 @@ async fn a_change_reaches_every_machine_within_the_budget_for_two_writes_each() 
     }));
     assert!(events(&world, "TemplateApplied").count() > 0);
     world.advance(SECOND * 660).await;
-    assert!(world.server.take_log().is_empty(), "and then there is nothing to do");
+    assert!(world.server.take_log().is_empty(), "then nothing is left to do");
 }
 
 #[tokio::test]
-async fn a_change_that_no_machine_waits_for_costs_one_write_each_and_no_place_in_the_budget() {
+async fn a_change_without_a_restart_costs_one_write_per_machine_and_no_budget() {
     let world = World::with_pool(8).await;
     edit(&world, |pool| pool["spec"]["virtualMachineTemplate"]["metadata"]["labels"]["tier"] = json!("one"));
     world.calm().await;
@@ -117,7 +117,7 @@ async fn a_change_that_no_machine_waits_for_costs_one_write_each_and_no_place_in
 }
 
 #[tokio::test]
-async fn what_others_wrote_on_a_machine_survives() {
+async fn fields_of_other_clients_on_a_machine_stay() {
     let world = World::with_pool(1).await;
     let name = machine_names(&world.machines()).remove(0);
     edit(&world, |pool| pool["spec"]["virtualMachineTemplate"]["spec"]["runPolicy"] = json!("AlwaysOn"));
@@ -138,7 +138,7 @@ async fn what_others_wrote_on_a_machine_survives() {
     let machine = world.server.get(MACHINES, &name).unwrap();
     assert_eq!(machine["spec"]["cpu"]["cores"], 2);
     let default = "AlwaysOnUnlessStoppedManually";
-    assert_eq!(machine["spec"]["runPolicy"], default, "what only the former template set is gone");
+    assert_eq!(machine["spec"]["runPolicy"], default, "fields that only the former template set are removed");
     assert_eq!(machine["metadata"]["labels"]["theirs"], "stays");
     assert_eq!(machine["spec"]["nodeSelector"], json!({ "zone": "a" }));
     assert_eq!(machine["spec"]["blockDeviceRefs"][1]["name"], "by-hand");
@@ -166,7 +166,7 @@ async fn a_concurrent_write_of_another_client_is_not_lost() {
 }
 
 #[tokio::test]
-async fn the_label_waits_for_the_restart_and_approval_costs_no_place_in_the_budget() {
+async fn the_label_follows_the_restart_and_approvals_use_no_budget() {
     let world = World::with_pool(8).await;
     let before = shown(&world);
     resize(&world, "1Gi");
@@ -186,7 +186,7 @@ async fn the_label_waits_for_the_restart_and_approval_costs_no_place_in_the_budg
             world.server.edit(MACHINES, &name, pending);
         }
     }
-    assert_eq!(with_size(&world, "1Gi"), 8, "each waits for its owner, none is disturbed");
+    assert_eq!(with_size(&world, "1Gi"), 8, "each machine waits for an approval, and none restarts");
     assert!(world.machines().iter().all(|machine| label(machine) == before));
     assert_eq!(synced(&world), ("False".into(), "RestartPendingApproval".into()));
     assert_eq!(
@@ -276,7 +276,7 @@ async fn a_rejected_template_stops_the_rollout_until_a_machine_accepts_it() {
         .filter(|call| call.is(MERGE_PATCH, MACHINES))
         .map(|call| call.name)
         .collect();
-    assert!((2..=5).contains(&tried.len()), "no more than the budget were tried: {tried:?}");
+    assert!((2..=5).contains(&tried.len()), "at most the budget was tried: {tried:?}");
     let failure = world.condition("ReplicaFailure").unwrap();
     assert_eq!(failure["reason"], "FailedTemplateUpdate");
     assert!(failure["message"].as_str().unwrap().contains("no such memory"));
@@ -323,7 +323,7 @@ async fn a_new_leader_continues_an_interrupted_rollout() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_to_an_update_is_found_out() {
+async fn a_lost_response_to_an_update_is_resolved_by_a_read() {
     let world = World::with_pool(2).await;
     let mut lost = 1;
     world.server.intercept(move |call| {
@@ -346,7 +346,7 @@ async fn a_lost_answer_to_an_update_is_found_out() {
 }
 
 #[tokio::test]
-async fn a_crd_that_prunes_our_fields_is_served_by_annotations() {
+async fn with_a_crd_that_prunes_fields_annotations_are_used() {
     let world = World::with_pool(4).await;
     let old = shown(&world);
     resize(&world, "1Gi");
@@ -382,11 +382,7 @@ async fn a_machine_that_was_chosen_as_not_running_is_not_updated_if_it_runs() {
     let sizes = |world: &World| -> Vec<String> {
         world.machines().iter().map(|machine| size(machine).to_owned()).collect()
     };
-    assert_eq!(
-        sizes(&world),
-        ["512Mi", "1Gi"],
-        "the other one is unavailable, and that is as many as may be"
-    );
+    assert_eq!(sizes(&world), ["512Mi", "1Gi"], "the other machine is unavailable and uses the whole budget");
     world.server.edit(MACHINES, &names[1], |machine| machine["status"]["phase"] = json!("Running"));
     world.run_machines();
     world.calm().await;

@@ -1,4 +1,4 @@
-//! Settings that cannot be read: each takes its safe value by itself, and the rest of the pool is served.
+//! Unreadable settings: each gets its safe value, and the rest of the pool works.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_engine::plan::{NamesInUse, Observed};
 use vmpool_engine::{Action, Memory, Pool, plan, status};
+use vmpool_platforms::{Dvp, Platform};
 
 use super::rollouts::{POOLS, PREFIX, REVISIONS, edit, label, resize, roll, shown, synced};
-use crate::platform::{Dvp, Platform};
 use crate::testing::{World, pool};
 
-/// What an annotation or a field may hold on a cluster whose definition of a pool checks nothing.
+/// Values of an annotation or a field on a cluster whose pool definition has no checks.
 fn odd_values() -> Vec<Value> {
     let texts = [
         "",
@@ -44,7 +44,7 @@ fn odd_values() -> Vec<Value> {
     texts.map(Value::from).into_iter().chain(numbers).chain(others).collect()
 }
 
-/// Settings: whatever they hold, the pool has as many machines as it asks for.
+/// Settings with which the pool has the desired number of machines for any value.
 const SETTINGS: [&str; 9] = [
     "/spec/scaleDownPolicy",
     "/spec/rollout",
@@ -56,10 +56,10 @@ const SETTINGS: [&str; 9] = [
     "/spec/virtualDiskTemplates/0/reclaim/ttl",
     "/spec/virtualDiskTemplates/0/spec/persistentVolumeClaim/size",
 ];
-/// The annotations that stand for them, and the block of names, which the controller can open anew.
+/// The annotations of these settings, and the name block, which the controller can reserve again.
 const ANNOTATIONS: [&str; 5] =
     ["rollout-paused", "rollout-max-unavailable", "rollout-revision", "revision-history-limit", "names"];
-/// What decides whether there can be machines at all, and how many; and what others may have written.
+/// Fields that determine whether the pool can have machines and how many, and fields that other clients write.
 const OTHERS: [&str; 12] = [
     "/spec",
     "/spec/replicas",
@@ -75,7 +75,7 @@ const OTHERS: [&str; 12] = [
     "/status/conditions",
 ];
 
-/// Sets what stands at `path`, and makes the objects on the way there.
+/// Sets the value at `path` and creates the objects on the way.
 fn set(object: &mut Value, path: &str, value: Value) {
     let place = path.split('/').skip(1).fold(object, |object, step| match step.parse::<usize>() {
         Ok(index) => &mut object[index],
@@ -84,7 +84,7 @@ fn set(object: &mut Value, path: &str, value: Value) {
     *place = value;
 }
 
-/// Nothing of the namespace has a name.
+/// A namespace in which all names are free.
 struct Free;
 
 impl NamesInUse for Free {
@@ -96,7 +96,7 @@ impl NamesInUse for Free {
     }
 }
 
-/// The machines that a pass creates for a pool without machines; its status is computed, too.
+/// The number of machines that a pass creates for a pool without machines. It also computes the status.
 fn created(pool: &Pool) -> usize {
     let (mut memory, uptime) = (Memory::default(), Duration::from_secs(100));
     memory.observe(pool, uptime);
@@ -131,7 +131,7 @@ fn no_value_of_any_field_or_annotation_panics_and_the_rest_of_the_pool_is_served
             let mut object = pool("web", 3);
             object["metadata"]["uid"] = json!("u");
             set(&mut object, &place, value.clone());
-            // A list of annotations with another value than a text does not come from an API server.
+            // An API server never returns annotations with values that are not strings.
             let Ok(object) = serde_json::from_value::<<Dvp as Platform>::Pool>(object) else { continue };
             let read = Dvp::read_pool(&object);
             let outcome = std::panic::catch_unwind(|| created(&read));
@@ -192,7 +192,7 @@ async fn a_pool_with_an_unreadable_setting_is_scaled_and_reported_once(
     world.kill_leader().await;
     world.lead();
     world.calm().await;
-    assert_eq!(warnings(&world).len(), 1, "the condition tells the next leader that the owner knows");
+    assert_eq!(warnings(&world).len(), 1, "the condition shows the next leader that the event was sent");
     assert!(warnings(&world)[0]["series"].is_null());
     edit(&world, |pool| {
         drop(pool["metadata"]["annotations"].as_object_mut().unwrap().remove(&format!("{PREFIX}/{key}")));

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 use vmpool_controller::metrics::Metrics;
-use vmpool_controller::{LeaderHealth, Settings, Surroundings, serve};
+use vmpool_controller::{LeaderHealth, Settings, Dependencies, serve};
 use vmpool_engine::removal::{RESERVATION_AGE, accept_within};
 use vmpool_model::WatchDelay;
 use vmpool_runtime::Env;
@@ -49,7 +49,7 @@ impl World {
         let name = format!("{CONTROLLER}-{}", self.started);
         let client: Client = self.server.client(&name, SYSTEM);
         let lease = LeaseConfig::new(SYSTEM, LEASE, &*name);
-        let surroundings = Surroundings {
+        let dependencies = Dependencies {
             env: env.clone(),
             client: client.clone(),
             namespace: None,
@@ -60,7 +60,7 @@ impl World {
         let leader_health = LeaderHealth::new(env);
         let mut candidate = Candidate::new(client, lease.clone(), env.clone());
         let main = env.spawn("main", async move {
-            serve(&mut candidate, &lease, surroundings, leader_health, CancellationToken::new()).await;
+            serve(&mut candidate, &lease, dependencies, leader_health, CancellationToken::new()).await;
         });
         (name, main)
     }

@@ -117,7 +117,7 @@ prop_compose! {
 }
 
 /// The free disks that a plan allocates.
-fn handed_out(plan: &Plan) -> Vec<&str> {
+fn allocated(plan: &Plan) -> Vec<&str> {
     let drafts = plan.actions.iter().flat_map(|action| match action {
         Action::Create { draft } => &draft.disks[..],
         Action::Update { disks, .. } => &disks[..],
@@ -168,7 +168,7 @@ proptest! {
     #[test]
     fn what_is_in_use_is_neither_handed_out_nor_deleted_nor_marked_for_it(Shown(world) in any_world()) {
         let plan = world.plan();
-        for disk in handed_out(&plan) {
+        for disk in allocated(&plan) {
             prop_assert!(!is_used(&world, disk), "{disk}");
         }
         for action in &plan.actions {
@@ -184,9 +184,9 @@ proptest! {
     #[test]
     fn a_disk_is_handed_out_once_and_nothing_else_is_planned_on_its_marks(Shown(world) in any_world()) {
         let plan = world.plan();
-        let handed_out = handed_out(&plan);
+        let allocated = allocated(&plan);
         let mut written: BTreeMap<&str, usize> = BTreeMap::new();
-        for disk in handed_out.iter().copied() {
+        for disk in allocated.iter().copied() {
             *written.entry(disk).or_default() += 1;
         }
         for action in &plan.actions {
@@ -213,7 +213,7 @@ proptest! {
         Shown(world) in any_world(),
     ) {
         let plan = world.plan();
-        let handed_out = handed_out(&plan);
+        let allocated = allocated(&plan);
         for action in &plan.actions {
             let Action::DeleteDisk { disk, reason: crate::plan::DiskDeleteReason::Expired } = action else { continue };
             let since = |disk: &Disk| match disk.annotations.free_since {
@@ -234,7 +234,7 @@ proptest! {
                     && !other.terminating
                     && other.annotations.claimed_by.is_none()
                     && !is_used(&world, &other.id.name)
-                    && !handed_out.contains(&&*other.id.name)
+                    && !allocated.contains(&&*other.id.name)
                     && (since(other), &ending.id.name) >= (since(ending), &other.id.name)
                     && other.id != ending.id
             });

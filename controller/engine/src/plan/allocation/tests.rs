@@ -142,7 +142,7 @@ fn an_open_claim_is_completed_by_creating_its_machine_before_any_other() {
 #[rstest]
 #[case::its_number_is_used_up(|memory: &mut crate::Memory| memory.next_number = 8, name(7))]
 #[case::its_number_was_never_opened(|_: &mut crate::Memory| {}, name(64))]
-#[case::its_name_is_none_of_ours(|_: &mut crate::Memory| {}, "somebody".into())]
+#[case::its_name_is_none_of_ours(|_: &mut crate::Memory| {}, "other".into())]
 fn a_claim_that_cannot_be_completed_leaves_the_disk_free(
     #[case] edit: fn(&mut crate::Memory),
     #[case] claimer: String,
@@ -419,13 +419,13 @@ fn a_machine_without_a_disk_gets_its_allocated_disk_or_a_free_or_new_one() {
     assert_eq!(filled(&missing, &first), Ok(DiskDraft::new("web-data-1".into(), RETAINED.into())));
     let world = lacking(world().disk("web-data-1", |_| None));
     assert_eq!(filled(&world, &first), Ok(free("web-data-2")));
-    let promised = lacking(disk(|disk| {
+    let claimed = lacking(disk(|disk| {
         disk.annotations = DiskAnnotations { claimed_by: Some(name(0).into()), ..DiskAnnotations::default() }
     }));
-    let promised = promised.free("web-data-3", 1).disk("web-data-1", |_| None);
-    assert_eq!(filled(&promised, &first), Ok(held("web-data-2")));
+    let claimed = claimed.free("web-data-3", 1).disk("web-data-1", |_| None);
+    assert_eq!(filled(&claimed, &first), Ok(held("web-data-2")));
     assert_eq!(
-        promised
+        claimed
             .pool(|pool| pool.desired = 1)
             .plan()
             .actions

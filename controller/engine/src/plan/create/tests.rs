@@ -302,12 +302,12 @@ fn what_only_the_owner_can_mend_blocks_creation_but_not_removal(
 #[case::reserved_twice_and_gone(
     World::desiring(3).with_machines(1).reserved("r", &["web-gone"]).reserved("s", &["web-gone"]), 1
 )]
-#[case::accepted_and_gone(World::desiring(3).with_machines(2).named("r", &["web-gone"]), 0)]
+#[case::accepted_and_gone(World::desiring(3).with_machines(2).accepted("r", &["web-gone"]), 0)]
 #[case::accepted_reserved_again_and_gone(
-    World::desiring(3).with_machines(2).named("r", &["web-gone"]).reserved("s", &["web-gone"]), 0
+    World::desiring(3).with_machines(2).accepted("r", &["web-gone"]).reserved("s", &["web-gone"]), 0
 )]
 #[case::accepted_and_terminating(
-    terminating(World::desiring(3).with_machines(3), [0]).named("r", &[&name(0)]), 0
+    terminating(World::desiring(3).with_machines(3), [0]).accepted("r", &[&name(0)]), 0
 )]
 #[case::others_are_missing_besides(World::desiring(4).with_machines(2).reserved("r", &["web-gone"]), 1)]
 fn a_reserved_machine_is_not_replaced(#[case] world: World, #[case] expected: usize) {

@@ -364,7 +364,7 @@ fn an_ephemeral_disk_of_a_removed_template_is_deleted_after_it_is_detached() {
     assert_eq!(detached.plan().actions, [annotated(both)]);
     let attached = detached.edit(&machine, |machine| machine.lingering.push("web-data-2".into()));
     assert_eq!(attached.plan().actions, []);
-    let foreign = world().disk("web-data-2", |_| Some(old(owned("somebody-elses"))));
+    let foreign = world().disk("web-data-2", |_| Some(old(owned("another-owner"))));
     assert_eq!(foreign.plan().actions, []);
     let terminating = world()
         .disk("web-data-2", |_| Some(old(owned(&machine))))

@@ -34,20 +34,20 @@ fn leaves(gone: &[&str], expired: &[&str]) -> Leaving {
 
 #[rstest]
 #[case::there_are_no_targets(World::desiring(2).with_machines(2), None)]
-#[case::it_is_still_there(World::desiring(2).with_machines(2).named("r", &[&name(0)]), None)]
+#[case::it_is_still_there(World::desiring(2).with_machines(2).accepted("r", &[&name(0)]), None)]
 #[case::it_is_on_its_way_out(
-    World::desiring(2).with_machines(2).edit(&name(0), |machine| machine.terminating = true).named("r", &[&name(0)]), None
+    World::desiring(2).with_machines(2).edit(&name(0), |machine| machine.terminating = true).accepted("r", &[&name(0)]), None
 )]
-#[case::it_is_gone(World::desiring(2).with_machines(1).named("r", &["web-gone"]), Some(leaves(&["web-gone"], &[])))]
+#[case::it_is_gone(World::desiring(2).with_machines(1).accepted("r", &["web-gone"]), Some(leaves(&["web-gone"], &[])))]
 #[case::it_was_released(
-    World::desiring(2).with_machines(2).edit(&name(0), |machine| machine.owner = None).named("r", &[&name(0)]),
+    World::desiring(2).with_machines(2).edit(&name(0), |machine| machine.owner = None).accepted("r", &[&name(0)]),
     Some(leaves(&[&name(0)], &[]))
 )]
 #[case::it_is_gone_and_another_request_has_reserved_it(
-    World::desiring(2).with_machines(1).named("r", &["web-gone"]).reserved("s", &["web-gone"]), None
+    World::desiring(2).with_machines(1).accepted("r", &["web-gone"]).reserved("s", &["web-gone"]), None
 )]
 #[case::it_is_gone_and_another_one_is_not(
-    World::desiring(3).with_machines(2).named("r", &["web-gone", &name(0)]), None
+    World::desiring(3).with_machines(2).accepted("r", &["web-gone", &name(0)]), None
 )]
 #[case::it_is_only_reserved(World::desiring(2).with_machines(1).reserved("r", &["web-gone"]), None)]
 fn an_accepted_entry_leaves_when_its_machine_is_gone(
@@ -63,7 +63,7 @@ fn of_a_large_removal_many_entries_leave_together() {
     let mut names: Vec<&str> = gone.iter().map(String::as_str).collect();
     let machine = name(0);
     names.push(&machine);
-    let named = |names: &[&str]| World::desiring(names.len()).with_machines(1).named("r", names);
+    let named = |names: &[&str]| World::desiring(names.len()).with_machines(1).accepted("r", names);
     assert_eq!(settled(&named(&names[1..])), None);
     assert_eq!(settled(&named(&names)).map(|(gone, _)| gone.len()), Some(TOGETHER));
 }
@@ -72,7 +72,7 @@ fn of_a_large_removal_many_entries_leave_together() {
 fn a_pass_confirms_no_more_than_a_full_batch() {
     let gone: Vec<String> = (0..=MAX_BATCH).map(|number| format!("web-gone-{number}")).collect();
     let names: Vec<&str> = gone.iter().map(String::as_str).collect();
-    let world = World::desiring(names.len()).named("r", &names);
+    let world = World::desiring(names.len()).accepted("r", &names);
     assert_eq!(settled(&world).map(|(gone, _)| gone.len()), Some(MAX_BATCH));
     assert_eq!(world.plan().requeue_after, Some(Duration::ZERO));
 }
@@ -101,7 +101,7 @@ fn a_reservation_that_is_met_for_the_first_time_is_new() {
 #[test]
 fn the_record_waits_for_the_block_because_one_write_would_refuse_the_other() {
     let world =
-        World::desiring(3).with_machines(1).pool(|pool| pool.name_block = None).named("r", &["web-gone"]);
+        World::desiring(3).with_machines(1).pool(|pool| pool.name_block = None).accepted("r", &["web-gone"]);
     let plan = world.plan();
     assert!(plan.actions.iter().any(|action| matches!(action, Action::OpenNameBlock { .. })));
     assert_eq!(settled(&world), None);
@@ -111,7 +111,7 @@ fn the_record_waits_for_the_block_because_one_write_would_refuse_the_other() {
 
 #[test]
 fn a_record_that_cannot_be_written_has_a_pace_of_its_own() {
-    let mut world = World::desiring(3).with_machines(1).named("r", &["web-gone"]);
+    let mut world = World::desiring(3).with_machines(1).accepted("r", &["web-gone"]);
     let failure = Failure { reason: FailureReason::FailedRepair, message: "denied".into() };
     world.memory.cleaning_up.failed(failure, world.uptime, None, 0.0);
     let plan = world.plan();
@@ -123,7 +123,7 @@ fn a_record_that_cannot_be_written_has_a_pace_of_its_own() {
 #[test]
 fn a_pool_on_its_way_out_keeps_its_record() {
     let world =
-        World::desiring(2).with_machines(1).named("r", &["web-gone"]).pool(|pool| pool.deleting = true);
+        World::desiring(2).with_machines(1).accepted("r", &["web-gone"]).pool(|pool| pool.deleting = true);
     assert_eq!(world.plan(), Plan::default());
 }
 
@@ -131,7 +131,7 @@ fn a_pool_on_its_way_out_keeps_its_record() {
 fn the_same_holds_for_an_explicit_pool() {
     let world = World::desiring(2)
         .with_machines(1)
-        .named("r", &["web-gone"])
+        .accepted("r", &["web-gone"])
         .pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit);
     assert_eq!(settled(&world), Some(leaves(&["web-gone"], &[])));
 }

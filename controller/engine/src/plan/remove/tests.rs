@@ -176,7 +176,7 @@ fn leaving(world: &World) -> Vec<(String, DeleteReason)> {
 #[case::the_highest_ordinal_first(ScaleDownPolicy::HighestOrdinalFirst)]
 #[case::explicit(ScaleDownPolicy::Explicit)]
 fn targets_are_deleted_with_every_policy_and_no_machine_in_their_place(#[case] policy: ScaleDownPolicy) {
-    let world = world(4, policy, AGES).named("r", &["web-a"]);
+    let world = world(4, policy, AGES).accepted("r", &["web-a"]);
     assert_eq!(leaving(&world), [("web-a".to_owned(), DeleteReason::Targeted)]);
     assert!(world.plan().needs_live_pool(), "the pool is read live before");
     assert!(!world.plan().deletes_surplus(), "all accepted targets are deleted");
@@ -206,7 +206,7 @@ fn a_machine_that_is_already_gone_counts_for_the_surplus(#[case] live: &[&str], 
 #[test]
 fn targets_are_deleted_before_the_surplus() {
     let world =
-        world(4, ScaleDownPolicy::NewestFirst, AGES).named("r", &["web-a"]).pool(|pool| pool.desired -= 1);
+        world(4, ScaleDownPolicy::NewestFirst, AGES).accepted("r", &["web-a"]).pool(|pool| pool.desired -= 1);
     assert_eq!(
         leaving(&world),
         [("web-a".to_owned(), DeleteReason::Targeted), ("web-c".to_owned(), DeleteReason::Surplus)]
@@ -215,8 +215,9 @@ fn targets_are_deleted_before_the_surplus() {
 
 #[test]
 fn several_requests_for_one_machine_cost_one_machine() {
-    let world =
-        world(4, ScaleDownPolicy::NewestFirst, AGES).named("r", &["web-a"]).named("s", &["web-a", "web-b"]);
+    let world = world(4, ScaleDownPolicy::NewestFirst, AGES)
+        .accepted("r", &["web-a"])
+        .accepted("s", &["web-a", "web-b"]);
     assert_eq!(world.pool.desired, 2);
     assert_eq!(deleted(&world.plan()), ["web-a", "web-b"]);
 }
@@ -226,13 +227,13 @@ fn several_requests_for_one_machine_cost_one_machine() {
 #[case::explicit(ScaleDownPolicy::Explicit)]
 fn a_terminating_target_is_not_deleted_again_and_not_compensated(#[case] policy: ScaleDownPolicy) {
     let terminating =
-        world(4, policy, AGES).edit("web-a", |machine| machine.terminating = true).named("r", &["web-a"]);
+        world(4, policy, AGES).edit("web-a", |machine| machine.terminating = true).accepted("r", &["web-a"]);
     assert_eq!(terminating.plan(), Plan::default());
 }
 
 #[test]
 fn no_machine_is_deleted_for_a_target_that_is_gone() {
-    let mut world = world(4, ScaleDownPolicy::NewestFirst, AGES).named("r", &["web-a"]);
+    let mut world = world(4, ScaleDownPolicy::NewestFirst, AGES).accepted("r", &["web-a"]);
     world.machines.retain(|machine| *machine.id.name != *"web-a");
     assert_eq!(leaving(&world), []);
 }
@@ -241,13 +242,13 @@ fn no_machine_is_deleted_for_a_target_that_is_gone() {
 fn a_released_target_is_not_deleted() {
     let world = world(4, ScaleDownPolicy::Explicit, AGES)
         .edit("web-a", |machine| machine.owner = None)
-        .named("r", &["web-a"]);
+        .accepted("r", &["web-a"]);
     assert_eq!(leaving(&world), []);
 }
 
 #[test]
 fn a_name_means_the_machine_that_had_it_when_it_was_named() {
-    let mut world = world(4, ScaleDownPolicy::Explicit, AGES).named("r", &["web-a"]);
+    let mut world = world(4, ScaleDownPolicy::Explicit, AGES).accepted("r", &["web-a"]);
     world.machines.retain(|machine| *machine.id.name != *"web-a");
     let mut another = machine("web-a", 9);
     another.id = crate::ObjectId::new("web-a", "another-uid");
@@ -261,7 +262,7 @@ fn an_invalid_spec_does_not_block_targets() {
         pool.validation_errors.push("scaleDownPolicy is missing".into());
         pool.scale_down_policy = ScaleDownPolicy::Explicit;
     };
-    let world = world(4, ScaleDownPolicy::NewestFirst, AGES).pool(flawed).named("r", &["web-a"]);
+    let world = world(4, ScaleDownPolicy::NewestFirst, AGES).pool(flawed).accepted("r", &["web-a"]);
     assert_eq!(deleted(&world.plan()), ["web-a"]);
 }
 
@@ -290,7 +291,7 @@ fn a_reservation_alone_deletes_no_machine() {
 
 #[test]
 fn named_machines_leave_at_the_pace_of_deletions() {
-    let mut world = world(4, ScaleDownPolicy::Explicit, AGES).named("r", &["web-a", "web-b", "web-c"]);
+    let mut world = world(4, ScaleDownPolicy::Explicit, AGES).accepted("r", &["web-a", "web-b", "web-c"]);
     let failure = Failure { reason: FailureReason::FailedDelete, message: "denied".into() };
     world.memory.removing.failed(failure, world.uptime, None, 0.0);
     let paused = world.plan();

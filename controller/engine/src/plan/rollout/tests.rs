@@ -12,7 +12,7 @@ mod adoption;
 mod disks;
 mod laws;
 mod model;
-mod stories;
+mod transcripts;
 
 pub(super) const UPTIME: Duration = Duration::from_secs(100);
 

@@ -203,7 +203,7 @@ struct Names<'t> {
     now: Duration,
     next: u64,
     numbers: BTreeSet<u64>,
-    kept: BTreeMap<&'t str, usize>,
+    retained_disks: BTreeMap<&'t str, usize>,
     uids: BTreeSet<u64>,
     versions: BTreeMap<&'t str, BTreeSet<u64>>,
     requests: BTreeSet<&'t str>,
@@ -217,7 +217,7 @@ impl<'t> Names<'t> {
             now: api.now,
             next: 0,
             numbers: BTreeSet::new(),
-            kept: BTreeMap::new(),
+            retained_disks: BTreeMap::new(),
             uids: BTreeSet::new(),
             versions: BTreeMap::new(),
             requests: BTreeSet::new(),
@@ -230,8 +230,8 @@ impl<'t> Names<'t> {
                     names.numbers.insert(*number);
                 }
                 Token::RetainedDisks(name) => {
-                    let place = names.kept.len();
-                    names.kept.entry(name).or_insert(place);
+                    let place = names.retained_disks.len();
+                    names.retained_disks.entry(name).or_insert(place);
                 }
                 Token::Uid(uid) => {
                     names.uids.insert(*uid);
@@ -261,7 +261,7 @@ impl<'t> Names<'t> {
             match token {
                 Token::Raw(text) => out.write_str(text),
                 Token::Machine { number, rest } => write!(out, "m{}{rest}", self.place(*number)),
-                Token::RetainedDisks(name) => write!(out, "k{}", self.kept[name]),
+                Token::RetainedDisks(name) => write!(out, "k{}", self.retained_disks[name]),
                 Token::Uid(uid) => write!(out, "#{}", self.uids.range(..uid).count()),
                 Token::Number(number) => write!(out, "{}", self.place(*number)),
                 Token::End(end) => write!(out, "{}+{}", self.place(*end), self.left(*end)),

@@ -38,7 +38,7 @@ pub(super) fn bring_to_rest(state: &mut State) {
 }
 
 /// The same with a transcript.
-pub(super) fn comes_to_rest_aloud(mut state: State) -> String {
+pub(super) fn convergence_transcript(mut state: State) -> String {
     state.world.tell(format_args!("from here on nothing fails"));
     for _ in 0..PATIENCE {
         match goes_on(&mut state) {

@@ -130,13 +130,13 @@ fn basis(api: &Api, basis: Basis) -> impl Debug + use<> {
     let blocks: Vec<String> = since.iter().map(|wanted| format!("{:?}", wanted.name_block())).collect();
     let blocks: BTreeSet<String> = blocks.into_iter().collect();
     let after = |positions: &[usize]| positions.iter().filter(|at| **at >= basis.seen).count();
-    let named: Vec<_> = (api.named.accepted.iter())
+    let removals: Vec<_> = (api.removals.accepted.iter())
         .filter(|(uid, _)| api.machines.objects.values().any(|seen| seen.facts.id.uid == **uid))
         .map(|(uid, since)| (uid.clone(), *since <= basis.pool))
         .collect();
     let first = since.first().map(|wanted| (wanted.desired(), wanted.scale_down_policy()));
     let counts = (after(&api.strays), after(&api.others_removals), since.len() == 1);
-    (basis.current, counts, first, most, blocks, named)
+    (basis.current, counts, first, most, blocks, removals)
 }
 
 fn under_way(out: &mut String, state: &State) {
@@ -159,19 +159,19 @@ fn under_way(out: &mut String, state: &State) {
 fn judged(out: &mut String, api: &Api) {
     let mentioned = out.clone();
     let matters = |uid: &str| mentioned.contains(uid);
-    list(out, "accepted", api.named.accepted.keys().filter(|uid| matters(uid.as_str())));
-    list(out, "reserved", api.named.reserved.iter().filter(|(request, _)| matters(request)));
-    list(out, "verified", api.named.verified.iter().filter(|(request, _)| matters(request)));
+    list(out, "accepted", api.removals.accepted.keys().filter(|uid| matters(uid.as_str())));
+    list(out, "reserved", api.removals.reserved.iter().filter(|(request, _)| matters(request)));
+    list(out, "verified", api.removals.verified.iter().filter(|(request, _)| matters(request)));
     list(out, "late", api.revisions.late.iter().filter(|uid| matters(uid.as_str())));
     list(out, "strays", api.stray_uids.iter().filter(|uid| matters(uid.as_str())));
-    let kept = &api.kept;
+    let retained = &api.retained;
     // The rest is about retained disks.
     if !api.retains_disks() {
         return;
     }
-    put(out, "mounts", &kept.mounts);
-    put(out, "kept", &(kept.most_members, kept.excused, kept.refuses_growth));
-    list(out, "used", kept.last_used.iter().filter(|(uid, _)| matters(uid.as_str())));
+    put(out, "mounts", &retained.mounts);
+    put(out, "kept", &(retained.most_machines, retained.excused, retained.refuses_growth));
+    list(out, "used", retained.last_used.iter().filter(|(uid, _)| matters(uid.as_str())));
     let marked = |disk: &str| match api.disks.objects.get(disk)?.facts.annotations.collecting_since? {
         StoredTime::At(at) => Some(at),
         StoredTime::Unreadable => None,
@@ -179,7 +179,7 @@ fn judged(out: &mut String, api: &Api) {
     list(
         out,
         "references",
-        kept.references.iter().filter(|((uid, disk), _)| matters(uid.as_str()) && matters(disk)).map(
+        retained.references.iter().filter(|((uid, disk), _)| matters(uid.as_str()) && matters(disk)).map(
             |((uid, disk), since)| {
                 let before = marked(disk).is_some_and(|mark| jiff::Timestamp::UNIX_EPOCH + *since <= mark);
                 (uid, disk, before)

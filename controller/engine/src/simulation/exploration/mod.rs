@@ -130,8 +130,8 @@ impl Search {
                 return format!("{small:?}: {broken}\n{}", state.world.transcript);
             }
         }
-        let told = convergence::comes_to_rest_aloud(state);
-        format!("{small:?}: {broken}\n{told}")
+        let transcript = convergence::convergence_transcript(state);
+        format!("{small:?}: {broken}\n{transcript}")
     }
 }
 

@@ -8,16 +8,16 @@ use rstest::rstest;
 use super::{Config, Count, Ends, Users, explore};
 use crate::model::{Naming, ScaleDownPolicy};
 
-const NOBODY: Users = Users { scale: false, name: false, delete: false, revise: false, end: false };
+const NONE: Users = Users { scale: false, name: false, delete: false, revise: false, end: false };
 
-const SCALE: Users = Users { scale: true, ..NOBODY };
+const SCALE: Users = Users { scale: true, ..NONE };
 
 /// Users that remove machines, with and without targeted removals.
-const REMOVE: Users = Users { scale: true, name: true, delete: true, ..NOBODY };
+const REMOVE: Users = Users { scale: true, name: true, delete: true, ..NONE };
 
-const REVISE: Users = Users { scale: true, revise: true, ..NOBODY };
+const REVISE: Users = Users { scale: true, revise: true, ..NONE };
 
-const END: Users = Users { scale: true, end: true, ..NOBODY };
+const END: Users = Users { scale: true, end: true, ..NONE };
 
 /// A pool of at most one machine, one scale-up or scale-down, one exit of the leader or lost response, and watches that
 /// can be one event behind at any time.

@@ -217,13 +217,13 @@ fn detached(machines: u64, of: &[u64]) -> World {
     })
 }
 
-fn told(world: &World) -> String {
+fn message_of(world: &World) -> String {
     condition(&shown(world), SYNCED).expect("it is always there")
 }
 
 #[test]
 fn a_disk_that_was_detached_by_hand_is_not_synced_and_the_message_says_what_to_do() {
-    let text = told(&detached(2, &[1]));
+    let text = message_of(&detached(2, &[1]));
     assert!(
         text.starts_with("False DiskDetachedByHand: 2 of 2 live replicas have the current template; "),
         "{text}"
@@ -236,10 +236,10 @@ fn a_disk_that_was_detached_by_hand_is_not_synced_and_the_message_says_what_to_d
     ] {
         assert!(text.contains(&part), "{part} is not in {text}");
     }
-    assert_eq!(told(&detached(2, &[])), "True PoolSynced: ");
-    assert!(told(&detached(5, &[0, 1, 2, 3, 4])).ends_with("and 2 more disks"));
+    assert_eq!(message_of(&detached(2, &[])), "True PoolSynced: ");
+    assert!(message_of(&detached(5, &[0, 1, 2, 3, 4])).ends_with("and 2 more disks"));
     let unused = detached(2, &[1]).pool(|pool| pool.disks[1].used = false);
-    assert!(!told(&unused).contains("by hand"));
+    assert!(!message_of(&unused).contains("by hand"));
 }
 
 #[test]
@@ -247,6 +247,6 @@ fn a_detached_disk_that_another_machine_has_is_not_offered() {
     let world = detached(2, &[1]).edit(&name(0), |machine| {
         machine.disks.push(DiskRef { template: None, disk: "web-data-1".into(), position: 2 });
     });
-    let text = told(&world);
+    let text = message_of(&world);
     assert!(text.contains(&format!("machine {} refers to it", name(0))), "{text}");
 }

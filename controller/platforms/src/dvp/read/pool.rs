@@ -187,7 +187,11 @@ fn published(status: &PoolStatus, pool: &ObjectId) -> Published {
             observed_generation: condition.observed_generation,
         })
         .collect();
-    let named =
+    let desired_revision =
         || Some((RevisionId::from(status.desired_template_hash.as_deref()?), status.observed_generation?));
-    Published { conditions, summary: if complete { summary() } else { None }, named: named() }
+    Published {
+        conditions,
+        summary: if complete { summary() } else { None },
+        desired_revision: desired_revision(),
+    }
 }

@@ -31,7 +31,7 @@ fn rollout(spec: &Value, annotations: &Value) -> (Rollout, Vec<String>) {
     (pool.rollout, pool.invalid_settings)
 }
 
-/// An annotation by its last part.
+/// An annotation of the pool, given by the last part of its key.
 fn twin(key: &str, value: &str) -> Value {
     json!({ format!("{PREFIX}/{key}"): value })
 }
@@ -184,9 +184,9 @@ fn the_template_hash_of_a_status_of_another_controller_is_known() {
         "observedGeneration": 2, "replicas": 1, "updatedReplicas": 1, "desiredTemplateHash": "23fc2ae7",
         "selector": format!("{PREFIX}/pool-uid=p"),
     }));
-    assert_eq!((theirs.summary, theirs.named), (None, Some((RevisionId::from("23fc2ae7"), 2))));
-    assert_eq!(status(json!({ "desiredTemplateHash": "23fc2ae7" })).named, None);
-    assert_eq!(status(Value::Null).named, None);
+    assert_eq!((theirs.summary, theirs.desired_revision), (None, Some((RevisionId::from("23fc2ae7"), 2))));
+    assert_eq!(status(json!({ "desiredTemplateHash": "23fc2ae7" })).desired_revision, None);
+    assert_eq!(status(Value::Null).desired_revision, None);
 }
 
 fn machine(body: &Value) -> Machine {
@@ -324,7 +324,7 @@ fn an_exported_disk_is_used_otherwise() {
 }
 
 #[rstest]
-#[case::nobody(json!([]), None)]
+#[case::no_machine(json!([]), None)]
 #[case::a_stopped_machine(json!([{ "name": "a", "mounted": false }]), None)]
 #[case::unknown(json!([{ "name": "a" }]), None)]
 #[case::one_of_two(json!([{ "name": "a", "mounted": false }, { "name": "b", "mounted": true }]), Some("b"))]

@@ -28,7 +28,7 @@ fn with(edit: impl FnOnce(&mut Value)) -> Value {
     template
 }
 
-/// A member made from [`template`], as the API server has it: defaults filled in, and others' fields beside ours.
+/// A machine created from [`template`], as the API server stores it: with defaults and with fields of other clients.
 fn live() -> Value {
     json!({
         "metadata": {
@@ -72,7 +72,7 @@ fn patch(live: &Value, from: Option<&Value>, to: &Value, disks: &[DiskDraft]) ->
     update(live, from, (&TO.into(), to), disks)
 }
 
-/// The member after the patch, which leaves nothing to do.
+/// The machine after the patch. A second update must change nothing.
 fn updated(live: &Value, from: Option<&Value>, to: &Value, disks: &[DiskDraft]) -> Value {
     let mut result = live.clone();
     json_patch::merge(&mut result, &patch(live, from, to, disks).expect("something differs"));
@@ -227,7 +227,7 @@ fn the_disk_that_a_machine_booted_from_stays_where_it_is_as_long_as_the_plan_kee
         .iter()
         .map(|device| device["bootOrder"].as_u64().unwrap())
         .collect();
-    assert_eq!(orders, [1, 2, 3], "it still comes first, and no place is taken twice");
+    assert_eq!(orders, [1, 2, 3], "it is still the first device, and boot orders are unique");
 
     let freed = updated(&result, Some(&to), &to, &kept[..2]);
     assert_eq!(devices_of(&freed), ["web-1-system", "web-data-x", "attached-by-hand"]);
@@ -266,11 +266,11 @@ fn a_list_never_becomes_empty() {
 }
 
 mod foreign {
-    //! Members that another controller of the same API made.
+    //! Machines that another controller of the same API created.
 
     use super::*;
 
-    /// One that it finished: an 8-digit label, the marker of what was written, no map of disks.
+    /// A machine that it finished: with an 8-digit label, the marker of the written revision, and no disk map.
     fn settled() -> Value {
         let mut machine = live();
         machine["metadata"]["labels"] = json!({ "role": "builder", labels::TEMPLATE_HASH: "5d3c9a41" });

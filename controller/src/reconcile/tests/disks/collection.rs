@@ -1,4 +1,4 @@
-//! The end of disks that nobody needs, and the uses that prevent it.
+//! Garbage collection of free disks, and the uses that prevent it.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ async fn an_idle_pool_deletes_a_disk_that_was_free_for_too_long_in_two_steps() {
     assert!(work(&world).is_empty());
     world.advance(MINUTE).await;
     let writes = work(&world);
-    assert_eq!(writes.len(), 1, "it is marked, and that is all: {writes:?}");
+    assert_eq!(writes.len(), 1, "the mark is the only write: {writes:?}");
     assert!(annotation(&world.disks()[0], "collecting-since").is_some());
     shows(&world, "vmpool_disks{state=\"collecting\"} 1");
     shows(&world, "vmpool_disks_without_ttl 0");
@@ -29,7 +29,7 @@ async fn an_idle_pool_deletes_a_disk_that_was_free_for_too_long_in_two_steps() {
     let delete = log.iter().position(|call| call.is(Verb::Delete, "virtualdisks")).unwrap();
     let body = &log[delete].body["preconditions"];
     assert!(body["uid"].is_string() && body["resourceVersion"] == version, "{body}");
-    // Before it, whoever might use the disk is looked for, at the server and not in a cache.
+    // Before the deletion, possible users of the disk are read from the server and not from a cache.
     for resource in ["virtualmachines", "virtualmachineblockdeviceattachments"] {
         let look = log.iter().position(|call| call.is(Verb::List, resource) && call.namespace == NAMESPACE);
         assert!(look.is_some_and(|look| look < delete), "{resource}");
@@ -42,14 +42,14 @@ async fn an_idle_pool_deletes_a_disk_that_was_free_for_too_long_in_two_steps() {
     assert!(work(&world).is_empty());
 }
 
-/// Somebody attaches a disk by hand.
+/// A user attaches a disk with an attachment object.
 fn attach(world: &World, disk: &Value) {
     world.server.create(
         "virtualmachineblockdeviceattachments",
         json!({
             "metadata": { "name": "by-hand", "namespace": NAMESPACE },
             "spec": {
-                "virtualMachineName": "somebody",
+                "virtualMachineName": "other",
                 "blockDeviceRef": { "kind": "VirtualDisk", "name": disk["metadata"]["name"] },
             },
         }),
@@ -57,7 +57,7 @@ fn attach(world: &World, disk: &Value) {
 }
 
 #[tokio::test]
-async fn a_disk_that_was_attached_by_hand_is_neither_handed_out_nor_deleted() {
+async fn a_manually_attached_disk_is_neither_allocated_nor_deleted() {
     let world = world(1, &json!({ "ttl": "10m" })).await;
     world.scale(0);
     world.calm().await;
@@ -72,7 +72,7 @@ async fn a_disk_that_was_attached_by_hand_is_neither_handed_out_nor_deleted() {
     world.calm().await;
     assert_ne!(device(&world.machines()[0]), disk["metadata"]["name"]);
 
-    // Once it is detached, it is free from then on.
+    // After it is detached, the disk is free from that time.
     world.server.delete("virtualmachineblockdeviceattachments", "by-hand");
     world.calm().await;
     let disk = world.server.get("virtualdisks", disk["metadata"]["name"].as_str().unwrap()).unwrap();
@@ -100,7 +100,7 @@ async fn a_use_that_no_watch_has_shown_saves_a_disk_at_the_last_moment() {
 }
 
 #[tokio::test]
-async fn a_disk_whose_users_cannot_be_looked_for_is_not_deleted() {
+async fn a_disk_whose_users_cannot_be_read_is_not_deleted() {
     let world = world(1, &json!({ "ttl": "10m" })).await;
     world.scale(0);
     world.calm().await;
@@ -129,7 +129,7 @@ async fn a_disk_that_a_foreign_machine_uses_is_not_deleted() {
     world.server.create(
         "virtualmachines",
         json!({
-            "metadata": { "name": "somebody", "namespace": NAMESPACE },
+            "metadata": { "name": "other", "namespace": NAMESPACE },
             "spec": { "blockDeviceRefs": [{ "kind": "VirtualDisk", "name": disk["metadata"]["name"] }] },
         }),
     );
@@ -138,12 +138,12 @@ async fn a_disk_that_a_foreign_machine_uses_is_not_deleted() {
     world.advance(MINUTE * 12).await;
     assert_eq!(world.disks().len(), 2);
     let machine =
-        world.machines().into_iter().find(|machine| machine["metadata"]["name"] != "somebody").unwrap();
+        world.machines().into_iter().find(|machine| machine["metadata"]["name"] != "other").unwrap();
     assert_ne!(device(&machine), disk["metadata"]["name"]);
 }
 
 #[tokio::test]
-async fn copied_labels_make_no_disk_of_the_pool() {
+async fn copied_labels_do_not_put_a_disk_into_the_pool() {
     let world = world(1, &json!({ "ttl": "10m" })).await;
     let mut copy = world.disks().remove(0);
     copy["metadata"] =
@@ -157,7 +157,7 @@ async fn copied_labels_make_no_disk_of_the_pool() {
 }
 
 #[tokio::test]
-async fn a_deletion_without_an_answer_is_asked_for_again() {
+async fn a_deletion_without_a_response_is_sent_again() {
     let world = world(1, &json!({ "ttl": "10m" })).await;
     world.scale(0);
     world.calm().await;
@@ -198,7 +198,7 @@ async fn a_disk_that_is_wanted_again_loses_its_mark_and_is_used() {
 }
 
 #[tokio::test]
-async fn a_disk_without_data_ends_although_its_template_has_no_ttl() {
+async fn a_disk_without_data_is_deleted_without_a_ttl() {
     let world = world(1, &json!({})).await;
     world.scale(0);
     world.calm().await;
@@ -213,7 +213,7 @@ async fn a_disk_without_data_ends_although_its_template_has_no_ttl() {
 }
 
 #[tokio::test]
-async fn a_disk_that_changed_under_its_deletion_is_looked_at_again() {
+async fn a_disk_that_changes_during_its_deletion_is_planned_again() {
     let world = world(1, &json!({ "ttl": "10m" })).await;
     world.scale(0);
     world.calm().await;
@@ -230,6 +230,6 @@ async fn a_disk_that_changed_under_its_deletion_is_looked_at_again() {
     });
     world.server.hold("virtualdisks");
     world.advance(MINUTE * 12).await;
-    assert!(world.disks().is_empty(), "nobody waits for the watch");
+    assert!(world.disks().is_empty(), "the deletions do not wait for the watch");
     shows(&world, "vmpool_failures_total{reason=\"DiskFailure\"} 0");
 }

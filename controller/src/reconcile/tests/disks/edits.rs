@@ -1,4 +1,4 @@
-//! What people edit by hand in machines: no data is lost by it.
+//! Edits of machines by users, which must not lose data.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ async fn pair() -> (World, [String; 2], [String; 2]) {
     (world, machines, disks)
 }
 
-/// A person edits the devices of a machine, and the platform evaluates that.
+/// A user edits the devices of a machine, and the platform evaluates the edit.
 fn refer(world: &World, machine: &str, devices: &Value) {
     world.server.edit("virtualmachines", machine, |machine| {
         machine["spec"]["blockDeviceRefs"] = devices.clone();
@@ -56,7 +56,7 @@ async fn a_device_that_a_user_added_for_the_disk_of_another_machine_is_removed()
 }
 
 #[tokio::test]
-async fn a_disk_that_was_detached_by_hand_is_kept_until_its_machine_ends() {
+async fn a_manually_detached_disk_is_retained_until_its_machine_is_deleted() {
     let (mut world, machines, disks) = pair().await;
     refer(&world, &machines[1], &json!([{ "kind": "ClusterVirtualImage", "name": "tools" }]));
     let attached = |disk: &mut Value| disk["status"]["attachedToVirtualMachines"] = json!([]);
@@ -64,28 +64,28 @@ async fn a_disk_that_was_detached_by_hand_is_kept_until_its_machine_ends() {
     world.advance(MINUTE * 30).await;
     assert!(
         work(&world).is_empty(),
-        "the machine is left as it is, and the disk is neither marked nor deleted"
+        "the machine does not change, and the disk is neither marked nor deleted"
     );
     let synced = world.condition("Synced").unwrap();
     assert_eq!(synced["reason"], "DiskDetachedByHand");
     let message = synced["message"].as_str().unwrap();
     assert!(message.contains(&disks[1]) && message.contains(&machines[1]), "{message}");
     assert_eq!(events(&world, "DiskDetachedByHand"), 1);
-    // A new leader reports it no second time.
+    // A new leader does not report it again.
     world.kill_leader().await;
     world.lead();
     world.advance(MINUTE).await;
     assert_eq!(events(&world, "DiskDetachedByHand"), 1);
     assert!(work(&world).is_empty());
 
-    // The user gives it back.
+    // The user attaches the disk again.
     refer(&world, &machines[1], &json!([disk(&disks[1])]));
     world.calm().await;
     assert_eq!(world.condition("Synced").unwrap()["status"], "True");
     refer(&world, &machines[1], &json!([{ "kind": "ClusterVirtualImage", "name": "tools" }]));
     world.calm().await;
     assert_eq!(events(&world, "DiskDetachedByHand"), 2);
-    // With the end of its machine it is free as usual.
+    // When its machine is deleted, the disk becomes free.
     world.server.edit("virtualmachinepools", "web", |pool| {
         pool["spec"]["scaleDownPolicy"] = json!("Explicit");
     });

@@ -1,4 +1,4 @@
-//! What is done about disks that machines have.
+//! Expansion, repair and replacement of the disks of machines.
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ async fn disks_expand_with_their_template_and_a_rejection_delays_no_other() {
 }
 
 #[tokio::test]
-async fn a_machine_that_is_taken_out_of_the_pool_keeps_its_disk() {
+async fn a_released_machine_keeps_its_disk() {
     let world = world(1, &json!({})).await;
     let (machine, disk) = (world.machines().remove(0), world.disks().remove(0));
     let name = machine["metadata"]["name"].as_str().unwrap();
@@ -46,7 +46,7 @@ async fn a_machine_that_is_taken_out_of_the_pool_keeps_its_disk() {
     assert!(!kept["metadata"].to_string().contains(PREFIX), "{}", kept["metadata"]);
     let released = world.server.get("virtualmachines", name).unwrap();
     assert!(!released["metadata"].to_string().contains(PREFIX), "{}", released["metadata"]);
-    // The pool has another machine with another disk by now, and what goes with the pool are these.
+    // The pool now has another machine with another disk, and only these are deleted with the pool.
     assert_eq!((world.machines().len(), world.disks().len()), (2, 2));
     world.server.delete("virtualmachinepools", "web");
     world.server.collect_garbage();
@@ -61,7 +61,8 @@ async fn a_released_machine_takes_no_disk_of_another_machine() {
     let (left, machine) = (&machines[0], &machines[1]);
     let name = |machine: &Value| machine["metadata"]["name"].as_str().unwrap().to_owned();
     let (lost, shared) = (device(left), device(machine));
-    // Somebody points it to the disk of the other one, and takes it out of the pool before that is put right.
+    // A user points the machine to the other machine's disk and releases it from the pool before the controller repairs
+    // the reference.
     world.server.edit("virtualmachines", &name(left), |machine| {
         machine["spec"]["blockDeviceRefs"][0]["name"] = shared.clone();
         machine["metadata"]["ownerReferences"] = json!([]);
@@ -75,7 +76,7 @@ async fn a_released_machine_takes_no_disk_of_another_machine() {
     assert_ne!(lost, shared);
 }
 
-/// A second disk for every machine; `reclaim` beside its name.
+/// Adds a second disk to every machine; `reclaim` is merged into the template.
 fn second_disk(pool: &mut Value, reclaim: &Value) {
     pool["spec"]["virtualDiskTemplates"].as_array_mut().unwrap().push(json!({
         "name": "data", "reclaim": reclaim, "spec": { "persistentVolumeClaim": { "size": "1Gi" } },
@@ -86,14 +87,14 @@ fn second_disk(pool: &mut Value, reclaim: &Value) {
         .push(json!({ "kind": "VirtualDisk", "name": "data" }));
 }
 
-/// The platform goes on until nothing changes any more.
+/// Runs the platform until nothing changes.
 async fn roll(world: &World) {
     for _ in 0..6 {
         run(world).await;
     }
 }
 
-/// Takes the second disk out of the pool of `world`, and lets the platform do its part.
+/// Removes the template of the second disk from the pool, and runs the platform.
 async fn remove_second_disk(world: &World) {
     world.server.edit("virtualmachinepools", "web", |pool| {
         let list = |value: &mut Value| drop(value.as_array_mut().unwrap().remove(1));
@@ -133,7 +134,7 @@ async fn the_disks_of_a_removed_template_are_detached_and_then_deleted() {
 }
 
 #[tokio::test]
-async fn a_machine_that_does_not_run_gets_a_free_disk_for_one_that_was_lost() {
+async fn a_stopped_machine_gets_a_free_disk_for_a_lost_one() {
     let world = world(2, &json!({})).await;
     world.scale(1);
     world.calm().await;
@@ -154,11 +155,11 @@ async fn a_machine_that_does_not_run_gets_a_free_disk_for_one_that_was_lost() {
     let log = world.server.take_log();
     let claim = log.iter().position(|call| call.is(MERGE_PATCH, "virtualdisks")).unwrap();
     let repoint = log.iter().position(|call| call.is(JSON_PATCH, "virtualmachines")).unwrap();
-    assert!(claim < repoint, "it is promised before the machine refers to it");
+    assert!(claim < repoint, "it is claimed before the machine refers to it");
 }
 
 #[tokio::test]
-async fn a_machine_that_left_keeps_its_disk_although_the_first_attempt_to_hand_it_over_failed() {
+async fn a_released_machine_keeps_its_disk_after_a_failed_transfer() {
     let world = world(1, &json!({})).await;
     let mut refused = 2;
     world.server.intercept(move |call| {
@@ -174,7 +175,7 @@ async fn a_machine_that_left_keeps_its_disk_although_the_first_attempt_to_hand_i
     world.advance(SECOND * 10).await;
     let disk = world.server.get("virtualdisks", disk["metadata"]["name"].as_str().unwrap()).unwrap();
     assert_eq!(disk["metadata"]["ownerReferences"][0]["uid"], machine["metadata"]["uid"]);
-    // As long as it was the pool's, the machine kept its markers: nobody else would have come back to it.
+    // The machine kept its markers while the pool owned it; otherwise no client would have updated it again.
     let log = world.server.take_log();
     let handed = log.iter().rposition(|call| call.is(MERGE_PATCH, "virtualdisks")).unwrap();
     let released = log.iter().position(|call| call.is(MERGE_PATCH, "virtualmachines")).unwrap();
@@ -210,11 +211,11 @@ async fn a_failed_ephemeral_disk_of_a_machine_that_never_ran_is_replaced_and_rep
     for part in [&*first, machine_name, "no space left on node n1"] {
         assert!(message.contains(part), "{part} is not in {message}");
     }
-    // The next one fails as well, and the pause is longer.
+    // The next disk fails too, and the pause is longer.
     fail(&format!("{first}-2"));
     world.advance(MINUTE).await;
     assert_eq!(device(&world.machines()[0]), format!("{first}-3"));
-    assert_eq!(names(&world.disks()), [format!("{first}-3")], "what failed is deleted");
+    assert_eq!(names(&world.disks()), [format!("{first}-3")], "the failed disks are deleted");
     run(&world).await;
     assert_eq!(world.condition("ReplicaFailure"), None);
     assert_eq!(events(&world, "DiskDetached"), 2);

@@ -4,10 +4,10 @@ use proptest::prelude::*;
 
 use super::model::{Fate, Model, SAME, id};
 use crate::model::Activity;
-use crate::testing::stories;
+use crate::testing::sequence_config;
 
 proptest! {
-    #![proptest_config(stories())]
+    #![proptest_config(sequence_config())]
 
     #[test]
     fn no_more_machines_are_taken_away_at_once_than_may_be_and_the_rollout_ends(

@@ -131,7 +131,7 @@ fn without_software_defined_networks_there_is_only_the_main_one() {
 #[case::another_address("/networks", json!([{ "type": "Main", "ipAddressName": "a" }]), "M.networks[0].ipAddressName")]
 #[case::another_mac("/networks", json!([{ "type": "Main", "virtualMachineMACAddressName": "a" }]), "M.networks[0].virtualMachineMACAddressName")]
 #[case::usb("/usbDevices", json!([{ "name": "a" }]), "M.usbDevices")]
-fn nothing_is_of_one_machine(#[case] below: &str, #[case] value: Value, #[case] field: &str) {
+fn per_machine_fields_are_refused(#[case] below: &str, #[case] value: Value, #[case] field: &str) {
     assert_blames(&machine(below, value), Some(field), Rule::Identities);
     assert_blames(&machine("/usbDevices", json!([])), None, Rule::Identities);
 }

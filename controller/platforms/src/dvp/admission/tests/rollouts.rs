@@ -96,7 +96,7 @@ fn an_annotation_that_is_no_text_is_refused() {
 #[case::a_percentage_of_the_same_digits(json!({ "maxUnavailable": 3 }), MAX, "3%", true)]
 #[case::the_same_answer(json!({ "paused": true }), PAUSED, "true", false)]
 #[case::another_answer(json!({ "paused": false }), PAUSED, "true", true)]
-fn the_field_wins_and_that_is_said(
+fn the_field_wins_with_a_warning(
     #[case] fields: Value,
     #[case] key: &str,
     #[case] value: &str,
@@ -243,7 +243,7 @@ fn moving_from_the_annotation_to_the_field_changes_nothing() {
 #[case::held_by_the_annotation(held()[1].clone(), "pins all machines to revision 0123456789abcdef")]
 #[case::paused(rollout(json!({ "paused": true })), "while the rollout is paused")]
 #[case::paused_by_the_annotation(annotated(pool(), PAUSED, "true"), "while the rollout is paused")]
-fn a_template_that_goes_nowhere_is_spoken_of(#[case] old: Value, #[case] words: &str) {
+fn a_template_change_that_reaches_no_machine_causes_a_warning(#[case] old: Value, #[case] words: &str) {
     let new = with(old.clone(), &format!("{MACHINE}/cpu/cores"), json!(4));
     let verdict = World::complete().update(&old, &new);
     assert_eq!((&verdict.outcome, warned(&verdict)), (&Outcome::Allowed, vec![Rule::RolloutHeld]));

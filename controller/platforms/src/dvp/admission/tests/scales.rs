@@ -27,7 +27,7 @@ fn scales_are_compared(#[case] old: Value, #[case] new: Value, #[case] step: Ste
 #[case::a_fraction(scale(&json!(1.5)))]
 #[case::too_much(scale(&json!(1_i64 << 31)))]
 #[case::another_spec(json!({ "kind": "Scale", "spec": 7 }))]
-fn what_is_no_scale_is_said_to_be_none(#[case] odd: Value) {
+fn an_object_that_is_no_scale_is_reported(#[case] odd: Value) {
     let good = scale(&json!(3));
     assert!(compare(&good, &odd).unwrap_err().to_string().starts_with("object is no autoscaling/v1 Scale: "));
     assert!(

@@ -1,4 +1,4 @@
-//! What a user stores to take the memory that all pools share.
+//! Objects by which a user tries to use the memory that all pools share.
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use super::super::{attachment, disk, machine, pool};
 
 const PREFIX: &str = "vmpool.virtualization.deckhouse.io";
 
-/// What of an object may stay in the cache beside a spec of the longest length.
+/// The permitted size of a cached object in addition to a spec of the maximum length.
 const SOME: usize = 64 * 1024;
 
 fn hostile_pool() -> Value {
@@ -28,7 +28,7 @@ fn hostile_pool() -> Value {
     })
 }
 
-/// A map of many other keys than ours.
+/// A map of many keys that the controller does not use.
 fn many_keys() -> Value {
     (0..50_000).map(|number| (format!("k{number}"), json!("v"))).collect()
 }
@@ -48,11 +48,11 @@ fn a_pool_with_a_spec_that_is_too_long_is_invalid_and_its_template_is_not_kept()
         facts.validation_errors
     );
     assert_eq!(facts.validation_errors.len(), 1, "{:?}", facts.validation_errors);
-    // Its status tells of the count, and nothing is removed.
+    // The count is read, and no machine is removed.
     assert_eq!((facts.desired, facts.scale_down_policy), (3, ScaleDownPolicy::Explicit));
 }
 
-/// The pool with a spec of so many bytes.
+/// The pool with a spec of this number of bytes.
 fn pool_of(size: usize) -> Value {
     let mut object = hostile_pool();
     let template = &mut object["spec"]["virtualMachineTemplate"]["spec"];
@@ -97,7 +97,7 @@ fn labels_annotations_and_owners_of_others_are_not_kept() {
     let object = json!({ "metadata": metadata });
     let pool_object: PoolObject = serde_json::from_value(object.clone()).unwrap();
     assert!(taken(&pool_object) < SOME);
-    // The controller owner counts wherever it stands.
+    // The controller owner is found at any position.
     let disk = disk(&serde_json::from_value::<DiskObject>(object).unwrap());
     assert_eq!(disk.owner.map(|owner| owner.name), Some("owner-4999".into()));
 }
@@ -138,7 +138,7 @@ fn long() -> String {
     "x".repeat(100_000)
 }
 
-/// A value of this many lists, one in the other: JSON that is a tree of a few kilobytes, and that decoders refuse.
+/// A value of this number of nested lists: JSON of a few kilobytes that decoders refuse.
 fn nested(depth: usize) -> Value {
     (0..depth).fold(json!(0), |inner, _| json!([inner]))
 }
@@ -157,7 +157,7 @@ fn a_pool_with_deep_nesting_is_invalid_and_keeps_its_machines(#[case] field: &st
     object["spec"]["virtualMachineTemplate"]["spec"]["tolerations"] = json!([]);
     let (parent, key) = field.rsplit_once('/').unwrap();
     object.pointer_mut(parent).unwrap()[key] = nested(500);
-    // As the API server sends it.
+    // The object is decoded from text, as from the API server.
     let object: PoolObject = serde_json::from_str(&object.to_string()).unwrap();
     let facts = pool(&object);
     assert_eq!(facts.scale_down_policy, ScaleDownPolicy::Explicit, "no machine is removed");

@@ -1,4 +1,4 @@
-//! Removal by name: the record on the pool, written by somebody else, and what the leader makes of it.
+//! Targeted removals: another client writes the removal record on the pool, and the leader executes it.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn record(world: &World) -> RemovalRecord {
     record_of(&world.server.get(POOLS, "web").unwrap())
 }
 
-/// What somebody who removes machines by name writes.
+/// Edits the removal record like a client of targeted removals.
 fn write(world: &World, edit: impl FnOnce(&mut RemovalRecord) -> usize) {
     world.server.edit(POOLS, "web", |pool| {
         let mut record = record_of(pool);
@@ -62,7 +62,7 @@ fn pool_writes(calls: &[Call]) -> usize {
     count(calls, MERGE_PATCH, POOLS)
 }
 
-fn told(world: &World, reason: &str) -> Vec<String> {
+fn event_notes(world: &World, reason: &str) -> Vec<String> {
     let events = world.server.all("events");
     let events = events.iter().filter(|event| event["reason"] == reason);
     events.map(|event| event["note"].as_str().unwrap().to_owned()).collect()
@@ -83,17 +83,19 @@ async fn a_removal_is_completed_after_its_client_exits() {
     let writes: Vec<Call> =
         log.iter().filter(|call| call.is_write() && call.resource != "events").cloned().collect();
     assert_eq!(count(&writes, Verb::Delete, MACHINES), 1);
-    assert_eq!(pool_writes(&writes), 1, "the entry leaves");
+    assert_eq!(pool_writes(&writes), 1, "the entry is removed");
     assert!(record(&world).is_empty());
-    // Whatever the machine has become since it was named, it leaves: its UID is the only condition.
+    // The machine is deleted in any state. Its UID is the only precondition.
     let delete = writes.iter().find(|call| call.verb == Verb::Delete).unwrap();
     assert!(delete.body["preconditions"]["uid"].is_string(), "{}", delete.body);
     assert!(delete.body["preconditions"]["resourceVersion"].is_null(), "{}", delete.body);
-    // The pool was read live before, and the machine before its entry left.
+    // The pool is read live before the delete, and the machine before its entry is removed.
     let at = |verb, resource| log.iter().position(|call| call.is(verb, resource)).unwrap();
     assert!(at(Verb::Get, POOLS) < at(Verb::Delete, MACHINES));
     assert!(at(Verb::Get, MACHINES) < at(MERGE_PATCH, POOLS));
-    assert!(told(&world, "SuccessfulDelete").iter().any(|note| note.contains("in a targeted removal")));
+    assert!(
+        event_notes(&world, "SuccessfulDelete").iter().any(|note| note.contains("in a targeted removal"))
+    );
     let page = world.metrics.page();
     for series in [
         r#"vmpool_deletions_total{reason="named"} 1"#,
@@ -108,7 +110,7 @@ async fn a_removal_is_completed_after_its_client_exits() {
     assert_eq!(world.take_writes().iter().map(ToString::to_string).collect::<Vec<_>>(), [""; 0]);
 }
 
-/// Whoever deletes the machine, and however often: one event for each target, when it is gone.
+/// Each target causes one event when its machine is gone, regardless of the client and the number of deletes.
 #[tokio::test]
 async fn each_removal_causes_one_event_with_its_user() {
     let world = explicit(5).await;
@@ -119,15 +121,16 @@ async fn each_removal_causes_one_event_with_its_user() {
     for request in ["r1", "r2", "r3"] {
         accept(&world, request);
     }
-    // The one who named it is faster than the controller with one of them, and lets another go on for a while.
+    // The client that requested the removal deletes one machine before the controller does, and another machine
+    // terminates slowly.
     world.server.delete(MACHINES, &names[0]);
     world.server.edit(MACHINES, &names[1], |machine| machine["metadata"]["finalizers"] = json!(["a/b"]));
     world.calm().await;
-    assert_eq!(told(&world, "SuccessfulDelete"), [""; 0], "one of them is still there");
+    assert_eq!(event_notes(&world, "SuccessfulDelete"), [""; 0], "one machine still exists");
     world.server.edit(MACHINES, &names[1], |machine| machine["metadata"]["finalizers"] = json!([]));
     world.advance(Duration::from_mins(1)).await;
     assert_eq!(machine_names(&world.machines()), [&*names[4]]);
-    let mut notes = told(&world, "SuccessfulDelete");
+    let mut notes = event_notes(&world, "SuccessfulDelete");
     notes.sort();
     let mut expected = [
         format!("removed machine {} as requested by \"jane\"", names[0]),
@@ -148,7 +151,7 @@ async fn a_large_removal_causes_ten_events_and_one_summary() {
     reserve_for(&world, "jane", "r", &named);
     accept(&world, "r");
     world.calm().await;
-    let notes = told(&world, "SuccessfulDelete");
+    let notes = event_notes(&world, "SuccessfulDelete");
     assert_eq!(notes.len(), 11, "{notes:?}");
     assert!(notes.iter().all(|note| note.contains("\"jane\"")), "{notes:?}");
     assert!(notes.iter().any(|note| note.starts_with("and 2 more: ")), "{notes:?}");
@@ -164,7 +167,7 @@ async fn a_released_target_causes_no_event() {
     world.server.edit(MACHINES, &name, |machine| machine["metadata"]["ownerReferences"] = json!([]));
     world.advance(Duration::from_mins(1)).await;
     assert!(record(&world).is_empty() && world.server.get(MACHINES, &name).is_some());
-    assert_eq!(told(&world, "SuccessfulDelete"), [""; 0]);
+    assert_eq!(event_notes(&world, "SuccessfulDelete"), [""; 0]);
 }
 
 #[tokio::test]
@@ -186,7 +189,8 @@ async fn no_other_machine_is_deleted_with_another_policy() {
     let names = machine_names(&world.machines());
     reserve(&world, "r", &[&names[1]]);
     accept(&world, "r");
-    // The one who named it is faster than the controller, and so is the machine.
+    // The client that requested the removal deletes the machine before the controller does, and the machine is gone at
+    // once.
     world.server.delete(MACHINES, &names[1]);
     world.calm().await;
     assert_eq!(machine_names(&world.machines()), [&*names[0], &*names[2], &*names[3]]);
@@ -195,7 +199,7 @@ async fn no_other_machine_is_deleted_with_another_policy() {
 }
 
 #[tokio::test]
-async fn a_machine_that_is_leaving_already_is_not_deleted_again_and_not_replaced() {
+async fn a_terminating_target_is_not_deleted_again_and_not_replaced() {
     let world = explicit(2).await;
     let names = machine_names(&world.machines());
     let finalizers = |finalizers: Value| {
@@ -229,14 +233,14 @@ async fn a_reserved_machine_that_vanishes_is_replaced_only_when_the_reservation_
     assert_eq!(record(&world).reserved().count(), 1);
     let page = world.metrics.page();
     assert!(page.contains(r#"vmpool_removal_targets{state="reserved"} 1"#), "{page}");
-    assert_eq!(told(&world, "ReservationExpired").len(), 0);
+    assert_eq!(event_notes(&world, "ReservationExpired").len(), 0);
 
     world.advance(20 * SECOND).await;
     assert_eq!(world.machines().len(), 3);
     assert!(record(&world).is_empty());
     let writes = world.take_writes();
     assert_eq!((pool_writes(&writes), count(&writes, Verb::Create, MACHINES)), (1, 1));
-    let notes = told(&world, "ReservationExpired");
+    let notes = event_notes(&world, "ReservationExpired");
     assert!(notes.len() == 1 && notes[0].contains(&names[0]), "{notes:?}");
     let page = world.metrics.page();
     assert!(page.contains("vmpool_removal_targets_settled_total{outcome=\"expired\"} 1"), "{page}");
@@ -263,7 +267,7 @@ async fn a_reservation_that_is_accepted_while_it_is_dropped_stays_accepted() {
     reserve(&world, "r", &[&names[0]]);
     let server = world.server.clone();
     let mut once = true;
-    // The last moment: after the pool was read, and before it is written.
+    // The change happens after the pool was read and before it is written.
     world.server.intercept(move |call| {
         if call.is(MERGE_PATCH, POOLS) && std::mem::take(&mut once) {
             server.edit(POOLS, "web", |pool| {
@@ -278,14 +282,14 @@ async fn a_reservation_that_is_accepted_while_it_is_dropped_stays_accepted() {
     world.advance(RESERVATION_AGE + 10 * SECOND).await;
     assert_eq!(machine_names(&world.machines()), [&*names[1], &*names[2]]);
     assert!(record(&world).is_empty());
-    assert_eq!(told(&world, "ReservationExpired").len(), 0);
+    assert_eq!(event_notes(&world, "ReservationExpired").len(), 0);
 }
 
 #[tokio::test]
 async fn an_entry_stays_while_a_live_read_finds_its_machine() {
     let world = explicit(2).await;
     world.server.hold(MACHINES);
-    // A member that no watch has shown, as the create of a predecessor may leave one behind.
+    // A machine that no watch has shown, as a delayed create of a predecessor may leave it.
     let mut late = world.machines().remove(0);
     late["metadata"]["name"] = json!("web-late");
     world.server.create(MACHINES, late);
@@ -338,7 +342,7 @@ async fn a_rejected_write_of_the_record_is_reported_and_delays_no_other() {
     world.calm().await;
     world.scale(3);
     world.advance(20 * SECOND).await;
-    assert_eq!(world.machines().len(), 3, "it left, and another one came");
+    assert_eq!(world.machines().len(), 3, "it was deleted, and another one was created");
     let failure = world.condition("ReplicaFailure").unwrap();
     assert_eq!(failure["reason"], "FailedRepair");
     assert!(failure["message"].as_str().unwrap().contains("the record is not yours"), "{failure}");
@@ -381,7 +385,7 @@ async fn a_large_removal_costs_few_writes_on_the_pool() {
     assert_eq!(count(&writes, Verb::Create, MACHINES), 0);
 }
 
-/// Who leaves `web` for a smaller count, found by refusing it once.
+/// The machine that `web` deletes for a smaller count, found by refusing the delete once.
 async fn victim(world: &World) -> String {
     world.server.intercept(|call| match call.verb {
         Verb::Delete => Fate::Refuse(Refusal::new(403, "Forbidden", "not yet")),
@@ -405,7 +409,7 @@ async fn an_unseen_released_machine_is_not_deleted_as_surplus() {
     world.server.edit(MACHINES, &victim, |machine| machine["metadata"]["ownerReferences"] = json!([]));
     world.scale(2);
     world.calm().await;
-    assert_eq!(world.machines().len(), 3, "it is nobody's any more, and two members are left without it");
+    assert_eq!(world.machines().len(), 3, "the released machine remains, and the pool has two others");
     assert_eq!(count(&world.take_writes(), Verb::Delete, MACHINES), 0);
 }
 
@@ -447,7 +451,7 @@ async fn a_machine_that_another_client_deleted_counts_for_the_surplus() {
     });
     world.scale(2);
     world.calm().await;
-    assert_eq!(count(&world.take_writes(), Verb::Delete, MACHINES), 0, "two are left already");
+    assert_eq!(count(&world.take_writes(), Verb::Delete, MACHINES), 0, "two machines are left");
     world.server.release();
     world.calm().await;
     assert_eq!(world.machines().len(), 2);
@@ -463,12 +467,12 @@ async fn a_changed_surplus_machine_is_deleted_at_its_new_version() {
     world.server.edit(MACHINES, &victim, |machine| machine["status"]["phase"] = json!("Stopped"));
     world.scale(2);
     world.calm().await;
-    assert!(world.server.get(MACHINES, &victim).is_none(), "nobody waits for the watch");
+    assert!(world.server.get(MACHINES, &victim).is_none(), "the pass does not wait for the watch");
     assert_eq!(world.machines().len(), 2);
     assert_eq!(count(&world.take_writes(), Verb::Delete, MACHINES), 2);
 }
 
-/// How often machines were listed, and how many were deleted.
+/// The number of lists of machines, and the number of deleted machines.
 fn counted_and_deleted(world: &World) -> (usize, usize) {
     let log = world.server.take_log();
     (count(&log, Verb::List, MACHINES), count(&log, Verb::Delete, MACHINES))
@@ -491,12 +495,12 @@ async fn machines_are_counted_live_unless_the_watch_has_shown_the_last_deletions
         counted_and_deleted(&world)
     };
     assert_eq!(shrink(5).await, (1, 1));
-    assert_eq!(shrink(4).await, (0, 1), "the watch has told of the first one");
+    assert_eq!(shrink(4).await, (0, 1), "the watch has shown the first deletion");
     world.advance(Duration::from_secs(2)).await;
-    assert_eq!(shrink(3).await, (1, 1), "that was long ago");
+    assert_eq!(shrink(3).await, (1, 1), "the last evidence is too old");
     world.server.hold(MACHINES);
     world.advance(Duration::from_secs(1)).await;
     assert_eq!(shrink(2).await, (1, 1));
-    assert_eq!(shrink(1).await, (1, 1), "the watch has not told of the one before");
-    assert_eq!(shrink(0).await, (0, 1), "nobody stays");
+    assert_eq!(shrink(1).await, (1, 1), "the watch has not shown the previous deletion");
+    assert_eq!(shrink(0).await, (0, 1), "no machine stays");
 }

@@ -11,7 +11,7 @@ const MANUAL: u64 = 3;
 
 /// Runs a round and records the pass's actions, the pool's condition, and the machines after the platform evaluated
 /// them.
-fn round(model: &mut Model, told: &mut Vec<String>) -> bool {
+fn round(model: &mut Model, transcript: &mut Vec<String>) -> bool {
     model.watch();
     let plan = model.pass(|| Fate::Answered);
     let number = |machine: &crate::ObjectId| {
@@ -30,7 +30,7 @@ fn round(model: &mut Model, told: &mut Vec<String>) -> bool {
         model.machines.iter().enumerate().fold(synced.message.clone(), |message, (index, machine)| {
             message.replace(&*machine.facts.id.name, &index.to_string())
         });
-    told.push(format!("{acts} | {} {message}", synced.reason));
+    transcript.push(format!("{acts} | {} {message}", synced.reason));
     for machine in &mut model.machines {
         if machine.facts.activity == Activity::NotRunning {
             machine.go(Activity::Running);
@@ -44,13 +44,13 @@ fn round(model: &mut Model, told: &mut Vec<String>) -> bool {
     plan != Plan::default()
 }
 
-fn told(model: &mut Model, told: &mut Vec<String>) {
+fn run_to_end(model: &mut Model, transcript: &mut Vec<String>) {
     for _ in 0..40 {
-        if !round(model, told) {
+        if !round(model, transcript) {
             return;
         }
     }
-    panic!("the rollout does not end: {told:#?}");
+    panic!("the rollout does not end: {transcript:#?}");
 }
 
 fn roll(model: &mut Model, to: u64) {
@@ -61,7 +61,7 @@ fn roll(model: &mut Model, to: u64) {
 fn machines_are_restarted_two_at_a_time() {
     let (mut model, mut lines) = (Model::new(5, 2), Vec::new());
     roll(&mut model, AUTOMATIC);
-    told(&mut model, &mut lines);
+    run_to_end(&mut model, &mut lines);
     insta::assert_snapshot!(lines.join("\n"));
 }
 
@@ -69,15 +69,15 @@ fn machines_are_restarted_two_at_a_time() {
 fn with_manual_restarts_all_machines_are_updated_and_wait() {
     let (mut model, mut lines) = (Model::new(4, 2), Vec::new());
     roll(&mut model, MANUAL);
-    told(&mut model, &mut lines);
-    lines.push("somebody restarts 1 and 2".into());
+    run_to_end(&mut model, &mut lines);
+    lines.push("a user restarts 1 and 2".into());
     for machine in &mut model.machines[1..3] {
         machine.go(Activity::NotRunning);
     }
-    told(&mut model, &mut lines);
+    run_to_end(&mut model, &mut lines);
     lines.push("the template goes back".into());
     roll(&mut model, 0);
-    told(&mut model, &mut lines);
+    run_to_end(&mut model, &mut lines);
     insta::assert_snapshot!(lines.join("\n"));
 }
 
@@ -96,7 +96,7 @@ fn a_rejected_template_stops_the_rollout_and_a_better_one_continues() {
         machine.stubborn = false;
     }
     roll(&mut model, AUTOMATIC + 2);
-    told(&mut model, &mut lines);
+    run_to_end(&mut model, &mut lines);
     insta::assert_snapshot!(lines.join("\n"));
 }
 
@@ -112,6 +112,6 @@ fn a_paused_rollout_finishes_started_updates_and_continues_later() {
     }
     lines.push("resumed".into());
     model.world.pool.rollout.paused = false;
-    told(&mut model, &mut lines);
+    run_to_end(&mut model, &mut lines);
     insta::assert_snapshot!(lines.join("\n"));
 }

@@ -1,4 +1,4 @@
-//! Somebody else acts at the same time: on the pool, on its members, on names that it wants.
+//! Other clients write at the same time: to the pool, to its machines, or objects with names that the pool needs.
 
 use serde_json::{Value, json};
 use vmpool_engine::names::Namer;
@@ -9,9 +9,9 @@ use crate::testing::{
 };
 
 #[tokio::test]
-async fn before_it_creates_it_asks_for_the_count_that_is_wanted_now() {
+async fn the_pool_is_read_live_before_a_create() {
     let world = World::with_pool(3).await;
-    // Somebody lowers the count and removes a machine; the cache shows only the second.
+    // A user lowers the count and deletes a machine. The cache shows only the deletion.
     world.server.hold("virtualmachinepools");
     world.scale(2);
     world.server.delete("virtualmachines", &machine_names(&world.machines())[0]);
@@ -23,9 +23,9 @@ async fn before_it_creates_it_asks_for_the_count_that_is_wanted_now() {
 }
 
 #[tokio::test]
-async fn before_it_deletes_it_asks_for_the_count_that_is_wanted_now() {
+async fn the_pool_is_read_live_before_a_delete() {
     let world = World::with_pool(3).await;
-    // The count goes down and up again, and the watch shows the first half when it is over.
+    // The count is lowered and raised again. The watch shows the lower count afterwards.
     world.server.hold("virtualmachinepools");
     world.scale(1);
     world.server.release();
@@ -37,7 +37,7 @@ async fn before_it_deletes_it_asks_for_the_count_that_is_wanted_now() {
 }
 
 #[tokio::test]
-async fn a_pool_of_the_same_name_that_came_after_is_another_pool() {
+async fn a_later_pool_of_the_same_name_is_another_pool() {
     let world = World::with_pool(2).await;
     let old = world.machines();
     world.server.hold("virtualmachinepools");
@@ -65,7 +65,7 @@ async fn a_status_that_the_watch_does_not_show_yet_is_written_once() {
     phase("Pending");
     world.calm().await;
     assert_eq!(world.take_writes().len(), 1, "one machine is not ready, and the status says so");
-    // The next passes have nothing else to tell.
+    // The status does not change in the next passes.
     for other in ["Stopped", "Pending", "Stopped"] {
         phase(other);
         world.calm().await;
@@ -73,8 +73,8 @@ async fn a_status_that_the_watch_does_not_show_yet_is_written_once() {
     assert_eq!(world.take_writes().len(), 0);
 }
 
-/// A leader that must point the only machine of `web` to another disk, since somebody else has the name. `meddle` is done
-/// before the first patch arrives.
+/// A leader must point the only machine of `web` to another disk, because another client's disk has the name. `meddle`
+/// runs before the first patch arrives.
 async fn repointing(mut meddle: impl FnMut(&Server, &Call) -> Fate + Send + 'static) -> World {
     let mut world = World::new();
     let written = world.server.create("virtualmachinepools", pool("web", 1));
@@ -97,7 +97,7 @@ async fn repointing(mut meddle: impl FnMut(&Server, &Call) -> Fate + Send + 'sta
 }
 
 #[tokio::test]
-async fn a_machine_that_changed_while_it_was_repointed_is_looked_at_again() {
+async fn a_machine_that_changes_during_a_repoint_is_planned_again() {
     let mut first = true;
     let world = repointing(move |server, call| {
         if std::mem::take(&mut first) {
@@ -118,7 +118,7 @@ async fn a_machine_that_changed_while_it_was_repointed_is_looked_at_again() {
 }
 
 #[tokio::test]
-async fn a_repointing_that_is_refused_for_itself_is_a_failure_and_paced() {
+async fn a_rejected_repoint_is_a_failure_with_backoff() {
     let world = repointing(|_, _| Fate::Refuse(Refusal::new(422, "Invalid", "blockDeviceRefs: no"))).await;
     let patches = count(&world.take_writes(), JSON_PATCH, "virtualmachines");
     assert!((2..=6).contains(&patches), "{patches}");
@@ -131,7 +131,7 @@ async fn a_foreign_disk_with_the_name_of_a_machines_disk_is_unchanged() {
     let written = world.server.create("virtualmachinepools", pool("web", 1));
     let uid = written["metadata"]["uid"].as_str().unwrap();
     let machine = Namer::new(&"web".into(), &uid.into()).name(0);
-    // It comes so late that the choice of the name does not see it.
+    // The disk is created after the name was chosen.
     let foreign = format!("{machine}-root");
     let body = json!({ "metadata": { "name": foreign, "namespace": NAMESPACE }, "spec": { "mine": true } });
     let (server, mut waits) = (world.server.clone(), true);
@@ -235,7 +235,7 @@ async fn a_missing_disk_of_a_machine_is_created_again() {
 }
 
 #[tokio::test]
-async fn a_pool_that_is_being_deleted_is_not_touched() {
+async fn a_pool_that_is_being_deleted_is_not_changed() {
     let world = World::with_pool(2).await;
     world.server.edit("virtualmachinepools", "web", |pool| {
         pool["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
@@ -266,7 +266,7 @@ async fn conditions_of_other_controllers_stay_in_the_status() {
     assert_eq!(world.status()["replicas"], 2);
 }
 
-/// Another controller that answers every status of ours with one of its own.
+/// Another controller that overwrites every status of this controller with its own.
 fn interfere(world: &World) -> bool {
     let ours = world.status()["selector"].is_string() && world.status()["desiredTemplateHash"] != "5d3c9a41";
     if ours {
@@ -286,13 +286,13 @@ async fn a_pool_whose_status_another_client_overwrites_is_not_changed_until_that
         answers += usize::from(interfere(&world));
         world.advance(SECOND * 2).await;
     }
-    assert!((3..=5).contains(&answers), "ours goes on telling, but seldom: {answers}");
+    assert!((3..=5).contains(&answers), "this controller still writes the status, but rarely: {answers}");
     world.server.take_log();
     world.scale(5);
     let victim = machine_names(&world.machines()).remove(0);
     world.server.delete("virtualmachines", &victim);
     world.advance(SECOND * 60).await;
-    assert_eq!(world.machines().len(), 1, "nobody is replaced");
+    assert_eq!(world.machines().len(), 1, "no machine is replaced");
     assert!(world.take_writes().iter().all(|call| call.subresource == "status"));
     let failure = world.condition("ReplicaFailure").unwrap();
     assert_eq!(failure["reason"], "StatusDisputed");
@@ -304,7 +304,7 @@ async fn a_pool_whose_status_another_client_overwrites_is_not_changed_until_that
 }
 
 #[tokio::test]
-async fn one_edit_of_the_status_by_hand_is_put_right_and_stops_nothing() {
+async fn a_manual_edit_of_the_status_is_overwritten_and_stops_nothing() {
     let world = World::with_pool(2).await;
     assert!(interfere(&world));
     world.scale(3);
