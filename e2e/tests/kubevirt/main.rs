@@ -38,10 +38,12 @@ const PLURALS: [(&str, &str); 5] = [
 /// Runs a test on the shared control plane, in a namespace of its own.
 #[expect(clippy::panic, reason = "this is how a test fails")]
 fn with_namespace(name: &str, test: impl AsyncFnOnce(Place<'_>) -> Result<()>) {
-    static INSTALLED: OnceCell<()> = OnceCell::const_new();
+    // A failure is shared too, or every test would wait for CRDs that are never served.
+    static INSTALLED: OnceCell<Result<(), String>> = OnceCell::const_new();
     let run = async {
         let cluster = harness::cluster().await?;
-        INSTALLED.get_or_try_init(async || install(&cluster).await).await?;
+        let installed = async || install(&cluster).await.map_err(|error| chain(error.as_ref()));
+        INSTALLED.get_or_init(installed).await.clone().map_err(anyhow::Error::msg)?;
         cluster.kubectl(&["create", "namespace", name]).await?;
         test(Place { cluster: &cluster, namespace: name }).await
     };

@@ -5,7 +5,7 @@ use http::Method;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
-use vmpool_api::kubevirt::{VirtualMachine, VirtualMachinePool};
+use vmpool_api::kubevirt::{Condition, VirtualMachine, VirtualMachinePool};
 
 use crate::{Place, Unknown, minimal, sample, with_namespace};
 
@@ -79,9 +79,7 @@ fn the_versions_of_a_pool_differ_only_in_api_version() {
         // when it is read in the newer one, then nothing else has changed.
         let mut new = place.ask(Method::GET, &place.pool("full")?, &Value::Null).await?;
         ensure!(new["apiVersion"] == "pool.kubevirt.io/v1beta1", "{new}");
-        for part in ["spec", "status"] {
-            ensure!(new[part] == old[part], "{part}: {new}");
-        }
+        ensure!(new["spec"] == pool["spec"] && old["spec"] == pool["spec"], "{new}");
         // When the newer version is written back, then the older one shows it.
         new["spec"]["paused"] = json!(false);
         stored(&place, &new).await?;
@@ -118,7 +116,7 @@ fn spec_and_status_are_written_apart() {
         ensure!(found["spec"]["replicas"] == 1, "{found}");
         ensure!(found["metadata"]["generation"] == created["metadata"]["generation"], "{found}");
         let pool: VirtualMachinePool = serde_json::from_value(found)?;
-        ensure!(pool.condition("ReplicaPaused").is_some_and(vmpool_api::kubevirt::Condition::is_true));
+        ensure!(pool.condition("ReplicaPaused").is_some_and(Condition::is_true));
         Ok(())
     });
 }

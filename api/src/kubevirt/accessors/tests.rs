@@ -3,7 +3,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::kubevirt::{MachineTemplate, VirtualMachinePoolSpec};
 
 fn read<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
@@ -26,9 +25,7 @@ fn machine(status: Value) -> VirtualMachine {
 #[case::some(Some(7), 7)]
 #[case::negative(Some(-1), 0)]
 fn desired_replicas_default_to_one(#[case] replicas: Option<i32>, #[case] desired: usize) {
-    let mut pool =
-        VirtualMachinePool { spec: VirtualMachinePoolSpec::default(), ..VirtualMachinePool::default() };
-    pool.spec.virtual_machine_template = MachineTemplate::default();
+    let mut pool = VirtualMachinePool::default();
     pool.spec.replicas = replicas;
     assert_eq!(pool.desired_replicas(), desired);
 }

@@ -28,15 +28,6 @@ fn the_enums_have_the_values_of_the_schema(#[case] field: &str, #[case] values: 
 }
 
 #[rstest]
-#[case::sort_policy(SortPolicy::ALL.len(), 5)]
-#[case::run_strategy(RunStrategy::ALL.len(), 6)]
-#[case::printable_status(PrintableStatus::ALL.len(), 17)]
-#[case::instance_phase(InstancePhase::ALL.len(), 8)]
-fn the_enums_are_complete(#[case] found: usize, #[case] expected: usize) {
-    assert_eq!(found, expected);
-}
-
-#[rstest]
 #[case::backoff(PrintableStatus::CrashLoopBackOff, true)]
 #[case::unschedulable(PrintableStatus::ErrorUnschedulable, true)]
 #[case::data_volume(PrintableStatus::DataVolumeError, true)]
