@@ -31,9 +31,15 @@ impl Report {
     }
 }
 
-/// Validates an object of one of the four kinds, as it was sent.
-pub fn object(object: &Object) -> Report {
+/// Validates an object of one of the four kinds on creation (`old` is `None`) or update.
+///
+/// An update that leaves the spec as it is passes: an object that was stored without validation must not keep its
+/// finalizers for ever.
+pub fn object(object: &Object, old: Option<&Object>) -> Report {
     let mut report = Report::default();
+    if old.is_some_and(|old| old.spec() == object.spec()) {
+        return report;
+    }
     let name = &object.identity.name;
     if name.len() > LONGEST_NAME {
         let message = format!(

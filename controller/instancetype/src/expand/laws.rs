@@ -94,7 +94,7 @@ proptest! {
             let stash = json!({"metadata": {"name": "a"}, "data": document});
             let stash = Stash::read(&stash).unwrap();
             let Ok(decoded) = decode(&stash, Kind::Preference, "u1") else { continue };
-            let _ = validation::object(&decoded.object);
+            let _ = validation::object(&decoded.object, None);
             let types = Types {
                 instancetype: crate::model::Instancetype::new(decoded.object.clone()).ok(),
                 preference: crate::model::Preference::new(decoded.object.clone()).ok(),

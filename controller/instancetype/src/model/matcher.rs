@@ -72,6 +72,17 @@ impl Matcher {
         }
     }
 
+    /// The matcher for the machines of a pool: the same object, from this ControllerRevision. Nothing is left to infer.
+    #[must_use]
+    pub fn pinned(&self, revision: impl Into<String>) -> Self {
+        Self {
+            name: self.name.clone(),
+            kind: self.kind.clone(),
+            revision_name: revision.into(),
+            ..Self::default()
+        }
+    }
+
     /// The matcher as JSON, without empty fields.
     pub fn to_json(&self) -> Value {
         let fields = [

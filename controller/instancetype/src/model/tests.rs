@@ -56,6 +56,19 @@ fn a_matcher_is_read_and_written() {
     assert_eq!(preference.to_json(), json!({"name": "linux"}), "empty fields are absent");
 }
 
+#[test]
+fn a_pinned_matcher_names_the_revision() {
+    let matcher = Matcher {
+        name: "u1".to_owned(),
+        kind: "VirtualMachineInstancetype".to_owned(),
+        infer_from_volume: "root".to_owned(),
+        infer_from_volume_failure_policy: "Ignore".to_owned(),
+        ..Matcher::default()
+    };
+    let expected = json!({"name": "u1", "kind": "VirtualMachineInstancetype", "revisionName": "web-u1"});
+    assert_eq!(matcher.pinned("web-u1").to_json(), expected);
+}
+
 #[rstest]
 #[case::absent(json!({"spec": {}}), Ok(false))]
 #[case::null(json!({"spec": {"preference": null}}), Ok(false))]

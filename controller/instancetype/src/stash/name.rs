@@ -2,6 +2,8 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::model::Identity;
+
 /// The longest name of an object.
 const LONGEST: usize = 253;
 
@@ -15,6 +17,13 @@ pub struct Recorded {
     pub uid: String,
     /// The generation of the object.
     pub generation: i64,
+}
+
+impl Recorded {
+    /// Whether the object still is in this state, so that a lost stash can be made again from it.
+    pub fn is_state_of(&self, object: &Identity) -> bool {
+        object.uid.as_ref() == Some(&self.uid) && object.generation == Some(self.generation)
+    }
 }
 
 /// The name of a stash: `OWNER-OBJECT-VERSION-UID-GENERATION`.

@@ -8,7 +8,7 @@ use crate::fields::CauseReason;
 use crate::testing::{self, instancetype_json};
 
 fn report(kind: &str, spec: Value) -> Report {
-    object(&Object::read(testing::object(kind, "u1", spec)).unwrap())
+    object(&Object::read(testing::object(kind, "u1", spec)).unwrap(), None)
 }
 
 fn fields(report: &Report) -> Vec<&str> {
@@ -82,7 +82,19 @@ fn names_fit_into_a_label_value(#[case] length: usize, #[case] expected: &[&str]
     for kind in crate::model::Kind::ALL {
         let spec = instancetype_json(json!({}));
         let document = testing::object(kind.as_str(), &"n".repeat(length), spec);
-        let report = object(&Object::read(document).unwrap());
+        let report = object(&Object::read(document).unwrap(), None);
         assert_eq!(fields(&report), expected);
     }
+}
+
+#[test]
+fn an_update_is_validated_if_it_changes_the_spec() {
+    let read = |cpus| {
+        let spec = instancetype_json(json!({"cpu": {"guest": cpus}}));
+        Object::read(testing::object("VirtualMachineInstancetype", &"n".repeat(64), spec)).unwrap()
+    };
+    let (stored, mut relabeled) = (read(0), read(0).document().clone());
+    relabeled["metadata"]["finalizers"] = json!([]);
+    assert_eq!(object(&Object::read(relabeled).unwrap(), Some(&stored)), Report::default());
+    assert_eq!(fields(&object(&stored, Some(&read(1)))), ["metadata.name", "spec.cpu.guest"]);
 }

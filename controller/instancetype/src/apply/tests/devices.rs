@@ -114,13 +114,14 @@ fn an_interface_gets_its_model(#[case] before: Value, #[case] after: Value) {
 #[case::a_plugin(json!({"name": "pod", "binding": {"name": "passt"}}), false)]
 #[case::a_binding_of_the_future(json!({"name": "pod", "wormhole": {}}), false)]
 #[case::another_network(json!({"name": "multus"}), false)]
+#[case::a_network_whose_pod_is_null(json!({"name": "null"}), false)]
 #[case::a_network_that_is_not_listed(json!({"name": "elsewhere"}), false)]
 fn an_interface_without_binding_on_the_pod_network_gets_masquerade(
     #[case] interface: Value,
     #[case] added: bool,
 ) {
     let spec = json!({
-        "networks": [{"name": "pod", "pod": {}}, {"name": "multus", "multus": {}, "pod": null}],
+        "networks": [{"name": "pod", "pod": {}}, {"name": "multus", "multus": {}}, {"name": "null", "pod": null}],
         "domain": {"devices": {"interfaces": [interface]}},
     });
     let spec = preferred(spec, json!({"devices": {"preferredInterfaceMasquerade": {}}}));

@@ -113,6 +113,21 @@ fn the_name_records_the_state_of_the_object(#[case] name: &str, #[case] generati
 }
 
 #[rstest]
+#[case::unchanged(UID, 3, true)]
+#[case::edited(UID, 4, false)]
+#[case::recreated("another", 3, false)]
+fn a_lost_stash_can_be_made_again_from_an_unchanged_object(
+    #[case] uid: &str,
+    #[case] generation: i64,
+    #[case] same: bool,
+) {
+    let stash = Stash::of(&small(), owner(), "team-a").unwrap();
+    let mut live = small().identity;
+    (live.uid, live.generation) = (Some(uid.to_owned()), Some(generation));
+    assert_eq!(recorded(&stash.name).unwrap().is_state_of(&live), same);
+}
+
+#[rstest]
 #[case::the_same(json!({"memory": {"guest": "2Gi"}}), json!({"memory": {"guest": "2Gi"}}), true)]
 #[case::another_spelling(json!({"memory": {"guest": "2048Mi", "maxGuest": "4Gi"}}), json!({"memory": {"guest": "2Gi", "maxGuest": 4_294_967_296_u64}}), true)]
 #[case::of_a_requirement(json!({"requirements": {"memory": {"guest": "2048Mi"}}}), json!({"requirements": {"memory": {"guest": "2Gi"}}}), true)]
