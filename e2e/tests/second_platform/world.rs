@@ -8,7 +8,7 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use vmpool_controller::metrics::Metrics;
-use vmpool_controller::{LeaderHealth, Settings, Dependencies, lead};
+use vmpool_controller::{Dependencies, LeaderHealth, Settings, lead};
 use vmpool_installation::workspace_root;
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;

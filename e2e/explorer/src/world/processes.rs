@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 use vmpool_controller::metrics::Metrics;
-use vmpool_controller::{LeaderHealth, Settings, Dependencies, serve};
+use vmpool_controller::{Dependencies, LeaderHealth, Settings, serve};
 use vmpool_engine::removal::{RESERVATION_AGE, accept_within};
 use vmpool_model::WatchDelay;
 use vmpool_runtime::Env;
