@@ -120,7 +120,7 @@ fn a_scenario_survives_a_fault_in_its_middle(#[case] write_fault: WriteFault, #[
 #[test]
 fn a_targeted_removal_removes_only_its_targets() {
     let transcript = removal_by_name().plain.transcript.join("\n");
-    assert!(transcript.contains("targeted removal: Removed"), "{transcript}");
+    assert!(transcript.contains("targeted removal: Succeeded"), "{transcript}");
     assert!(transcript.contains("/spec/replicas=1"), "{transcript}");
 }
 
@@ -133,7 +133,7 @@ fn a_targeted_removal_survives_a_crash_of_the_replica_that_handles_it() {
         let transcript =
             without_violation(&format!("read {at}"), schedule.run_with_transcript()).transcript.join("\n");
         assert!(
-            transcript.contains("targeted removal: Removed"),
+            transcript.contains("targeted removal: Succeeded"),
             "read {at}: the removal never succeeded\n{transcript}"
         );
     }
