@@ -1,4 +1,4 @@
-//! The first half of a pass: its reads, and the plan.
+//! The first half of a pass: all reads, and the plan.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
