@@ -24,7 +24,7 @@ help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: xtask ## Watch a pool live on a real control plane; ONCE=1 runs the story once and ends
+demo: xtask ## Show a pool on a real control plane; with ONCE=1 the demo runs once and exits
 	@echo "==> etcd, kube-apiserver, kube-controller-manager, kubectl; the controller, the platform simulator, the demo"
 	@echo "    (minutes the first time; the Go programs are kept in $(TARGET_DIR)/tools)"
 	@$(MAKE) --no-print-directory --jobs=2 control-plane demo-programs
@@ -32,7 +32,7 @@ demo: xtask ## Watch a pool live on a real control plane; ONCE=1 runs the story 
 	@$(TARGET_DIR)/debug/demo
 
 .PHONY: scenario
-scenario: xtask ## Build what is needed and run the scenarios whose test has NAME in its name, with their logs
+scenario: xtask ## Run the scenarios whose test names contain NAME, with their logs
 	@[ -n "$(NAME)" ] || { echo "error: missing NAME, for example NAME=scaling::" >&2; exit 1; }
 	@$(XTASK) tools control-plane
 	@$(XTASK) tools helm
@@ -48,7 +48,7 @@ demo-programs:
 	$(BUILD_ASIDE) $(DEMO)
 
 .PHONY: bench
-bench: xtask ## Measure speed, cost and quiet; MEMBERS=10000, POOLS=100, FAILOVER=1, HELP=1 for all variables
+bench: xtask ## Measure speed, resource usage and requests; MEMBERS=10000, POOLS=100, FAILOVER=1, HELP=1 for all variables
 	@echo "==> The control plane: etcd, kube-apiserver, kube-controller-manager, kubectl (minutes the first time, kept in $(TARGET_DIR)/tools)"
 	@$(XTASK) tools control-plane
 	@echo "==> The controller, the platform simulator and the benchmark, optimized"
@@ -69,10 +69,10 @@ e2e: xtask ## Core scenarios on another cluster; E2E_CLUSTER=embedded (default),
 	esac
 
 .PHONY: faults
-faults: preflight ## Break everything around the real controller on a model of the API server; SEEDS=10000, SEED=7, EXHAUSTIVE=true, ONLY=rollout
-	@echo "==> The controller and the model it runs on, optimized"
+faults: preflight ## Run the real controller with injected faults on a model of the API server; SEEDS=10000, SEED=7, EXHAUSTIVE=true, ONLY=rollout
+	@echo "==> The controller and the API server model, optimized"
 	cargo build --locked --release --package vmpool-explorer
-	@echo "==> Schedules: each is a few minutes of a pool's life in milliseconds"
+	@echo "==> Fault schedules: each simulates some minutes in milliseconds"
 	@$(TARGET_DIR)/release/faults
 
 .PHONY: conformance
@@ -81,20 +81,20 @@ conformance: xtask ## Compare the API server model of make faults with a real AP
 	SEEDS="$(or $(SEEDS),500)" cargo test --locked --package vmpool-e2e --test conformance -- --nocapture
 
 .PHONY: crashes
-crashes: xtask ## Crash every program at each of its requests, and disturb every watch, on a real control plane; ONLY="rollout, restart: killed after DELETE"
+crashes: xtask ## Kill every program at each of its requests, and interrupt every watch, on a real control plane; ONLY="rollout, restart: killed after DELETE"
 	@$(XTASK) tools control-plane
 	@$(XTASK) tools helm
 	cargo build --locked --workspace --bins
 	VMPOOL_CRASHES=all VMPOOL_ONLY="$(ONLY)" cargo test --locked --package vmpool-e2e --test crashes -- --nocapture
 
 .PHONY: soak
-soak: xtask ## Minutes of random users and faults on a real control plane, and what our programs use; MINUTES=10, SEED=7
+soak: xtask ## Run random operations and faults on a real control plane, and measure resource usage; MINUTES=10, SEED=7
 	@echo "==> The control plane: etcd, kube-apiserver, kube-controller-manager, kubectl, helm (minutes the first time, kept in $(TARGET_DIR)/tools)"
 	@$(XTASK) tools control-plane
 	@$(XTASK) tools helm
-	@echo "==> Our programs, the platform simulator and the soak"
+	@echo "==> The project's programs, the platform simulator and the soak test"
 	cargo build --locked --workspace --bins
-	@echo "==> The soak"
+	@echo "==> The soak test"
 	@$(TARGET_DIR)/debug/soak
 
 .PHONY: mutations
@@ -102,8 +102,8 @@ mutations: xtask ## Remove one guard at a time from the code, and check that a t
 	@$(XTASK) mutations
 
 .PHONY: up
-up: xtask ## Leave a control plane and all our programs running in the background, to play with; docs/playground.md is a tour
-	@echo "==> etcd, kube-apiserver, kube-controller-manager, kubectl; our programs, the platform simulator, the playground"
+up: xtask ## Start the playground: a control plane and all programs in the background; docs/playground.md is a tour
+	@echo "==> etcd, kube-apiserver, kube-controller-manager, kubectl; the project's programs, the platform simulator, the playground"
 	@echo "    (minutes the first time; the Go programs are kept in $(TARGET_DIR)/tools)"
 	@$(MAKE) --no-print-directory --jobs=2 control-plane playground-programs
 	@echo "==> The playground"
@@ -114,15 +114,15 @@ playground-programs:
 	$(BUILD_ASIDE) $(CHART)
 
 .PHONY: down
-down: ## Stop what make up started, and remove its directory
+down: ## Stop the playground, and remove its directory
 	@if [ -x $(PLAYGROUND) ]; then $(PLAYGROUND) down; else echo "Nothing is up."; fi
 
 .PHONY: status
-status: ## Say whether the playground is up, and which processes it has
+status: ## Show whether the playground runs, and its processes
 	@if [ -x $(PLAYGROUND) ]; then $(PLAYGROUND) status; else echo "Nothing is up."; fi
 
 .PHONY: node-up
-node-up: xtask ## Leave a cluster of one node running, with the chart installed; needs root on Linux
+node-up: xtask ## Start a one-node cluster with the chart in the background; needs root on Linux
 	@echo "==> Control plane, node, containerd and helm (minutes the first time, kept in $(TARGET_DIR)/tools)"
 	@$(XTASK) tools node
 	@echo "==> The programs of the chart, the platform simulator and the playground"
@@ -131,11 +131,11 @@ node-up: xtask ## Leave a cluster of one node running, with the chart installed;
 	@$(PLAYGROUND) --node up
 
 .PHONY: node-down
-node-down: ## Stop what make node-up started, and remove its directory
+node-down: ## Stop the one-node cluster, and remove its directory
 	@if [ -x $(PLAYGROUND) ]; then $(PLAYGROUND) --node down; else echo "Nothing is up."; fi
 
 .PHONY: test
-test: xtask ## Run all that CI runs: format, lints, docs, generated files, chart, and every test
+test: xtask ## Run the checks of CI: format, lints, docs, generated files, chart, and every test
 	@$(XTASK) verify
 
 .PHONY: verify
@@ -146,15 +146,15 @@ lint: xtask ## Format, hygiene, clippy and docs only
 	@$(XTASK) verify format hygiene clippy docs
 
 .PHONY: generate
-generate: xtask ## Write what is generated from the CRDs: types, definitions, reference pages
+generate: xtask ## Generate files from the CRDs: types, definitions, reference pages
 	@$(XTASK) generate
 
 .PHONY: tools
-tools: xtask ## Build the Go programs that tests and demo run on this machine
+tools: xtask ## Build the Go programs for tests and demo
 	@$(XTASK) tools
 
 .PHONY: audit
-audit: preflight ## Licences, sources and known vulnerabilities of all dependencies; needs cargo-deny
+audit: preflight ## Check licenses, sources and known vulnerabilities of all dependencies; needs cargo-deny
 	@cargo deny --version >/dev/null 2>&1 || { echo "error: missing cargo-deny (cargo install --locked cargo-deny)" >&2; exit 1; }
 	cargo deny check
 
@@ -164,7 +164,7 @@ clean: preflight ## Remove all build results, including the tools
 
 .PHONY: xtask
 xtask: preflight
-	@echo "==> The chores (cargo xtask)"
+	@echo "==> The build tool (cargo xtask)"
 	$(BUILD) --bin xtask
 
 # One line for whatever is missing, instead of a failure in the middle of a build.

@@ -83,8 +83,8 @@ pub async fn guarded() -> Result<Arc<Installation>> {
     shared(&GUARDED, start).await
 }
 
-/// A third shared control plane. Its webhook and aggregated API have one replica each, which can be killed at one of its
-/// requests, and reservations last five seconds.
+/// A third shared control plane. Its webhook and aggregated API have one replica each, which can be killed at one of
+/// its requests, and reservations last five seconds.
 ///
 /// # Errors
 /// [`Error::Unavailable`] if a part of it did not start; every caller gets this error.

@@ -4,7 +4,8 @@
 //!
 //! * [`scenario`] runs a scenario as a test, with its own namespace and controllers;
 //! * [`smoke`] contains scenarios for any cluster with the chart installed;
-//! * [`world`] is the language of scenarios, and [`autoscaling`] its part about autoscalers. It checks the invariants of
+//! * [`world`] is the language of scenarios, and [`autoscaling`] its part about autoscalers. It checks the invariants
+//!   of
 //!   [`vmpool_invariants`] after each step;
 //! * [`harness`] is the shared state of the scenarios of one test binary: clusters with an installation of
 //!   [`vmpool_installation`];

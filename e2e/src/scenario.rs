@@ -1,4 +1,4 @@
-//! Running a scenario as a test.
+//! Runs scenarios as tests.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::harness;
 use crate::provider::check_embedded;
 use crate::world::World;
 
-/// How long a scenario may take. All that it waits for has a deadline of its own, so that this one only bounds mistakes.
+/// Default timeout of a scenario. All its waits have their own timeouts, so that this one only limits mistakes.
 pub const LIMIT: Duration = Duration::from_mins(6);
 
-/// How long it may take around that to begin and to end.
+/// Additional time for the start and the end of a scenario.
 const MARGIN: Duration = Duration::from_mins(2);
 
-/// A scenario that is about to run: on the shared cluster, with one controller, and with a full ending.
+/// A scenario to run: by default on the shared cluster, with one controller and a full end.
 #[must_use = "a scenario does nothing until it runs"]
 pub struct Scenario {
     name: &'static str,
@@ -34,13 +34,13 @@ pub struct Scenario {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ending {
-    /// The world settles, the pools go without a trace, the controllers end well.
+    /// The state becomes stable, deleted pools leave nothing behind, and the controllers exit successfully.
     Full,
-    /// Only the invariants are checked once more.
+    /// Only the invariants are checked.
     Invariants,
 }
 
-/// A scenario of this name, which is a sentence.
+/// A scenario with this name, which is a sentence.
 pub fn scenario(name: &'static str) -> Scenario {
     Scenario {
         name,
@@ -54,66 +54,67 @@ pub fn scenario(name: &'static str) -> Scenario {
 }
 
 impl Scenario {
-    /// Runs on a cluster of its own, because it hurts the cluster or counts what the whole cluster does.
+    /// Runs on a separate cluster, for scenarios that damage the cluster or count all its requests.
     pub fn on_its_own_cluster(mut self) -> Self {
         self.own_cluster = true;
         self
     }
 
-    /// Runs where webhook and aggregated API are at work, as the chart deploys them.
+    /// Runs with the webhook and the aggregated API, as the chart deploys them.
     pub fn guarded(mut self) -> Self {
         self.guard = Some(GuardOptions::default());
         self
     }
 
-    /// Runs on a cluster of its own, where webhook and aggregated API are at work in another way than by default.
+    /// Runs on a separate cluster with the webhook and the aggregated API, with other options than the default.
     pub fn guarded_by(mut self, options: GuardOptions) -> Self {
         self.guard = Some(options);
         self.on_its_own_cluster()
     }
 
-    /// Runs where webhook and aggregated API can be killed at a request of theirs: see [`harness::with_fault_proxies`].
+    /// Runs where the webhook and the aggregated API can be killed at one of their requests: see
+    /// [`harness::with_fault_proxies`].
     pub fn with_fault_proxy(mut self) -> Self {
         self.fault_proxy = true;
         self
     }
 
-    /// Starts with another number of controllers than one.
+    /// Sets the number of controllers; the default is one.
     pub fn controllers(mut self, controllers: usize) -> Self {
         self.controllers = controllers;
         self
     }
 
-    /// Ends without settling, since the scenario leaves a world that cannot: no controller, a machine that never
-    /// stops. The invariants are checked all the same.
+    /// Ends without waiting for a stable state, for scenarios that do not reach one: without a controller, or with a
+    /// machine that never stops. The invariants are checked nevertheless.
     pub fn ends_unsettled(mut self) -> Self {
         self.ending = Ending::Invariants;
         self
     }
 
-    /// Ends within another time than [`LIMIT`].
+    /// Sets the timeout; the default is [`LIMIT`].
     pub fn within(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Runs it to its end on the runtime of the harness. After `body` the world must settle, and deleting the pools
+    /// Runs the scenario on the runtime of the harness. After `body` the state must become stable, and deleted pools
     /// must leave nothing behind.
     ///
     /// # Panics
-    /// If anything is not as `body` or an invariant expects, with everything that the reader will ask for.
+    /// If an expectation of `body` or an invariant is violated, with a report of the scenario's state and logs.
     #[expect(clippy::panic, reason = "this is how a test fails")]
     pub fn run(self, body: impl AsyncFnOnce(&World) -> anyhow::Result<()>) {
         let (name, limit) = (self.name, self.limit + MARGIN);
-        let outcome = harness::block_on(async { Deadline::after(limit).within(self.play(body)).await });
-        let late = |elapsed| Err(format!("scenario `{name}` has neither begun nor ended within {elapsed}"));
+        let outcome = harness::block_on(async { Deadline::after(limit).within(self.start(body)).await });
+        let late = |elapsed| Err(format!("scenario `{name}` has not completed within {elapsed}"));
         if let Err(report) = outcome.unwrap_or_else(late) {
             panic!("{report}");
         }
     }
 
-    async fn play(self, body: impl AsyncFnOnce(&World) -> anyhow::Result<()>) -> Result<(), String> {
-        let begin = |error| format!("scenario `{}` could not begin: {}", self.name, chain(&error));
+    async fn start(self, body: impl AsyncFnOnce(&World) -> anyhow::Result<()>) -> Result<(), String> {
+        let begin = |error| format!("scenario `{}` could not start: {}", self.name, chain(&error));
         check_embedded().map_err(begin)?;
         let installation = match self.guard.clone() {
             guard if self.own_cluster => {
@@ -129,7 +130,7 @@ impl Scenario {
                 installation.cluster().keep_directory();
                 begin(error)
             })?;
-        let outcome = played(&world, self.ending, self.limit, body).await;
+        let outcome = run_body(&world, self.ending, self.limit, body).await;
         if outcome.is_err() {
             world.cluster().keep_directory();
         }
@@ -144,40 +145,40 @@ impl Scenario {
     }
 }
 
-/// Runs a scenario of this name on a cluster where the chart is installed, with a full ending.
+/// Runs a scenario with this name on a cluster where the chart is installed, with a full end.
 ///
 /// # Errors
-/// What was not as `body` or an invariant expects, with everything that the reader will ask for.
+/// The violated expectation of `body` or invariant, with a report of the scenario's state and logs.
 pub async fn visit(
     name: &str,
     access: &Access,
     body: impl AsyncFnOnce(&World) -> anyhow::Result<()>,
 ) -> Result<(), String> {
     let world = World::visit(name, access.clone()).await;
-    let world = world.map_err(|error| format!("scenario `{name}` could not begin: {}", chain(&error)))?;
-    played(&world, Ending::Full, LIMIT, body).await
+    let world = world.map_err(|error| format!("scenario `{name}` could not start: {}", chain(&error)))?;
+    run_body(&world, Ending::Full, LIMIT, body).await
 }
 
-/// Plays a scenario in its world, and ends it.
-async fn played(
+/// Runs the body of a scenario and its end.
+async fn run_body(
     world: &World,
     ending: Ending,
     limit: Duration,
     body: impl AsyncFnOnce(&World) -> anyhow::Result<()>,
 ) -> Result<(), String> {
-    let story = async {
+    let run = async {
         match AssertUnwindSafe(body(world)).catch_unwind().await {
-            Ok(Ok(())) => end(world, ending).await.map_err(|error| format!("at its end: {}", chain(&error))),
+            Ok(Ok(())) => end(world, ending).await.map_err(|error| format!("at the end: {}", chain(&error))),
             Ok(Err(error)) => Err(chain(error.as_ref())),
-            // The panic's own message went to the test's output already.
+            // The message of the panic was already printed to the test's output.
             Err(_panic) => Err("it panicked, see above".to_owned()),
         }
     };
-    let outcome = Deadline::after(limit).within(story).await;
-    let outcome = outcome.unwrap_or_else(|elapsed| Err(format!("it has not ended after {elapsed}")));
+    let outcome = Deadline::after(limit).within(run).await;
+    let outcome = outcome.unwrap_or_else(|elapsed| Err(format!("it has not completed after {elapsed}")));
     let name = world.name();
     let seconds = world.age().as_secs_f32();
-    tracing::info!(scenario = name, seconds, failed = outcome.is_err(), "ends");
+    tracing::info!(scenario = name, seconds, failed = outcome.is_err(), "scenario completed");
     outcome.map_err(|error| format!("scenario `{name}` failed: {error}\n\n{}", world.report()))
 }
 

@@ -37,18 +37,18 @@ pub async fn explicit_is_kept(world: &World) -> Result<()> {
         ("a patch of the scale", pool.scale_by_api(0).await),
         ("an edit", pool.edit(&json!({ "spec": { "replicas": 1 } })).await),
     ];
-    for (who, attempt) in attempts {
+    for (request, attempt) in attempts {
         match attempt {
             Ok(()) => {
                 return Err(Error::Unexpected {
-                    what: format!("{who} cannot shrink an Explicit pool"),
+                    what: format!("{request} cannot scale an Explicit pool down"),
                     last: "the request was accepted".to_owned(),
                 });
             }
             Err(error) => {
-                let words = chain(&error);
-                expect(words.contains("Explicit") && words.contains("scaledownwith"), || {
-                    format!("the refusal of {who} explains what to do, unlike: {words}")
+                let message = chain(&error);
+                expect(message.contains("Explicit") && message.contains("scaledownwith"), || {
+                    format!("the refusal of {request} explains what to do, unlike: {message}")
                 })?;
             }
         }
@@ -64,7 +64,7 @@ pub async fn explicit_is_kept(world: &World) -> Result<()> {
 ///
 /// # Errors
 /// The first expectation that is not met.
-pub async fn named_machines_leave(world: &World) -> Result<()> {
+pub async fn targeted_removal(world: &World) -> Result<()> {
     let pool = world.pool("runners").policy(Policy::Explicit).replicas(3).ready().await?;
     let machines = pool.machines().await?;
     remove_by_kubectl(world, &pool, &machines[1]).await?;

@@ -1,7 +1,7 @@
-//! The pages under docs/ and the README speak of what exists, and of all of it: flags, gates, conditions, events, labels,
-//! fields, probes, log messages, manifests and links. No cluster is needed.
+//! The pages under docs/ and the README document exactly the existing flags, gates, conditions, events, labels,
+//! fields, probes, log messages, manifests and links. The tests need no cluster.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that cannot go on fails its test")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "an error in a helper fails its test")]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ const POOLS: &str = "docs/pools.md";
 const OPERATIONS: &str = "docs/operations.md";
 const ALERTS: &str = "docs/alerts.md";
 
-/// All variants of an enum. One that is not listed does not compile.
+/// All variants of an enum. A missing variant is a compile error.
 macro_rules! all {
     ($type:ident: $($variant:ident),+ $(,)?) => {{
         let _ = |value: $type| match value { $($type::$variant)|+ => {} };
@@ -52,12 +52,12 @@ fn table(page: &str, title: &str) -> Vec<Vec<String>> {
     rows
 }
 
-/// What stands between backticks.
+/// The texts between backticks.
 fn code(text: &str) -> Vec<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// Fails with what only one side has.
+/// Fails with the items that are only in one of the two.
 fn same<T: Ord + std::fmt::Debug>(
     page: &str,
     documented: impl IntoIterator<Item = T>,
@@ -69,11 +69,11 @@ fn same<T: Ord + std::fmt::Debug>(
     let missing: Vec<_> = existing.difference(&documented).collect();
     assert!(
         stale.is_empty() && missing.is_empty(),
-        "{page}\n  speaks of what does not exist: {stale:#?}\n  is silent about: {missing:#?}"
+        "{page}\n  documented, but missing in the code: {stale:#?}\n  not documented: {missing:#?}"
     );
 }
 
-/// The words in the first column of a table.
+/// The texts between backticks in the first column of a table.
 fn first_column(page: &str, title: &str) -> BTreeSet<String> {
     table(page, title).iter().flat_map(|row| code(&row[0])).collect()
 }
@@ -188,14 +188,14 @@ fn every_health_check_is_documented() {
 }
 
 #[test]
-fn every_log_message_to_be_alerted_on_can_be_logged() {
+fn every_log_message_for_alerts_exists() {
     let sources: String = ["controller/src", "runtime/src"]
         .iter()
         .flat_map(|folder| files(&workspace_root().join(folder), "rs"))
         .map(|path| std::fs::read_to_string(path).unwrap())
         .collect();
     for message in first_column(OPERATIONS, "Message") {
-        assert!(sources.contains(&format!("\"{message}\"")), "nothing logs {message:?}");
+        assert!(sources.contains(&format!("\"{message}\"")), "no program logs {message:?}");
     }
 }
 
@@ -206,12 +206,12 @@ fn the_causes_of_a_stuck_rollout_are_those_of_the_condition() {
         .map(|path| std::fs::read_to_string(path).unwrap())
         .collect();
     for part in first_column("docs/rollouts.md", "The message contains") {
-        assert!(sources.contains(&part), "no condition says {part:?}");
+        assert!(sources.contains(&part), "no condition contains {part:?}");
     }
 }
 
 #[test]
-fn the_page_about_metrics_is_the_one_that_the_code_makes() {
+fn the_page_about_metrics_is_generated_from_the_code() {
     let parts = [
         vmpool_controller::metrics::reference::part(),
         vmpool_webhook::metrics::reference::part(),
@@ -224,7 +224,7 @@ fn the_page_about_metrics_is_the_one_that_the_code_makes() {
 }
 
 #[test]
-fn every_metric_that_is_spoken_of_exists() {
+fn every_documented_metric_exists() {
     let (metrics, webhook) = (Metrics::new(&Env::system()), vmpool_webhook::metrics::Metrics::new());
     let apiserver = vmpool_apiserver::Metrics::new(|_| ());
     let catalogue = [metrics.catalogue(), webhook.catalogue(), apiserver.catalogue()].concat();
@@ -235,40 +235,43 @@ fn every_metric_that_is_spoken_of_exists() {
         }
         exist.insert(metric.name.to_owned());
     }
-    // The labels in front of a brace, too: a panel with a misspelt one stays empty and says nothing.
+    // Also the labels before a brace: a panel with a misspelled label stays empty without an error.
     let labels: BTreeSet<&str> = catalogue
         .iter()
         .flat_map(|metric| &metric.labels)
         .map(|label| label.name)
-        // Of Prometheus, of the aggregation layer, and of what scrapes a Pod.
+        // Labels of Prometheus, of the aggregation layer, and of the scraping of Pods.
         .chain(["le", "name", "job"])
         .collect();
-    let mut spoken_of = 0;
+    let mut documented = 0;
     for page in
         [OPERATIONS, "README.md", "charts/vmpool/README.md", ALERTS, "charts/vmpool/files/alerts.yaml"]
     {
         let text = read(page);
         for word in text.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_')) {
             if word.starts_with("vmpool_") && word != "vmpool_controller" {
-                spoken_of += 1;
-                assert!(exist.contains(word), "{page} speaks of {word}, which does not exist");
+                documented += 1;
+                assert!(exist.contains(word), "{page} contains the metric {word}, which does not exist");
             }
         }
         for label in text.split('{').skip(1).filter_map(|rest| rest.split_once("=\"")).map(|(label, _)| label)
         {
             let word = label.chars().all(|letter| letter.is_ascii_lowercase() || letter == '_');
-            assert!(!word || labels.contains(label), "{page} selects by {label}, which no metric has");
+            assert!(
+                !word || labels.contains(label),
+                "{page} selects by the label {label}, which no metric has"
+            );
         }
     }
-    assert!(spoken_of >= 8, "only {spoken_of} metrics are spoken of");
+    assert!(documented >= 8, "only {documented} metrics are documented");
 }
 
-/// Kinds of files that kube-apiserver reads when it starts, and that no client can apply. The harness starts its API server
-/// with such files (`e2e/src/cluster/components.rs`), so every guarded scenario depends on their form.
+/// Kinds of files that kube-apiserver reads when it starts, and that no client can apply. The harness starts its API
+/// server with such files (`e2e/src/cluster/components.rs`), so every guarded scenario depends on their form.
 const FILES: &[&str] = &["AdmissionConfiguration", "Config"];
 
 #[test]
-fn every_manifest_that_is_shown_is_an_example() {
+fn every_documented_manifest_is_an_example() {
     // Scenarios apply the examples to a real API server.
     let mut shown = 0;
     for (language, mark) in [("yaml", "apiVersion: "), ("json", "\"apiVersion\": ")] {
@@ -289,21 +292,21 @@ fn every_manifest_that_is_shown_is_an_example() {
             }
         }
     }
-    assert!(shown >= 8, "only {shown} manifests are shown");
+    assert!(shown >= 8, "only {shown} manifests are documented");
 }
 
 #[test]
-fn every_example_is_spoken_of() {
+fn every_example_is_documented() {
     let root = workspace_root().join("docs");
     let pages: String = pages().iter().map(|page| std::fs::read_to_string(page).unwrap()).collect();
     for path in ["yaml", "json"].iter().flat_map(|extension| files(&root.join("examples"), extension)) {
         let name = path.strip_prefix(&root).unwrap().to_str().unwrap();
-        assert!(pages.contains(name), "no page speaks of {name}");
+        assert!(pages.contains(name), "no page contains {name}");
     }
 }
 
 #[test]
-fn every_autoscaler_that_is_shown_acts_on_a_pool_that_is_shown() {
+fn every_documented_autoscaler_has_a_documented_pool() {
     let objects: Vec<serde_json::Value> = files(&workspace_root().join("docs/examples"), "yaml")
         .iter()
         .flat_map(|path| vmpool_test_cluster::control_plane::documents_in(path).unwrap())
@@ -322,16 +325,16 @@ fn every_autoscaler_that_is_shown_acts_on_a_pool_that_is_shown() {
     assert!(autoscalers >= 5, "only {autoscalers} autoscalers");
 }
 
-/// Names of tests, and of the cases of tables, in the sources of a crate.
+/// Names of tests and of their cases in the sources of a crate.
 fn tests_below(folder: &str, found: &mut BTreeSet<String>) {
     for path in files(&workspace_root().join(folder), "rs") {
         let text = std::fs::read_to_string(path).unwrap();
-        // Test targets with a runner of their own list their tests.
+        // Test targets without the default harness list their tests.
         for listed in text.split("_test!(").skip(1) {
             let path = listed.split(')').next().unwrap_or_default();
             found.extend(path.rsplit("::").next().map(str::to_owned));
         }
-        // What is between the attribute and the name of a test: cases, and the word async.
+        // Between the attribute and the name of a test are cases and the keyword async.
         for block in text
             .split("#[test]")
             .skip(1)
@@ -350,7 +353,7 @@ fn tests_below(folder: &str, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn every_weakness_has_a_test_that_exists() {
+fn every_weakness_has_an_existing_test() {
     let mut exist = BTreeSet::new();
     for folder in ["api", "apiserver", "controller", "e2e", "hack", "runtime", "webhook"] {
         tests_below(folder, &mut exist);
@@ -369,7 +372,7 @@ fn every_weakness_has_a_test_that_exists() {
     for row in rows {
         assert_eq!(row.len(), 4, "{row:?}");
         let tests = code(&row[3]);
-        // Two are no faults but wishes, and the page says why they are not fulfilled.
+        // Two are requests for features, and the page says why they are not implemented.
         assert!(
             !tests.is_empty() || row[3] == "does not apply" && row[2].len() > 80,
             "{} has no test",
@@ -382,7 +385,7 @@ fn every_weakness_has_a_test_that_exists() {
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_has_a_target() {
     let mut broken = Vec::new();
     for page in pages() {
         // Patterns in code look like links.
@@ -404,7 +407,7 @@ fn leads_somewhere(page: &Path, target: &str) -> bool {
         .is_ok_and(|text| text.lines().filter(|line| line.starts_with('#')).any(|line| slug(line) == anchor))
 }
 
-/// The anchor that a heading gets: lower case, dashes for spaces, without punctuation.
+/// The anchor of a heading: lower case, dashes for spaces, without punctuation.
 fn slug(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
     text.chars().filter(|letter| letter.is_alphanumeric() || matches!(letter, '-' | '_')).collect()
@@ -417,7 +420,7 @@ fn a_heading_has_an_anchor(#[case] heading: &str, #[case] anchor: &str) {
     assert_eq!(slug(heading), anchor);
 }
 
-/// Every page that is written by hand or generated for people.
+/// All pages, written by hand or generated.
 fn pages() -> Vec<PathBuf> {
     let root = workspace_root();
     let mut pages = files(&root.join("docs"), "md");

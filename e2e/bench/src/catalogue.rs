@@ -20,11 +20,11 @@ const fn entry(key: &'static str, unit: &'static str, meaning: &'static str) -> 
 
 /// Figures of one large pool.
 pub(crate) const ONE: &[Entry] = &[
-    entry("members", "", "Members of the pool."),
+    entry("members", "", "Machines of the pool."),
     entry(
         "raw_seconds",
         "s",
-        "The bare client: from its first request until the last object exists. The median of its runs with 8 or with 32 in flight, whichever is less.",
+        "The bare client: from its first request until the last object exists. The median of its runs with 8 or with 32 concurrent requests; the smaller median.",
     ),
     entry(
         "ours_seconds",
@@ -34,125 +34,117 @@ pub(crate) const ONE: &[Entry] = &[
     entry(
         "rate_ratio",
         "",
-        "`raw_seconds / ours_seconds`: 1 means as fast as a program that only sends creates.",
+        "`raw_seconds / ours_seconds`: with 1, the controller is as fast as a program that only sends creates.",
     ),
     entry(
         "cost_ratio",
         "",
-        "The same ratio of processor time, of all programs together. It hardly depends on what else the machine does.",
+        "The same ratio for the processor time of all programs together. Other programs on the host hardly affect it.",
     ),
     entry(
         "foreign_share",
         "",
-        "The share of the processors that programs outside the benchmark took while rates were measured, on average. Above 0.05 the rates say little.",
+        "The average share of the processors that programs outside the benchmark used during the measurements. Above 0.05 the rates are not reliable.",
     ),
     entry(
         "objects_per_second",
         "1/s",
-        "Machines and disks that the controller made per second of `ours_seconds`.",
+        "Machines and disks that the controller created per second of `ours_seconds`.",
     ),
     entry(
         "writes_per_member",
         "",
-        "Writes that scaling up cost, events and leases apart, refused ones included, until nothing is asked for any more. The worst round.",
+        "Writes during the scale-up and until requests stop, including refused ones, without events and leases. The worst round.",
     ),
-    entry("events_per_member", "", "Writes of events meanwhile. The worst round."),
+    entry("events_per_member", "", "Writes of events during that time. The worst round."),
     entry(
         "cpu_seconds_per_1000",
         "s",
-        "Processor time of the controller's process for scaling up, until nothing is asked for any more, per 1000 members. The mean of all rounds.",
+        "Processor time of the controller's process for the scale-up and until requests stop, per 1000 machines. The mean of all rounds.",
     ),
     entry(
         "rss_mib",
         "MiB",
-        "Resident memory of the controller's process with all members, once nothing is asked for any more. The worst round.",
+        "Resident memory of the controller's process with all machines, after requests stop. The worst round.",
     ),
-    entry("peak_rss_mib", "MiB", "The most it ever was until then. The worst round."),
+    entry("peak_rss_mib", "MiB", "Its maximum until then. The worst round."),
     entry(
         "settled_requests",
         "",
-        "Requests about pools, machines, disks and events during SETTLE in the settled state, from all clients; watches and leases apart.",
+        "Requests for pools, machines, disks and events during SETTLE in the settled state, from all clients, without watches and leases.",
     ),
     entry(
         "scale_down_seconds",
         "s",
-        "The controller: from the scale request to 0 until the last machine is gone. The median of all rounds.",
+        "The controller: from the scale request to 0 until the last machine is deleted. The median of all rounds.",
     ),
     entry(
         "raw_scale_down_seconds",
         "s",
-        "The bare client: from its first delete until the last machine is gone. The median of its runs with 8 or with 32 in flight, whichever is less.",
+        "The bare client: from its first delete until the last machine is deleted. The median of its runs with 8 or with 32 concurrent requests; the smaller median.",
     ),
     entry(
         "disks_gone_seconds",
         "s",
-        "Until the last disk is gone, too, which is the garbage collector's work. The median of all rounds.",
+        "Until the garbage collector has also deleted the last disk. The median of all rounds.",
     ),
     entry(
         "cold_start_seconds",
         "s",
-        "From the start of a controller, with all members there and one more asked for, until that one exists. The lease is free.",
+        "From the start of a controller, with all machines but one, until the missing machine exists. The lease is free.",
     ),
-    entry(
-        "cold_start_rss_mib",
-        "MiB",
-        "Resident memory of that controller, once nothing is asked for any more.",
-    ),
-    entry("cold_start_peak_rss_mib", "MiB", "The most it ever was: the first lists are in it."),
+    entry("cold_start_rss_mib", "MiB", "Resident memory of that controller after requests stop."),
+    entry("cold_start_peak_rss_mib", "MiB", "Its maximum, which includes the first lists."),
     entry(
         "plan_ms_per_1000",
         "ms",
-        "That controller's mean time to plan, over all its passes, per 1000 members. Flat, if a pass is linear.",
+        "That controller's mean planning time over all its passes, per 1000 machines. It is constant if a pass is linear.",
     ),
     entry(
         "failover_seconds",
         "s",
-        "From SIGKILL for the leader, with one more member asked for, until the standby has made it.",
+        "From SIGKILL for the leader, with one missing machine, until the standby has created it.",
     ),
-    entry("lease_seconds", "s", "How long a lease lasts."),
+    entry("lease_seconds", "s", "Duration of a lease."),
     entry(
         "converged_seconds",
         "s",
-        "With the simulator on: from the scale request until the pool's status shows all members ready.",
+        "With the simulator: from the scale request until the pool's status reports all machines as ready.",
     ),
 ];
 
 /// Figures of many pools.
 pub(crate) const MANY: &[Entry] = &[
     entry("pools", "", "Pools."),
-    entry("members_per_pool", "", "Members of each."),
+    entry("members_per_pool", "", "Machines of each pool."),
     entry("fill_seconds", "s", "From the first pool's creation until all machines and disks exist."),
-    entry("changes_per_second", "1/s", "Changes asked for per second, over all pools."),
-    entry("changes_shown", "", "Changes that have shown in their pool's status."),
+    entry("changes_per_second", "1/s", "Requested changes per second, over all pools."),
+    entry("changes_shown", "", "Changes that appeared in the status of their pool."),
     entry(
         "p99_seconds",
         "s",
-        "From sending a change until the watch of pools brings a status with it: at most that for 99 of 100.",
+        "From sending a change until the watch of pools delivers a status with it: the 99th percentile.",
     ),
-    entry("p50_seconds", "s", "The same for half of them."),
-    entry("max_seconds", "s", "The same for all of them."),
-    entry("machine_p99_seconds", "s", "`p99_seconds` of machines that started or stopped."),
+    entry("p50_seconds", "s", "The same: the median."),
+    entry("max_seconds", "s", "The same: the maximum."),
+    entry("machine_p99_seconds", "s", "`p99_seconds` of machines that start or stop."),
     entry("scale_p99_seconds", "s", "`p99_seconds` of scale requests."),
-    entry("starved_pools", "", "Pools with a change that took more than 5 s, or never showed."),
-    entry("too_many_requests", "", "Answers 429 of the API server, to all clients."),
+    entry("starved_pools", "", "Pools with a change that took more than 5 s or did not appear."),
+    entry("too_many_requests", "", "Responses of the API server with status 429, to all clients."),
     entry(
         "refused_requests",
         "",
-        "Other failures of requests about pools, machines, disks and events, conflicts included.",
+        "Other failed requests for pools, machines, disks and events, including conflicts.",
     ),
-    entry(
-        "late_changes",
-        "",
-        "Changes that the benchmark itself began late, because the machine was too busy.",
-    ),
+    entry("late_changes", "", "Changes that the benchmark sent too late because the host was busy."),
     entry(
         "controller_cpu_share",
         "cores",
         "Processor time of the controller's process, per second of changes.",
     ),
     entry("controller_rss_mib", "MiB", "Its resident memory at the end."),
-    entry("controller_peak_rss_mib", "MiB", "The most it ever was."),
-    entry("status_writes", "", "Writes of pools' statuses meanwhile."),
+    entry("controller_peak_rss_mib", "MiB", "Its maximum."),
+    entry("status_writes", "", "Writes of the pools' statuses during that time."),
 ];
 
 /// The figure with this name.

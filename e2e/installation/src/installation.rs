@@ -1,4 +1,4 @@
-//! A cluster with everything that pools need: CRDs, the chart's accounts, the simulator, an image and a class. A guarded
+//! A cluster with the requirements of pools: CRDs, the chart's accounts, the simulator, an image and a class. A guarded
 //! installation also has the webhook and the aggregated API.
 
 mod guard;
@@ -88,7 +88,8 @@ impl Installation {
         }
     }
 
-    /// Installs everything but the webhook and the aggregated API on a cluster that was started with [`cluster_options`].
+    /// Installs everything but the webhook and the aggregated API on a cluster that was started with
+    /// [`cluster_options`].
     ///
     /// # Errors
     /// [`vmpool_test_cluster::Error::MissingProgram`] and [`vmpool_test_cluster::Error::MissingTool`] if a program was not built, and the errors of
@@ -198,8 +199,8 @@ impl Installation {
     }
 }
 
-/// Installs the roles of a chart, an image and a class, without the platform simulator: machines keep the state in which they
-/// were created.
+/// Installs the roles of a chart, an image and a class, without the platform simulator: machines keep the state in
+/// which they were created.
 ///
 /// # Errors
 /// As [`Installation::onto`].

@@ -1,4 +1,4 @@
-//! Installs everything that a user of the chart has: the simulated platform, and the chart with locally built images.
+//! Installs the platform simulator and the chart with locally built images.
 
 use std::path::{Path, PathBuf};
 

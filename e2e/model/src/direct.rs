@@ -10,7 +10,7 @@ use crate::server::Server;
 use crate::write::remove;
 
 /// The sender of these requests.
-const DIRECT_CLIENT: &str = "somebody";
+const DIRECT_CLIENT: &str = "another-client";
 
 impl Server {
     /// Creates an object, then writes its status if `object` has one. API version and kind are filled in, so `object`

@@ -4,51 +4,51 @@ use crate::{duration::Delay, shared::Settings, shell};
 use clap::{Parser, ValueEnum};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-/// Plays the virtual machine and disk controllers of the platform: machines that start, stop, crash and move
+/// Simulates the virtual machine and disk controllers of the platform: machines that start, stop, crash and migrate
 /// without a hypervisor, for tests and demos.
 ///
 /// Every flag can be given as an environment variable VMPOOL_SIM_FLAG. Durations are written as in Go
-/// ("200ms", "1m30s"); "never" is one too.
+/// ("200ms", "1m30s"); "never" is also accepted.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "vmpool-simulator", version)]
 pub struct Cli {
-    /// Kubeconfig of the simulator's own account [default: the service account of the pod it runs in]
+    /// Kubeconfig of the simulator's account [default: the service account of its Pod]
     #[arg(long, env = "VMPOOL_SIM_KUBECONFIG")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Play in this namespace only [default: in all]
+    /// Simulate only this namespace [default: all namespaces]
     #[arg(long, env = "VMPOOL_SIM_NAMESPACE")]
     pub namespace: Option<String>,
 
-    /// The platforms to play; with several, each needs its CustomResourceDefinitions
+    /// Platforms to simulate; the CustomResourceDefinitions of each must be installed
     #[arg(long, env = "VMPOOL_SIM_PLATFORM", value_enum, default_value_t = Platform::Dvp)]
     pub platform: Platform,
 
-    /// Between a machine's pod and Running
+    /// Time from the creation of a machine's Pod to Running
     #[arg(long, env = "VMPOOL_SIM_START_DELAY", default_value = "200ms")]
     pub start_delay: Delay,
 
-    /// Between the wish to stop a machine and its stop
+    /// Time from the request to stop a machine to its stop
     #[arg(long, env = "VMPOOL_SIM_STOP_DELAY", default_value = "200ms")]
     pub stop_delay: Delay,
 
-    /// Between the start of a disk's provisioning and its end
+    /// Duration of a disk's provisioning
     #[arg(long, env = "VMPOOL_SIM_PROVISIONING_DELAY", default_value = "200ms")]
     pub provisioning_delay: Delay,
 
-    /// Between a new generation of a machine and its evaluation
+    /// Time from a new generation of a machine to its evaluation
     #[arg(long, env = "VMPOOL_SIM_EVALUATION_DELAY", default_value = "20ms")]
     pub evaluation_delay: Delay,
 
-    /// Between a change of a running machine's devices and its effect
+    /// Time from a change of a running machine's devices to its effect
     #[arg(long, env = "VMPOOL_SIM_HOT_PLUG_DELAY", default_value = "100ms")]
     pub hot_plug_delay: Delay,
 
-    /// Writes under way at once, at most
+    /// Maximum number of concurrent writes
     #[arg(long, env = "VMPOOL_SIM_MAX_IN_FLIGHT", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub max_in_flight: u16,
 
-    /// Names of the nodes to make and to run machines on
+    /// Names of the nodes to create and to run machines on
     #[arg(
         long,
         env = "VMPOOL_SIM_NODES",
@@ -58,39 +58,39 @@ pub struct Cli {
     )]
     pub nodes: Vec<String>,
 
-    /// How often the nodes show that they live, at most once a second. A cluster whose controllers look after nodes needs it
+    /// Interval of the nodes' heartbeats, at least one second. Required on clusters with a node lifecycle controller
     #[arg(long, env = "VMPOOL_SIM_NODE_HEARTBEAT", default_value = "never")]
     pub node_heartbeat: Delay,
 
-    /// Whether running machines have pods; without them a machine costs three writes less
+    /// Whether running machines have Pods; without Pods a machine needs three writes less
     #[arg(long, env = "VMPOOL_SIM_PODS", default_value_t = true, action = clap::ArgAction::Set)]
     pub pods: bool,
 
-    /// Where to serve /livez, /readyz and /violations; port 0 picks a free one, which is logged
+    /// Address of /livez, /readyz and /violations; with port 0 a free port is chosen and logged
     #[arg(long, env = "VMPOOL_SIM_HEALTH_ADDRESS", default_value = "127.0.0.1:0")]
     pub health_address: SocketAddr,
 
-    /// How long the API server may refuse our nodes and storage classes at the start
+    /// How long the API server may reject the simulator's nodes and storage classes at the start
     #[arg(long, env = "VMPOOL_SIM_BOOTSTRAP_TIMEOUT", default_value = "60s", value_parser = crate::duration::parse)]
     pub bootstrap_timeout: Duration,
 
-    /// Form of the log
+    /// Format of the log
     #[arg(long, env = "VMPOOL_SIM_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
 
-    /// What to log: a level, or directives such as "info,kube=debug"
+    /// Log level, or directives such as "info,kube=debug"
     #[arg(long, env = "VMPOOL_SIM_LOG_LEVEL", default_value = "info")]
     pub log_level: String,
 }
 
-/// The platforms to play.
+/// The platforms to simulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Platform {
     /// The Deckhouse Virtualization Platform.
     Dvp,
     /// KubeVirt with CDI.
     Kubevirt,
-    /// All of them.
+    /// All platforms.
     All,
 }
 
@@ -100,17 +100,17 @@ impl From<Platform> for shell::Platforms {
     }
 }
 
-/// Form of the log.
+/// Format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// Lines for people.
+    /// Readable lines.
     Text,
     /// One JSON object per line.
     Json,
 }
 
 impl Cli {
-    /// What the shell runs with; `seed` makes pod names differ between runs.
+    /// The configuration of the shell; `seed` makes Pod names differ between runs.
     pub fn config(&self, seed: u64) -> shell::Config {
         shell::Config {
             platforms: self.platform.into(),

@@ -1,13 +1,13 @@
-//! Durations as the knobs and flags write them: Go's notation, and `never`.
+//! Durations of knobs and flags: Go's notation, and `never`.
 
 use std::{fmt, str::FromStr, time::Duration};
 
-/// How long something takes.
+/// A delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delay {
-    /// That long.
+    /// A limited delay.
     After(Duration),
-    /// Until the knob that says so is changed or removed.
+    /// Unlimited: until the knob is changed or removed.
     Never,
 }
 
@@ -17,7 +17,7 @@ pub enum DurationError {
     /// Neither a sequence of numbers with units nor `never`.
     #[error("{0:?} is not a duration such as \"200ms\", \"1m30s\" or \"never\"")]
     NotADuration(String),
-    /// More than a century: surely a slip.
+    /// More than a century, which is likely a typing error.
     #[error("{0:?} is longer than a hundred years; write \"never\" for that")]
     TooLong(String),
 }
@@ -25,10 +25,10 @@ pub enum DurationError {
 const LONGEST: Duration = Duration::from_hours(100 * 365 * 24);
 
 impl Delay {
-    /// No delay at all.
+    /// No delay.
     pub const NONE: Self = Self::After(Duration::ZERO);
 
-    /// The shorter of a delay and a bound; `never` wins over the bound.
+    /// The shorter of a delay and a bound; `never` for [`Delay::Never`].
     #[must_use]
     pub fn at_most(self, bound: Duration) -> Self {
         match self {
@@ -41,7 +41,7 @@ impl Delay {
 impl FromStr for Delay {
     type Err = DurationError;
 
-    /// Reads `never` or a Go duration.
+    /// Parses `never` or a Go duration.
     ///
     /// # Errors
     /// [`DurationError`] when the text is neither.
@@ -63,7 +63,7 @@ impl fmt::Display for Delay {
     }
 }
 
-/// Reads a non-negative duration in Go's notation: numbers, each with one of the units `ns`, `us`, `ms`, `s`,
+/// Parses a non-negative duration in Go's notation: numbers, each with one of the units `ns`, `us`, `ms`, `s`,
 /// `m`, `h`, or a plain `0`.
 ///
 /// # Errors

@@ -1,44 +1,44 @@
-//! Fault knobs: how a test tells the simulator to misbehave.
+//! Fault knobs, with which tests inject failures of the platform.
 //!
 //! A knob is an annotation `simulator.vmpool.dev/<knob>` on the machine or disk, or a key `<knob>` of the
-//! ConfigMap `simulator-knobs` of its namespace. The object's own knob wins.
+//! ConfigMap `simulator-knobs` of its namespace. The object's knob has precedence.
 
 use crate::duration::Delay;
 use std::{collections::BTreeMap, str::FromStr};
 
-/// Prefix of every label and annotation that belongs to the simulator.
+/// Prefix of the simulator's labels and annotations.
 pub const PREFIX: &str = "simulator.vmpool.dev/";
 /// Name of the ConfigMap with a namespace's defaults.
 pub const CONFIG_MAP: &str = "simulator-knobs";
 
-/// The knobs that one object, or one namespace, sets.
+/// The knobs of one object or one namespace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Knobs {
-    /// Between the start of a machine and `Running`.
+    /// Time from the start of a machine to `Running`.
     pub start_delay: Option<Delay>,
-    /// Between the wish to stop a machine and its stop.
+    /// Time from the request to stop a machine to its stop.
     pub stop_delay: Option<Delay>,
-    /// Between a new generation of a machine and its evaluation.
+    /// Time from a new generation of a machine to its evaluation.
     pub evaluation_delay: Option<Delay>,
-    /// Between the start of a disk's provisioning, binding or growth and its end.
+    /// Duration of a disk's provisioning, binding or expansion.
     pub provisioning_delay: Option<Delay>,
-    /// The machine has no finalizer and vanishes at once on delete.
+    /// The machine has no finalizer, so that its object is removed immediately when it is deleted.
     pub skip_finalizers: Option<bool>,
-    /// How many disks of the namespace fail to be provisioned (on a disk: whether it does).
+    /// How many disks of the namespace fail to be provisioned. On a disk: whether it fails.
     pub fail_provisioning: Option<u64>,
-    /// How often per second the phase of a running machine changes to and fro.
+    /// How often per second the phase of a running machine alternates.
     pub flap_phase: Option<f64>,
     /// How often per second an unrelated annotation of the machine changes.
     pub bump_annotations: Option<f64>,
-    /// The machine is `Degraded` this long after it ran, until the knob is removed.
+    /// The machine becomes `Degraded` this long after it started to run, until the knob is removed.
     pub crash: Option<Delay>,
-    /// The guest shuts down this long after it ran, once per value of the knob.
+    /// The guest shuts down this long after it started to run, once per value of the knob.
     pub shutdown: Option<Delay>,
-    /// Restarts wait.
+    /// Restarts do not begin.
     pub hold_restart: Option<bool>,
-    /// The machine's devices are not checked against other machines' mounts: a platform with a broken lock.
+    /// The machine starts although other machines use its disks, like a platform with a broken lock.
     pub ignore_mounts: Option<bool>,
-    /// KubeVirt: the guest runs, and its Pod never gets ready.
+    /// KubeVirt: the guest runs, but its Pod does not become ready.
     pub never_ready: Option<bool>,
     /// KubeVirt: how many starts of a machine fail before its guest runs.
     pub fail_start: Option<u64>,
@@ -62,26 +62,26 @@ pub struct Knobs {
     pub import_error: Option<String>,
 }
 
-/// A knob that could not be read.
+/// An invalid knob.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KnobError {
-    /// The name is not one of ours.
+    /// The name is unknown.
     #[error("there is no knob {0:?}")]
     Unknown(String),
-    /// The value does not fit the knob.
+    /// The value is invalid.
     #[error("knob {name} cannot be {value:?}: {why}")]
     Value {
         /// Name of the knob.
         name: String,
         /// Its value.
         value: String,
-        /// What was expected.
+        /// The expected value.
         why: String,
     },
 }
 
 impl Knobs {
-    /// Reads knobs from annotations; those that cannot be read are reported and left out.
+    /// Parses the knobs in annotations. Invalid ones are reported and ignored.
     pub fn from_annotations(annotations: &BTreeMap<String, String>) -> (Option<Box<Self>>, Vec<KnobError>) {
         let ours = annotations
             .iter()
@@ -91,7 +91,7 @@ impl Knobs {
         ((knobs != Self::default()).then(|| Box::new(knobs)), errors)
     }
 
-    /// Reads knobs from the data of a namespace's ConfigMap.
+    /// Parses the knobs in the data of a namespace's ConfigMap.
     pub fn from_config(data: &BTreeMap<String, String>) -> (Self, Vec<KnobError>) {
         Self::read(data.iter().map(|(name, value)| (name.as_str(), value.as_str())))
     }
@@ -147,7 +147,7 @@ fn plain<T: FromStr<Err: std::fmt::Display>>(value: &str) -> Result<T, String> {
     value.parse().map_err(|e: T::Err| e.to_string())
 }
 
-/// A number, `true` for no end of it, or `false` for none.
+/// A number, `true` for unlimited, or `false` for 0.
 fn count(value: &str) -> Result<u64, String> {
     match value {
         "true" => Ok(u64::MAX),
@@ -164,7 +164,7 @@ fn one_of(value: &str, allowed: &[&str]) -> Result<String, String> {
     }
 }
 
-/// More often than this, the knob would measure the simulator's own queue.
+/// At higher rates the simulator's queue, not the knob, would determine the rate.
 const FASTEST_PER_SECOND: f64 = 100.0;
 
 fn rate(value: &str) -> Result<f64, String> {
@@ -184,7 +184,7 @@ fn when(value: &str) -> Result<Option<Delay>, String> {
     }
 }
 
-/// An object's own knobs before those of its namespace.
+/// The knobs of an object, with the knobs of its namespace as defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct Effective<'a> {
     own: Option<&'a Knobs>,
@@ -192,17 +192,17 @@ pub struct Effective<'a> {
 }
 
 impl<'a> Effective<'a> {
-    /// Lays an object's knobs over its namespace's.
+    /// Combines the knobs of an object with those of its namespace.
     pub fn new(own: Option<&'a Knobs>, namespace: Option<&'a Knobs>) -> Self {
         Self { own, namespace }
     }
 
-    /// The value of one knob, if anybody set it.
+    /// The value of one knob, if it is set.
     pub fn get<T>(&self, knob: impl Fn(&Knobs) -> Option<T>) -> Option<T> {
         self.own.and_then(&knob).or_else(|| self.namespace.and_then(&knob))
     }
 
-    /// Whether a yes-or-no knob is set to yes.
+    /// Whether a boolean knob is true.
     pub fn is(&self, knob: impl Fn(&Knobs) -> Option<bool>) -> bool {
         self.get(knob).unwrap_or(false)
     }

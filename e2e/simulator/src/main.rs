@@ -1,4 +1,4 @@
-//! `vmpool-simulator`: see the library for what it does.
+//! The program `vmpool-simulator`. The library documents what it does.
 
 use anyhow::Context as _;
 use clap::Parser as _;
@@ -50,11 +50,12 @@ async fn connect(cli: &Cli) -> anyhow::Result<Client> {
                 .await
                 .with_context(|| format!("using the kubeconfig {}", path.display()))?
         }
-        None => Config::incluster().context("using the service account of this pod; see --kubeconfig")?,
+        None => Config::incluster()
+            .context("using the service account of this Pod; to use a kubeconfig, set --kubeconfig")?,
     };
-    // The world decides what is tried again; a layer that repeats writes by itself would hide conflicts.
+    // The model decides which writes are retried. A client that retries by itself would hide conflicts.
     config.default_retry = false;
-    Client::try_from(config).context("making a client")
+    Client::try_from(config).context("creating a client")
 }
 
 fn stop_on_signals(stop: CancellationToken) -> anyhow::Result<()> {

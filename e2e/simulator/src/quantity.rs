@@ -1,6 +1,6 @@
-//! Kubernetes quantities, as far as a fake hypervisor compares or computes with them.
+//! The Kubernetes quantities that the simulator compares or computes with.
 
-/// Reads a size such as `10Gi`, `512M` or `1073741824`. Unit of the result: bytes, rounded up.
+/// Parses a size such as `10Gi`, `512M` or `1073741824`. Unit of the result: bytes, rounded up.
 ///
 /// Returns `None` for anything that is not a positive size.
 ///

@@ -32,11 +32,11 @@ impl World {
         loop {
             self.recorder().catch_up().await?;
             let written = self.audit()?.len();
-            let mut found = self.lies();
+            let mut found = self.errors();
             if found.is_empty() {
                 tokio::time::sleep(SETTLE).await;
                 self.recorder().catch_up().await?;
-                found = self.lies();
+                found = self.errors();
                 found.extend(settled::writes(&self.audit()?[written..], &Accounts::controller_user()));
             }
             if found.is_empty() || deadline.is_over() {
@@ -47,14 +47,14 @@ impl World {
     }
 
     /// Errors in the status of pools, and disks that should have been garbage-collected.
-    fn lies(&self) -> Vec<Violation> {
+    fn errors(&self) -> Vec<Violation> {
         let history = self.recorder().history();
         let state = history.state();
         let pools = state.all(Kind::Pool).filter(|pool| !pool.is_terminating());
-        let lies =
+        let errors =
             pools.flat_map(|pool| settled::status_errors(pool, &View { state, uid: pool.uid() }.members()));
         let shared = shared_disks::violations(state);
-        lies.chain(disk_collection::violations(state, Timestamp::now())).chain(shared).collect()
+        errors.chain(disk_collection::violations(state, Timestamp::now())).chain(shared).collect()
     }
 
     /// Waits until nothing remains of deleted pools (I9).

@@ -19,15 +19,15 @@
 mod builder;
 mod check;
 pub mod condition;
+mod controllers;
 mod defaults;
 mod end;
 mod faults;
+mod foreign;
 mod objects;
-mod others;
 mod pool;
-mod remove;
+mod removal;
 mod report;
-mod staff;
 mod users;
 mod wait;
 
@@ -45,7 +45,7 @@ pub use builder::{Policy, PoolBuilder};
 pub use defaults::{CoreFractions, FRACTION_OF_MORE_CORES, FRACTION_OF_ONE_CORE};
 pub use faults::{Quota, Refusal};
 pub use pool::{Deletion, Pool};
-pub use remove::{Answer, Removal, SUBRESOURCES};
+pub use removal::{Answer, Removal, SUBRESOURCES};
 
 use vmpool_installation::installation::Installation;
 use vmpool_installation::programs::Controller;

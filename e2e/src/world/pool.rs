@@ -166,7 +166,7 @@ impl<'w> Pool<'w> {
         self.world.check().await
     }
 
-    /// Waits until the pool and everything that belonged to it is deleted (I9).
+    /// Waits until the pool and all its objects are deleted (I9).
     ///
     /// # Errors
     /// [`Error::Deadline`] with the remaining objects.

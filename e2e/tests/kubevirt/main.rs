@@ -48,7 +48,7 @@ fn with_namespace(name: &str, test: impl AsyncFnOnce(Place<'_>) -> Result<()>) {
         test(Place { cluster: &cluster, namespace: name }).await
     };
     let outcome = harness::block_on(async { Deadline::after(LIMIT).within(run).await });
-    let late = |elapsed| Err(anyhow::anyhow!("it has not ended after {elapsed}"));
+    let late = |elapsed| Err(anyhow::anyhow!("it has not completed after {elapsed}"));
     if let Err(error) = outcome.unwrap_or_else(late) {
         panic!("{}", chain(error.as_ref()));
     }

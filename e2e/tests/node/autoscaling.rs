@@ -10,7 +10,7 @@ use crate::stage::{Stage, among_users};
 
 async fn newest_first(stage: &Stage) -> anyhow::Result<()> {
     stage
-        .visit("an autoscaler grows and shrinks a pool", async |world| {
+        .visit("an autoscaler scales a pool up and down", async |world| {
             let pool = world.pool("web").replicas(1).ready().await?;
             stage.metrics().set_cpu(world.namespace(), 300);
             autoscale(world, &pool, cpu(), at_once()).await?;
@@ -24,7 +24,7 @@ async fn newest_first(stage: &Stage) -> anyhow::Result<()> {
 
 async fn explicit(stage: &Stage) -> anyhow::Result<()> {
     stage
-        .visit("an autoscaler never shrinks an Explicit pool", async |world| {
+        .visit("an autoscaler scales an Explicit pool only up", async |world| {
             let pool = world.pool("runners").policy(Policy::Explicit).replicas(1).ready().await?;
             stage.metrics().set_cpu(world.namespace(), 300);
             autoscale(world, &pool, cpu(), at_once()).await?;

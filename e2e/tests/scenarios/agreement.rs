@@ -1,9 +1,9 @@
-//! Admission through our rules in this process, and through a real API server with schema, webhook and all, agree.
+//! The admission rules in this process and a real API server with schema and webhook give the same responses.
 
 mod changes;
-mod judges;
 mod pools;
 pub(crate) mod schema;
+mod verdicts;
 
 use std::time::Instant;
 
@@ -13,14 +13,14 @@ use serde_json::Value;
 use vmpool_e2e::scenario::scenario;
 use vmpool_platforms::dvp::admission::Request;
 
-use judges::{ADMIN, Cluster, Tally, furnish, of_create};
-use pools::{Dice, places, pool};
+use pools::{Random, fields, pool};
+use verdicts::{ADMIN, Cluster, Comparison, create_objects, of_create};
 
-/// How many pools are tried, unless `VMPOOL_AGREEMENT_POOLS` says otherwise; and a quarter as many changes of
+/// Default number of pools (`VMPOOL_AGREEMENT_POOLS`). A quarter of it is the number of changes of
 /// pools.
 const POOLS: usize = 2_000;
 
-/// Requests at a time.
+/// Number of concurrent requests.
 const IN_FLIGHT: usize = 32;
 
 fn pools_to_try() -> anyhow::Result<usize> {
@@ -31,23 +31,23 @@ fn pools_to_try() -> anyhow::Result<usize> {
 }
 
 #[test]
-fn our_rules_and_the_api_server_agree_about_pools() {
-    scenario("our rules and the API server agree about pools").guarded().controllers(0).run(async |world| {
+fn rules_and_api_server_give_the_same_responses_for_new_pools() {
+    scenario("rules and API server agree about new pools").guarded().controllers(0).run(async |world| {
         let count = pools_to_try()?;
-        furnish(world).await?;
+        create_objects(world).await?;
         let cluster = Cluster::read(world).await?;
-        let (places, mut dice) = (places(), Dice(5));
-        let pools: Vec<Value> = (0..count).map(|_| pool(world, &places, &mut dice)).collect();
+        let (fields, mut random) = (fields(), Random(5));
+        let pools: Vec<Value> = (0..count).map(|_| pool(world, &fields, &mut random)).collect();
         let begun = Instant::now();
         let answers = stream::iter(&pools).map(async |pool| (pool, of_create(world, pool).await));
         let mut answers = std::pin::pin!(answers.buffer_unordered(IN_FLIGHT));
-        let mut tally = Tally::default();
-        while let Some((pool, theirs)) = answers.next().await {
-            let ours = cluster.ours(Request { user: ADMIN, old: None, new: pool });
-            tally.add(ours.as_deref(), theirs?.as_deref(), || pool.to_string());
+        let mut comparison = Comparison::default();
+        while let Some((pool, response)) = answers.next().await {
+            let verdict = cluster.verdict(Request { user: ADMIN, old: None, new: pool });
+            comparison.add(verdict.as_deref(), response?.as_deref(), || pool.to_string());
         }
         println!("within {:.1} s", begun.elapsed().as_secs_f32());
-        // What the schema cannot say is what the webhook is for.
-        tally.settle("pools", count, &["W12a", "W2", "W4", "W5", "W6", "W7"])
+        // Rules that the schema cannot contain.
+        comparison.finish("pools", count, &["W12a", "W2", "W4", "W5", "W6", "W7"])
     });
 }

@@ -65,7 +65,7 @@ fn an_autoscaler_scales_a_pool_up_and_down_on_a_queue_length() {
 }
 
 #[test]
-fn an_autoscaler_may_grow_an_explicit_pool_and_never_shrink_it() {
+fn an_autoscaler_scales_an_explicit_pool_only_up() {
     scenario("an autoscaler scales an Explicit pool only up").guarded().run(async |world| {
         let pool = world.pool("runners").policy(Policy::Explicit).replicas(1).ready().await?;
         let metrics = world.installation().guard()?.metrics();
@@ -101,7 +101,7 @@ fn an_autoscaler_may_grow_an_explicit_pool_and_never_shrink_it() {
 }
 
 #[test]
-fn an_autoscaler_that_may_not_shrink_does_not_try() {
+fn an_autoscaler_with_disabled_scale_down_does_not_try() {
     scenario("an autoscaler with disabled scale-down does not try").guarded().run(async |world| {
         let pool = world.pool("runners").policy(Policy::Explicit).replicas(1).ready().await?;
         let metrics = world.installation().guard()?.metrics();

@@ -1,4 +1,4 @@
-//! Disks that outlive their machines: handed on, kept, collected, grown, added and taken away.
+//! Disks: allocation of retained disks, disk garbage collection, expansion, and added and removed templates.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn of_template<'a>(view: View<'a>, template: &str) -> Vec<&'a Object> {
     view.disks().into_iter().filter(|disk| disk.label(labels::DISK_TEMPLATE) == Some(template)).collect()
 }
 
-/// So many disks of a template have a stamp that says since when they are free.
+/// This number of disks of a template are free and have the annotation with the time.
 fn stamped(template: &'static str, count: usize) -> Condition {
     Condition::new(format!("{count} free disks of {template}"), move |view| {
         of_template(view, template)
@@ -30,7 +30,7 @@ fn stamped(template: &'static str, count: usize) -> Condition {
     })
 }
 
-/// So many disks of a template.
+/// This number of disks of a template exist.
 fn filling(template: &'static str, count: usize) -> Condition {
     Condition::new(format!("{count} disks of {template}"), move |view| {
         of_template(view, template).len() == count
@@ -46,25 +46,25 @@ fn uids(objects: &[Object]) -> BTreeSet<&str> {
     objects.iter().map(Object::uid).collect()
 }
 
-/// The machines that have run on a disk.
+/// UIDs of the machines that have used a disk.
 fn log(disk: &Object) -> Vec<&str> {
     disk.annotation(MOUNT_LOG).unwrap_or_default().split(',').filter(|uid| !uid.is_empty()).collect()
 }
 
 #[test]
-fn a_disk_goes_from_machine_to_machine_with_its_data() {
-    scenario("a disk goes from machine to machine with its data").run(async |world| {
-        // Given a pool whose machines have a cache that outlives them,
+fn a_retained_disk_is_allocated_to_a_new_machine_with_its_data() {
+    scenario("a retained disk is allocated to a new machine").run(async |world| {
+        // Given a pool whose machines have a retained disk,
         let pool = world.pool("web").replicas(2).disk("root").retained("cache", 0, "10m").ready().await?;
         let caches = disks_of(&pool, "cache").await?;
         let first: BTreeSet<String> =
             pool.machines().await?.iter().map(|machine| machine.uid().to_owned()).collect();
-        // when all machines leave,
+        // when the pool is scaled to zero,
         pool.scale(0).await?;
         pool.until(members(0).and(disks(2)).and(stamped("cache", 2))).await?;
-        // then the caches stay as they are,
+        // then the retained disks remain,
         pool.holds(disks(2), SETTLE).await?;
-        // and serve the machines that come later, one each.
+        // and are allocated to the machines of a later scale-up, one each.
         pool.scale(2).await?;
         pool.until(ready_replicas(2).and(filling("cache", 2)).and(stamped("cache", 0))).await?;
         let again = disks_of(&pool, "cache").await?;
@@ -74,7 +74,7 @@ fn a_disk_goes_from_machine_to_machine_with_its_data() {
         assert!(first.is_disjoint(&second), "the machines are new");
         for disk in &again {
             let log = log(disk);
-            assert_eq!(log.len(), 2, "{} was mounted by {log:?}", disk.name());
+            assert_eq!(log.len(), 2, "{} was used by {log:?}", disk.name());
             assert!(first.contains(log[0]) && second.contains(log[1]), "{log:?}");
         }
         pool.until(event("DiskReused")).await?;
@@ -83,8 +83,8 @@ fn a_disk_goes_from_machine_to_machine_with_its_data() {
 }
 
 #[test]
-fn an_idle_pool_collects_old_disks_and_keeps_the_newest() {
-    scenario("an idle pool collects old disks and keeps the newest").run(async |world| {
+fn an_idle_pool_deletes_old_free_disks_and_keeps_the_newest() {
+    scenario("an idle pool deletes old free disks and keeps the newest").run(async |world| {
         let pool = world.pool("web").replicas(3).disk("root").retained("cache", 1, "2s").ready().await?;
         pool.scale(2).await?;
         pool.until(stamped("cache", 1)).await?;
@@ -92,17 +92,17 @@ fn an_idle_pool_collects_old_disks_and_keeps_the_newest() {
             .await?
             .into_iter()
             .find(|disk| disk.annotation(annotations::FREE_SINCE).is_some());
-        let oldest = oldest.expect("it was there a moment ago");
-        // The stamps have whole seconds: the next disks are free later than this one.
+        let oldest = oldest.expect("the condition has observed it");
+        // The annotations have whole seconds: the next disks become free in a later second.
         pool.holds(live_members(2), Duration::from_millis(1200)).await?;
         pool.scale(0).await?;
-        // Nobody touches the pool, and yet the disks beyond the one that is kept go,
+        // Without further changes of the pool, all free disks but one are deleted,
         pool.until_within(filling("cache", 1), Duration::from_secs(90)).await?;
-        // the newest of them stays,
+        // the newest remains,
         pool.holds(filling("cache", 1), SETTLE).await?;
         let kept = disks_of(&pool, "cache").await?;
         assert!(!uids(&kept).contains(oldest.uid()), "{} was the oldest", oldest.name());
-        // and goes on to the next machine.
+        // and is allocated to the next machine.
         pool.scale(1).await?;
         pool.until(ready_replicas(1)).await?;
         assert_eq!(uids(&disks_of(&pool, "cache").await?), uids(&kept));
@@ -111,51 +111,53 @@ fn an_idle_pool_collects_old_disks_and_keeps_the_newest() {
 }
 
 #[test]
-fn a_leader_that_dies_in_the_middle_hands_no_disk_out_twice() {
-    scenario("a leader that dies in the middle hands no disk out twice").controllers(2).run(async |world| {
-        let pool = world.pool("web").replicas(6).disk("root").retained("cache", 0, "10m").ready().await?;
-        pool.scale(0).await?;
-        pool.until(members(0).and(stamped("cache", 6))).await?;
-        // When the leader dies while it hands the disks out,
-        let claimed = Condition::new("a disk that is claimed", |view| {
-            view.disks().iter().any(|disk| disk.annotation(annotations::CLAIMED_BY).is_some())
-        });
-        pool.scale(6).await?;
-        pool.until(claimed).await?;
-        pool.allow_in_flight(6);
-        for controller in world.controllers() {
-            controller.kill();
-        }
-        world.add_controller().await?;
-        // then every machine gets one of them, and none is made. (No disk on two machines: I3.)
-        pool.until_within(ready_replicas(6), Duration::from_secs(90)).await?;
-        pool.until(filling("cache", 6).and(stamped("cache", 0))).await?;
-        let used: BTreeSet<String> = pool
-            .machines()
-            .await?
-            .iter()
-            .flat_map(|machine| machine.disk_references().map(str::to_owned).collect::<Vec<_>>())
-            .collect();
-        assert_eq!(used.len(), 12, "two disks for each machine, and no disk twice");
-        Ok::<_, anyhow::Error>(())
-    });
+fn a_leader_killed_during_disk_allocation_allocates_no_disk_twice() {
+    scenario("a leader killed during disk allocation allocates no disk twice").controllers(2).run(
+        async |world| {
+            let pool = world.pool("web").replicas(6).disk("root").retained("cache", 0, "10m").ready().await?;
+            pool.scale(0).await?;
+            pool.until(members(0).and(stamped("cache", 6))).await?;
+            // When the leader is killed during the allocation,
+            let claimed = Condition::new("an allocated disk", |view| {
+                view.disks().iter().any(|disk| disk.annotation(annotations::CLAIMED_BY).is_some())
+            });
+            pool.scale(6).await?;
+            pool.until(claimed).await?;
+            pool.allow_in_flight(6);
+            for controller in world.controllers() {
+                controller.kill();
+            }
+            world.add_controller().await?;
+            // then every machine gets one of them, and none is created. (Invariant I3: no disk is used by two machines.)
+            pool.until_within(ready_replicas(6), Duration::from_secs(90)).await?;
+            pool.until(filling("cache", 6).and(stamped("cache", 0))).await?;
+            let used: BTreeSet<String> = pool
+                .machines()
+                .await?
+                .iter()
+                .flat_map(|machine| machine.disk_references().map(str::to_owned).collect::<Vec<_>>())
+                .collect();
+            assert_eq!(used.len(), 12, "two disks for each machine, and no disk twice");
+            Ok::<_, anyhow::Error>(())
+        },
+    );
 }
 
 #[test]
-fn a_disk_that_somebody_attached_elsewhere_is_not_free() {
-    scenario("a disk that somebody attached elsewhere is not free").run(async |world| {
+fn a_disk_attached_to_a_foreign_machine_is_not_free() {
+    scenario("a disk attached to a foreign machine is not free").run(async |world| {
         let pool = world.pool("web").replicas(1).disk("root").retained("cache", 0, "1s").ready().await?;
         let cache = disks_of(&pool, "cache").await?.remove(0);
-        // Given a machine of somebody else that refers to the disk,
+        // Given a foreign machine that refers to the disk,
         let visitor = world.foreign_machine_on("visitor", &cache).await?;
-        // when the pool's machine leaves,
+        // when the pool's machine is removed,
         pool.scale(0).await?;
         pool.until(members(0)).await?;
-        // then the disk is neither collected nor handed on.
+        // then the disk is neither deleted nor allocated.
         pool.holds(filling("cache", 1).and(stamped("cache", 0)), Duration::from_secs(4)).await?;
         pool.scale(1).await?;
         pool.until(ready_replicas(1).and(filling("cache", 2))).await?;
-        // Once it is, it is like any other.
+        // When the foreign machine is deleted, the disk is free and is deleted.
         world.delete(&visitor).await?;
         pool.until_within(filling("cache", 1), Duration::from_mins(1)).await?;
         Ok::<_, anyhow::Error>(())
@@ -163,15 +165,15 @@ fn a_disk_that_somebody_attached_elsewhere_is_not_free() {
 }
 
 fn size(template: &'static str, size: &'static str) -> Condition {
-    Condition::new(format!("all disks of {template} ask for {size}"), move |view| {
+    Condition::new(format!("all disks of {template} request {size}"), move |view| {
         let disks = of_template(view, template);
         !disks.is_empty() && disks.iter().all(|disk| disk.text("/spec/persistentVolumeClaim/size") == size)
     })
 }
 
 #[test]
-fn disks_grow_with_their_template_and_never_shrink() {
-    scenario("disks grow with their template and never shrink").run(async |world| {
+fn disks_expand_with_their_template_and_never_shrink() {
+    scenario("disks expand with their template and never shrink").run(async |world| {
         let pool = world.pool("web").replicas(2).disk("root").retained("cache", 0, "10m").ready().await?;
         let templates = |size: &str| {
             let disk = |name: &str| json!({ "name": name, "spec": {
@@ -190,7 +192,7 @@ fn disks_grow_with_their_template_and_never_shrink() {
     });
 }
 
-/// All live members refer to so many disks and run.
+/// All live machines run and refer to this number of disks.
 fn devices(count: usize) -> Condition {
     Condition::new(format!("running machines with {count} disks each"), move |view| {
         view.live().all(|machine| machine.is_running() && machine.disk_references().count() == count)
@@ -198,11 +200,11 @@ fn devices(count: usize) -> Condition {
 }
 
 #[test]
-fn a_disk_template_that_comes_and_goes_reaches_running_machines() {
-    scenario("a disk template that comes and goes reaches running machines").run(async |world| {
+fn an_added_or_removed_disk_template_is_applied_to_running_machines() {
+    scenario("an added or removed disk template is applied").run(async |world| {
         let pool = world.pool("web").replicas(2).disk("root").ready().await?;
         let before = pool.machines().await?;
-        // When a template is added, every machine gets a disk of it, and none restarts,
+        // When a template is added, every machine gets a disk of it without a restart,
         pool.edit_templates(|refs, templates| {
             refs.push(json!({ "kind": "VirtualDisk", "name": "data" }));
             let mut data = templates[0].clone();
@@ -213,7 +215,7 @@ fn a_disk_template_that_comes_and_goes_reaches_running_machines() {
         .await?;
         pool.until(devices(2).and(filling("data", 2))).await?;
         pool.until(ready_replicas(2)).await?;
-        // and when it is taken away, they lose it, and the disks go, too.
+        // and when it is removed, the disks are detached and deleted.
         pool.edit_templates(|refs, templates| {
             refs.retain(|device| device["name"] != "data");
             templates.retain(|template| template["name"] != "data");
@@ -221,7 +223,7 @@ fn a_disk_template_that_comes_and_goes_reaches_running_machines() {
         .await?;
         pool.until_within(devices(1).and(filling("data", 0)), Duration::from_secs(90)).await?;
         pool.until(ready_replicas(2)).await?;
-        assert_eq!(uids(&pool.machines().await?), uids(&before), "nobody was recreated");
+        assert_eq!(uids(&pool.machines().await?), uids(&before), "no machine was recreated");
         Ok::<_, anyhow::Error>(())
     });
 }
@@ -229,10 +231,10 @@ fn a_disk_template_that_comes_and_goes_reaches_running_machines() {
 #[test]
 fn a_failed_disk_is_replaced_when_its_machine_does_not_run() {
     scenario("a failed disk is replaced when its machine does not run").run(async |world| {
-        // Given a platform that fails to make the first disk of all,
+        // Given a platform that fails to provision the first disk,
         world.knob("fail-provisioning", "1").await?;
         let pool = world.pool("web").replicas(1).retained("cache", 0, "10m").create().await?;
-        // then the machine gets another one and runs.
+        // then the machine gets another disk and runs.
         pool.until_within(ready_replicas(1), Duration::from_secs(90)).await?;
         let machine = pool.machine(0).await?;
         let used: Vec<&str> = machine.disk_references().collect();
@@ -243,8 +245,8 @@ fn a_failed_disk_is_replaced_when_its_machine_does_not_run() {
 }
 
 #[test]
-fn a_free_disk_that_the_platform_refuses_without_naming_it_is_left_alone() {
-    scenario("a free disk that the platform refuses without naming it is left alone").run(async |world| {
+fn a_free_disk_refused_without_its_name_in_the_message_is_kept() {
+    scenario("a free disk refused without its name is kept").run(async |world| {
         // Given a free disk, and a platform that cannot start a machine with it,
         let pool = world.pool("web").replicas(1).disk("root").retained("cache", 0, "10m").ready().await?;
         pool.scale(0).await?;
@@ -252,7 +254,7 @@ fn a_free_disk_that_the_platform_refuses_without_naming_it_is_left_alone() {
         let cache = disks_of(&pool, "cache").await?.remove(0);
         let message = "a disk of the virtual machine is on node n1, which cannot run it";
         let refusal = world.refuse_machines_on(cache.name(), message).await?;
-        // when a machine is wanted, then it gets a new disk after a few refusals,
+        // when the pool is scaled up, then the machine gets a new disk after some refusals,
         pool.scale(1).await?;
         pool.until_within(ready_replicas(1).and(filling("cache", 2)), Duration::from_secs(90)).await?;
         // and the first one is free again.
@@ -263,19 +265,19 @@ fn a_free_disk_that_the_platform_refuses_without_naming_it_is_left_alone() {
 }
 
 #[test]
-fn a_failed_ephemeral_disk_is_replaced_and_told() {
-    scenario("a failed ephemeral disk is replaced and told").run(async |world| {
-        // Given a platform that fails to make the first two disks,
+fn a_failed_ephemeral_disk_is_reported_and_replaced() {
+    scenario("a failed ephemeral disk is reported and replaced").run(async |world| {
+        // Given a platform that fails to provision the first two disks,
         world.knob("fail-provisioning", "2").await?;
         let pool = world.pool("web").replicas(1).disk("root").create().await?;
-        // then the pool says which disk of which machine failed,
-        let told = Condition::new("a failed disk that is told", |view| {
+        // then the condition contains the failed disk and its machine,
+        let reported = Condition::new("a reported failed disk", |view| {
             let failure = view.pool().and_then(|pool| pool.condition("ReplicaFailure"));
             let message = failure.and_then(|failure| failure["message"].as_str()).unwrap_or_default();
             view.members().iter().any(|machine| message.contains(machine.name())) && message.contains("-root")
         });
-        pool.sees(told).await?;
-        // and the machine gets another one, and runs; what failed does not stay.
+        pool.sees(reported).await?;
+        // and the machine gets another disk and runs; failed disks are deleted.
         let alone = Condition::new("one disk, which has not failed", |view| {
             let disks = view.disks();
             disks.len() == 1 && disks.iter().all(|disk| disk.phase() == "Ready")

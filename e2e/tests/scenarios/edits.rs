@@ -1,4 +1,4 @@
-//! What people edit by hand in machines and disks: no data is lost by it.
+//! Manual edits of machines and disks lose no data.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use vmpool_e2e::world::condition::{Condition, condition, disks, event, members, 
 use vmpool_e2e::world::{Pool, SETTLE, World};
 use vmpool_invariants::object::{Kind, Object};
 
-/// Enough for the steps of a repair and for what the platform does about each of them.
+/// Timeout of a repair, which consists of several steps of the controller and the platform.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The disk of template `cache` that a machine refers to.
@@ -20,7 +20,7 @@ async fn cache_of(pool: &Pool<'_>, machine: &Object) -> anyhow::Result<Object> {
     Ok(caches.find(has).expect("each machine has one"))
 }
 
-/// Lets a person write the devices of a machine.
+/// Changes the devices of a machine as a user.
 async fn refer(world: &World, machine: &Object, edit: impl FnOnce(&mut Vec<Value>)) -> anyhow::Result<()> {
     let mut devices = machine.at("/spec/blockDeviceRefs").as_array().cloned().unwrap_or_default();
     edit(&mut devices);
@@ -29,7 +29,7 @@ async fn refer(world: &World, machine: &Object, edit: impl FnOnce(&mut Vec<Value
     Ok(())
 }
 
-/// A machine that runs refers to exactly these disks.
+/// The machine runs and refers to exactly these disks.
 fn on(machine: &Object, disks: Vec<String>) -> Condition {
     let name = machine.name().to_owned();
     Condition::new(format!("{name} on {disks:?}"), move |view| {
@@ -43,53 +43,53 @@ fn references(machine: &Object) -> Vec<String> {
 }
 
 #[test]
-fn two_machines_that_refer_to_one_disk_by_hand_have_two_again() {
-    scenario("two machines that refer to one disk by hand have two again").run(async |world| {
-        // Given two machines that run, each with a cache of its own,
+fn two_machines_edited_to_share_a_disk_get_their_own_disks_back() {
+    scenario("two machines edited to share a disk").run(async |world| {
+        // Given two running machines, each with its own cache,
         let pool = world.pool("web").replicas(2).disk("root").retained("cache", 0, "10m").ready().await?;
         let (first, second) = (pool.machine(0).await?, pool.machine(1).await?);
         let shared = cache_of(&pool, &first).await?;
-        // when a person lets the second one refer to the cache of the first one,
+        // when a user replaces the cache of the second one by the cache of the first one,
         refer(world, &second, |devices| devices[1]["name"] = json!(shared.name())).await?;
-        // then it gets its own cache back,
+        // then the second one gets its own cache back,
         let own = on(&second, references(&second)).and(on(&first, references(&first)));
         pool.until_within(event("DiskDetached").and(own.clone()), PATIENCE).await?;
-        // and when the disk is added to the devices that it has, the device is taken away.
+        // and when a user adds the disk to the devices of the second one, the device is removed.
         let added = json!({ "kind": "VirtualDisk", "name": shared.name() });
         refer(world, &second, |devices| devices.push(added)).await?;
         pool.until_within(own.and(condition("Synced", "True", "PoolSynced")), PATIENCE).await?;
         pool.holds(disks(4).and(ready_replicas(2)), SETTLE).await?;
         let now = pool.machine(0).await?;
-        assert_eq!(now.at("/spec"), first.at("/spec"), "the machine that runs on the disk was not touched");
+        assert_eq!(now.at("/spec"), first.at("/spec"), "the machine that uses the disk was not changed");
         Ok::<_, anyhow::Error>(())
     });
 }
 
 #[test]
-fn a_disk_that_was_detached_by_hand_outlives_its_ttl_until_its_machine_ends() {
-    scenario("a disk that was detached by hand outlives its ttl").run(async |world| {
+fn a_manually_detached_disk_is_kept_until_its_machine_is_removed() {
+    scenario("a manually detached disk is kept despite its ttl").run(async |world| {
         let pool = world.pool("web").replicas(1).disk("root").retained("cache", 0, "1s").ready().await?;
         let machine = pool.machine(0).await?;
         let cache = cache_of(&pool, &machine).await?;
         let root: Vec<String> =
             references(&machine).into_iter().filter(|disk| disk != cache.name()).collect();
-        // When a person takes the cache away from a machine that runs,
+        // When a user detaches the cache of a running machine,
         refer(world, &machine, |devices| devices.retain(|device| device["name"] != cache.name())).await?;
-        // then the pool says so, does not attach it again, and keeps it.
+        // then the pool reports it, does not attach the cache again, and keeps it.
         let told = condition("Synced", "False", "DiskDetachedByHand").and(event("DiskDetachedByHand"));
         pool.until(told.clone()).await?;
         let synced = pool.get().await?.condition("Synced").cloned().unwrap_or_default();
         let message = synced["message"].as_str().unwrap_or_default().to_owned();
         assert!(message.contains(cache.name()) && message.contains(machine.name()), "{message}");
         pool.holds(told.and(disks(2)).and(on(&machine, root)), Duration::from_secs(8)).await?;
-        // It may have it back,
+        // The user can attach it again,
         let stripped = world.get(Kind::Machine, machine.name()).await?;
         let device = json!({ "kind": "VirtualDisk", "name": cache.name() });
         refer(world, &stripped, |devices| devices.push(device)).await?;
         pool.until(condition("Synced", "True", "PoolSynced")).await?;
         refer(world, &stripped, |_| {}).await?;
         pool.until(condition("Synced", "False", "DiskDetachedByHand")).await?;
-        // and with the end of the machine the disk is free, and ends.
+        // and when the machine is removed, the disk is free and is deleted.
         pool.scale(0).await?;
         pool.until_within(members(0).and(disks(0)), Duration::from_secs(90)).await?;
         Ok::<_, anyhow::Error>(())
@@ -97,8 +97,8 @@ fn a_disk_that_was_detached_by_hand_outlives_its_ttl_until_its_machine_ends() {
 }
 
 #[test]
-fn a_stamp_that_cannot_be_true_deletes_no_disk() {
-    scenario("a stamp that cannot be true deletes no disk").run(async |world| {
+fn an_implausible_time_in_the_annotation_deletes_no_disk() {
+    scenario("an implausible time in the annotation deletes no disk").run(async |world| {
         let pool = world.pool("web").replicas(1).disk("root").retained("cache", 0, "10m").ready().await?;
         pool.scale(0).await?;
         let stamped = Condition::new("a free cache", |view| {

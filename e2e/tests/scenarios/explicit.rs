@@ -38,7 +38,7 @@ async fn apply(world: &World, pool: &Pool<'_>, manager: &str, manifest: &Value) 
 }
 
 #[test]
-fn nobody_shrinks_an_explicit_pool_by_its_count() {
+fn an_explicit_pool_is_never_scaled_down_through_replicas() {
     scenario("an Explicit pool is never scaled down through replicas").guarded().run(async |world| {
         // Given an Explicit pool of three machines, whose `replicas` belongs to an applied manifest,
         let pool = world.pool("runners").policy(Policy::Explicit).replicas(2).ready().await?;

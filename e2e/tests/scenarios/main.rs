@@ -12,9 +12,8 @@ mod documented;
 mod edits;
 mod explicit;
 mod failures;
-mod foreigners;
+mod foreign_objects;
 mod gates;
-mod leaves;
 mod members;
 mod metrics;
 mod refusals;
@@ -27,6 +26,7 @@ mod schemas;
 mod settings;
 mod smoke;
 mod storage;
+mod unusual_values;
 mod usability;
 mod webhook;
 
@@ -41,7 +41,7 @@ use vmpool_test_cluster::error::chain;
 fn with_control_plane(test: impl AsyncFnOnce(&ControlPlane) -> anyhow::Result<()>) {
     let test = async { test(&*harness::cluster().await?).await };
     let outcome = harness::block_on(async { Deadline::after(LIMIT).within(test).await });
-    let late = |elapsed| Err(anyhow::anyhow!("it has not ended after {elapsed}"));
+    let late = |elapsed| Err(anyhow::anyhow!("it has not completed after {elapsed}"));
     if let Err(error) = outcome.unwrap_or_else(late) {
         panic!("{}", chain(error.as_ref()));
     }

@@ -75,7 +75,7 @@ fn a_crashed_machine_is_kept() {
 }
 
 #[test]
-fn a_stuck_terminating_machine_counts_and_does_not_block_growth() {
+fn a_stuck_terminating_machine_counts_and_does_not_block_a_scale_up() {
     scenario("a stuck terminating machine counts and does not block a scale-up").run(async |world| {
         // Given a pool with a machine that never stops,
         let pool = world.pool("web").replicas(2).ready().await?;
@@ -114,7 +114,7 @@ fn all_labelled() -> Condition {
 }
 
 #[test]
-fn a_member_that_loses_its_labels_stays_and_gets_them_back() {
+fn a_machine_that_loses_its_labels_gets_them_back() {
     scenario("a machine that loses its labels gets them back").run(async |world| {
         let pool = world.pool("web").replicas(2).ready().await?;
         let machine = pool.machine(0).await?;

@@ -99,7 +99,7 @@ fn a_disk_that_fails_to_provision_is_reported_and_causes_no_further_machines() {
             let by_us = entry.user == Accounts::controller_user();
             by_us && entry.verb == "create" && entry.resource == Kind::Machine.plural() && entry.is_success()
         });
-        assert_eq!(created.count(), 2, "no machine was made anew");
+        assert_eq!(created.count(), 2, "no further machine was created");
         Ok::<_, anyhow::Error>(())
     });
 }

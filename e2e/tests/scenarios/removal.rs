@@ -1,4 +1,4 @@
-//! Removing chosen machines through the aggregated API.
+//! Targeted removal through the aggregated API.
 
 use std::collections::BTreeSet;
 
@@ -17,44 +17,45 @@ fn uids<'a>(objects: impl IntoIterator<Item = &'a Object>) -> BTreeSet<String> {
 }
 
 /// `spec.replicas` as it is stored.
-fn wants(replicas: i64) -> Condition {
+fn desired(replicas: i64) -> Condition {
     Condition::new(format!("spec.replicas of {replicas}"), move |view| {
         view.pool().is_some_and(|pool| pool.number("/spec/replicas") == Some(replicas))
     })
 }
 
 fn expect(answer: &Answer, code: u16, words: &[&str]) -> anyhow::Result<()> {
-    ensure!(answer.code == code, "expected {code}, and the answer is {answer}");
-    ensure!(answer.body["kind"] == "Status" && answer.body["apiVersion"] == "v1", "no Status: {answer}");
+    ensure!(answer.code == code, "expected {code}, but the response is {answer}");
+    ensure!(answer.body["kind"] == "Status" && answer.body["apiVersion"] == "v1", "not a Status: {answer}");
     for word in words {
-        ensure!(answer.message().contains(word), "nothing about {word} in {answer}");
+        ensure!(answer.message().contains(word), "the message of {answer} does not contain {word}");
     }
     Ok(())
 }
 
-/// The knob of the simulator that decides when machines stop.
+/// The simulator's knob for the delay of a machine's stop.
 const STOP: &str = "stop-delay";
 
-/// Machines that do not stop before the knob is taken back: whoever is slow still meets them.
-async fn lingering(world: &World, policy: Policy, replicas: i64) -> anyhow::Result<Pool<'_>> {
+/// A pool whose machines do not stop until the knob is reset, so that slow test hosts still observe terminating
+/// machines.
+async fn pool_with_blocked_stops(world: &World, policy: Policy, replicas: i64) -> anyhow::Result<Pool<'_>> {
     world.knob(STOP, "never").await?;
     Ok(world.pool("web").policy(policy).replicas(replicas).ready().await?)
 }
 
 #[test]
-fn named_machines_leave_and_nobody_else() {
-    scenario("named machines leave and nobody else").guarded().run(async |world| {
+fn targeted_removal_removes_only_the_targets() {
+    scenario("targeted removal removes only the targets").guarded().run(async |world| {
         for policy in [Policy::Explicit, Policy::NewestFirst] {
             let name = if policy == Policy::Explicit { "explicit" } else { "newest" };
-            // Given a pool of four, one of which does not run,
+            // Given a pool of four machines, one of which does not run,
             let pool = world.pool(name).policy(policy).replicas(4).ready().await?;
             let machines = pool.machines().await?;
             world.operate("Stop", &machines[0]).await?;
-            // when the idle one and a busy one are removed by name,
+            // when the stopped one and a running one are removed by name,
             pool.remove(&machines[..2]).await?;
-            // then these two go at once, the others stay, and nobody takes their places.
-            pool.until(ready_replicas(2).and(wants(2))).await?;
-            ensure!(uids(&pool.machines().await?) == uids(&machines[2..]), "somebody else left");
+            // then these two are removed, the others remain, and the two are not replaced.
+            pool.until(ready_replicas(2).and(desired(2))).await?;
+            ensure!(uids(&pool.machines().await?) == uids(&machines[2..]), "another machine was removed");
             pool.holds(ready_replicas(2), SETTLE).await?;
         }
         Ok::<_, anyhow::Error>(())
@@ -62,60 +63,58 @@ fn named_machines_leave_and_nobody_else() {
 }
 
 #[test]
-fn a_machine_that_is_named_again_and_again_counts_once() {
-    scenario("a machine that is named again and again counts once").guarded().run(async |world| {
-        let pool = lingering(world, Policy::Explicit, 3).await?;
+fn a_machine_targeted_several_times_counts_once() {
+    scenario("a machine targeted several times counts once").guarded().run(async |world| {
+        let pool = pool_with_blocked_stops(world, Policy::Explicit, 3).await?;
         let machine = pool.machine(1).await?;
-        // Named twice in one breath,
+        // The machine is listed twice in one request,
         let twice = pool.removal().target(&machine).target(&machine).send().await?;
         expect(&twice, 201, &[])?;
         ensure!(twice.body["status"] == "Success", "{twice}");
-        pool.until(wants(2).and(terminating(1))).await?;
-        // and again while it goes, through the other group, too.
+        pool.until(desired(2).and(terminating(1))).await?;
+        // and in further requests while it is terminating, also through the other group.
         let platforms = "subresources.virtualization.deckhouse.io/v1alpha2";
         expect(&pool.removal().target(&machine).through(platforms).send().await?, 201, &[])?;
         expect(&pool.removal().target(&machine).pinned().send().await?, 201, &[])?;
         world.reset_knob(STOP).await?;
-        pool.until(ready_replicas(2).and(wants(2)).and(members(2))).await?;
-        // Once it is gone, nobody knows that name any more.
+        pool.until(ready_replicas(2).and(desired(2)).and(members(2))).await?;
+        // After it is deleted, the name is unknown.
         expect(&pool.removal().named(machine.name()).send().await?, 400, &[machine.name()])?;
-        pool.holds(live_members(2).and(wants(2)), SETTLE).await?;
+        pool.holds(live_members(2).and(desired(2)), SETTLE).await?;
         Ok::<_, anyhow::Error>(())
     });
 }
 
 #[test]
-fn naming_a_machine_that_is_already_going_means_that_it_is_not_replaced() {
-    scenario("naming a machine that is already going means that it is not replaced").guarded().run(
-        async |world| {
-            let pool = lingering(world, Policy::NewestFirst, 3).await?;
-            let machine = pool.machine(0).await?;
-            world.delete(&machine).await?;
-            pool.until(terminating(1)).await?;
-            pool.remove(std::slice::from_ref(&machine)).await?;
-            pool.until(wants(2)).await?;
-            world.reset_knob(STOP).await?;
-            pool.until(ready_replicas(2).and(members(2))).await?;
-            pool.holds(members(2), SETTLE).await?;
-            Ok::<_, anyhow::Error>(())
-        },
-    );
+fn a_terminating_machine_that_is_targeted_is_not_replaced() {
+    scenario("a terminating machine that is targeted is not replaced").guarded().run(async |world| {
+        let pool = pool_with_blocked_stops(world, Policy::NewestFirst, 3).await?;
+        let machine = pool.machine(0).await?;
+        world.delete(&machine).await?;
+        pool.until(terminating(1)).await?;
+        pool.remove(std::slice::from_ref(&machine)).await?;
+        pool.until(desired(2)).await?;
+        world.reset_knob(STOP).await?;
+        pool.until(ready_replicas(2).and(members(2))).await?;
+        pool.holds(members(2), SETTLE).await?;
+        Ok::<_, anyhow::Error>(())
+    });
 }
 
 #[test]
-fn what_cannot_be_removed_is_refused_and_nothing_happens() {
-    scenario("what cannot be removed is refused and nothing happens").guarded().run(async |world| {
+fn a_request_with_an_invalid_target_is_refused_completely() {
+    scenario("a request with an invalid target is refused completely").guarded().run(async |world| {
         let pool = world.pool("web").policy(Policy::Explicit).replicas(2).ready().await?;
         let other = world.pool("other").replicas(1).ready().await?;
         let [good, foreign] = [pool.machine(0).await?, other.machine(0).await?];
         let stranger = world.foreign_machine("stranger", &json!({ "app": "web" })).await?;
         let removal = || pool.removal();
-        // All or nothing: the good one stays with the bad one.
+        // All or nothing: the valid target is not removed either.
         let of_other = removal().target(&good).named(foreign.name()).send().await?;
         expect(&of_other, 400, &[foreign.name(), "web"])?;
         expect(&removal().named(stranger.name()).target(&good).send().await?, 400, &["stranger"])?;
-        let absent = removal().target(&good).named("nobody").send().await?;
-        expect(&absent, 400, &["nobody", world.namespace()])?;
+        let absent = removal().target(&good).named("missing").send().await?;
+        expect(&absent, 400, &["missing", world.namespace()])?;
         expect(&removal().send().await?, 400, &["target"])?;
         expect(&removal().with("targets", json!("all")).send().await?, 400, &[])?;
         expect(&removal().target(&good).with("kind", json!("Pod")).send().await?, 400, &[])?;
@@ -125,8 +124,8 @@ fn what_cannot_be_removed_is_refused_and_nothing_happens() {
         expect(&pinned, 409, &[good.name()])?;
         let uneven = removal().target(&good).with("targetUIDs", json!([])).send().await?;
         expect(&uneven, 400, &["targetUIDs"])?;
-        pool.holds(ready_replicas(2).and(wants(2)), SETTLE).await?;
-        // A pool that goes, and one that is gone.
+        pool.holds(ready_replicas(2).and(desired(2)), SETTLE).await?;
+        // A pool that is being deleted, and a deleted one.
         world
             .patch(
                 Kind::Pool,
@@ -135,26 +134,26 @@ fn what_cannot_be_removed_is_refused_and_nothing_happens() {
             )
             .await?;
         other.delete(Deletion::Background).await?;
-        let going = other.removal().named(foreign.name()).send().await?;
-        expect(&going, 409, &["other"])?;
+        let terminating = other.removal().named(foreign.name()).send().await?;
+        expect(&terminating, 409, &["other"])?;
         world.patch(Kind::Pool, other.name(), &json!({ "metadata": { "finalizers": null } })).await?;
         other.leaves_nothing().await?;
-        let gone = other.removal().named(foreign.name()).send().await?;
-        expect(&gone, 404, &["virtualmachinepools.virtualization.deckhouse.io \"other\" not found"])?;
+        let deleted = other.removal().named(foreign.name()).send().await?;
+        expect(&deleted, 404, &["virtualmachinepools.virtualization.deckhouse.io \"other\" not found"])?;
         Ok::<_, anyhow::Error>(())
     });
 }
 
 #[test]
-fn a_dry_run_changes_nothing_and_tells_the_truth() {
-    scenario("a dry run of a removal changes nothing and tells the truth").guarded().run(async |world| {
+fn a_dry_run_changes_nothing_and_returns_the_real_response() {
+    scenario("a dry run of a removal changes nothing").guarded().run(async |world| {
         let pool = world.pool("web").policy(Policy::Explicit).replicas(2).ready().await?;
         let machine = pool.machine(0).await?;
         let (before, mark) = (pool.get().await?, world.audit()?.len());
         expect(&pool.removal().target(&machine).dry_run_by_body().send().await?, 201, &[])?;
         expect(&pool.removal().target(&machine).dry_run_by_query().send().await?, 201, &[])?;
-        expect(&pool.removal().named("nobody").dry_run_by_body().send().await?, 400, &["nobody"])?;
-        expect(&pool.removal().named("nobody").dry_run_by_query().send().await?, 400, &["nobody"])?;
+        expect(&pool.removal().named("missing").dry_run_by_body().send().await?, 400, &["missing"])?;
+        expect(&pool.removal().named("missing").dry_run_by_query().send().await?, 400, &["missing"])?;
         let unknown = pool.removal().target(&machine).with("dryRun", json!(["Some"])).dry_run_by_query();
         expect(&unknown.send().await?, 400, &["dryRun"])?;
         pool.holds(ready_replicas(2), SETTLE).await?;
@@ -172,8 +171,8 @@ fn a_dry_run_changes_nothing_and_tells_the_truth() {
 }
 
 #[test]
-fn only_who_may_remove_machines_does_and_no_other_right_is_needed() {
-    scenario("only who may remove machines does").guarded().run(async |world| {
+fn targeted_removal_requires_exactly_its_own_permission() {
+    scenario("targeted removal requires exactly its own permission").guarded().run(async |world| {
         let pool = world.pool("web").policy(Policy::Explicit).replicas(3).ready().await?;
         let machines = pool.machines().await?;
         let owner_of_machines = world
@@ -198,21 +197,21 @@ fn only_who_may_remove_machines_does_and_no_other_right_is_needed() {
                 }]),
             )
             .await?;
-        for somebody in [&owner_of_machines, &viewer] {
-            let refused = pool.removal().target(&machines[0]).by(somebody).send().await?;
+        for unauthorized in [&owner_of_machines, &viewer] {
+            let refused = pool.removal().target(&machines[0]).by(unauthorized).send().await?;
             expect(&refused, 403, &["scaledownwith"])?;
         }
         pool.holds(live_members(3), SETTLE).await?;
         expect(&pool.removal().target(&machines[0]).by(&editor).send().await?, 201, &[])?;
         expect(&pool.removal().target(&machines[1]).by(&only_that).send().await?, 201, &[])?;
-        pool.until(ready_replicas(1).and(wants(1))).await?;
-        // The administrator in the name of others.
-        let in_the_name_of = async |name: &str| {
+        pool.until(ready_replicas(1).and(desired(1))).await?;
+        // The administrator impersonates other users.
+        let impersonating = async |name: &str| {
             world.cluster().impersonating_client(&world.user_name(name), &["system:authenticated"]).await
         };
-        let as_vera = in_the_name_of("vera").await?;
+        let as_vera = impersonating("vera").await?;
         expect(&pool.removal().target(&machines[2]).by(&as_vera).send().await?, 403, &["vera"])?;
-        let as_bob = in_the_name_of("bob").await?;
+        let as_bob = impersonating("bob").await?;
         expect(&pool.removal().target(&machines[2]).by(&as_bob).send().await?, 201, &[])?;
         pool.until(ready_replicas(0)).await?;
         Ok::<_, anyhow::Error>(())
@@ -220,21 +219,21 @@ fn only_who_may_remove_machines_does_and_no_other_right_is_needed() {
 }
 
 #[test]
-fn fifty_callers_at_once_take_what_they_named_and_no_more() {
-    /// Each of them is named by two callers, who ask two replicas of the aggregated API: the API server has another way
-    /// to each of the groups.
-    const NAMED: usize = 25;
+fn fifty_concurrent_removals_remove_each_target_once() {
+    /// Each of them is the target of two requests to different replicas of the aggregated API: the API server routes
+    /// the two groups to different replicas.
+    const TARGETS: usize = 25;
     const GROUPS: [&str; 2] = [SUBRESOURCES, "subresources.virtualization.deckhouse.io/v1alpha2"];
-    scenario("fifty callers at once take what they named and no more").guarded().run(async |world| {
+    scenario("fifty concurrent removals remove each target once").guarded().run(async |world| {
         let pool = world.pool("web").policy(Policy::NewestFirst).replicas(28).ready().await?;
         let machines = pool.machines().await?;
-        let named = machines[..NAMED].iter();
+        let named = machines[..TARGETS].iter();
         let mut waiting: Vec<(&str, &Object)> =
             GROUPS.into_iter().flat_map(|group| named.clone().map(move |machine| (group, machine))).collect();
         let mut rounds = 0;
         while !waiting.is_empty() {
             rounds += 1;
-            ensure!(rounds <= 5, "{} callers were still told to come back", waiting.len());
+            ensure!(rounds <= 5, "{} callers were still asked to retry", waiting.len());
             let answers = join_all(
                 waiting
                     .iter()
@@ -246,23 +245,23 @@ fn fifty_callers_at_once_take_what_they_named_and_no_more() {
             for ((group, machine), answer) in waiting.iter().zip(&answers) {
                 match answer.code {
                     201 => {}
-                    // Who came second and late finds nobody.
+                    // The machine was already deleted by the other request.
                     400 if answer.message().contains(machine.name()) => {}
                     409 | 429 => again.push((*group, *machine)),
                     _ => anyhow::bail!("{}: {answer}", machine.name()),
                 }
             }
-            tracing::info!(rounds, told_to_come_back = again.len(), "fifty callers");
+            tracing::info!(rounds, retries = again.len(), "fifty callers");
             waiting = again;
         }
-        pool.until(ready_replicas(3).and(wants(3))).await?;
-        ensure!(uids(&pool.machines().await?) == uids(&machines[NAMED..]), "somebody else left");
+        pool.until(ready_replicas(3).and(desired(3))).await?;
+        ensure!(uids(&pool.machines().await?) == uids(&machines[TARGETS..]), "another machine was removed");
         pool.holds(members(3), SETTLE).await?;
-        // No replica was spared: each has a line for each removal that it was asked for.
+        // Both replicas were used: each logs a line for each of its removals.
         for replica in world.installation().guard()?.service(Component::Apiserver)?.replicas() {
             let log = std::fs::read_to_string(replica.log())?;
-            let told = log.lines().filter(|line| line.contains(world.namespace())).count();
-            ensure!(told >= NAMED, "{} tells of {told} removals only", replica.log().display());
+            let logged = log.lines().filter(|line| line.contains(world.namespace())).count();
+            ensure!(logged >= TARGETS, "{} contains only {logged} removals", replica.log().display());
         }
         Ok::<_, anyhow::Error>(())
     });
@@ -276,11 +275,11 @@ fn requests(world: &World, since: usize) -> anyhow::Result<Vec<String>> {
 }
 
 #[test]
-fn a_removal_costs_few_round_trips() {
-    /// The review of the caller's right, which has no namespace in the audit log.
+fn a_removal_needs_few_requests() {
+    /// The review of the caller's permission, which has no namespace in the audit log.
     const REVIEW: usize = 1;
     const CALLERS: usize = 20;
-    scenario("a removal costs few round trips").guarded().run(async |world| {
+    scenario("a removal needs few requests").guarded().run(async |world| {
         let pool = world.pool("web").policy(Policy::Explicit).replicas(22).ready().await?;
         let machines = pool.machines().await?;
         world.settles().await?;
@@ -288,7 +287,7 @@ fn a_removal_costs_few_round_trips() {
         pool.remove(&machines[..1]).await?;
         let alone = requests(world, mark)?;
         ensure!(alone.len() + REVIEW <= 8, "{} requests:\n{}", alone.len(), alone.join("\n"));
-        ensure!(alone.len() >= 4, "they are not in the audit log: {alone:?}");
+        ensure!(alone.len() >= 4, "too few requests in the audit log: {alone:?}");
         pool.until(ready_replicas(21)).await?;
         world.settles().await?;
 
@@ -309,7 +308,7 @@ fn a_removal_costs_few_round_trips() {
             contended.len(),
             refused.len()
         );
-        ensure!(refused.is_empty(), "of {CALLERS} callers were refused: {refused:?}");
+        ensure!(refused.is_empty(), "refused callers, of {CALLERS}: {refused:?}");
         pool.until(ready_replicas(1)).await?;
         Ok::<_, anyhow::Error>(())
     });

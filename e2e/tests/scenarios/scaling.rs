@@ -44,7 +44,7 @@ fn a_pool_converges_scales_and_is_deleted() {
 }
 
 #[test]
-fn a_pool_scaled_to_zero_comes_back_with_new_names() {
+fn a_pool_scaled_up_from_zero_has_new_names() {
     scenario("a pool is scaled to zero and up again").run(async |world| {
         let pool = world.pool("web").replicas(2).ready().await?;
         let names = |machines: Vec<Object>| -> BTreeSet<String> {

@@ -24,7 +24,7 @@ fn a_pool_of_one_machine_is_created_and_deleted() {
 }
 
 #[test]
-#[should_panic(expected = "it has not ended after ")]
+#[should_panic(expected = "it has not completed after ")]
 fn a_scenario_that_waits_forever_fails() {
     let endless = scenario("a scenario that waits forever").controllers(0).within(Duration::from_secs(1));
     endless.run(async |_world| std::future::pending().await);

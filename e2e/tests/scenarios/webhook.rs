@@ -1,4 +1,4 @@
-//! What happens when the webhook is not there, and when it comes and goes.
+//! Requests while the webhook does not run, does not respond, or restarts.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,20 +14,20 @@ use vmpool_invariants::object::Kind;
 use vmpool_test_cluster::error::chain;
 
 #[test]
-fn without_the_webhook_nobody_changes_what_a_pool_wants_and_all_else_goes_on() {
-    scenario("without the webhook nobody changes what a pool wants").guarded_by(GuardOptions::default()).run(
+fn without_the_webhook_changes_of_a_pool_are_refused_and_other_work_continues() {
+    scenario("without the webhook changes of a pool are refused").guarded_by(GuardOptions::default()).run(
         async |world| {
             let guard = world.installation().guard()?;
             let webhook = guard.service(Component::Webhook)?;
-            // Given pools that stand,
+            // Given pools that are ready,
             let pool = world.pool("web").policy(Policy::Explicit).replicas(2).ready().await?;
             let doomed = world.pool("doomed").replicas(1).ready().await?;
-            // when the webhook is gone,
+            // when the webhook is killed,
             webhook.kill_all();
-            // then nobody gets past it: not for more, not for less, not for a new pool, not by name,
+            // then scale-up, scale-down, the creation of a pool, and targeted removal are refused,
             for (what, refused) in [
-                ("growing", pool.edit(&json!({ "spec": { "replicas": 3 } })).await.map(drop)),
-                ("shrinking through the scale", pool.scale_by_api(1).await),
+                ("scale-up", pool.edit(&json!({ "spec": { "replicas": 3 } })).await.map(drop)),
+                ("scale-down through the scale", pool.scale_by_api(1).await),
                 ("a new pool", world.pool("new").create().await.map(drop)),
             ] {
                 let error = refused.err().map(|error| chain(&error)).unwrap_or_default();
@@ -44,7 +44,7 @@ fn without_the_webhook_nobody_changes_what_a_pool_wants_and_all_else_goes_on() {
             pool.until(ready_replicas(2)).await?;
             doomed.delete(Deletion::Background).await?;
             doomed.leaves_nothing().await?;
-            // When it is back, all is as before.
+            // When the webhook runs again, these requests succeed.
             webhook.start().await?;
             guard.until_webhook_answers(world.cluster()).await?;
             pool.scale(3).await?;
@@ -57,46 +57,44 @@ fn without_the_webhook_nobody_changes_what_a_pool_wants_and_all_else_goes_on() {
 }
 
 #[test]
-fn a_targeted_removal_names_the_webhook_that_does_not_answer() {
+fn the_response_of_a_removal_names_the_unresponsive_webhook() {
     // The API server waits longer for the webhook than an aggregated API with a fixed deadline of 5 s would.
     let options = GuardOptions::default().value("webhook.timeoutSeconds=7");
-    scenario("a targeted removal names the webhook that does not answer").guarded_by(options).run(
-        async |world| {
-            let webhook = world.installation().guard()?.service(Component::Webhook)?;
-            let pool = world.pool("web").policy(Policy::Explicit).replicas(2).ready().await?;
-            let machine = pool.machine(0).await?;
-            // When the webhook accepts connections but does not answer,
-            for replica in webhook.replicas() {
-                replica.pause()?;
-            }
-            let answer = pool.removal().target(&machine).send().await;
-            for replica in webhook.replicas() {
-                replica.resume()?;
-            }
-            // then the response names it and says what happened, and no machine is removed.
-            let answer = answer?;
-            ensure!(answer.code == 503, "{answer}");
-            ensure!(answer.message().contains("failed calling webhook"), "{answer}");
-            ensure!(answer.message().contains("no machine was removed"), "{answer}");
-            ensure!(answer.retry_after.is_some(), "{answer}");
-            // When the webhook answers again, the same request succeeds.
-            world.installation().guard()?.until_webhook_answers(world.cluster()).await?;
-            pool.remove(std::slice::from_ref(&machine)).await?;
-            pool.until(ready_replicas(1)).await?;
-            Ok::<_, anyhow::Error>(())
-        },
-    );
+    scenario("a removal names the unresponsive webhook").guarded_by(options).run(async |world| {
+        let webhook = world.installation().guard()?.service(Component::Webhook)?;
+        let pool = world.pool("web").policy(Policy::Explicit).replicas(2).ready().await?;
+        let machine = pool.machine(0).await?;
+        // When the webhook accepts connections but does not respond,
+        for replica in webhook.replicas() {
+            replica.pause()?;
+        }
+        let answer = pool.removal().target(&machine).send().await;
+        for replica in webhook.replicas() {
+            replica.resume()?;
+        }
+        // then the response contains its name and the reason, and no machine is removed.
+        let answer = answer?;
+        ensure!(answer.code == 503, "{answer}");
+        ensure!(answer.message().contains("failed calling webhook"), "{answer}");
+        ensure!(answer.message().contains("no machine was removed"), "{answer}");
+        ensure!(answer.retry_after.is_some(), "{answer}");
+        // When the webhook responds again, the same request succeeds.
+        world.installation().guard()?.until_webhook_answers(world.cluster()).await?;
+        pool.remove(std::slice::from_ref(&machine)).await?;
+        pool.until(ready_replicas(1)).await?;
+        Ok::<_, anyhow::Error>(())
+    });
 }
 
 #[test]
-fn replicas_come_and_go_and_no_request_fails() {
-    scenario("replicas come and go and no request fails").guarded_by(GuardOptions::default()).run(
+fn no_request_fails_while_replicas_restart() {
+    scenario("no request fails while replicas restart").guarded_by(GuardOptions::default()).run(
         async |world| {
             let guard = world.installation().guard()?;
             let pool = world.pool("web").policy(Policy::Explicit).replicas(2).ready().await?;
             let machine = pool.machine(0).await?;
             let done = AtomicBool::new(false);
-            // Given users that are always at it,
+            // Given users that send requests continuously,
             let users = async {
                 let mut served = 0_usize;
                 while !done.load(Ordering::Relaxed) {
@@ -109,7 +107,7 @@ fn replicas_come_and_go_and_no_request_fails() {
                         .await
                         .map(drop)
                         .or_else(|error| {
-                            // Shrinking is refused by the webhook's own word.
+                            // The webhook refuses the scale-down of an Explicit pool.
                             let refused = chain(&error).contains("Explicit");
                             if refused { Ok(()) } else { Err(error) }
                         })?;
@@ -119,7 +117,7 @@ fn replicas_come_and_go_and_no_request_fails() {
                 }
                 anyhow::Ok(served)
             };
-            // when every replica is replaced in order, one after the other,
+            // when the replicas restart one after another,
             let operator = async {
                 for component in Component::ALL {
                     let service = guard.service(component)?;
@@ -127,7 +125,7 @@ fn replicas_come_and_go_and_no_request_fails() {
                         let ended = service.stop(place).await?;
                         ensure!(
                             ended.is_some_and(|status| status.success()),
-                            "{component:?} {place} ended with {ended:?}"
+                            "replica {place} of {component:?} exited with {ended:?}"
                         );
                         service.restart(place).await?;
                     }
@@ -135,7 +133,7 @@ fn replicas_come_and_go_and_no_request_fails() {
                 done.store(true, Ordering::Relaxed);
                 anyhow::Ok(())
             };
-            // then nobody notices.
+            // then no request fails.
             let (served, ()) = tokio::try_join!(users, operator)?;
             ensure!(served > 10, "only {served} rounds");
             Ok::<_, anyhow::Error>(())

@@ -145,7 +145,7 @@ async fn a_pool_of_numbered_machines_is_created_scaled_updated_and_deleted() -> 
     world.until_machines(&["p-1", "p-3"]).await?;
     world.until_settled("p", 1).await?;
 
-    // Deleting the pool deletes everything that it owns, and nothing else.
+    // Deleting the pool deletes all its objects, and no others.
     world.delete_pool("p").await?;
     world.until_machines(&["p-3"]).await?;
     world.end().await

@@ -191,7 +191,7 @@ fn certificates_and_their_authorities_are_replaced_under_load_and_no_request_fai
     });
 }
 
-/// What a program that was broken into would like to change in its own registration.
+/// Changes that a compromised program could attempt in its registration.
 fn attacks(component: Component) -> Vec<Value> {
     let label = json!({ "op": "add", "path": "/metadata/labels/team", "value": "blue" });
     match component {
@@ -234,7 +234,7 @@ fn a_program_changes_nothing_of_its_registration_but_the_ca_bundle() {
                     let patch = Patch::Json::<()>(serde_json::from_value(json!([change]))?);
                     anyhow::Ok(api.patch(name, &params, &patch).await.err().map(|error| chain(&error)))
                 };
-                // when it changes anything but the bundle, then it is refused,
+                // when it changes other fields than the bundle, then the API server refuses,
                 let begun = Instant::now();
                 for change in attacks(component) {
                     loop {
@@ -242,12 +242,12 @@ fn a_program_changes_nothing_of_its_registration_but_the_ca_bundle() {
                         if refused.contains("changes nothing but caBundle") {
                             break;
                         }
-                        // The API server takes a moment to learn of the policy.
+                        // The policy is not in effect immediately.
                         ensure!(begun.elapsed() < DEADLINE, "{change}: {refused:?}");
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 }
-                // while the bundle is its own business.
+                // while it accepts changes of the bundle.
                 let change = json!({ "op": "replace", "path": place, "value": others });
                 let refused = attempt(&change).await?;
                 ensure!(refused.is_none(), "{refused:?}");

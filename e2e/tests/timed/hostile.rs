@@ -1,4 +1,4 @@
-//! Pools that one tenant stores to take the memory that all pools share.
+//! Objects with which one tenant tries to exhaust memory that all pools share.
 
 use std::time::{Duration, Instant};
 
@@ -19,19 +19,19 @@ use vmpool_test_cluster::{Error, poll, usage};
 const POOL_CRD: &str = "virtualmachinepools.virtualization.deckhouse.io";
 const MACHINE_CRD: &str = "virtualmachines.virtualization.deckhouse.io";
 
-/// For one hostile pool; it only bounds a failure.
+/// Timeout for one hostile pool; it only limits failures.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Memory that the chart gives a controller, in MiB.
 const LIMIT: f64 = 256.0;
 
-/// What of it stays free, in MiB.
+/// Part of it that must remain free, in MiB.
 const MARGIN: f64 = 96.0;
 
-/// How many hostile pools there are, and in as many namespaces: `VMPOOL_HOSTILE_POOLS`, or a few.
+/// Number of hostile pools, each in its own namespace: `VMPOOL_HOSTILE_POOLS`, or 20.
 fn hostile_pools() -> Result<usize> {
     match std::env::var("VMPOOL_HOSTILE_POOLS") {
-        Ok(count) => count.parse().with_context(|| format!("VMPOOL_HOSTILE_POOLS {count:?} is no count")),
+        Ok(count) => count.parse().with_context(|| format!("VMPOOL_HOSTILE_POOLS={count} is not a number")),
         Err(_unset) => Ok(20),
     }
 }
@@ -40,8 +40,8 @@ fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
-/// Takes the limit of tolerations out of a definition, as in a definition that is not ours. `path` leads to the spec of
-/// the machine. The API server stores more than the limit a moment later.
+/// Removes the limit of tolerations from a CRD, like a CRD that another project has installed. `path` leads to the spec
+/// of the machine. Shortly afterwards, the API server accepts more tolerations.
 async fn remove_limit(world: &World, definition: &str, path: &str) -> Result<()> {
     let path = format!(
         "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/{path}tolerations/maxItems"
@@ -104,7 +104,7 @@ async fn store_in(client: &Client, namespace: &str, number: usize) -> Result<()>
     let pools = resource("virtualization.deckhouse.io", "v1alpha2", "VirtualMachinePool");
     let pools: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &pools);
     let object: DynamicObject = serde_json::from_value(hostile(namespace, number))?;
-    // The changed definition takes a moment.
+    // The changed CRD is not in effect immediately.
     let create = async || {
         let created = pools.create(&PostParams::default(), &object).await;
         Ok(created.map(drop).map_err(|error| error.to_string()))
@@ -112,7 +112,7 @@ async fn store_in(client: &Client, namespace: &str, number: usize) -> Result<()>
     Ok(poll::until(|| format!("hostile pool {number} is stored"), DEADLINE, create).await?)
 }
 
-/// Waits until the hostile pool of this number says that it is invalid.
+/// Waits until a condition of the hostile pool with this number reports that the pool is invalid.
 async fn until_refused(client: &Client, number: usize) -> Result<()> {
     let pools = resource("virtualization.deckhouse.io", "v1alpha2", "VirtualMachinePool");
     let pools: Api<DynamicObject> =
@@ -125,8 +125,8 @@ async fn until_refused(client: &Client, number: usize) -> Result<()> {
     Ok(poll::until(|| format!("hostile pool {number} has a condition"), DEADLINE, is_refused).await?)
 }
 
-/// How long a pool takes to remove its machines and to make them again.
-async fn shrink_and_grow(pool: &Pool<'_>) -> Result<Duration> {
+/// Duration of a scale-down of the pool to zero and a scale-up to two machines.
+async fn scale_down_and_up(pool: &Pool<'_>) -> Result<Duration> {
     let begin = Instant::now();
     pool.scale(0).await?;
     pool.until(ready_replicas(0)).await?;
@@ -136,8 +136,8 @@ async fn shrink_and_grow(pool: &Pool<'_>) -> Result<Duration> {
 }
 
 #[test]
-fn pools_of_the_largest_size_cost_no_other_pool_anything() {
-    scenario("pools of the largest size cost no other pool anything")
+fn pools_of_the_largest_size_do_not_affect_other_pools() {
+    scenario("pools of the largest size do not affect other pools")
         .on_its_own_cluster()
         .controllers(0)
         .ends_unsettled()
@@ -146,7 +146,7 @@ fn pools_of_the_largest_size_cost_no_other_pool_anything() {
             let pid = || controller.pid().context("the controller has no process");
             // Given a pool that converges,
             let pool = world.pool("web").replicas(2).ready().await?;
-            let alone = shrink_and_grow(&pool).await?;
+            let alone = scale_down_and_up(&pool).await?;
             let before = usage::memory(pid()?)?;
             // when a tenant stores pools of the largest size,
             remove_limit_of_pools(world).await?;
@@ -155,23 +155,23 @@ fn pools_of_the_largest_size_cost_no_other_pool_anything() {
             for number in 0..count {
                 store(&client, number).await?;
             }
-            // then each of them gets a condition,
+            // then the controller sets a condition of each of them,
             for number in 0..count {
                 until_refused(&client, number).await?;
             }
             // the other pool converges as before,
-            let among = shrink_and_grow(&pool).await?;
-            // and the controller has the memory that it needs; a successor, which lists all of them, too.
+            let among = scale_down_and_up(&pool).await?;
+            // and the memory of the controller is sufficient, also after a restart, when it lists all of them.
             let after = usage::memory(pid()?)?;
             controller.restart().await?;
             pool.scale(3).await?;
             pool.until(ready_replicas(3)).await?;
             let listed = usage::memory(pid()?)?;
             println!(
-                "{count} hostile pools: {before:?} before, {after:?} after, {listed:?} in a successor; a pool took {alone:?} \
-                 to shrink and grow alone, and {among:?} among them"
+                "{count} hostile pools: {before:?} before, {after:?} after, {listed:?} after a restart; scaling a pool took {alone:?} \
+                 alone, and {among:?} with them"
             );
-            // The API server is slower now, too.
+            // The API server is also slower.
             ensure!(among < alone * 2 + Duration::from_secs(5), "{among:?}, and {alone:?} alone");
             for memory in [after, listed] {
                 ensure!(memory.peak < LIMIT - MARGIN, "{memory:?} of {LIMIT} MiB");
@@ -180,15 +180,15 @@ fn pools_of_the_largest_size_cost_no_other_pool_anything() {
         });
 }
 
-/// How often each hostile object is stored.
+/// Number of copies of each hostile object.
 const COPIES: usize = 8;
 
-/// A megabyte of small objects, as many as the decoder of a tree would have to build.
+/// A megabyte of small objects, for each of which a decoder to a tree allocates memory.
 fn small_objects() -> Value {
     vec![json!({ "a": 0 }); 130_000].into()
 }
 
-/// Metadata with as many annotations as Kubernetes stores, of a machine, a disk or a revision that claims to belong to a
+/// Metadata with as many annotations as Kubernetes stores, and with the label of a
 /// pool.
 fn claimed_metadata(name: &str, pool_uid: &str) -> Value {
     let annotations: serde_json::Map<String, Value> =
@@ -200,10 +200,10 @@ fn claimed_metadata(name: &str, pool_uid: &str) -> Value {
     })
 }
 
-/// The hostile objects besides pools: what a user of the namespace can create.
+/// The hostile objects except pools, all of which a user of the namespace can create.
 fn hostile_objects(pool_uid: &str, number: usize) -> Vec<Value> {
     let revision = |name: &str| claimed_metadata(&format!("{name}-{number}"), pool_uid);
-    // The pool must not adopt these: it would remove them as a surplus.
+    // The pool must not adopt these, because it would remove them as a surplus.
     let metadata = |name: &str| claimed_metadata(&format!("{name}-{number}"), "a-pool-that-was-deleted");
     let text = "x".repeat(1 << 20);
     let nested = (0..400).fold(json!(0), |inner, _| json!([inner]));
@@ -244,7 +244,7 @@ fn hostile_objects(pool_uid: &str, number: usize) -> Vec<Value> {
     ]
 }
 
-/// Creates an object. The response is not decoded: decoders refuse what is nested so deeply.
+/// Creates an object. The response is not decoded, because decoders refuse deep nesting.
 async fn create(client: &Client, namespace: &str, object: &Value) -> Result<()> {
     let [api_version, kind] = ["apiVersion", "kind"].map(|field| object[field].as_str().unwrap_or_default());
     let (group, version) = api_version.split_once('/').context("an object has no group")?;
@@ -257,8 +257,8 @@ async fn create(client: &Client, namespace: &str, object: &Value) -> Result<()> 
 }
 
 #[test]
-fn objects_of_the_largest_size_cost_no_pool_anything() {
-    scenario("objects of the largest size cost no pool anything")
+fn objects_of_the_largest_size_do_not_affect_pools() {
+    scenario("objects of the largest size do not affect pools")
         .on_its_own_cluster()
         .controllers(0)
         .ends_unsettled()
@@ -268,12 +268,12 @@ fn objects_of_the_largest_size_cost_no_pool_anything() {
             let pool = world.pool("web").replicas(2).ready().await?;
             let uid = pool.get().await?.uid().to_owned();
             let before = usage::memory(pid()?)?;
-            // When a tenant stores machines, disks, attachments and revisions of the largest size, which claim to belong to
+            // When a tenant stores machines, disks, attachments and revisions of the largest size with the labels of
             // the pool,
             remove_limit(world, MACHINE_CRD, "").await?;
             for number in 0..COPIES {
                 for object in hostile_objects(&uid, number) {
-                    // The changed definition takes a moment.
+                    // The changed CRD is not in effect immediately.
                     let create = async || {
                         let created = create(&world.client(), world.namespace(), &object).await;
                         Ok(created.map_err(|error| format!("{error:#}")))
@@ -281,7 +281,7 @@ fn objects_of_the_largest_size_cost_no_pool_anything() {
                     poll::until(|| "a hostile object is stored".to_owned(), DEADLINE, create).await?;
                 }
             }
-            // then the pool converges as before, also with a controller that lists all of them first,
+            // then the pool converges as before, also after a restart of the controller, which lists all of them,
             pool.scale(3).await?;
             pool.until(ready_replicas(3)).await?;
             let after = usage::memory(pid()?)?;
@@ -289,8 +289,8 @@ fn objects_of_the_largest_size_cost_no_pool_anything() {
             pool.scale(2).await?;
             pool.until(ready_replicas(2)).await?;
             let listed = usage::memory(pid()?)?;
-            println!("{COPIES} hostile objects of each kind: {before:?} before, {after:?} after, {listed:?} in a successor");
-            // and the controller has the memory that it needs.
+            println!("{COPIES} hostile objects of each kind: {before:?} before, {after:?} after, {listed:?} after a restart");
+            // and the memory of the controller is sufficient.
             for memory in [after, listed] {
                 ensure!(memory.peak < LIMIT - MARGIN, "{memory:?} of {LIMIT} MiB");
             }
@@ -301,10 +301,10 @@ fn objects_of_the_largest_size_cost_no_pool_anything() {
 /// Memory that the chart gives a replica of the webhook, in MiB.
 const WEBHOOK_LIMIT: f64 = 128.0;
 
-/// What of it stays free, in MiB.
+/// Part of it that must remain free, in MiB.
 const WEBHOOK_MARGIN: f64 = 32.0;
 
-/// An AdmissionReview of a megabyte and a half with small objects only, as any Pod can send it.
+/// An AdmissionReview of 1.5 MB with small objects, which any Pod can send.
 fn hostile_review() -> String {
     let object = json!({ "spec": vec![json!({ "a": 0 }); 190_000] });
     let request =
@@ -321,12 +321,12 @@ async fn post_to_webhook(port: u16, body: String) -> Result<String> {
 }
 
 #[test]
-fn reviews_of_the_largest_size_cost_the_webhook_no_more_memory_than_it_has() {
+fn reviews_of_the_largest_size_do_not_exhaust_the_memory_of_the_webhook() {
     scenario("reviews of the largest size").guarded_by(GuardOptions::default()).ends_unsettled().run(
         async |world| {
             let webhook = world.installation().guard()?.service(Component::Webhook)?;
             remove_limit_of_pools(world).await?;
-            // Given a hostile pool that was stored before the webhook judged its namespace,
+            // Given a hostile pool that was stored before the webhook was enabled for its namespace,
             let client = world.client();
             let name = "hostile-0";
             world.cluster().kubectl(&["create", "namespace", name]).await?;
@@ -336,7 +336,7 @@ fn reviews_of_the_largest_size_cost_the_webhook_no_more_memory_than_it_has() {
             label(format!("{UNGUARDED}=true")).await?;
             store_in(&client, name, 0).await?;
             label(format!("{UNGUARDED}-")).await?;
-            // when users change its count again and again,
+            // when users change its replicas repeatedly,
             let pools = resource("virtualization.deckhouse.io", "v1alpha2", "VirtualMachinePool");
             let pools: Api<DynamicObject> = Api::namespaced_with(client.clone(), name, &pools);
             let patch = Patch::Merge(json!({ "spec": { "replicas": 1 } }));
@@ -348,7 +348,7 @@ fn reviews_of_the_largest_size_cost_the_webhook_no_more_memory_than_it_has() {
                 }
             };
             poll::until(
-                || "the webhook judges the hostile pool".to_owned(),
+                || "the webhook refuses changes of the hostile pool".to_owned(),
                 DEADLINE,
                 async || Ok(refused().await),
             )
@@ -368,7 +368,7 @@ fn reviews_of_the_largest_size_cost_the_webhook_no_more_memory_than_it_has() {
                 let answers: Vec<&String> = results.iter().flatten().collect();
                 ensure!(answers.is_empty(), "without a client certificate: {answers:?}");
             }
-            // then every replica has the memory that it needs, and judges other pools as before.
+            // then the memory of every replica is sufficient, and the webhook responds for other pools as before.
             for replica in webhook.replicas() {
                 let memory = usage::memory(replica.pid().context("a replica has no process")?)?;
                 println!("a replica of the webhook: {memory:?}");

@@ -21,9 +21,9 @@ fn a_standby_takes_over_within_thirty_seconds_from_a_killed_leader() {
 }
 
 #[test]
-fn a_leader_that_is_asked_to_stop_hands_over_at_once() {
+fn a_leader_releases_its_lease_when_it_receives_sigterm() {
     // The lease lasts 15 s, so the successor can act sooner only if the leader releases it.
-    scenario("a leader that is asked to stop hands over at once").controllers(2).run(async |world| {
+    scenario("a leader releases its lease on SIGTERM").controllers(2).run(async |world| {
         let pool = world.pool("web").replicas(1).ready().await?;
         let leader = world.controller()?;
         let status = leader.stop().await?;

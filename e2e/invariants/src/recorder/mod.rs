@@ -107,7 +107,7 @@ impl Recorder {
         }
     }
 
-    /// Waits until everything that is stored now has been recorded.
+    /// Waits until all objects that are stored now have been recorded.
     ///
     /// # Errors
     /// [`Error::Api`] if a list fails, [`Error::Deadline`] if the watches are too slow.

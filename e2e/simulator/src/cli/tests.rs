@@ -7,7 +7,7 @@ fn the_command_line_is_well_formed() {
 }
 
 #[test]
-fn delays_may_be_endless() -> Result<(), clap::Error> {
+fn delays_can_be_unlimited() -> Result<(), clap::Error> {
     let cli = Cli::try_parse_from(["vmpool-simulator", "--stop-delay=never", "--nodes=a,b,c"])?;
     assert_eq!(cli.config(0).settings.stop_delay, Delay::Never);
     assert_eq!(cli.nodes, ["a", "b", "c"]);
@@ -15,7 +15,7 @@ fn delays_may_be_endless() -> Result<(), clap::Error> {
 }
 
 #[test]
-fn no_node_is_an_error() {
+fn an_empty_list_of_nodes_is_an_error() {
     assert!(Cli::try_parse_from(["vmpool-simulator", "--max-in-flight=0"]).is_err());
 }
 

@@ -6,7 +6,7 @@ use rstest::rstest;
 #[case::several_units("1m30s", 90_000)]
 #[case::a_fraction("1.5s", 1500)]
 #[case::zero("0", 0)]
-fn reads_go_durations(#[case] text: &str, #[case] millis: u64) {
+fn go_durations_are_parsed(#[case] text: &str, #[case] millis: u64) {
     assert_eq!(text.parse(), Ok(Delay::After(Duration::from_millis(millis))));
 }
 
@@ -16,12 +16,12 @@ fn reads_go_durations(#[case] text: &str, #[case] millis: u64) {
 #[case::a_sign("-5s")]
 #[case::an_unknown_unit("5d")]
 #[case::only_a_unit("s")]
-fn refuses_what_go_would_not_take_as_a_wait(#[case] text: &str) {
+fn invalid_go_durations_are_rejected(#[case] text: &str) {
     assert_eq!(text.parse::<Delay>(), Err(DurationError::NotADuration(text.to_owned())));
 }
 
 #[test]
-fn never_is_never_and_outlasts_every_bound() {
+fn never_is_longer_than_every_duration() {
     assert_eq!("never".parse(), Ok(Delay::Never));
     assert_eq!(Delay::Never.at_most(Duration::from_secs(1)), Delay::Never);
     assert_eq!(
@@ -31,6 +31,6 @@ fn never_is_never_and_outlasts_every_bound() {
 }
 
 #[test]
-fn a_slip_of_centuries_is_refused() {
+fn a_duration_of_centuries_is_rejected() {
     assert!(matches!("99999999h".parse::<Delay>(), Err(DurationError::TooLong(_))));
 }

@@ -6,7 +6,7 @@ fn annotations(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn the_objects_own_knob_wins_over_the_namespace() {
+fn the_objects_knob_has_precedence_over_the_namespace() {
     let (own, errors) = Knobs::from_annotations(&annotations(&[("start-delay", "5s")]));
     assert!(errors.is_empty());
     let (namespace, _) = Knobs::from_config(&BTreeMap::from([
@@ -20,7 +20,7 @@ fn the_objects_own_knob_wins_over_the_namespace() {
 }
 
 #[test]
-fn a_slip_is_reported_and_the_other_knobs_still_count() {
+fn an_invalid_knob_is_reported_and_the_others_apply() {
     let (own, errors) = Knobs::from_annotations(&annotations(&[
         ("crash", "true"),
         ("flap-phase", "0"),
@@ -32,7 +32,7 @@ fn a_slip_is_reported_and_the_other_knobs_still_count() {
 }
 
 #[test]
-fn our_own_bookkeeping_is_no_knob() {
+fn the_simulators_own_records_are_not_knobs() {
     let (own, errors) = Knobs::from_annotations(&annotations(&[("mount-log", "a,b"), ("bumped", "7")]));
     assert_eq!((own, errors), (None, vec![]));
 }

@@ -5,17 +5,17 @@ use crate::knobs::Knobs;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Where a disk's content comes from.
+/// The source of a disk's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum SourceKind {
-    /// An address.
+    /// A URL.
     #[serde(rename = "HTTP")]
     Http,
     /// An image in a registry.
     ContainerImage,
     /// Another object.
     ObjectRef,
-    /// A person.
+    /// An upload by a user.
     Upload,
 }
 
@@ -23,7 +23,7 @@ pub enum SourceKind {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DataSource {
-    /// Kind of source.
+    /// Type of the source.
     #[serde(rename = "type")]
     pub type_: SourceKind,
     #[serde(default)]
@@ -37,7 +37,7 @@ struct ObjectRef {
 }
 
 impl DataSource {
-    /// Kind and name of the object that it copies.
+    /// Kind and name of the copied object.
     pub fn object(&self) -> Option<(&str, &str)> {
         self.object_ref.as_ref().map(|reference| (reference.kind.as_str(), reference.name.as_str()))
     }
@@ -48,7 +48,7 @@ impl DataSource {
 #[serde(rename_all = "camelCase", default)]
 pub struct DiskSpec {
     persistent_volume_claim: Claim,
-    /// Where the content comes from; a disk without is blank.
+    /// The source of the content; without a source the disk is blank.
     pub data_source: Option<DataSource>,
 }
 
@@ -60,7 +60,7 @@ struct Claim {
 }
 
 impl DiskSpec {
-    /// The wanted size, a quantity.
+    /// The requested size, a quantity.
     pub fn size(&self) -> Option<String> {
         match self.persistent_volume_claim.size.as_ref()? {
             Value::String(text) => Some(text.clone()),
@@ -68,7 +68,7 @@ impl DiskSpec {
         }
     }
 
-    /// The wanted storage class.
+    /// The requested storage class.
     pub fn class(&self) -> Option<&str> {
         self.persistent_volume_claim.storage_class_name.as_deref()
     }
@@ -77,46 +77,46 @@ impl DiskSpec {
 /// Phases of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DiskPhase {
-    /// Waits for its source or storage class.
+    /// The source or storage class is not ready.
     Pending,
-    /// Is copied or created.
+    /// The volume is being created.
     Provisioning,
-    /// Waits for a person.
+    /// The content was not uploaded yet.
     WaitForUserUpload,
-    /// Waits for its first machine.
+    /// The volume will be created when the first machine starts.
     WaitForFirstConsumer,
-    /// Is usable.
+    /// The disk is usable.
     Ready,
-    /// Grows.
+    /// The volume is being expanded.
     Resizing,
-    /// Could not be made.
+    /// Provisioning failed.
     Failed,
-    /// Lost its volume.
+    /// The volume is lost.
     #[serde(rename = "PVCLost")]
     PvcLost,
-    /// Is copied elsewhere; the simulator never does that.
+    /// The disk is being exported; not simulated.
     Exporting,
-    /// Moves; the simulator never does that.
+    /// The disk is being migrated; not simulated.
     Migrating,
-    /// Is being deleted.
+    /// The disk is being deleted.
     Terminating,
 }
 
-/// A machine that names a disk.
+/// A machine whose spec lists the disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttachedTo {
     /// Name of the machine.
     pub name: String,
-    /// Whether it holds the disk.
+    /// Whether the disk is attached to it.
     #[serde(default)]
     pub mounted: bool,
 }
 
-/// What stands behind a disk.
+/// The volume of a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DiskTarget {
-    /// Name of the claim.
+    /// Name of the PersistentVolumeClaim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent_volume_claim_name: Option<String>,
 }
@@ -128,7 +128,7 @@ pub struct DiskStatus {
     /// Phase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<DiskPhase>,
-    /// The generation that was looked at last.
+    /// The last evaluated generation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Conditions.
@@ -137,22 +137,22 @@ pub struct DiskStatus {
     /// Size of the volume, a quantity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<String>,
-    /// What stands behind it.
+    /// The volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<DiskTarget>,
-    /// Machines that name it.
+    /// Machines whose spec lists it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub attached_to_virtual_machines: Vec<AttachedTo>,
 }
 
-/// A disk as last seen.
+/// The last observed state of a disk.
 #[derive(Clone, Debug)]
 pub struct DiskView {
     /// Metadata.
     pub meta: Meta,
     /// Value of the annotation [`super::MOUNT_LOG`].
     pub mount_log: Option<String>,
-    /// Its own knobs.
+    /// Its knobs.
     pub knobs: Option<Box<Knobs>>,
     /// Spec.
     pub spec: DiskSpec,
@@ -161,7 +161,7 @@ pub struct DiskView {
 }
 
 impl DiskView {
-    /// Reads a stored disk.
+    /// The view of a stored disk.
     pub fn read(stored: StoredDisk) -> Self {
         let StoredDisk { metadata, spec, status } = stored;
         Self {

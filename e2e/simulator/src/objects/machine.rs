@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// When a machine is to run.
+/// The run policy of a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum RunPolicy {
-    /// Always, also after the guest shut down.
+    /// It runs, and is restarted after the guest shuts down.
     AlwaysOn,
-    /// Never.
+    /// It is off.
     AlwaysOff,
-    /// Only when told to.
+    /// Operations start and stop it.
     Manual,
-    /// Until somebody, or its guest, stops it.
+    /// It runs until an operation or its guest stops it.
     #[default]
     AlwaysOnUnlessStoppedManually,
 }
 
-/// What a block device is.
+/// Kind of a block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum DeviceKind {
     /// A disk of the namespace.
@@ -39,13 +39,13 @@ pub struct DeviceRef {
     pub kind: DeviceKind,
     /// Name.
     pub name: String,
-    /// Place in the boot order, from 1; by default the place in the list.
+    /// Position in the boot order, from 1; by default the position in the list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_order: Option<i64>,
 }
 
 impl DeviceRef {
-    /// Whether both mean the same object.
+    /// Whether both refer to the same object.
     pub fn same(&self, other: &Self) -> bool {
         self.kind == other.kind && self.name == other.name
     }
@@ -55,14 +55,14 @@ impl DeviceRef {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MachineSpec {
-    /// When it is to run.
+    /// The run policy.
     pub run_policy: RunPolicy,
     /// Its devices.
     pub block_device_refs: Vec<DeviceRef>,
-    /// How long its guest may take to shut down, in seconds.
+    /// Timeout of the guest's shutdown, in seconds.
     pub termination_grace_period_seconds: Option<u32>,
     disruptions: Disruptions,
-    /// Everything else; after [`MachineView::read`] only what takes a restart to change.
+    /// All other fields; after [`MachineView::read`] only those whose changes require a restart.
     #[serde(flatten)]
     pub fixed: BTreeMap<String, Value>,
 }
@@ -73,7 +73,7 @@ struct Disruptions {
     restart_approval_mode: Option<String>,
 }
 
-/// The parts of a spec that a running machine takes over only by a restart.
+/// The fields whose changes require a restart of a running machine.
 const TAKES_RESTART: &[&str] = &[
     "virtualMachineClassName",
     "cpu",
@@ -88,12 +88,12 @@ const TAKES_RESTART: &[&str] = &[
 ];
 
 impl MachineSpec {
-    /// Whether pending changes restart the machine without being asked.
-    pub fn restarts_by_itself(&self) -> bool {
+    /// Whether pending changes restart the machine automatically.
+    pub fn restarts_automatically(&self) -> bool {
         self.disruptions.restart_approval_mode.as_deref() == Some("Automatic")
     }
 
-    /// How long the guest may take to shut down.
+    /// Timeout of the guest's shutdown.
     pub fn grace(&self) -> Duration {
         Duration::from_secs(u64::from(self.termination_grace_period_seconds.unwrap_or(60)))
     }
@@ -110,7 +110,7 @@ impl MachineSpec {
         self.fixed.get("memory").and_then(|memory| memory.get("size"))
     }
 
-    /// The device that the machine boots from.
+    /// The boot device.
     pub fn boot_device(&self) -> Option<&DeviceRef> {
         let place = |(index, device): &(usize, &DeviceRef)| {
             device.boot_order.unwrap_or_else(|| i64::try_from(*index).unwrap_or(i64::MAX).saturating_add(1))
@@ -122,23 +122,23 @@ impl MachineSpec {
 /// Phases of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MachinePhase {
-    /// Waits for its devices or its node.
+    /// The devices or the node are not ready.
     Pending,
-    /// Boots.
+    /// The guest boots.
     Starting,
-    /// Runs.
+    /// The guest runs.
     Running,
-    /// Moves to another node.
+    /// The machine migrates to another node.
     Migrating,
-    /// Is halted by somebody; the simulator never does that.
+    /// The machine is paused; not simulated.
     Pause,
-    /// Shuts down.
+    /// The guest shuts down.
     Stopping,
-    /// Is off.
+    /// The machine is off.
     Stopped,
-    /// Is being deleted.
+    /// The machine is being deleted.
     Terminating,
-    /// Crashed.
+    /// The guest crashed.
     Degraded,
 }
 
@@ -155,48 +155,48 @@ pub struct DeviceStatus {
     pub kind: DeviceKind,
     /// Name.
     pub name: String,
-    /// Capacity, a quantity; `0` while it is not known.
+    /// Capacity, a quantity; `0` if it is unknown.
     #[serde(default = "unknown_size")]
     pub size: String,
-    /// Whether the guest sees it.
+    /// Whether it is attached to the guest.
     #[serde(default)]
     pub attached: bool,
     /// Name inside the guest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// Whether it was attached while the machine ran.
+    /// Whether it was hot-plugged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hotplugged: Option<bool>,
-    /// Place in the boot order.
+    /// Position in the boot order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_order: Option<i64>,
-    /// The attachment object that asked for it.
+    /// The attachment object that requested it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub virtual_machine_block_device_attachment_name: Option<String>,
 }
 
-/// One change that waits for a restart.
+/// A change that will be applied at the next restart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
     /// `add`, `remove` or `replace`.
     pub operation: String,
-    /// Where, below `spec`.
+    /// Path below `spec`.
     pub path: String,
-    /// What the machine runs with.
+    /// The value of the running machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_value: Option<Value>,
-    /// What it would run with after a restart.
+    /// The value after a restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_value: Option<Value>,
 }
 
-/// One pod in a machine's status.
+/// A Pod in a machine's status.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PodEntry {
     /// Name.
     pub name: String,
-    /// Whether the guest runs in it.
+    /// Whether the guest runs in this Pod.
     #[serde(default)]
     pub active: bool,
 }
@@ -208,7 +208,7 @@ pub struct MachineStatus {
     /// Phase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<MachinePhase>,
-    /// The generation that was evaluated last.
+    /// The last evaluated generation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Conditions.
@@ -217,7 +217,7 @@ pub struct MachineStatus {
     /// Devices.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub block_device_refs: Vec<DeviceStatus>,
-    /// Changes that wait for a restart.
+    /// Changes that will be applied at the next restart.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub restart_awaiting_changes: Vec<Change>,
     /// Node.
@@ -228,20 +228,20 @@ pub struct MachineStatus {
     pub virtual_machine_pods: Vec<PodEntry>,
 }
 
-/// A machine as last seen.
+/// The last observed state of a machine.
 #[derive(Clone, Debug)]
 pub struct MachineView {
     /// Namespace.
     pub namespace: Arc<str>,
     /// Metadata.
     pub meta: Meta,
-    /// Labels, which its pod gets.
+    /// Labels, which are copied to its Pod.
     pub labels: Pairs,
-    /// Annotations that its pod gets.
+    /// Annotations that are copied to its Pod.
     pub annotations: Pairs,
-    /// Value of the annotation that the knob `bump-annotations` counts in.
+    /// Value of the annotation that the knob `bump-annotations` changes.
     pub bumped: u64,
-    /// Its own knobs.
+    /// Its knobs.
     pub knobs: Option<Box<Knobs>>,
     /// Spec.
     pub spec: Arc<MachineSpec>,
@@ -250,7 +250,7 @@ pub struct MachineView {
 }
 
 impl MachineView {
-    /// Reads a stored machine.
+    /// The view of a stored machine.
     pub fn read(stored: StoredMachine) -> Self {
         let StoredMachine { metadata, mut spec, status } = stored;
         spec.fixed.retain(|path, _| TAKES_RESTART.contains(&path.as_str()));

@@ -1,4 +1,4 @@
-//! The simulator's own, slim view of the objects it plays with: what it never reads is dropped on decode.
+//! The simulator's views of objects. Fields that it does not use are dropped when an object is decoded.
 
 mod disk;
 mod machine;
@@ -23,24 +23,24 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-/// Group and version of the objects played.
+/// Group and version of the platform's objects.
 pub const API_VERSION: &str = "virtualization.deckhouse.io/v1alpha2";
 /// Finalizer of every machine.
 pub const VM_CLEANUP: &str = "virtualization.deckhouse.io/vm-cleanup";
 /// Finalizer of every disk.
 pub const VD_CLEANUP: &str = "virtualization.deckhouse.io/vd-cleanup";
-/// Finalizer of a mounted disk.
+/// Finalizer of a disk that is attached.
 pub const VD_PROTECTION: &str = "virtualization.deckhouse.io/vd-protection";
-/// Annotations of ours that are records, not knobs (without [`PREFIX`]).
+/// The simulator's annotations that are records, not knobs (without [`PREFIX`]).
 pub const BOOKKEEPING: &[&str] = &["mount-log", "bumped"];
-/// Annotation with the UIDs of the machines that ran on a disk, oldest first, separated by commas.
+/// Annotation with the UIDs of the machines that used a disk, oldest first, separated by commas.
 pub const MOUNT_LOG: &str = "simulator.vmpool.dev/mount-log";
 /// Annotation that the knob `bump-annotations` changes.
 pub const BUMPED: &str = "simulator.vmpool.dev/bumped";
-/// Label of the pods that stand for a running machine; its value is the machine's name.
+/// Label of the Pods of running machines; its value is the machine's name.
 pub const POD_LABEL: &str = "simulator.vmpool.dev/vm";
 
-/// The kinds of object that the simulator follows one by one.
+/// The kinds of objects that the simulator watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// VirtualMachine.
@@ -55,11 +55,11 @@ pub enum Kind {
     Operation,
     /// VirtualMachineBlockDeviceAttachment.
     Attachment,
-    /// The pods of running machines.
+    /// The Pods of running machines.
     Pod,
 }
 
-/// Where an object lives; the namespace of a cluster-scoped one is empty.
+/// Namespace and name of an object. The namespace of a cluster-scoped object is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     /// Namespace.
@@ -69,12 +69,12 @@ pub struct Key {
 }
 
 impl Key {
-    /// A key from its two parts.
+    /// Creates a key.
     pub fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: Arc::from(namespace), name: Arc::from(name) }
     }
 
-    /// Another object's key in the same namespace.
+    /// The key of another object in the same namespace.
     #[must_use]
     pub fn sibling(&self, name: &str) -> Self {
         Self { namespace: self.namespace.clone(), name: Arc::from(name) }
@@ -87,7 +87,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// One object: its kind and where it lives.
+/// An object's kind and key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id {
     /// Kind.
@@ -97,18 +97,18 @@ pub struct Id {
 }
 
 impl Id {
-    /// An identity from its two parts.
+    /// Creates an identity.
     pub fn new(kind: Kind, key: Key) -> Self {
         Self { kind, key }
     }
 }
 
-/// What the simulator reads of an object's metadata.
+/// The metadata that the simulator uses.
 #[derive(Clone, Debug, Default)]
 pub struct Meta {
     /// UID.
     pub uid: Arc<str>,
-    /// Resource version; they grow within one resource.
+    /// Resource version; they increase within one resource.
     pub version: u64,
     /// Generation of the spec.
     pub generation: i64,
@@ -116,12 +116,12 @@ pub struct Meta {
     pub created: i64,
     /// Whether a deletion timestamp is set.
     pub deleting: bool,
-    /// Finalizers, in their order.
+    /// Finalizers, in order.
     pub finalizers: Vec<String>,
 }
 
 impl Meta {
-    /// Reads metadata that the API server wrote.
+    /// The view of an object's metadata.
     pub fn read(meta: &ObjectMeta) -> Self {
         Self {
             uid: Arc::from(meta.uid.as_deref().unwrap_or_default()),
@@ -142,7 +142,7 @@ impl Meta {
 /// Labels or annotations.
 pub type Pairs = BTreeMap<String, String>;
 
-/// Reads the knobs of an object and warns about those that cannot be read.
+/// Parses the knobs of an object, and warns about invalid ones.
 fn knobs_of(meta: &ObjectMeta) -> Option<Box<Knobs>> {
     let annotations = meta.annotations.as_ref()?;
     let (knobs, errors) = Knobs::from_annotations(annotations);
@@ -152,12 +152,12 @@ fn knobs_of(meta: &ObjectMeta) -> Option<Box<Knobs>> {
     knobs
 }
 
-/// Warns about a knob that has no effect because it cannot be read.
+/// Warns about a knob that has no effect because it is invalid.
 pub fn warn_about_knob(namespace: Option<&str>, name: Option<&str>, error: &KnobError) {
-    tracing::warn!(namespace, name, %error, "a knob has no effect");
+    tracing::warn!(namespace, name, %error, "an invalid knob has no effect");
 }
 
-/// A machine's annotations as its pod gets them: neither knobs nor what kubectl remembers.
+/// The annotations that are copied to a machine's Pod: all but knobs and kubectl's last applied configuration.
 fn annotations_for_pod(annotations: Option<Pairs>) -> Pairs {
     let mut kept = annotations.unwrap_or_default();
     kept.retain(|key, _| {
@@ -166,7 +166,7 @@ fn annotations_for_pod(annotations: Option<Pairs>) -> Pairs {
     kept
 }
 
-/// A condition as the platform publishes it.
+/// A condition of the platform's objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
@@ -177,16 +177,17 @@ pub struct Condition {
     pub status: String,
     /// Reason, in CamelCase.
     pub reason: String,
-    /// For people.
+    /// A text for users.
     pub message: String,
-    /// Generation that it was computed for.
+    /// The generation for which it was computed.
     pub observed_generation: Option<i64>,
     /// When the status last changed, RFC 3339, in seconds.
     pub last_transition_time: String,
 }
 
 impl Condition {
-    /// A condition that is to replace the one of its type in `observed`: an unchanged status keeps its time.
+    /// A condition that replaces the one of its type in `observed`. If its status is the same, it keeps the transition
+    /// time.
     pub fn next(
         observed: &[Self],
         type_: &str,
@@ -210,7 +211,7 @@ impl Condition {
     }
 }
 
-/// A time as the API server stores it: RFC 3339, in whole seconds.
+/// A time in the API server's format: RFC 3339, in whole seconds.
 pub fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

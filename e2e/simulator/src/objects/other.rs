@@ -14,19 +14,19 @@ pub struct ImageStatus {
     size: Value,
 }
 
-/// An image as last seen.
+/// An image as last observed.
 #[derive(Clone, Debug)]
 pub struct ImageView {
     /// Metadata.
     pub meta: Meta,
-    /// Phase; the simulator fills it in only where nobody did.
+    /// Phase; the simulator sets it only if it is not set.
     pub phase: Option<String>,
     /// Size of the content, a quantity.
     pub size: Option<String>,
 }
 
 impl ImageView {
-    /// Reads a stored image of either kind.
+    /// The view of a stored image of either kind.
     pub fn read(stored: &StoredImage) -> Self {
         Self {
             meta: Meta::read(&stored.metadata),
@@ -45,7 +45,7 @@ impl ImageView {
     }
 }
 
-/// What an operation asks for.
+/// Type of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum OperationType {
     /// Start a stopped machine.
@@ -54,11 +54,11 @@ pub enum OperationType {
     Stop,
     /// Stop and start.
     Restart,
-    /// Move to another node.
+    /// Migrate to another node.
     Migrate,
-    /// Move away from this node.
+    /// Migrate away from this node.
     Evict,
-    /// Something that the simulator does not play.
+    /// A type that is not simulated.
     #[default]
     #[serde(other)]
     Other,
@@ -67,15 +67,15 @@ pub enum OperationType {
 /// Phases of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OperationPhase {
-    /// Not taken up yet.
+    /// Not started yet.
     Pending,
-    /// Under way.
+    /// In progress.
     InProgress,
     /// Done.
     Completed,
-    /// Could not be done.
+    /// Failed.
     Failed,
-    /// Is being deleted; the simulator never writes it.
+    /// The object is being deleted; the simulator never writes it.
     Terminating,
 }
 
@@ -89,30 +89,30 @@ pub struct OperationSpec {
     force: bool,
 }
 
-/// A status of which only the phase matters.
+/// A status of which only the phase is used.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PhaseOnly {
     phase: Option<String>,
 }
 
-/// An operation as last seen.
+/// An operation as last observed.
 #[derive(Clone, Debug)]
 pub struct OperationView {
     /// Metadata.
     pub meta: Meta,
-    /// What it asks for.
+    /// Its type.
     pub type_: OperationType,
-    /// Of which machine.
+    /// The name of its machine.
     pub machine: String,
-    /// Without waiting for the guest.
+    /// Whether it does not wait for the guest.
     pub force: bool,
     /// Phase.
     pub phase: Option<String>,
 }
 
 impl OperationView {
-    /// Reads a stored operation.
+    /// The view of a stored operation.
     pub fn read(stored: StoredOperation) -> Self {
         Self {
             meta: Meta::read(&stored.metadata),
@@ -132,12 +132,12 @@ pub struct AttachmentSpec {
     block_device_ref: Option<DeviceRef>,
 }
 
-/// An attachment as last seen.
+/// An attachment as last observed.
 #[derive(Clone, Debug)]
 pub struct AttachmentView {
     /// Metadata.
     pub meta: Meta,
-    /// Machine that gets the device.
+    /// The machine to which the device is attached.
     pub machine: String,
     /// The device.
     pub device: Option<DeviceRef>,
@@ -146,7 +146,7 @@ pub struct AttachmentView {
 }
 
 impl AttachmentView {
-    /// Reads a stored attachment.
+    /// The view of a stored attachment.
     pub fn read(stored: StoredAttachment) -> Self {
         Self {
             meta: Meta::read(&stored.metadata),
@@ -171,7 +171,7 @@ pub struct PodStatus {
     phase: Option<String>,
 }
 
-/// A machine's pod as last seen.
+/// A machine's pod as last observed.
 #[derive(Clone, Debug)]
 pub struct PodView {
     /// Metadata.
@@ -191,7 +191,7 @@ pub struct PodView {
 }
 
 impl PodView {
-    /// Reads a stored pod; one without a machine as its owner is none of ours.
+    /// The view of a stored pod, if a machine owns it.
     pub fn read(stored: StoredPod) -> Option<Self> {
         let meta = Meta::read(&stored.metadata);
         let owner = stored.metadata.owner_references?.into_iter().find(|o| o.kind == "VirtualMachine")?;
@@ -207,28 +207,28 @@ impl PodView {
     }
 }
 
-/// When a storage class makes volumes.
+/// Volume binding mode of a storage class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingMode {
-    /// As soon as asked.
+    /// A volume is created immediately.
     Immediate,
-    /// When the first machine starts.
+    /// A volume is created when the first machine starts.
     WaitForFirstConsumer,
 }
 
-/// A storage class as last seen.
+/// A storage class as last observed.
 #[derive(Clone, Debug)]
 pub struct ClassView {
-    /// When it makes volumes.
+    /// Volume binding mode.
     pub binding: BindingMode,
-    /// Whether its volumes may grow.
+    /// Whether its volumes can be expanded.
     pub expands: bool,
-    /// Whether disks that name no class get this one.
+    /// Whether it is the default class.
     pub is_default: bool,
 }
 
 impl ClassView {
-    /// Reads a stored class.
+    /// The view of a stored class.
     pub fn read(stored: &StorageClass) -> Self {
         let waits = stored.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer");
         let is_default = stored

@@ -1,4 +1,4 @@
-//! The shapes on the wire.
+//! The serialized form of the objects.
 
 use super::{
     disk::{DiskSpec, DiskStatus},
@@ -10,18 +10,18 @@ use kube::{api::ApiResource, core::DynamicResourceScope};
 use serde::Deserialize;
 use std::borrow::Cow;
 
-/// An object whose spec and status are reduced to what the simulator reads; which resource it belongs to is
-/// said where the API handle is made.
+/// An object whose spec and status are reduced to the fields that the simulator uses. The API handle determines
+/// its resource.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(bound(deserialize = "S: Default + Deserialize<'de>, T: Default + Deserialize<'de>"))]
 pub struct Stored<S, T> {
     /// Metadata.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// Spec; an object without one reads as the default.
+    /// Spec; the default, if the object has none.
     #[serde(default)]
     pub spec: S,
-    /// Status; an object without one reads as the default.
+    /// Status; the default, if the object has none.
     #[serde(default)]
     pub status: T,
 }
@@ -36,7 +36,7 @@ pub type StoredImage = Stored<serde::de::IgnoredAny, ImageStatus>;
 pub type StoredOperation = Stored<OperationSpec, PhaseOnly>;
 /// A VirtualMachineBlockDeviceAttachment.
 pub type StoredAttachment = Stored<AttachmentSpec, PhaseOnly>;
-/// A pod that stands for a running machine.
+/// The Pod of a running machine.
 pub type StoredPod = Stored<PodSpec, PodStatus>;
 
 impl<S, T> kube::Resource for Stored<S, T> {
@@ -73,7 +73,7 @@ impl<S, T> kube::Resource for Stored<S, T> {
 }
 
 impl super::Kind {
-    /// How the API server names this kind.
+    /// The kind's name in the API.
     pub fn resource(self) -> ApiResource {
         let (kind, plural) = match self {
             Self::Machine => ("VirtualMachine", "virtualmachines"),

@@ -10,7 +10,7 @@ use rstest::rstest;
 #[case::zero("0", None)]
 #[case::negative("-1Gi", None)]
 #[case::nonsense("big", None)]
-fn sizes_are_read(#[case] text: &str, #[case] expected: Option<u128>) {
+fn sizes_are_parsed(#[case] text: &str, #[case] expected: Option<u128>) {
     assert_eq!(bytes(text), expected);
 }
 

@@ -1,4 +1,4 @@
-//! Which objects to look at, now and later.
+//! The objects to process, now and later.
 
 use jiff::Timestamp;
 use std::{
@@ -7,13 +7,13 @@ use std::{
     hash::Hash,
 };
 
-/// A queue of objects to look at, each once, and one timer per object at most.
+/// A queue of objects without duplicates, and at most one timer per object.
 #[derive(Debug)]
 pub(crate) struct Agenda<Id> {
     dirty: VecDeque<Id>,
     queued: HashSet<Id>,
     timers: BinaryHeap<Reverse<(Timestamp, Id)>>,
-    /// The timer that counts per object; others in the heap are stale.
+    /// The valid timer per object; others in the heap are stale.
     earliest: HashMap<Id, Timestamp>,
 }
 
@@ -29,14 +29,14 @@ impl<Id: Ord> Default for Agenda<Id> {
 }
 
 impl<Id: Clone + Ord + Hash> Agenda<Id> {
-    /// The object is to be looked at in this step.
+    /// Enqueues the object for this step.
     pub(crate) fn mark(&mut self, id: Id) {
         if self.queued.insert(id.clone()) {
             self.dirty.push_back(id);
         }
     }
 
-    /// The object is to be looked at then, or before.
+    /// Sets the object's timer to this time, if it is not set to an earlier one.
     pub(crate) fn wake(&mut self, id: Id, at: Timestamp) {
         if self.earliest.get(&id).is_some_and(|earlier| *earlier <= at) {
             return;
@@ -45,7 +45,7 @@ impl<Id: Clone + Ord + Hash> Agenda<Id> {
         self.timers.push(Reverse((at, id)));
     }
 
-    /// The next object to look at.
+    /// The next object to process.
     pub(crate) fn next(&mut self, now: Timestamp) -> Option<Id> {
         while self.timers.peek().is_some_and(|Reverse((at, _))| *at <= now) {
             let Reverse((at, id)) = self.timers.pop()?;
@@ -59,7 +59,7 @@ impl<Id: Clone + Ord + Hash> Agenda<Id> {
         Some(id)
     }
 
-    /// When [`Self::next`] has something again.
+    /// When [`Self::next`] returns an object again.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         if self.dirty.is_empty() {
             self.timers.peek().map(|Reverse((at, _))| *at)

@@ -1,4 +1,4 @@
-//! What the models of all platforms share.
+//! Parts of the models of all platforms.
 
 pub(crate) mod agenda;
 pub(crate) mod outbox;
@@ -7,52 +7,52 @@ use crate::duration::Delay;
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// How the simulator behaves where no knob says otherwise.
+/// The behavior of the simulator without knobs.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Between a machine's pod and `Running`; also how long a migration takes.
+    /// Time from the creation of a machine's Pod to `Running`; also the duration of a migration.
     pub start_delay: Delay,
-    /// Between the wish to stop a machine and its stop.
+    /// Time from the request to stop a machine to its stop.
     pub stop_delay: Delay,
-    /// Between the start of a disk's provisioning, binding or growth and its end.
+    /// Duration of a disk's provisioning, binding or expansion.
     pub provisioning_delay: Delay,
-    /// Between a new generation of a machine and its evaluation.
+    /// Time from a new generation of a machine to its evaluation.
     pub evaluation_delay: Delay,
-    /// Between a change of a running machine's devices and its effect.
+    /// Time from a change of a running machine's devices to its effect.
     pub hot_plug_delay: Delay,
-    /// Nodes that machines run on, at least one.
+    /// The nodes on which machines run; at least one.
     pub nodes: Vec<String>,
-    /// Whether running machines have pods.
+    /// Whether running machines have Pods.
     pub pods: bool,
-    /// Makes pod names differ from one run of the simulator to the next.
+    /// Makes the names of Pods differ between runs of the simulator.
     pub seed: u64,
 }
 
-/// What must never happen to a disk.
+/// A forbidden state of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Problem {
-    /// Several machines have it open at the same time.
+    /// Several machines use it at the same time.
     DoubleMount,
-    /// It was deleted while a machine that is to keep running has it open.
+    /// It was deleted while a machine that continues to run uses it.
     DeletedWhileMounted,
 }
 
-/// A moment in which data of a disk is destroyed.
+/// An event that would destroy data of a disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation {
-    /// When.
+    /// The time.
     pub time: Timestamp,
-    /// What happened.
+    /// The kind of violation.
     pub problem: Problem,
     /// Namespace of the disk.
     pub namespace: String,
     /// Name of the disk.
     pub disk: String,
-    /// UIDs of the machines, the one that was there first in front.
+    /// UIDs of the machines, in the order in which they began to use the disk.
     pub machines: Vec<String>,
 }
 
-/// When a delay that began at `since` ends; never for [`Delay::Never`].
+/// The end of a delay that began at `since`; `None` for [`Delay::Never`].
 pub(crate) fn ends(since: Timestamp, delay: Delay) -> Option<Timestamp> {
     match delay {
         Delay::After(delay) => since.checked_add(delay).ok(),

@@ -1,4 +1,4 @@
-//! What is under way to the API server about one object.
+//! Pending writes of one object.
 
 use crate::objects::Meta;
 use jiff::Timestamp;
@@ -9,34 +9,34 @@ use std::{
     time::Duration,
 };
 
-/// The first wait after a failed write.
+/// The backoff after the first failed write.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
-/// No wait is longer.
+/// The maximum backoff.
 const LAST_RETRY: Duration = Duration::from_secs(5);
 
-/// One write at a time per object; failures are repeated with growing waits.
+/// One pending write per object. Failed writes are retried with exponential backoff.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     busy: bool,
     failures: u32,
     retry_at: Timestamp,
     failure: Option<Box<str>>,
-    /// When the object was last heard of.
+    /// The time of the last event of the object.
     pub(crate) touched: Timestamp,
-    /// Fingerprint of the write under way.
+    /// Fingerprint of the pending write.
     sent: u64,
-    /// Fingerprint of the last successful write and the version that it led to.
+    /// Fingerprint of the last successful write, and the resulting version.
     done: Option<(u64, u64)>,
 }
 
-/// What may be written now.
+/// Whether a write may be sent now.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Permit {
-    /// A write.
+    /// A write may be sent.
     Open,
-    /// Nothing until the write under way has ended.
+    /// Not until the pending write has completed.
     Busy,
-    /// Nothing until then.
+    /// Not before this time.
     Until(Timestamp),
 }
 
@@ -53,7 +53,7 @@ impl Outbox {
         }
     }
 
-    /// Whether something may be written now.
+    /// Whether a write may be sent now.
     pub(crate) fn permit(&self, now: Timestamp) -> Permit {
         if self.busy {
             Permit::Busy
@@ -64,7 +64,7 @@ impl Outbox {
         }
     }
 
-    /// Whether a write is under way.
+    /// Whether a write is pending.
     pub(crate) fn is_busy(&self) -> bool {
         self.busy
     }
@@ -74,8 +74,8 @@ impl Outbox {
         self.failure.as_deref()
     }
 
-    /// Takes a write with this content on its way, unless exactly it succeeded already and left the object at
-    /// this version: a server that drops what it does not know would otherwise be told the same for ever.
+    /// Marks a write with this content as pending, unless the same write already succeeded and resulted in
+    /// this version. Otherwise a server that drops unknown fields would receive the same write again and again.
     pub(crate) fn admit(&mut self, content: &Value, version: u64) -> bool {
         let mut hasher = DefaultHasher::new();
         content.to_string().hash(&mut hasher);
@@ -88,7 +88,7 @@ impl Outbox {
         true
     }
 
-    /// Takes note of the end of a write; says when to try again, if it failed.
+    /// Processes the result of a write. If it failed, returns the time of the retry.
     pub(crate) fn ended(
         &mut self,
         failed: Option<String>,
@@ -111,20 +111,20 @@ impl Outbox {
     }
 }
 
-/// A merge patch of a status that fails if anybody wrote since: the UID alone would not do, because the status
-/// subresource of a custom resource ignores it, and a twin of the same name would inherit the status.
+/// A merge patch of a status that fails if another client has written since. The UID alone is not sufficient: the
+/// status subresource of a custom resource ignores it, and a new object with the same name would receive the status.
 pub(crate) fn locked_status(meta: &Meta, status: &Value) -> Value {
     json!({"metadata": {"uid": *meta.uid, "resourceVersion": meta.version.to_string()}, "status": status})
 }
 
-/// The same lock around a patch of metadata.
+/// A merge patch of metadata with the same precondition.
 pub(crate) fn locked_metadata(meta: &Meta, mut content: Map<String, Value>) -> Value {
     content.insert("uid".to_owned(), json!(*meta.uid));
     content.insert("resourceVersion".to_owned(), json!(meta.version.to_string()));
     json!({ "metadata": content })
 }
 
-/// The merge patch from one status to another, or nothing if they are equal.
+/// The merge patch from one status to another, or `None` if they are equal.
 pub(crate) fn difference<T: Serialize + PartialEq>(observed: &T, desired: &T) -> Option<Value> {
     if observed == desired {
         return None;
@@ -145,6 +145,6 @@ pub(crate) fn difference<T: Serialize + PartialEq>(observed: &T, desired: &T) ->
 fn fields<T: Serialize>(status: &T) -> Map<String, Value> {
     match serde_json::to_value(status) {
         Ok(Value::Object(fields)) => fields,
-        _ => unreachable!("a status serialises to an object with string keys"),
+        _ => unreachable!("a status is serialized to an object with string keys"),
     }
 }

@@ -1,4 +1,4 @@
-//! What the simulator brings along: nodes to run on and storage classes to choose from.
+//! Creates the nodes and storage classes that the simulator needs.
 
 use super::{Config, Error, write::FIELD_MANAGER};
 use jiff::Timestamp;
@@ -11,15 +11,16 @@ use serde_json::json;
 use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// Label of the nodes that the simulator made.
+/// Label of the nodes that the simulator has created.
 const NODE_LABEL: &str = "simulator.vmpool.dev/node";
 const CLASSES: &[(&str, &str)] = &[("sim-immediate", "Immediate"), ("sim-wait", "WaitForFirstConsumer")];
 const RETRY: Duration = Duration::from_millis(300);
 
-/// A node says that it lives no more often than this.
+/// Minimum interval of a node's heartbeats.
 const SHORTEST_HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// Makes what is missing. An API server that is not up yet, or roles that are not there yet, are waited for.
+/// Creates missing nodes and storage classes. While the API server does not respond, or the roles do not exist yet, it
+/// retries.
 pub(super) async fn run(client: &Client, config: &Config, since: Timestamp) -> Result<(), Error> {
     let deadline = Instant::now() + config.bootstrap_timeout;
     for name in &config.settings.nodes {
@@ -35,8 +36,8 @@ pub(super) async fn run(client: &Client, config: &Config, since: Timestamp) -> R
     Ok(())
 }
 
-/// Shows for ever that the nodes live, as a kubelet does. A cluster that looks after its nodes would take one that is
-/// silent for lost, and its pods for unready.
+/// Sends heartbeats of the nodes, as a kubelet does. Without heartbeats, a node lifecycle controller would mark the
+/// nodes as not ready, and their Pods as well.
 pub(super) async fn heartbeat(
     client: Client,
     nodes: Vec<String>,
@@ -49,7 +50,7 @@ pub(super) async fn heartbeat(
         beats.tick().await;
         for name in &nodes {
             if let Err(error) = show_alive(&client, name, since).await {
-                tracing::debug!(name, %error, "a heartbeat was lost");
+                tracing::debug!(name, %error, "a heartbeat failed");
             }
         }
     }
@@ -78,7 +79,7 @@ fn manager() -> PostParams {
     PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), dry_run: false }
 }
 
-/// No scheduler sends anybody to a node on which nothing can run; the machines' pods do not ask one.
+/// The taint keeps schedulers from assigning other Pods to these nodes. The machines' Pods are not scheduled.
 async fn create_node(client: &Client, name: &str) -> Result<(), kube::Error> {
     let node = serde_json::from_value(json!({
         "metadata": {"name": name, "labels": {NODE_LABEL: "true", "kubernetes.io/hostname": name}},
@@ -88,7 +89,7 @@ async fn create_node(client: &Client, name: &str) -> Result<(), kube::Error> {
     unless_there(Api::<Node>::all(client.clone()).create(&manager(), &node).await)
 }
 
-/// Says that a node is ready, and has been `since` then.
+/// Reports that a node has been ready `since` then.
 async fn show_alive(client: &Client, name: &str, since: Timestamp) -> Result<(), kube::Error> {
     let room = json!({"cpu": "100k", "memory": "100Ti", "pods": "100k"});
     let seconds = crate::objects::seconds;

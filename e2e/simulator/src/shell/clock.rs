@@ -1,9 +1,9 @@
-//! The clock that the world is driven with.
+//! The clock of the model.
 
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-/// Wall-clock time that never jumps: read once, continued by the monotonic clock.
+/// Wall-clock time that does not jump: it is read once and continued with the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     wall: Timestamp,
@@ -19,7 +19,7 @@ impl Clock {
         self.wall + self.monotonic.elapsed()
     }
 
-    /// The instant of a time; times before the start are the start.
+    /// The instant of a time. Times before the start are mapped to the start.
     pub(super) fn instant(&self, at: Timestamp) -> Instant {
         let since_start = at.duration_since(self.wall);
         self.monotonic + std::time::Duration::try_from(since_start).unwrap_or_default()

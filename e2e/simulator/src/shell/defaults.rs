@@ -14,7 +14,7 @@ use kube::{Api, Client, ResourceExt};
 use std::{collections::HashSet, sync::Arc};
 use tokio::task::JoinSet;
 
-/// How a model learns of the knobs of a namespace, and of storage classes.
+/// Events of a model for the knobs of a namespace and for storage classes.
 pub(super) type Defaults<E> = (fn(Arc<str>, Option<Box<Knobs>>) -> E, fn(String, Option<ClassView>) -> E);
 
 /// Starts the watches that the models of all platforms need.
@@ -38,7 +38,7 @@ pub(super) fn start<E: Send + 'static>(
     tasks.spawn(follow(classes, config(), clock, sender.clone(), source));
 }
 
-/// The defaults of each namespace.
+/// The default knobs of each namespace.
 struct KnobSource<E> {
     known: HashSet<Key>,
     event: fn(Arc<str>, Option<Box<Knobs>>) -> E,

@@ -11,15 +11,15 @@ use std::{
 };
 use tokio::{net::TcpListener, task::JoinSet, time::Instant};
 
-/// The loop is taken for dead after missing this many beats.
+/// After this many missed heartbeats, the loop is considered stuck.
 const MISSED_BEATS: u64 = 6;
 
-/// Whether the loop lives, and whether it plays.
+/// Whether the loop is alive, and whether it is ready.
 #[derive(Debug)]
 pub(super) struct Health {
     started: Instant,
     last_beat_seconds: AtomicU64,
-    /// Platforms of which not everything was seen once.
+    /// Platforms whose objects were not all listed yet.
     waiting: AtomicUsize,
 }
 
@@ -32,12 +32,12 @@ impl Health {
         }
     }
 
-    /// The loop turned.
+    /// Records a heartbeat of the loop.
     pub(super) fn beat(&self) {
         self.last_beat_seconds.store(self.started.elapsed().as_secs(), Ordering::Relaxed);
     }
 
-    /// Everything of one platform was seen once.
+    /// Records that all objects of one platform were listed.
     pub(super) fn ready(&self) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
@@ -46,7 +46,7 @@ impl Health {
         self.waiting.load(Ordering::Relaxed) == 0
     }
 
-    /// Before it is ready the loop may be waiting for the API server, which is no reason to be restarted.
+    /// Before the loop is ready it may wait for the API server, which is no reason for a restart.
     fn is_alive(&self) -> bool {
         let silence = self.started.elapsed().as_secs() - self.last_beat_seconds.load(Ordering::Relaxed);
         !self.is_ready() || silence <= MISSED_BEATS * HEARTBEAT.as_secs()

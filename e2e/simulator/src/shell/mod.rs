@@ -1,6 +1,6 @@
-//! The thin shell: watches, a clock, one timer and a bounded number of writes around the pure model of a platform.
+//! Connects the pure model of a platform to an API server: watches, a clock, one timer and a bounded number of writes.
 //!
-//! One loop owns each model. There is no task per object: a few watches feed a channel, and the writes under way
+//! One loop owns each model. There is no task per object: a few watches send to a channel, and the pending writes
 //! are futures of the loop itself.
 
 mod bootstrap;
@@ -26,7 +26,7 @@ use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-/// The platforms that the simulator plays.
+/// The platforms that can be simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Platforms {
     /// The Deckhouse Virtualization Platform.
@@ -35,26 +35,26 @@ pub struct Platforms {
     pub kubevirt: bool,
 }
 
-/// Everything that the simulator was told, checked.
+/// The validated configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What to play; at least one platform.
+    /// The platforms to simulate; at least one.
     pub platforms: Platforms,
-    /// Only this namespace, or all.
+    /// The only namespace, or all namespaces.
     pub namespace: Option<String>,
-    /// How the played controllers behave.
+    /// The behavior of the simulated controllers.
     pub settings: Settings,
-    /// Writes under way at once, at most.
+    /// Maximum number of concurrent writes.
     pub max_in_flight: usize,
-    /// How often the nodes show that they live, if they do so at all after their creation.
+    /// Interval of the nodes' heartbeats, if they send any.
     pub node_heartbeat: Delay,
-    /// Where `/livez`, `/readyz` and `/violations` are served; port 0 picks a free one.
+    /// Address of `/livez`, `/readyz` and `/violations`; with port 0 a free port is chosen.
     pub health_address: SocketAddr,
-    /// How long the API server may refuse the nodes and storage classes before that is fatal.
+    /// How long the API server may reject the nodes and storage classes before the simulator exits.
     pub bootstrap_timeout: Duration,
 }
 
-/// Why the simulator gave up.
+/// Why the simulator has exited.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The health address cannot be used.
@@ -62,36 +62,36 @@ pub enum Error {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A node or storage class of ours cannot be made.
+    /// A node or storage class of the simulator cannot be created.
     #[error("creating {what}")]
     Bootstrap {
         /// Kind and name.
         what: String,
-        /// Why.
+        /// The cause.
         source: kube::Error,
     },
-    /// One of our own tasks ended, which none ever should.
+    /// A background task has ended unexpectedly.
     #[error("{0} ended unexpectedly")]
     TaskEnded(&'static str),
 }
 
-/// How often the loop shows that it is alive.
+/// Interval of the loop's heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// Events waiting for the loop; watches wait when it is full.
+/// Capacity of the channel of events. If it is full, the watches wait.
 const EVENT_BUFFER: usize = 1024;
-/// Shutdown waits no longer than this for writes under way.
+/// How long the shutdown waits for pending writes.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
-/// Plays until `stop`.
+/// Runs until `stop`.
 ///
-/// Guarantees: no more than [`Config::max_in_flight`] writes at once, at most one per object; no request besides
-/// the watches once everything is settled, nodes' heartbeats apart. A lost API server is waited for.
+/// Guarantees: at most [`Config::max_in_flight`] concurrent writes, and one per object. When no object changes, the
+/// only requests are watches and heartbeats of nodes. If the API server does not respond, it retries.
 ///
 /// # Errors
-/// [`Error`], when the simulator cannot do its work at all.
+/// [`Error`], if the simulator cannot run at all.
 pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Result<(), Error> {
     let clock = Clock::start();
     let violations = Violations::default();
@@ -122,7 +122,7 @@ pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Res
     ended
 }
 
-/// What the loops of all platforms share.
+/// State shared by the loops of all platforms.
 struct Parts {
     client: Client,
     config: Config,
@@ -133,7 +133,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// Plays one platform until the simulator stops.
+    /// Runs one platform until the simulator stops.
     async fn play<M: Model>(&self, new: fn(Settings) -> M) -> Result<(), Error> {
         let mut tasks = JoinSet::new();
         let (sender, events) = mpsc::channel(EVENT_BUFFER);
@@ -165,7 +165,7 @@ struct Loop<M: Model> {
     queue: VecDeque<M::Action>,
     in_flight: FuturesUnordered<Flight<M::Event>>,
     max_in_flight: usize,
-    /// Watches that have not listed everything yet.
+    /// Watches that have not completed their first list.
     unsynced: usize,
     health: Arc<Health>,
 }
@@ -197,10 +197,10 @@ impl<M: Model> Loop<M> {
                 Some(ended) = tasks.join_next() => return Err(Error::TaskEnded(ended.unwrap_or("a task"))),
             }
         }
-        tracing::info!(writes = self.in_flight.len(), "stopping; waiting for writes under way");
+        tracing::info!(writes = self.in_flight.len(), "stopping; waiting for pending writes");
         let rest = std::mem::take(&mut self.in_flight).collect::<Vec<_>>();
         if tokio::time::timeout(SHUTDOWN_GRACE, rest).await.is_err() {
-            tracing::warn!("some writes did not end in time");
+            tracing::warn!("some writes did not complete in time");
         }
         Ok(())
     }
@@ -212,7 +212,7 @@ impl<M: Model> Loop<M> {
             watch::Message::Listed => {
                 self.unsynced = self.unsynced.saturating_sub(1);
                 if self.unsynced == 0 {
-                    tracing::info!(platform = M::NAME, "everything has been listed once; playing");
+                    tracing::info!(platform = M::NAME, "all objects have been listed; running");
                     self.world.observe(M::synced(), now);
                     self.health.ready();
                 }

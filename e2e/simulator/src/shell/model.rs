@@ -1,4 +1,4 @@
-//! What the loop needs of a platform's model.
+//! The interface between the loop and a platform's model.
 
 use super::{clock::Clock, report::Reporter, watch, write::Writer};
 use crate::world::{Action, Event, World};
@@ -7,27 +7,27 @@ use jiff::Timestamp;
 use kube::Client;
 use tokio::task::JoinSet;
 
-/// A write or report under way; it ends with what the model is to learn of it.
+/// A pending write or report. It returns the event for the model.
 pub(super) type Flight<E> = BoxFuture<'static, Option<E>>;
 
 /// A pure model of a platform, and how its objects are watched and written.
 pub(super) trait Model: Sized + Send + Sync {
     /// Name of the platform, for logs.
     const NAME: &'static str;
-    /// Something that the model observes.
+    /// An event that the model observes.
     type Event: Send + 'static;
-    /// Something that the model wants to be done.
+    /// An action that the model requests.
     type Action: Send + Sync;
 
-    /// Takes note of an event.
+    /// Processes an event.
     fn observe(&mut self, event: Self::Event, now: Timestamp);
-    /// Returns what is to be done now.
+    /// Returns the actions that are due.
     fn step(&mut self, now: Timestamp) -> Vec<Self::Action>;
-    /// When [`Self::step`] has something to do again.
+    /// When [`Self::step`] must be called again.
     fn next_due(&self) -> Option<Timestamp>;
-    /// The event that says that everything has been listed.
+    /// The event that reports that all objects have been listed.
     fn synced() -> Self::Event;
-    /// Starts every watch; returns how many there are.
+    /// Starts the watches, and returns their number.
     fn watch(
         client: &Client,
         namespace: Option<&str>,
@@ -35,7 +35,7 @@ pub(super) trait Model: Sized + Send + Sync {
         sender: &watch::Sender<Self::Event>,
         tasks: &mut JoinSet<&'static str>,
     ) -> usize;
-    /// Does an action, once.
+    /// Performs an action, without retries.
     fn perform(action: Self::Action, writer: Writer, reporter: Reporter) -> Flight<Self::Event>;
 }
 

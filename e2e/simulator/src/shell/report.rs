@@ -1,4 +1,4 @@
-//! Violations, told three ways: in the log, in a ConfigMap of the namespace, and over HTTP.
+//! Reports violations in the log, in a ConfigMap of the namespace, and over HTTP.
 
 use super::write::FIELD_MANAGER;
 use crate::shared::Violation;
@@ -15,7 +15,7 @@ use std::{
 
 /// ConfigMap with one key per violation.
 const CONFIG_MAP: &str = "simulator-violations";
-/// Violations kept for HTTP; a test that sees this many has failed long ago.
+/// Maximum number of violations kept for HTTP. More are not useful: the first one fails the test.
 const MOST_KEPT: usize = 1000;
 const ATTEMPTS: u32 = 6;
 
@@ -62,7 +62,7 @@ impl Reporter {
             match self.store(&violation).await {
                 Ok(()) => return,
                 Err(error) if attempt == ATTEMPTS => {
-                    tracing::error!(namespace = violation.namespace, %error, "the violation is not in the ConfigMap");
+                    tracing::error!(namespace = violation.namespace, %error, "the violation could not be written to the ConfigMap");
                 }
                 Err(_) => {
                     tokio::time::sleep(wait).await;

@@ -1,4 +1,4 @@
-//! The watches: one task per kind, which says what exists, what changed and what went.
+//! The watches: one task per kind, which reports existing, changed and deleted objects.
 
 use super::{clock::Clock, defaults};
 use crate::{
@@ -21,23 +21,23 @@ use serde::de::DeserializeOwned;
 use std::{collections::HashSet, fmt::Debug, pin::pin, time::Duration};
 use tokio::{sync::mpsc, task::JoinSet};
 
-/// The API server ends a watch after this long; it is then continued where it was. Unit: seconds.
+/// The API server ends a watch after this time, and it is continued from the same version. Unit: seconds.
 const WATCH_SECONDS: u32 = 50;
 const FIRST_RECONNECT: Duration = Duration::from_millis(200);
 const LAST_RECONNECT: Duration = Duration::from_secs(3);
 
-/// What a watch tells the loop.
+/// A message from a watch to the loop.
 #[derive(Debug)]
 pub(super) enum Message<E> {
-    /// Something for the model.
+    /// An event for the model.
     Event(Box<E>),
-    /// This watch has listed everything for the first time.
+    /// This watch has completed its first list.
     Listed,
 }
 
 pub(super) type Sender<E> = mpsc::Sender<Message<E>>;
 
-/// Starts every watch; returns how many there are.
+/// Starts the watches, and returns their number.
 pub(super) fn start(
     client: &Client,
     namespace: Option<&str>,
@@ -72,7 +72,7 @@ pub(super) fn start(
 }
 
 pub(super) fn config() -> watcher::Config {
-    // The default list semantic is the most recent state, never the watch cache's whatever-it-has.
+    // The default list semantic is the most recent state, not any state of the watch cache.
     watcher::Config::default().timeout(WATCH_SECONDS)
 }
 
@@ -103,9 +103,9 @@ impl Starter<'_> {
     }
 }
 
-/// How the objects of one kind become events.
+/// Converts the objects of one kind to events.
 pub(super) trait Source<K>: Send {
-    /// What a model observes.
+    /// Events of the model.
     type Event: Send;
 
     fn name(&self) -> &'static str;
@@ -146,7 +146,7 @@ where
             Ok(watcher::Event::Apply(object)) => source.seen(object).into_iter().collect(),
             Ok(watcher::Event::Delete(object)) => vec![source.gone(&object)],
             Err(error) => {
-                tracing::warn!(kind = source.name(), %error, "watch interrupted; it will be continued");
+                tracing::warn!(kind = source.name(), %error, "watch interrupted; retrying");
                 continue;
             }
         };
@@ -203,7 +203,7 @@ impl<S, T> Source<Stored<S, T>> for ObjectSource<S, T> {
     }
 }
 
-/// Growing waits between attempts to reach an API server, short enough to notice its return at once.
+/// The backoff of connections to the API server, short enough to reconnect soon after it restarts.
 struct Reconnect(Duration);
 
 impl Iterator for Reconnect {

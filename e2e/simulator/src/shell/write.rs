@@ -1,4 +1,4 @@
-//! The writes, each tried once: the world decides whether and when to try again.
+//! Performs writes, each without retries: the model decides whether and when to retry.
 
 use crate::{
     objects::{
@@ -14,9 +14,9 @@ use kube::{
 use serde::de::DeserializeOwned;
 use std::{fmt::Debug, time::Duration};
 
-/// Who writes, as managed fields name it.
+/// The field manager of the writes.
 pub(super) const FIELD_MANAGER: &str = "vmpool-simulator";
-/// No write is waited for longer; whether it took effect is then seen in the watch.
+/// Timeout of a write. Whether it took effect is then seen in the watch.
 pub(super) const DEADLINE: Duration = Duration::from_secs(15);
 
 /// Performs writes with one client.
@@ -30,7 +30,7 @@ impl Writer {
         Self { client }
     }
 
-    /// Performs one write, once.
+    /// Performs one write, without retries.
     pub(super) async fn perform(&self, id: &Id, write: Write) -> Outcome {
         let kind = id.kind;
         let ended = async {
@@ -66,7 +66,7 @@ impl Writer {
             Ok(Err(kube::Error::Api(status))) if status.is_conflict() => Outcome::Conflict,
             Ok(Err(kube::Error::Api(status))) => Outcome::Failed(status.message.clone()),
             Ok(Err(error)) => Outcome::Failed(error.to_string()),
-            Err(_) => Outcome::Failed(format!("no answer within {DEADLINE:?}")),
+            Err(_) => Outcome::Failed(format!("no response within {DEADLINE:?}")),
         }
     }
 
@@ -88,7 +88,7 @@ impl Writer {
             Write::PatchStatus(body) => {
                 api.patch_status(&id.key.name, &parameters, &Patch::Merge(body)).await?
             }
-            Write::Create(_) | Write::Delete(_) => unreachable!("only pods are created and deleted"),
+            Write::Create(_) | Write::Delete(_) => unreachable!("only Pods are created and deleted"),
         };
         Ok(read(stored))
     }
@@ -106,7 +106,7 @@ impl Writer {
                     .map_err(kube::Error::BuildRequest)?;
                 match self.client.request::<StoredPod>(request).await {
                     Ok(stored) => Ok(read(stored)),
-                    // Its name is made from the machine's UID: an earlier attempt of ours came through.
+                    // Its name contains the machine's UID, so that an earlier attempt has created it.
                     Err(kube::Error::Api(status)) if status.is_already_exists() => {
                         Ok(read(api.get(&id.key.name).await?))
                     }

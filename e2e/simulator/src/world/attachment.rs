@@ -1,4 +1,4 @@
-//! VirtualMachineBlockDeviceAttachment: devices added to a machine by another object.
+//! VirtualMachineBlockDeviceAttachment: an object that adds a device to a machine.
 
 use super::{
     Action, Novelty, World, Write,

@@ -1,4 +1,4 @@
-//! A machine's devices: which it lists, which its guest sees, and which it may use.
+//! A machine's devices: those in its spec, those attached to its guest, and whether they can be used.
 
 use super::{
     World, ends,
@@ -7,31 +7,31 @@ use super::{
 use crate::objects::{DeviceKind, DeviceRef, DeviceStatus, Key, Kind};
 use jiff::Timestamp;
 
-/// The platform attaches no more devices than this.
+/// Maximum number of devices of a machine.
 const MOST_DEVICES: usize = 16;
 
 /// One device of a machine.
 #[derive(Clone, Debug)]
 pub(super) struct Device {
     pub(super) reference: DeviceRef,
-    /// The attachment object that asked for it.
+    /// The attachment object that requested it.
     pub(super) attachment: Option<String>,
     pub(super) plug: Plug,
 }
 
-/// Whether the guest sees a device.
+/// Whether a device is attached to the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plug {
-    /// It does not; the machine is off or boots.
-    Out,
-    /// It will, this is when it was asked for.
-    GoingIn(Timestamp),
-    /// It does, since it booted.
+    /// Not attached; the machine is off or boots.
+    Detached,
+    /// Will be attached; requested at this time.
+    Attaching(Timestamp),
+    /// Attached since the boot.
     Cold,
-    /// It does, since it was added while running.
+    /// Hot-plugged.
     Hot,
-    /// It will not much longer, this is when it was asked for.
-    GoingOut(Timestamp),
+    /// Will be detached; requested at this time.
+    Detaching(Timestamp),
 }
 
 impl Device {
@@ -39,10 +39,10 @@ impl Device {
         Self { reference, attachment, plug }
     }
 
-    /// A device as an earlier run of the simulator left it.
+    /// A device in the state that an earlier run of the simulator has written.
     pub(super) fn from_status(status: &DeviceStatus) -> Self {
         let plug = match (status.attached, status.hotplugged) {
-            (false, _) => Plug::Out,
+            (false, _) => Plug::Detached,
             (true, Some(true)) => Plug::Hot,
             (true, _) => Plug::Cold,
         };
@@ -52,36 +52,37 @@ impl Device {
     }
 
     pub(super) fn attach_cold(&mut self) {
-        if self.plug == Plug::Out {
+        if self.plug == Plug::Detached {
             self.plug = Plug::Cold;
         }
     }
 
     pub(super) fn is_attached(&self) -> bool {
-        matches!(self.plug, Plug::Cold | Plug::Hot | Plug::GoingOut(_))
+        matches!(self.plug, Plug::Cold | Plug::Hot | Plug::Detaching(_))
     }
 
-    /// The disk behind it, if it is one.
+    /// The name of the disk, if the device is a disk.
     pub(super) fn disk(&self, machine: &Key) -> Option<Key> {
         (self.reference.kind == DeviceKind::VirtualDisk).then(|| machine.sibling(&self.reference.name))
     }
 }
 
-/// What the platform says about a machine's devices.
+/// The platform's assessment of a machine's devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Assessment {
-    /// All may be used.
+    /// All devices can be used.
     Ready,
-    /// The machine may start, which will bind the rest.
+    /// The machine can start, which binds the other disks.
     WaitsForFirstConsumer(String),
-    /// Not yet, for this reason.
+    /// Not ready, for this reason.
     NotReady(String),
-    /// More than the platform can attach.
+    /// There are more devices than the platform can attach.
     TooMany(usize),
 }
 
 impl World {
-    /// Brings the list of devices in line with spec and attachments; says when a plug is due.
+    /// Updates the list of devices from the spec and the attachments. Returns when the next device is attached or
+    /// detached.
     pub(super) fn sync_devices(
         &mut self,
         key: &Key,
@@ -93,7 +94,7 @@ impl World {
             Power::Off => {
                 machine.devices = wanted
                     .into_iter()
-                    .map(|(reference, attachment)| Device::new(reference, attachment, Plug::Out))
+                    .map(|(reference, attachment)| Device::new(reference, attachment, Plug::Detached))
                     .collect();
                 None
             }
@@ -101,7 +102,7 @@ impl World {
                 let boot_device = boot.spec.boot_device().cloned();
                 self.replug(key, machine, &wanted, boot_device.as_ref(), now)
             }
-            // In between, what the machine was started with stays as it is.
+            // In other phases, the devices with which the machine was started do not change.
             Power::On { .. }
             | Power::Booting { .. }
             | Power::Migrating { .. }
@@ -124,7 +125,7 @@ impl World {
         wanted
     }
 
-    /// Adds and removes devices of a running machine. The one that it booted from stays until a restart.
+    /// Adds and removes devices of a running machine. The boot device does not change until a restart.
     fn replug(
         &mut self,
         key: &Key,
@@ -138,38 +139,38 @@ impl World {
                 Some(device) => {
                     device.reference.boot_order = reference.boot_order;
                     match device.plug {
-                        Plug::GoingOut(_) => device.plug = Plug::Hot,
-                        Plug::Out => device.plug = Plug::GoingIn(now),
-                        Plug::GoingIn(_) | Plug::Cold | Plug::Hot => {}
+                        Plug::Detaching(_) => device.plug = Plug::Hot,
+                        Plug::Detached => device.plug = Plug::Attaching(now),
+                        Plug::Attaching(_) | Plug::Cold | Plug::Hot => {}
                     }
                 }
                 None => machine.devices.push(Device::new(
                     reference.clone(),
                     attachment.clone(),
-                    Plug::GoingIn(now),
+                    Plug::Attaching(now),
                 )),
             }
         }
         for device in &mut machine.devices {
             let is_wanted = wanted.iter().any(|(reference, _)| reference.same(&device.reference));
             let booted_from = boot_device.is_some_and(|boot| boot.same(&device.reference));
-            if !is_wanted && !booted_from && !matches!(device.plug, Plug::GoingOut(_)) {
-                device.plug = Plug::GoingOut(now);
+            if !is_wanted && !booted_from && !matches!(device.plug, Plug::Detaching(_)) {
+                device.plug = Plug::Detaching(now);
             }
         }
-        // A device that goes in is claimed before it is assessed.
+        // A device that is attached is claimed before it is assessed.
         self.sync_users(key, machine);
         let mut next: Option<Timestamp> = None;
         let mut index = 0;
         while index < machine.devices.len() {
             let device = machine.devices[index].clone();
             let due = match device.plug {
-                Plug::GoingIn(since) | Plug::GoingOut(since) => ends(since, self.settings.hot_plug_delay),
-                Plug::Out | Plug::Cold | Plug::Hot => None,
+                Plug::Attaching(since) | Plug::Detaching(since) => ends(since, self.settings.hot_plug_delay),
+                Plug::Detached | Plug::Cold | Plug::Hot => None,
             };
             let is_due = due.is_some_and(|at| at <= now);
             match device.plug {
-                Plug::GoingOut(_) if is_due => {
+                Plug::Detaching(_) if is_due => {
                     machine.devices.remove(index);
                     if let Some(disk) = device.disk(key) {
                         machine.mounted.retain(|mounted| *mounted != disk);
@@ -178,7 +179,7 @@ impl World {
                     self.mark_dependents_of_machine(key);
                     continue;
                 }
-                Plug::GoingIn(_) if is_due => {
+                Plug::Attaching(_) if is_due => {
                     if self.plug_in(key, machine, &device, now) {
                         machine.devices[index].plug = Plug::Hot;
                         self.mark_dependents_of_machine(key);
@@ -191,7 +192,7 @@ impl World {
         next
     }
 
-    /// Opens a device to a running guest, if it may; a disk that waits for its first consumer gets it.
+    /// Attaches a device to a running guest, if it can be used. A disk that waits for its first consumer is bound.
     fn plug_in(&mut self, key: &Key, machine: &mut Machine, device: &Device, now: Timestamp) -> bool {
         let ready = match self.assess_one(key, machine, &device.reference) {
             Assessment::Ready => true,
@@ -207,7 +208,7 @@ impl World {
         ready
     }
 
-    /// What the platform says about all devices that the guest does not see yet.
+    /// The platform's assessment of all devices that are not attached yet.
     pub(super) fn assess(&self, key: &Key, machine: &Machine) -> Assessment {
         if machine.devices.len() > MOST_DEVICES {
             return Assessment::TooMany(machine.devices.len());
@@ -258,7 +259,7 @@ impl World {
         }
     }
 
-    /// Whether the devices let a machine start.
+    /// Whether a machine can start with its devices.
     pub(super) fn may_start(&self, key: &Key, machine: &Machine) -> bool {
         matches!(self.assess(key, machine), Assessment::Ready | Assessment::WaitsForFirstConsumer(_))
     }

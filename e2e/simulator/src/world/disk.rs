@@ -1,4 +1,4 @@
-//! The life of a disk: a table of stages, and what brings it from one to the next.
+//! The stages of a disk, and the transitions between them.
 
 use super::{Novelty, World, ends, outbox::Outbox, provisioning::Blocker};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 use jiff::Timestamp;
 use std::sync::Arc;
 
-/// UIDs kept in a disk's log; older ones go.
+/// Maximum number of UIDs in a disk's log; the oldest are dropped.
 const LOG_LENGTH: usize = 32;
 
 /// A disk in the model.
@@ -19,35 +19,35 @@ pub(super) struct Disk {
     pub(super) stage: Stage,
     /// Size of the volume, a quantity.
     pub(super) capacity: Option<String>,
-    /// The machine that keeps others from it.
+    /// The machine to which it is attached according to the platform.
     pub(super) holder: Option<Holder>,
-    /// UIDs of the machines whose guests have it open. More than one is a violation.
+    /// UIDs of the machines whose guests use it. More than one is a violation.
     pub(super) mounts: Vec<Arc<str>>,
-    /// UIDs of the machines that opened it, oldest first.
+    /// UIDs of the machines that have used it, oldest first.
     pub(super) log: Vec<Box<str>>,
 }
 
-/// A machine that keeps others from a disk.
+/// The machine to which a disk is attached. Other machines cannot start with the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Holder {
     pub(super) uid: Arc<str>,
     pub(super) name: Arc<str>,
 }
 
-/// Where a disk is in its life.
+/// The stage of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Waits for what this says.
+    /// Waits for this reason.
     Pending(String),
     Provisioning(Timestamp),
     Upload,
-    /// Waits for a machine to start with it.
+    /// Waits for its first consumer, a machine that starts with it.
     Waiting,
-    /// A machine started with it.
+    /// A machine has started with it.
     Binding(Timestamp),
     Ready,
     Resizing(Timestamp),
-    /// For this reason; for good.
+    /// Failed permanently, for this reason.
     Failed(String),
     Lost,
 }
@@ -62,7 +62,7 @@ impl Disk {
             Some(DiskPhase::Failed) => Stage::Failed("failed earlier".to_owned()),
             Some(DiskPhase::PvcLost) => Stage::Lost,
             Some(DiskPhase::Ready | DiskPhase::Exporting | DiskPhase::Migrating) => Stage::Ready,
-            // The phase is lost; a volume that was there still is.
+            // The previous phase is unknown; an existing volume still exists.
             Some(DiskPhase::Terminating) if view.status.capacity.is_some() => Stage::Ready,
             None | Some(DiskPhase::Pending | DiskPhase::Terminating) => Stage::Pending(String::new()),
         };
@@ -78,22 +78,22 @@ impl Disk {
         }
     }
 
-    /// Whether a guest can open it.
+    /// Whether a guest can use it.
     pub(super) fn is_usable(&self) -> bool {
         matches!(self.stage, Stage::Ready | Stage::Resizing(_))
     }
 
-    /// Whether a machine has to start before it becomes usable.
+    /// Whether it becomes usable only when a machine starts with it.
     pub(super) fn waits_for_consumer(&self) -> bool {
         matches!(self.stage, Stage::Waiting | Stage::Binding(_))
     }
 
-    /// Whether it waits for something other than time.
+    /// Whether it waits for an event other than the end of a delay.
     pub(super) fn is_pending(&self) -> bool {
         matches!(self.stage, Stage::Pending(_))
     }
 
-    /// A guest wrote its mark.
+    /// Records that the guest of a machine has used the disk.
     pub(super) fn log_mount(&mut self, uid: &str) {
         self.log.push(uid.into());
         let surplus = self.log.len().saturating_sub(LOG_LENGTH);
@@ -130,7 +130,7 @@ impl World {
         self.mark(Kind::Disk, key);
     }
 
-    /// Guests that had the disk open before it was seen, as when the simulator starts.
+    /// Guests that used the disk before it was observed, for example when the simulator starts.
     fn restore_mounts(&mut self, key: &Key) {
         let holders = self.users.get(key).into_iter().flatten().filter_map(|user| {
             let machine = self.machines.get(user)?;
@@ -165,7 +165,7 @@ impl World {
             if let Some(capacity) = capacity {
                 disk.capacity = Some(capacity);
             }
-            // Stages count from the moment they begin, however late we look.
+            // A stage begins at its due time, even if it is processed later.
             disk.stage = match stage {
                 Stage::Provisioning(_) => Stage::Provisioning(now),
                 Stage::Binding(_) => Stage::Binding(now),
@@ -182,7 +182,7 @@ impl World {
         self.disks.insert(key.clone(), disk);
     }
 
-    /// The table: the stage after this one, when it begins (at once if nothing is said) and the new capacity.
+    /// The transitions: the next stage, when it begins (`None`: immediately), and the new capacity.
     fn next_stage(&self, key: &Key, disk: &Disk) -> Option<(Option<Timestamp>, Stage, Option<String>)> {
         if disk.view.meta.deleting {
             return None;
@@ -200,7 +200,7 @@ impl World {
             Stage::Provisioning(since) => {
                 let at = ends(*since, delay)?;
                 let stage = if self.must_fail(key, disk) {
-                    return Some((Some(at), Stage::Failed("told to by a knob".to_owned()), None));
+                    return Some((Some(at), Stage::Failed("requested by a knob".to_owned()), None));
                 } else if self.waits_for_first_consumer(disk) {
                     Stage::Waiting
                 } else {

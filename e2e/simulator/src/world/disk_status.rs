@@ -1,4 +1,4 @@
-//! What a disk's object says: its finalizers, the log of its mounts, and its status.
+//! The object of a disk: its finalizers, the log of its mounts, and its status.
 
 use super::{
     Action, BRIEF, World, Write,
@@ -13,7 +13,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 impl World {
-    /// Writes what differs between model and object, one write at a time; `due` is the disk's next stage.
+    /// Writes the differences between model and object, one write at a time; `due` is the time of the disk's next
+    /// stage.
     pub(super) fn publish_disk(
         &mut self,
         key: &Key,
@@ -52,7 +53,7 @@ impl World {
         let observed = &disk.view.status.conditions;
         let say = |type_: &str, state| Condition::next(observed, type_, state, generation, now);
         let in_use = match &disk.holder {
-            Some(holder) => (true, "AttachedToVirtualMachine", format!("held by {}", holder.name)),
+            Some(holder) => (true, "AttachedToVirtualMachine", format!("attached to {}", holder.name)),
             None => (false, "NotInUse", String::new()),
         };
         let mut conditions = vec![say("Ready", ready_condition(disk)), say("InUse", in_use)];
@@ -84,7 +85,7 @@ impl World {
     }
 }
 
-/// Whether a deleted disk is free: nothing keeps its object.
+/// Whether the object of a deleted disk can be removed: no machine uses it.
 fn is_finished(disk: &Disk) -> bool {
     disk.view.meta.deleting && disk.holder.is_none() && disk.mounts.is_empty()
 }
@@ -95,7 +96,7 @@ fn disk_metadata(disk: &Disk) -> Option<Map<String, Value>> {
     let mut finalizers = meta.finalizers.clone();
     let mut set = |finalizer: &str, wanted: bool| {
         let has = finalizers.iter().any(|other| other == finalizer);
-        // The API server takes no new finalizers on a deleted object.
+        // The API server rejects new finalizers of a deleted object.
         if wanted && !has && !meta.deleting {
             finalizers.push(finalizer.to_owned());
         } else if !wanted && has {

@@ -1,12 +1,12 @@
-//! Which part of the model an event belongs to, and who has to be looked at because of it.
+//! Applies events to the model, and enqueues the objects that they affect.
 
 use super::{Id, Key, Kind, Novelty, Object, Outcome, World, collect, outbox};
 use jiff::Timestamp;
 use std::{collections::HashSet, sync::Arc};
 
 impl World {
-    /// Takes an object's new form into the model. What was learned from a write's answer never brings back an
-    /// object whose deletion was seen first.
+    /// Stores an object's new state in the model. The response to a write does not restore an object whose deletion was
+    /// observed before the response.
     pub(super) fn see(&mut self, key: &Key, object: Object, novelty: Novelty, now: Timestamp) {
         match object {
             Object::Machine(view) => self.see_machine(key, *view, novelty, now),
@@ -51,7 +51,7 @@ impl World {
 
     pub(super) fn settle(&mut self, id: &Id, outcome: Outcome, now: Timestamp) {
         if let Outcome::Failed(why) = &outcome {
-            tracing::debug!(kind = ?id.kind, object = %id.key, %why, "write failed; will be repeated");
+            tracing::debug!(kind = ?id.kind, object = %id.key, %why, "write failed; retrying");
         }
         let failed = match outcome {
             Outcome::Done(object) => {
@@ -60,7 +60,7 @@ impl World {
                 }
                 None
             }
-            Outcome::Conflict => Some("somebody else wrote first".to_owned()),
+            Outcome::Conflict => Some("another client has changed the object".to_owned()),
             Outcome::NotFound => Some("not found".to_owned()),
             Outcome::Failed(why) => Some(why),
         };
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// The outbox of an object that exists, and the version that it was last seen at.
+    /// The outbox of an existing object, and its last observed version.
     fn outbox(&mut self, id: &Id) -> Option<(&mut outbox::Outbox, u64)> {
         let Id { kind, key } = id;
         Some(match kind {
@@ -117,15 +117,15 @@ impl World {
         }
     }
 
-    /// Disks may go on, and with images that are ready, machines too.
+    /// Enqueues waiting disks, and machines that wait for images.
     pub(super) fn mark_disks_that_wait(&mut self) {
         for key in collect(&self.disks, |_, disk| disk.is_pending()) {
             self.mark(Kind::Disk, &key);
         }
     }
 
-    /// Looks at every object for the first time: machines that run before those that wait, so that a disk
-    /// which two of them name stays with the one that had it.
+    /// Enqueues all objects for the first time. Running machines precede waiting ones, so that a disk in the spec of
+    /// several machines remains attached to the machine that uses it.
     pub(super) fn take_over(&mut self) {
         let mut machines: Vec<_> =
             self.machines.iter().map(|(key, m)| (m.seniority(), key.clone())).collect();

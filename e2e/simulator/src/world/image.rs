@@ -1,4 +1,4 @@
-//! Images: the simulator makes those ready that have no phase yet, and leaves the others as somebody set them.
+//! Images: the simulator makes images without a phase ready, and does not change other images.
 
 use super::{
     Action, Novelty, World, Write,
@@ -8,7 +8,7 @@ use crate::objects::{Id, ImageView, Key, Kind};
 use jiff::Timestamp;
 use serde_json::json;
 
-/// Content of every image that the simulator makes ready: 256 MiB, in bytes.
+/// Size of all images that the simulator makes ready: 256 MiB, in bytes.
 const CONTENT_BYTES: &str = "268435456";
 
 /// An image in the model.
@@ -19,7 +19,7 @@ pub(super) struct Image {
 }
 
 impl World {
-    /// An image that is known; those of the cluster are in no namespace.
+    /// A known image. A cluster image has no namespace.
     pub(super) fn image(&self, kind: Kind, namespace: &str, name: &str) -> Option<&ImageView> {
         let namespace = if kind == Kind::ClusterImage { "" } else { namespace };
         self.images.get(&Id::new(kind, Key::new(namespace, name))).map(|image| &image.view)
@@ -53,8 +53,8 @@ impl World {
         }
     }
 
-    /// Disks that wait for an image, and machines that are not running: images change rarely, so that all of
-    /// the namespace are looked at.
+    /// Enqueues disks that wait for an image, and machines that are not running. Images change rarely, so that all
+    /// objects of the namespace are enqueued.
     fn mark_users_of_image(&mut self, id: &Id) {
         for disk in self.disks_of_image(&id.key.namespace) {
             self.mark(Kind::Disk, &disk);

@@ -1,4 +1,4 @@
-//! A machine in the model: what is known of it, how it comes and goes, and how its spec is evaluated.
+//! A machine in the model: its state, its creation and deletion, and the evaluation of its spec.
 
 use super::{Novelty, World, devices::Device, ends, outbox::Outbox};
 use crate::{
@@ -14,40 +14,40 @@ use std::sync::Arc;
 pub(super) struct Machine {
     pub(super) view: MachineView,
     pub(super) outbox: Outbox,
-    /// When the present generation was first seen.
+    /// When the current generation was first observed.
     pub(super) changed_at: Timestamp,
-    /// The generation and spec that were evaluated last.
+    /// The last evaluated generation and spec.
     pub(super) evaluated: Option<(i64, Arc<MachineSpec>)>,
     pub(super) power: Power,
-    /// What somebody, or the guest, did by hand.
+    /// The last start or stop by an operation or by the guest.
     pub(super) manual_state: ManualState,
     pub(super) devices: Vec<Device>,
-    /// Disks that it is registered with as a user.
+    /// Disks in whose lists of users it is registered.
     pub(super) listed: Vec<Key>,
-    /// Disks that its guest has open.
+    /// Disks that its guest uses.
     pub(super) mounted: Vec<Key>,
-    /// Requests of operations that wait to be taken up.
+    /// Requests of operations that are not started yet.
     pub(super) requests: Requests,
-    /// How often it was started, and moved, since the simulator knows it.
+    /// How often it was started and migrated since the simulator first observed it.
     pub(super) boots: u32,
     pub(super) migrations: u32,
-    /// The value of the knob `shutdown` that was obeyed already.
+    /// The value of the knob `shutdown` that was already applied.
     pub(super) shutdown_applied: Option<Delay>,
     pub(super) next_bump: Option<Timestamp>,
-    /// Whether its state was taken over from what its object said when first seen.
+    /// Whether its state was restored from its object.
     taken_over: bool,
 }
 
-/// What operations asked for.
+/// Requests of operations.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     pub(super) restart: bool,
     pub(super) migrate: bool,
-    /// Do not wait for the guest.
+    /// Whether it does not wait for the guest.
     pub(super) force: bool,
 }
 
-/// What was done by hand to a machine, as far as its run policy cares.
+/// The last start or stop of a machine that its run policy takes into account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ManualState {
     Untouched,
@@ -58,18 +58,18 @@ pub(super) enum ManualState {
 /// One run of a machine.
 #[derive(Clone, Debug)]
 pub(super) struct Boot {
-    /// Its pod, unless the simulator makes none.
+    /// Its Pod, unless the simulator creates no Pods.
     pub(super) pod: Option<Key>,
     pub(super) node: String,
-    /// What it was started with.
+    /// The spec with which it was started.
     pub(super) spec: Arc<MachineSpec>,
 }
 
-/// What the hypervisor does with a machine.
+/// The state of a machine on the hypervisor.
 #[derive(Clone, Debug)]
 pub(super) enum Power {
     Off,
-    /// Waits for its pod, then (with a time) for its guest.
+    /// Waits for its Pod, then (with a time) for its guest.
     Booting {
         boot: Boot,
         live_since: Option<Timestamp>,
@@ -78,7 +78,7 @@ pub(super) enum Power {
         boot: Boot,
         since: Timestamp,
     },
-    /// Waits for the pod on the other node, then (with a time) for the copy.
+    /// Waits for the Pod on the other node, then (with a time) for the migration.
     Migrating {
         boot: Boot,
         target: Boot,
@@ -93,7 +93,7 @@ pub(super) enum Power {
 }
 
 impl Power {
-    /// Every pod that should exist.
+    /// All Pods that should exist.
     pub(super) fn boots(&self) -> impl Iterator<Item = &Boot> {
         let (first, second) = match self {
             Self::Booting { boot, .. } | Self::On { boot, .. } | Self::Crashed { boot } => (Some(boot), None),
@@ -103,7 +103,7 @@ impl Power {
         first.into_iter().chain(second)
     }
 
-    /// The run that the guest is in.
+    /// The guest's run.
     pub(super) fn boot(&self) -> Option<&Boot> {
         self.boots().next()
     }
@@ -134,7 +134,7 @@ impl Machine {
         }
     }
 
-    /// Who is served first when the simulator starts: what runs, then by age.
+    /// The order of machines when the simulator starts: running machines first, then by age.
     pub(super) fn seniority(&self) -> (bool, i64) {
         let runs = self.view.status.block_device_refs.iter().any(|device| device.attached);
         (!runs, self.view.meta.created)
@@ -153,13 +153,13 @@ impl Machine {
         }
     }
 
-    /// The spec that counts: the one evaluated last. A new machine's first spec counts for its claim on disks
-    /// before it was evaluated, so that a disk made together with its machine gets all its finalizers at once.
+    /// The last evaluated spec. The first spec of a new machine is used for its disks before it is evaluated, so that a
+    /// disk that is created together with its machine gets all its finalizers in one write.
     pub(super) fn spec(&self) -> &Arc<MachineSpec> {
         self.evaluated.as_ref().map_or(&self.view.spec, |(_, spec)| spec)
     }
 
-    /// Whether it keeps others from its disks.
+    /// Whether its disks are attached to it.
     pub(super) fn holds_disks(&self) -> bool {
         !self.power.is_off() || self.wants_to_run()
     }
@@ -199,7 +199,7 @@ impl World {
         self.mark(Kind::Machine, key);
     }
 
-    /// The object is gone. What its guest has open stays open as long as its pods run.
+    /// The object is deleted. Its disks remain in use while its Pods run.
     pub(super) fn lose_machine(&mut self, key: &Key) {
         let Some(mut machine) = self.machines.remove(key) else { return };
         self.release(key, &mut machine);
@@ -217,7 +217,7 @@ impl World {
         self.mark_dependents_of_machine(key);
     }
 
-    /// Operations and attachments that name a machine.
+    /// Enqueues the operations and attachments of a machine.
     pub(super) fn mark_dependents_of_machine(&mut self, key: &Key) {
         for attachment in self.attachments_of.get(key).into_iter().flatten() {
             self.agenda.mark(Id::new(Kind::Attachment, attachment.clone()));
@@ -234,7 +234,7 @@ impl World {
         }
     }
 
-    /// Advances one machine as far as it goes now and publishes what differs.
+    /// Performs all transitions of one machine that are due, and writes the differences.
     pub(super) fn plan_machine(&mut self, key: &Key, now: Timestamp) {
         let Some(mut machine) = self.machines.remove(key) else { return };
         if !machine.taken_over {
@@ -250,7 +250,7 @@ impl World {
         self.machines.insert(key.clone(), machine);
     }
 
-    /// Continues what an earlier run of the simulator began, as far as the object tells.
+    /// Restores the state of an earlier run of the simulator from the object.
     fn take_over_machine(&self, key: &Key, machine: &mut Machine, now: Timestamp) {
         machine.taken_over = true;
         let Some(phase) = machine.view.status.phase else { return };
@@ -282,7 +282,7 @@ impl World {
         }
     }
 
-    /// The run that a machine is in according to its status and pods.
+    /// The run of a machine according to its status and Pods.
     fn surviving_boot(&self, machine: &Machine, spec: Arc<MachineSpec>) -> Option<Boot> {
         let status = &machine.view.status;
         if !self.settings.pods {
@@ -297,7 +297,7 @@ impl World {
         Some(Boot { pod: Some(pod), node, spec })
     }
 
-    /// Evaluates a new generation once it is old enough; says when that will be.
+    /// Evaluates a new generation after the delay. Returns when the delay ends.
     fn evaluate(&mut self, key: &Key, machine: &mut Machine, now: Timestamp) -> Option<Timestamp> {
         let generation = machine.view.meta.generation;
         if machine.view.meta.deleting

@@ -1,4 +1,4 @@
-//! What a machine's object says: its finalizer and its status.
+//! The object of a machine: its finalizer and its status.
 
 use super::{
     Action, BRIEF, World, Write,
@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 impl World {
-    /// Writes what differs between model and object, one write at a time; `due` is the machine's next move.
+    /// Writes the differences between model and object, one write at a time; `due` is the time of the next transition.
     pub(super) fn publish_machine(
         &mut self,
         key: &Key,
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// Whether a deleted machine is off and its pods are gone: nothing keeps its object.
+    /// Whether the object of a deleted machine can be removed: it is off, and its Pods are deleted.
     fn is_finished(&self, machine: &Machine) -> bool {
         machine.view.meta.deleting && machine.power.is_off() && !self.has_live_pods(&machine.view.meta.uid)
     }
@@ -76,7 +76,7 @@ impl World {
         (!metadata.is_empty()).then_some(metadata)
     }
 
-    /// Whether the knob `bump-annotations` wants a change now.
+    /// Whether the knob `bump-annotations` requires a change now.
     fn bump_is_due(&mut self, id: &Id, machine: &mut Machine, now: Timestamp) -> bool {
         let rate = self.knobs_of(machine).get(|k| k.bump_annotations);
         let Some(rate) = rate.filter(|_| !machine.view.meta.deleting) else {
@@ -93,7 +93,7 @@ impl World {
         due
     }
 
-    /// Whether the present state will be over before anybody could make use of knowing it.
+    /// Whether the next transition follows so soon that the current state need not be written.
     fn is_about_to_change(&self, machine: &Machine, due: Option<Timestamp>, now: Timestamp) -> bool {
         let soon = due.is_some_and(|at| at <= now + BRIEF);
         match &machine.power {
@@ -111,7 +111,7 @@ impl World {
         let observed = &machine.view.status;
         let phase = self.machine_phase(machine, now);
         let Some((generation, _)) = &machine.evaluated else {
-            // Nothing is known yet but that it is there; what an earlier run published stays.
+            // Only the existence of the machine is known; the status of an earlier run is not changed.
             return MachineStatus { phase: Some(observed.phase.unwrap_or(phase)), ..observed.clone() };
         };
         let changes = Self::pending_changes(machine);
@@ -166,15 +166,15 @@ impl World {
         }
     }
 
-    /// Whether the knob `flap-phase` has the machine in its other phase.
+    /// Whether the machine is in the alternative phase of the knob `flap-phase`.
     fn flapped(&self, machine: &Machine, since: Timestamp, now: Timestamp) -> bool {
         let Some(rate) = self.knobs_of(machine).get(|k| k.flap_phase) else { return false };
         let changes = now.duration_since(since).as_secs_f64() * rate;
-        // Half a step off the boundaries, on which the timers fire.
+        // Shifted by half a period, because the timers fire at its boundaries.
         (changes + 1e-6).rem_euclid(2.0) >= 1.0
     }
 
-    /// When the knob `flap-phase` changes a machine's phase next.
+    /// When the knob `flap-phase` next changes a machine's phase.
     pub(super) fn next_flap(&self, machine: &Machine, now: Timestamp) -> Option<Timestamp> {
         let Power::On { since, .. } = &machine.power else { return None };
         let rate = self.knobs_of(machine).get(|k| k.flap_phase)?;

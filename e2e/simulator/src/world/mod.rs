@@ -1,9 +1,9 @@
-//! The pure core: a model of machines, disks and pods that turns events into writes.
+//! The pure core: a model of machines, disks and Pods that converts events to writes.
 //!
-//! Nothing here waits, reads a clock or talks to anybody. The shell tells a [`World`] what it saw
-//! ([`World::observe`]), asks for what is to be written ([`World::step`]) and wakes it again no later than
-//! [`World::next_due`]. A thousand settled machines cost nothing: an object is looked at when it, or one that
-//! it depends on, changed, or when a delay ends.
+//! This code does not wait, read a clock, or send requests. The shell passes observations to a [`World`]
+//! ([`World::observe`]), obtains the writes ([`World::step`]), and calls it again no later than
+//! [`World::next_due`]. An object is processed only if it, or an object on which it depends, has changed, or if a
+//! delay has ended. Therefore machines that do not change cost nothing.
 //!
 //! ```text
 //!            seen, gone, written                    due
@@ -47,10 +47,10 @@ use std::{
     time::Duration,
 };
 
-/// A state that would last less than this is not published: the next one follows in the same write.
+/// A state that lasts less than this is not written: the next state is written instead.
 const BRIEF: Duration = Duration::from_millis(50);
 
-/// An object as last seen.
+/// The last observed state of an object.
 #[derive(Clone, Debug)]
 pub enum Object {
     /// VirtualMachine.
@@ -63,55 +63,55 @@ pub enum Object {
     Operation(OperationView),
     /// VirtualMachineBlockDeviceAttachment.
     Attachment(AttachmentView),
-    /// The pod of a machine.
+    /// The Pod of a machine.
     Pod(Box<PodView>),
 }
 
-/// Something that the shell learned.
+/// An event that the shell has observed.
 #[derive(Debug)]
 pub enum Event {
-    /// An object exists in this form.
+    /// An object was added or changed.
     Seen(Key, Object),
-    /// An object is gone.
+    /// An object was deleted.
     Gone(Id),
-    /// A list that began at that time holds exactly these objects of a kind.
+    /// A list that began at that time contains exactly these objects of a kind.
     Relisted {
-        /// Kind that was listed.
+        /// The listed kind.
         kind: Kind,
         /// The objects that exist.
         keys: HashSet<Key>,
-        /// What was learned later than this is newer than the list.
+        /// When the list began. Later events are newer than the list.
         began: Timestamp,
     },
     /// The knobs of a namespace changed.
     Knobs(Arc<str>, Option<Box<Knobs>>),
-    /// A storage class appeared, changed or went.
+    /// A storage class was added, changed or deleted.
     Class(String, Option<ClassView>),
-    /// A write that [`World::step`] asked for has ended.
+    /// A write that [`World::step`] has returned is complete.
     Written(Id, Outcome),
-    /// Everything that exists has been seen once. Before this the world only watches.
+    /// All objects have been listed. Before this event the model only observes.
     Synced,
 }
 
-/// How a write ended.
+/// The result of a write.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Done, and the object looks like this now.
+    /// The write succeeded; this is the object.
     Done(Option<Object>),
-    /// Somebody else wrote first.
+    /// Another client has changed the object.
     Conflict,
-    /// The object is gone, or not there yet.
+    /// The object does not exist.
     NotFound,
-    /// Refused or lost, for this reason.
+    /// The write was rejected or lost, for this reason.
     Failed(String),
 }
 
-/// One thing to do.
+/// An action of the shell.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// Write, then tell the world how it ended.
+    /// Perform the write, and pass the result to the model.
     Write(Id, Write),
-    /// Tell people that two machines mount one disk.
+    /// Report that two machines use the same disk.
     Report(Violation),
 }
 
@@ -122,13 +122,13 @@ pub enum Write {
     Patch(Value),
     /// A merge patch of the object's status.
     PatchStatus(Value),
-    /// Create the object; that it exists already is a success.
+    /// Create the object. If it already exists, the write succeeds.
     Create(Value),
-    /// Delete the object with this UID at once; that it is gone already is a success.
+    /// Delete the object with this UID without a grace period. If it does not exist, the write succeeds.
     Delete(Arc<str>),
 }
 
-/// The model of everything that the simulator plays with.
+/// The model of all objects.
 #[derive(Debug)]
 pub struct World {
     settings: Settings,
@@ -142,7 +142,7 @@ pub struct World {
     pods: HashMap<Key, pod::Pod>,
     classes: HashMap<String, ClassView>,
     knobs: HashMap<Arc<str>, Knobs>,
-    /// Machines that list a disk.
+    /// Machines whose spec lists a disk.
     users: HashMap<Key, BTreeSet<Key>>,
     /// Pods by the UID of their machine.
     pods_of: HashMap<Arc<str>, BTreeSet<Key>>,
@@ -150,15 +150,15 @@ pub struct World {
     attachments_of: HashMap<Key, BTreeSet<Key>>,
     /// Unfinished operations by their machine.
     operations_of: HashMap<Key, BTreeSet<Key>>,
-    /// Disks still mounted by machines whose object is gone while their pod runs on.
+    /// Disks in use by machines whose object was deleted and whose Pod still runs.
     orphaned_mounts: HashMap<Arc<str>, Vec<Key>>,
-    /// Per namespace: the knob's value and how many disks failed for it.
+    /// Per namespace: the knob's value and how many disks have failed because of it.
     failures_spent: HashMap<Arc<str>, (u64, u64)>,
     actions: Vec<Action>,
 }
 
 impl World {
-    /// An empty world.
+    /// An empty model.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -182,7 +182,7 @@ impl World {
         }
     }
 
-    /// Takes note of something.
+    /// Processes an event.
     pub fn observe(&mut self, event: Event, now: Timestamp) {
         match event {
             Event::Seen(key, object) => self.see(&key, object, Novelty::Any, now),
@@ -210,7 +210,7 @@ impl World {
         }
     }
 
-    /// Advances everything that is due and returns what is to be done, in this order.
+    /// Processes all objects that are due, and returns the actions in order.
     pub fn step(&mut self, now: Timestamp) -> Vec<Action> {
         if !self.synced {
             return Vec::new();
@@ -228,7 +228,7 @@ impl World {
         std::mem::take(&mut self.actions)
     }
 
-    /// When [`Self::step`] has something to do again, if nothing is observed before.
+    /// When [`Self::step`] must be called again if no event is observed before.
     pub fn next_due(&self) -> Option<Timestamp> {
         if self.synced { self.agenda.next_due() } else { None }
     }
@@ -238,12 +238,12 @@ impl World {
     }
 }
 
-/// Whether an object that the model does not know may be new.
+/// The source of an object's state.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Novelty {
-    /// From a watch: it may.
+    /// A watch: an unknown object is new.
     Any,
-    /// From the answer to a write: its deletion may have been seen already.
+    /// The response to a write: an unknown object may already be deleted.
     KnownOnly,
 }
 

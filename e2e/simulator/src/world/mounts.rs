@@ -1,8 +1,8 @@
-//! Who holds a disk, and who has it open.
+//! The machine to which a disk is attached, and the machines that use it.
 //!
-//! Two things are kept apart on purpose. The *holder* of a disk is what the platform believes, from the machines'
-//! status; it is what keeps a second machine from starting. The *mounts* are what guests really have open. A
-//! correct platform never has two mounts; where the first failed to prevent it, the second shows it.
+//! The two are different. The *holder* of a disk is the machine to which it is attached according to the machines'
+//! status; it prevents a second machine from starting. The *mounts* are the machines whose guests use the disk. On a
+//! correct platform a disk has at most one mount. If the holder fails to prevent a second one, the mounts show it.
 
 use super::{Action, Problem, Violation, World, disk::Holder, machine::Machine};
 use crate::objects::{Id, Key, Kind};
@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use std::sync::Arc;
 
 impl World {
-    /// Registers the machine with the disks that it lists; takes those that are free, gives back those that it
-    /// has no right to any more.
+    /// Registers the machine with the disks in its spec. Attaches those that are free, and detaches those that are no
+    /// longer in its spec.
     pub(super) fn sync_users(&mut self, key: &Key, machine: &mut Machine) {
         let listed: Vec<Key> = machine.devices.iter().filter_map(|device| device.disk(key)).collect();
         for left in machine.listed.iter().filter(|disk| !listed.contains(disk)) {
@@ -37,7 +37,7 @@ impl World {
         machine.listed = listed;
     }
 
-    /// The machine gives back all its disks.
+    /// Detaches all disks of the machine.
     pub(super) fn release(&mut self, key: &Key, machine: &mut Machine) {
         for disk in std::mem::take(&mut machine.listed) {
             self.leave(key, &machine.view.meta.uid, &disk);
@@ -60,7 +60,7 @@ impl World {
         self.mark(Kind::Disk, disk);
     }
 
-    /// The guest opens every disk that it boots with.
+    /// The guest starts to use all its boot disks.
     pub(super) fn mount_all(&mut self, key: &Key, machine: &mut Machine, now: Timestamp) {
         for disk in machine.devices.iter().filter_map(|device| device.disk(key)) {
             if !machine.mounted.contains(&disk) {

@@ -1,4 +1,4 @@
-//! VirtualMachineOperation: start, stop, restart and move a machine by hand.
+//! VirtualMachineOperation: starts, stops, restarts and migrates a machine.
 
 use super::{
     Action, Novelty, World, Write,
@@ -20,7 +20,7 @@ pub(super) struct Operation {
 #[derive(Clone, Debug)]
 enum State {
     New,
-    /// The machine was told; these were its counters of boots and moves then.
+    /// The request was passed to the machine; these were its numbers of starts and migrations.
     Accepted {
         boots: u32,
         migrations: u32,
@@ -83,18 +83,18 @@ impl World {
     fn drive(&mut self, operation: &Operation, key: &Key) -> State {
         let asked = operation.view.type_;
         let Some(machine) = self.machines.get_mut(key).filter(|machine| !machine.view.meta.deleting) else {
-            return State::Failed(format!("there is no VirtualMachine {} to operate on", key.name));
+            return State::Failed(format!("VirtualMachine {} does not exist", key.name));
         };
         match &operation.state {
             State::New => {
-                // A machine that was not evaluated yet has no run policy to judge by.
+                // The run policy of a machine that was not evaluated yet is unknown.
                 let Some((_, spec)) = machine.evaluated.clone() else { return State::New };
                 if let Err(why) = accept(asked, operation.view.force, spec.run_policy, machine) {
                     return State::Failed(why.to_owned());
                 }
                 let state = State::Accepted { boots: machine.boots, migrations: machine.migrations };
                 self.mark(Kind::Machine, key);
-                // Looked at again once the machine had its turn.
+                // Processed again after the machine.
                 state
             }
             State::Accepted { boots, migrations } => {
@@ -152,7 +152,7 @@ impl World {
     }
 }
 
-/// Tells a machine what is asked of it, or says why that cannot be.
+/// Passes the request to the machine. `Err` holds the reason for the refusal.
 fn accept(
     asked: OperationType,
     force: bool,
@@ -172,10 +172,10 @@ fn accept(
         OperationType::Restart if !runs => return Err("only a running machine can be restarted"),
         OperationType::Restart => machine.requests.restart = true,
         OperationType::Migrate | OperationType::Evict if !matches!(machine.power, Power::On { .. }) => {
-            return Err("only a running machine can be moved");
+            return Err("only a running machine can be migrated");
         }
         OperationType::Migrate | OperationType::Evict => machine.requests.migrate = true,
-        OperationType::Other => return Err("the simulator does not play this operation"),
+        OperationType::Other => return Err("the simulator does not support this operation"),
     }
     machine.requests.force |= force;
     Ok(())

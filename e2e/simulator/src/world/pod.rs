@@ -1,4 +1,4 @@
-//! The pods that stand for running machines. There is no kubelet: the simulator writes their status itself.
+//! The Pods of running machines. There is no kubelet: the simulator writes their status.
 
 use super::{
     Action, Novelty, World, Write,
@@ -13,35 +13,35 @@ use std::{
     sync::Arc,
 };
 
-/// A pod in the model.
+/// A Pod in the model.
 #[derive(Debug)]
 pub(super) struct Pod {
-    /// The machine that it stands for.
+    /// Its machine.
     pub(super) machine: Key,
     /// UID of that machine.
     owner: Arc<str>,
-    /// As last seen; none while its creation is under way.
+    /// The last observed state; `None` until it is created.
     pub(super) view: Option<PodView>,
     pub(super) outbox: Outbox,
 }
 
-/// What a machine sees of its pod.
+/// The state of a machine's Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PodState {
-    /// Asked for.
+    /// It is being created.
     Requested,
-    /// There.
+    /// It exists.
     Live,
-    /// Gone, or on its way.
+    /// It is deleted or being deleted.
     Lost,
 }
 
-/// Letters and digits that cannot be mistaken for each other, as in generated names.
+/// Letters and digits without ambiguous ones, as in generated names.
 const SUFFIX_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
 
 impl World {
-    /// Chooses a node and asks for a pod; a migration leaves its node, if there is another.
+    /// Chooses a node and requests a Pod. A migration chooses another node, if one exists.
     pub(super) fn new_boot(&mut self, key: &Key, machine: &Machine, leaves: Option<&Boot>) -> Boot {
         let mut hasher = DefaultHasher::new();
         let count = (machine.boots, machine.migrations, leaves.is_some());
@@ -67,7 +67,7 @@ impl World {
         let pod = key.sibling(&name);
         let owner = machine.view.meta.uid.clone();
         self.pods_of.entry(owner.clone()).or_default().insert(pod.clone());
-        // The model's clock never decides about a pod that was not seen yet.
+        // A list that began before the Pod was created does not remove the Pod from the model.
         let outbox = Outbox::new(Timestamp::MAX);
         self.pods.insert(pod.clone(), Pod { machine: key.clone(), owner, view: None, outbox });
         self.mark(Kind::Pod, &pod);
@@ -84,12 +84,12 @@ impl World {
         }
     }
 
-    /// Why a machine's pod could not be created.
+    /// Why a machine's Pod could not be created.
     pub(super) fn pod_failure(&self, boot: &Boot) -> Option<&str> {
         self.pods.get(boot.pod.as_ref()?)?.outbox.failure()
     }
 
-    /// Whether any pod of this machine exists.
+    /// Whether a Pod of this machine exists.
     pub(super) fn has_live_pods(&self, machine_uid: &Arc<str>) -> bool {
         self.pods_of.get(machine_uid).is_some_and(|pods| !pods.is_empty())
     }
@@ -118,7 +118,7 @@ impl World {
         self.mark(Kind::Machine, &machine);
     }
 
-    /// The pod is gone, and with the last one of a machine whose object is gone too, what its guest had open.
+    /// The Pod is deleted. If it is the last Pod of a deleted machine, the machine's disks are no longer in use.
     pub(super) fn lose_pod(&mut self, key: &Key) {
         let Some(pod) = self.pods.remove(key) else { return };
         if let Some(pods) = self.pods_of.get_mut(&pod.owner) {
@@ -237,7 +237,7 @@ fn pairs_patch(observed: &Pairs, desired: &Pairs) -> Map<String, Value> {
         .collect()
 }
 
-/// A guest that is up makes its pod ready; one that crashed fails it.
+/// The Pod of a running guest is ready. The Pod of a crashed guest has failed.
 fn status_patch(machine: &Machine, boot: &Boot, view: &PodView, now: Timestamp) -> Option<Write> {
     let active = machine.power.boot().is_some_and(|active| active.pod == boot.pod);
     let phase = match &machine.power {

@@ -1,4 +1,4 @@
-//! What a disk needs before it is made, what it becomes, and when it is to fail.
+//! What a disk requires before it is provisioned, its capacity, and when provisioning fails.
 
 use super::{World, collect, disk::Disk};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
 use std::sync::Arc;
 
 impl World {
-    /// What keeps a disk from being provisioned.
+    /// Why a disk cannot be provisioned.
     pub(super) fn blocker(&self, key: &Key, disk: &Disk) -> Blocker {
         let spec = &disk.view.spec;
         if let Some(class) = spec.class().filter(|class| !self.classes.contains_key(*class)) {
@@ -31,7 +31,7 @@ impl World {
                     Blocker::Wait(format!("{kind} {name} does not exist or is not ready"))
                 }
                 Some(_) => Blocker::None,
-                None => Blocker::Fatal("the data source names no object".to_owned()),
+                None => Blocker::Fatal("the data source has no object reference".to_owned()),
             },
         }
     }
@@ -42,7 +42,7 @@ impl World {
         let kind = match kind {
             "VirtualImage" => Kind::Image,
             "ClusterVirtualImage" => Kind::ClusterImage,
-            // Snapshots are not played: a disk waits for one for ever.
+            // Snapshots are not simulated: a disk waits for them forever.
             _ => return None,
         };
         self.image(kind, &key.namespace, name).filter(|image| image.is_ready())
@@ -66,19 +66,19 @@ impl World {
         }
     }
 
-    /// Whether more is wanted than there is.
+    /// Whether the requested size is larger than the capacity.
     pub(super) fn grows(disk: &Disk) -> bool {
         let wanted = disk.view.spec.size().and_then(|size| quantity::bytes(&size));
         let has = disk.capacity.as_deref().and_then(quantity::bytes);
         disk.is_usable() && wanted > has
     }
 
-    /// Whether the storage class lets volumes grow; without a class nothing forbids it.
+    /// Whether the storage class allows expansion; always without a class.
     pub(super) fn may_expand(&self, disk: &Disk) -> bool {
         self.class(disk).is_none_or(|class| class.expands)
     }
 
-    /// Whether the knob `fail-provisioning` hits this disk.
+    /// Whether this disk fails because of the knob `fail-provisioning`.
     pub(super) fn must_fail(&self, key: &Key, disk: &Disk) -> bool {
         if let Some(own) = disk.view.knobs.as_ref().and_then(|knobs| knobs.fail_provisioning) {
             return own > 0;
@@ -90,7 +90,7 @@ impl World {
         let wanted = self.knobs.get(namespace).and_then(|knobs| knobs.fail_provisioning).unwrap_or(0);
         match self.failures_spent.get(namespace) {
             Some((value, spent)) if *value == wanted => wanted.saturating_sub(*spent),
-            // Another value begins a new count.
+            // A new value resets the count.
             _ => wanted,
         }
     }
@@ -113,13 +113,13 @@ impl World {
     }
 }
 
-/// What keeps a disk from being provisioned.
+/// Why a disk cannot be provisioned.
 pub(super) enum Blocker {
     None,
-    /// A person has to bring the content.
+    /// The content must be uploaded.
     Upload,
-    /// It may go away.
+    /// It may be resolved.
     Wait(String),
-    /// It will not.
+    /// It is permanent.
     Fatal(String),
 }

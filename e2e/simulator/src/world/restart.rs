@@ -1,4 +1,4 @@
-//! What a running machine takes over only by a restart.
+//! Changes that a running machine applies only at its restart.
 
 use super::{
     World,
@@ -7,7 +7,7 @@ use super::{
 use crate::objects::{Change, MachineSpec};
 use serde_json::{Value, json};
 
-/// The changes between what a machine was started with and its present spec that wait for a restart.
+/// The differences between the spec with which a machine was started and its current spec that require a restart.
 pub(super) fn pending(boot: &Boot, spec: &MachineSpec) -> Vec<Change> {
     let started = &boot.spec;
     let mut paths: Vec<&String> = started.fixed.keys().chain(spec.fixed.keys()).collect();
@@ -47,16 +47,16 @@ fn change(path: &str, current: Option<&Value>, desired: Option<&Value>) -> Optio
 }
 
 impl World {
-    /// Changes that wait for a restart of a machine; none unless it runs.
+    /// Changes that will be applied when the machine restarts; none if it does not run.
     pub(super) fn pending_changes(machine: &Machine) -> Vec<Change> {
         let runs =
             matches!(machine.power, Power::On { .. } | Power::Migrating { .. } | Power::Crashed { .. });
         machine.power.boot().filter(|_| runs).map(|boot| pending(boot, machine.spec())).unwrap_or_default()
     }
 
-    /// Whether a running machine is to be restarted now.
+    /// Whether a running machine must be restarted now.
     pub(super) fn restart_is_due(&self, machine: &Machine) -> bool {
-        let by_itself = machine.spec().restarts_by_itself();
+        let by_itself = machine.spec().restarts_automatically();
         let asked = machine.requests.restart || (by_itself && !Self::pending_changes(machine).is_empty());
         asked && !self.knobs_of(machine).is(|k| k.hold_restart)
     }

@@ -1,4 +1,4 @@
-//! The life of a machine: a table of moves (state → next state, after how long) and what each move does.
+//! The transitions of a machine (state → next state, after a delay) and their effects.
 
 use super::{
     World,
@@ -10,31 +10,31 @@ use super::{
 use crate::objects::{Id, Key, Kind};
 use jiff::Timestamp;
 
-/// A step in a machine's life.
+/// A transition of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Transition {
-    /// Choose a node and ask for a pod.
+    /// Choose a node and request a Pod.
     Boot,
-    /// The pod is there: the guest begins to boot, or to arrive.
+    /// The Pod exists: the guest begins to boot, or the migration begins.
     PodReady,
-    /// The guest is up.
+    /// The guest runs.
     Run,
     /// The guest crashes.
     Crash,
-    /// The guest shuts itself down.
+    /// The guest shuts down by itself.
     GuestShutDown,
-    /// Somebody shuts the guest down.
+    /// The platform shuts the guest down.
     Stop,
-    /// Begin to move to another node.
+    /// Begin a migration to another node.
     StartMigration,
-    /// The guest is on the other node.
+    /// The migration is complete.
     FinishMigration,
-    /// No power any more.
+    /// The machine is off.
     PowerOff,
 }
 
 impl World {
-    /// Makes every move that is due; says when the next one is.
+    /// Performs all transitions that are due. Returns when the next one is due.
     pub(super) fn advance(&mut self, key: &Key, machine: &mut Machine, now: Timestamp) -> Option<Timestamp> {
         loop {
             let devices_due = self.sync_devices(key, machine, now);
@@ -50,8 +50,8 @@ impl World {
         }
     }
 
-    /// The table: what a machine in its state does next, and when. Of several the earliest happens; of those
-    /// that are due together the first.
+    /// The next transition of a machine, and when it is due. Of several, the earliest is chosen; of those with the same
+    /// time, the first.
     fn transitions(&self, key: &Key, machine: &Machine, now: Timestamp) -> Vec<(Timestamp, Transition)> {
         let knobs = self.knobs_of(machine);
         let start_delay = knobs.get(|k| k.start_delay).unwrap_or(self.settings.start_delay);
@@ -116,7 +116,7 @@ impl World {
         transitions
     }
 
-    /// What a move does.
+    /// The effect of a transition.
     fn apply(&mut self, step: Transition, key: &Key, machine: &mut Machine, now: Timestamp) {
         let power = std::mem::replace(&mut machine.power, Power::Off);
         machine.power = match (step, power) {

@@ -1,14 +1,14 @@
-//! Pools by chance: a valid one with a few changes, of which the schema catches some, our rules others, and the rest are
-//! allowed.
+//! Random pools: a valid pool with a few changes. The schema refuses some of them, the rules refuse others, and the
+//! rest are valid.
 
 use serde_json::{Value, json};
 use vmpool_api::{annotations, labels};
 use vmpool_e2e::world::World;
 
-/// A source of chance that is the same in every run (SplitMix64).
-pub(super) struct Dice(pub(super) u64);
+/// A source of random numbers that is the same in every run (SplitMix64).
+pub(super) struct Random(pub(super) u64);
 
-impl Dice {
+impl Random {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -22,15 +22,15 @@ impl Dice {
         &of[usize::try_from(self.next() % count).unwrap_or_default()]
     }
 
-    /// True in one of `n` throws.
+    /// True with the probability 1/`n`.
     pub(super) fn once_in(&mut self, n: u64) -> bool {
         self.next().is_multiple_of(n)
     }
 }
 
-/// Places in the object, and what may stand there. `null` takes away what is there.
+/// JSON pointers of fields, and values for them. `null` removes the field.
 #[expect(clippy::too_many_lines, reason = "a table")]
-pub(super) fn places() -> Vec<(&'static str, Vec<Value>)> {
+pub(super) fn fields() -> Vec<(&'static str, Vec<Value>)> {
     let disk = |name: &str| json!({ "kind": "VirtualDisk", "name": name });
     let image = |kind: &str, name: &str| json!({ "kind": kind, "name": name });
     let image_source =
@@ -45,7 +45,7 @@ pub(super) fn places() -> Vec<(&'static str, Vec<Value>)> {
     };
     let template = "/spec/virtualMachineTemplate";
     let machine = |field: &str| -> &'static str {
-        // The table lives as long as the test.
+        // The table is used until the test ends.
         Box::leak(format!("{template}/spec/{field}").into_boxed_str())
     };
     vec![
@@ -206,8 +206,8 @@ pub(super) fn places() -> Vec<(&'static str, Vec<Value>)> {
     ]
 }
 
-/// Puts a value to a place, and makes way for it.
-pub(super) fn put(object: &mut Value, pointer: &str, value: &Value) {
+/// Sets a field, and creates missing parents.
+pub(super) fn set(object: &mut Value, pointer: &str, value: &Value) {
     let (parent, last) = pointer.rsplit_once('/').unwrap_or(("", pointer));
     let mut at = object;
     for part in parent.split('/').skip(1) {
@@ -225,14 +225,14 @@ pub(super) fn put(object: &mut Value, pointer: &str, value: &Value) {
     }
 }
 
-/// A valid pool with a few changes by chance.
-pub(super) fn pool(world: &World, places: &[(&str, Vec<Value>)], dice: &mut Dice) -> Value {
+/// A valid pool with a few random changes.
+pub(super) fn pool(world: &World, fields: &[(&str, Vec<Value>)], random: &mut Random) -> Value {
     let mut object = world.pool("web").replicas(1).disk("root").object();
-    put(&mut object, "/spec/virtualDiskTemplates/0/spec/dataSource", &Value::Null);
-    let changes = 1 + usize::from(!dice.once_in(3)) + usize::from(dice.once_in(3));
+    set(&mut object, "/spec/virtualDiskTemplates/0/spec/dataSource", &Value::Null);
+    let changes = 1 + usize::from(!random.once_in(3)) + usize::from(random.once_in(3));
     for _ in 0..changes {
-        let (pointer, values) = dice.pick(places);
-        put(&mut object, pointer, dice.pick(values));
+        let (pointer, values) = random.pick(fields);
+        set(&mut object, pointer, random.pick(values));
     }
     object
 }

@@ -5,17 +5,17 @@ use serde_json::Value;
 use vmpool_installation::workspace_root;
 use vmpool_test_cluster::control_plane::documents_in;
 
-/// The schema of a pool, as the definition has it.
+/// The schema of a pool in the CRD.
 pub(crate) fn of_pools() -> anyhow::Result<Value> {
     let path = workspace_root().join("api/crds/virtualmachinepools.virtualization.deckhouse.io.yaml");
     let mut documents = documents_in(&path)?;
-    let definition = documents.first_mut().context("no definition")?;
+    let definition = documents.first_mut().context("the file contains no CRD")?;
     let schema = definition.pointer_mut("/spec/versions/0/schema/openAPIV3Schema").map(Value::take);
-    schema.context("no schema")
+    schema.context("the CRD contains no schema")
 }
 
-/// Puts defaults to where nothing is, as the API server does before it asks a webhook.
-pub(super) fn put_defaults(schema: &Value, value: &mut Value) {
+/// Sets defaults of missing fields, as the API server does before it calls a webhook.
+pub(super) fn set_defaults(schema: &Value, value: &mut Value) {
     match value {
         Value::Object(fields) => {
             for (name, field) in schema["properties"].as_object().into_iter().flatten() {
@@ -23,21 +23,21 @@ pub(super) fn put_defaults(schema: &Value, value: &mut Value) {
                     fields.insert(name.clone(), field["default"].clone());
                 }
                 if let Some(present) = fields.get_mut(name) {
-                    put_defaults(field, present);
+                    set_defaults(field, present);
                 }
             }
             let others = &schema["additionalProperties"];
             if others.is_object() {
-                fields.values_mut().for_each(|value| put_defaults(others, value));
+                fields.values_mut().for_each(|value| set_defaults(others, value));
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| put_defaults(&schema["items"], item)),
+        Value::Array(items) => items.iter_mut().for_each(|item| set_defaults(&schema["items"], item)),
         _ => {}
     }
 }
 
 #[test]
-fn defaults_come_to_where_nothing_is() {
+fn missing_fields_get_their_defaults() {
     let schema: Value = serde_json::json!({ "properties": {
         "count": { "default": 0 },
         "inner": { "default": {}, "properties": { "kind": { "default": "a" } } },
@@ -45,7 +45,7 @@ fn defaults_come_to_where_nothing_is() {
         "map": { "additionalProperties": { "properties": { "size": { "default": 1 } } } },
     } });
     let mut value = serde_json::json!({ "list": [{}, { "size": 2 }], "map": { "x": {} } });
-    put_defaults(&schema, &mut value);
+    set_defaults(&schema, &mut value);
     let expected = serde_json::json!({
         "count": 0, "inner": { "kind": "a" }, "list": [{ "size": 1 }, { "size": 2 }], "map": { "x": { "size": 1 } } });
     assert_eq!(value, expected);

@@ -67,7 +67,7 @@ impl Stage {
         stage
     }
 
-    /// The simulator starts: it sees everything that exists.
+    /// Starts the simulator, which lists all objects.
     fn begin(&mut self) {
         for (name, binding) in [("now", BindingMode::Immediate), ("later", BindingMode::WaitForFirstConsumer)]
         {

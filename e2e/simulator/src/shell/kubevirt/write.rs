@@ -32,7 +32,7 @@ pub(super) async fn perform(client: &Client, id: &Id, write: Write) -> Outcome {
         Ok(Err(kube::Error::Api(status))) if status.is_conflict() => Outcome::Conflict,
         Ok(Err(kube::Error::Api(status))) => Outcome::Failed(status.message.clone()),
         Ok(Err(error)) => Outcome::Failed(error.to_string()),
-        Err(_) => Outcome::Failed(format!("no answer within {DEADLINE:?}")),
+        Err(_) => Outcome::Failed(format!("no response within {DEADLINE:?}")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The life of a disk.
+//! The stages of a disk.
 
 use super::{Stage, id, ms};
 use crate::objects::{Kind, MOUNT_LOG, VD_CLEANUP, VD_PROTECTION};
@@ -6,7 +6,7 @@ use rstest::rstest;
 use serde_json::json;
 
 #[test]
-fn a_disk_copies_an_image_once_that_is_ready() {
+fn a_disk_is_copied_when_its_image_is_ready() {
     let mut stage = Stage::new();
     let source = json!({"type": "ObjectRef", "objectRef": {"kind": "ClusterVirtualImage", "name": "alpine"}});
     stage.create(Kind::Disk, "d", &json!({"spec": {"dataSource": source}}));
@@ -24,7 +24,7 @@ fn a_disk_copies_an_image_once_that_is_ready() {
 }
 
 #[test]
-fn an_image_that_somebody_gave_a_phase_is_left_alone() {
+fn an_image_with_a_phase_is_not_changed() {
     let mut stage = Stage::new();
     stage.create(Kind::Image, "mine", &json!({"spec": {}, "status": {"phase": "Provisioning"}}));
     let source = json!({"type": "ObjectRef", "objectRef": {"kind": "VirtualImage", "name": "mine"}});
@@ -41,7 +41,7 @@ fn an_image_that_somebody_gave_a_phase_is_left_alone() {
 #[case::blank_without_a_size(json!({}), "Failed")]
 #[case::of_an_unknown_class(json!({"persistentVolumeClaim": {"size": "1Gi", "storageClassName": "none"}}), "Pending")]
 #[case::of_no_class(json!({"persistentVolumeClaim": {"size": "1Gi"}}), "Ready")]
-#[case::from_the_web(json!({"dataSource": {"type": "HTTP"}, "persistentVolumeClaim": {"size": 1024}}), "Ready")]
+#[case::from_a_url(json!({"dataSource": {"type": "HTTP"}, "persistentVolumeClaim": {"size": 1024}}), "Ready")]
 #[case::to_be_uploaded(json!({"dataSource": {"type": "Upload"}}), "WaitForUserUpload")]
 #[case::from_a_snapshot(
     json!({"dataSource": {"type": "ObjectRef", "objectRef": {"kind": "VirtualDiskSnapshot", "name": "s"}}}),
@@ -78,7 +78,7 @@ fn a_disk_that_waits_for_its_first_consumer_is_bound_by_the_first_start() {
 }
 
 #[test]
-fn a_mounted_disk_outlives_its_deletion_until_the_machine_stops() {
+fn a_deleted_disk_in_use_is_removed_when_the_machine_stops() {
     let mut stage = Stage::new();
     stage.disk("d");
     stage.machine("a", &["d"]);
@@ -93,7 +93,7 @@ fn a_mounted_disk_outlives_its_deletion_until_the_machine_stops() {
 }
 
 #[test]
-fn a_disk_grows_where_its_class_allows_and_never_shrinks() {
+fn a_disk_expands_if_its_class_allows_and_does_not_shrink() {
     let mut stage = Stage::new();
     stage.disk("d");
     stage.settle();
@@ -109,7 +109,7 @@ fn a_disk_grows_where_its_class_allows_and_never_shrinks() {
     stage.edit(Kind::Disk, "d", &resize("1Gi"));
     stage.settle();
     assert_eq!(stage.get(Kind::Disk, "d")["status"]["capacity"], "2Gi");
-    // The other class does not allow it.
+    // The other class does not allow expansion.
     let rigid = json!({"spec": {"persistentVolumeClaim": {"size": "1Gi", "storageClassName": "later"}}});
     stage.create(Kind::Disk, "rigid", &rigid);
     stage.machine("a", &["rigid"]);
@@ -121,7 +121,7 @@ fn a_disk_grows_where_its_class_allows_and_never_shrinks() {
 }
 
 #[test]
-fn every_start_leaves_its_mark_on_the_disk() {
+fn every_start_is_recorded_in_the_disks_log() {
     let mut stage = Stage::new();
     stage.disk("d");
     stage.machine("a", &["d"]);
@@ -133,7 +133,7 @@ fn every_start_leaves_its_mark_on_the_disk() {
     stage.settle();
     let second = stage.get(Kind::Machine, "b")["metadata"]["uid"].as_str().unwrap().to_owned();
     assert_eq!(stage.get(Kind::Disk, "d")["metadata"]["annotations"][MOUNT_LOG], format!("{uid},{second}"));
-    // The log does not grow for ever.
+    // The length of the log is limited.
     stage.edit(Kind::Machine, "b", &json!({"spec": {"runPolicy": "AlwaysOn"}}));
     for round in 1..=40 {
         stage.annotate(Kind::Machine, "b", "shutdown", Some(&format!("{round}ms")));
@@ -144,7 +144,7 @@ fn every_start_leaves_its_mark_on_the_disk() {
 }
 
 #[test]
-fn a_second_machine_waits_for_the_disk_that_the_first_one_holds() {
+fn a_machine_does_not_start_with_a_disk_attached_to_another() {
     let mut stage = Stage::new();
     stage.disk("d");
     stage.machine("a", &["d"]);
@@ -164,7 +164,7 @@ fn a_second_machine_waits_for_the_disk_that_the_first_one_holds() {
 }
 
 #[test]
-fn a_stopped_machine_lends_its_disk_and_waits_for_it_then() {
+fn a_disk_of_a_stopped_machine_can_be_attached_to_another() {
     let mut stage = Stage::new();
     stage.disk("d");
     stage.machine("a", &["d"]);
@@ -185,12 +185,12 @@ fn a_stopped_machine_lends_its_disk_and_waits_for_it_then() {
 }
 
 #[test]
-fn a_twin_of_the_same_name_begins_anew() {
+fn a_new_object_with_the_same_name_has_no_history() {
     let mut stage = Stage::new();
     stage.disk("d");
     stage.settle();
     stage.knobs(&[("provisioning-delay", "never")]);
-    // The old one goes and the new one comes before the simulator looks again.
+    // The object is replaced between two steps of the simulator.
     stage.delete(Kind::Disk, "d");
     stage.edit(Kind::Disk, "d", &json!({"metadata": {"finalizers": null}}));
     stage.disk("d");

@@ -1,4 +1,4 @@
-//! The knobs, and what they are there to show.
+//! The knobs.
 
 use super::{Stage, ms};
 use crate::objects::{Kind, VM_CLEANUP};
@@ -9,7 +9,7 @@ use std::time::Duration;
 #[rstest]
 #[case::by_another_value(Some("10ms"))]
 #[case::by_its_removal(None)]
-fn a_stop_that_never_ends_is_released(#[case] value: Option<&str>) {
+fn a_blocked_stop_continues_when_the_knob_changes(#[case] value: Option<&str>) {
     let mut stage = Stage::new();
     stage.machine("a", &[]);
     stage.annotate(Kind::Machine, "a", "stop-delay", Some("never"));
@@ -23,7 +23,7 @@ fn a_stop_that_never_ends_is_released(#[case] value: Option<&str>) {
 }
 
 #[test]
-fn a_namespace_holds_and_releases_every_start() {
+fn a_knob_of_the_namespace_blocks_every_start() {
     let mut stage = Stage::new();
     stage.knobs(&[("start-delay", "never")]);
     stage.machine("a", &[]);
@@ -38,7 +38,7 @@ fn a_namespace_holds_and_releases_every_start() {
 }
 
 #[test]
-fn without_finalizers_a_machine_vanishes_at_once() {
+fn without_finalizers_a_machine_is_removed_immediately() {
     let mut stage = Stage::new();
     stage.knobs(&[("skip-finalizers", "true"), ("stop-delay", "never")]);
     stage.disk("d");
@@ -56,7 +56,7 @@ fn without_finalizers_a_machine_vanishes_at_once() {
 }
 
 #[test]
-fn the_next_n_disks_of_a_namespace_fail_for_good() {
+fn the_next_n_disks_of_a_namespace_fail_permanently() {
     let mut stage = Stage::new();
     stage.knobs(&[("fail-provisioning", "2")]);
     for name in ["a", "b", "c"] {
@@ -66,7 +66,7 @@ fn the_next_n_disks_of_a_namespace_fail_for_good() {
     let phases: Vec<_> = ["a", "b", "c"].iter().map(|name| stage.phase(Kind::Disk, name)).collect();
     assert_eq!(phases, ["Failed", "Failed", "Ready"]);
     assert_eq!(stage.condition(Kind::Disk, "a", "Ready"), "False/ProvisioningFailed");
-    // Another value counts anew; a disk's own knob is about this disk.
+    // A new value resets the count. A knob of a disk applies to this disk.
     stage.knobs(&[("fail-provisioning", "1")]);
     stage.disk("d");
     stage.knobs(&[]);
@@ -78,7 +78,7 @@ fn the_next_n_disks_of_a_namespace_fail_for_good() {
 }
 
 #[test]
-fn a_crashed_machine_stays_degraded_until_the_knob_goes() {
+fn a_crashed_machine_is_degraded_until_the_knob_is_removed() {
     let mut stage = Stage::new();
     stage.disk("d");
     stage.machine("a", &["d"]);
@@ -95,7 +95,7 @@ fn a_crashed_machine_stays_degraded_until_the_knob_goes() {
 }
 
 #[test]
-fn a_flapping_phase_changes_as_often_as_told_and_rests_when_released() {
+fn a_flapping_phase_changes_at_the_given_rate_until_the_knob_is_removed() {
     let mut stage = Stage::new();
     stage.machine("a", &[]);
     stage.settle();
@@ -113,7 +113,7 @@ fn a_flapping_phase_changes_as_often_as_told_and_rests_when_released() {
 }
 
 #[test]
-fn an_unrelated_annotation_is_bumped_without_touching_the_pod() {
+fn an_unrelated_annotation_is_changed_without_changes_of_the_pod() {
     let mut stage = Stage::new();
     stage.machine("a", &[]);
     stage.settle();
@@ -128,7 +128,7 @@ fn an_unrelated_annotation_is_bumped_without_touching_the_pod() {
 }
 
 #[test]
-fn a_broken_lock_lets_two_machines_mount_one_disk_and_that_is_recorded() {
+fn without_the_lock_two_machines_use_one_disk_and_the_violation_is_recorded() {
     let mut stage = Stage::new();
     stage.disk("d");
     stage.machine("a", &["d"]);
@@ -144,12 +144,12 @@ fn a_broken_lock_lets_two_machines_mount_one_disk_and_that_is_recorded() {
 }
 
 #[test]
-fn a_machine_torn_from_its_finalizer_still_has_its_disk_open_until_its_pod_is_gone() {
+fn a_machine_whose_finalizer_was_removed_uses_its_disk_until_its_pod_is_deleted() {
     let mut stage = Stage::new();
     stage.disk("d");
     stage.machine("a", &["d"]);
     stage.settle();
-    // The pod cannot be deleted for a while, but the machine's object goes.
+    // The Pod cannot be deleted for some time, but the machine's object is removed.
     stage.refuse.insert(Kind::Pod, "no".to_owned());
     stage.delete(Kind::Machine, "a");
     stage.force_finalizer_off("a");
@@ -158,14 +158,14 @@ fn a_machine_torn_from_its_finalizer_still_has_its_disk_open_until_its_pod_is_go
     stage.refuse.clear();
     stage.machine("b", &["d"]);
     stage.run(ms(60));
-    assert_eq!(stage.violations.len(), 1, "b started while a's guest was still there");
+    assert_eq!(stage.violations.len(), 1, "b started while a's guest still ran");
     stage.settle();
     assert_eq!(stage.phase(Kind::Machine, "b"), "Running");
     assert_eq!(stage.violations.len(), 1);
 }
 
 #[test]
-fn a_wait_for_ever_costs_nothing() {
+fn an_unlimited_delay_causes_no_writes() {
     let mut stage = Stage::new();
     stage.machine("a", &[]);
     stage.knobs(&[("start-delay", "never"), ("provisioning-delay", "never")]);

@@ -1,4 +1,4 @@
-//! The life of a machine.
+//! The phases of a machine.
 
 use super::{Stage, ms, settings};
 use crate::objects::{Kind, VD_PROTECTION, VM_CLEANUP};
@@ -62,7 +62,7 @@ fn phases_follow_each_other_after_their_delays() {
 }
 
 #[test]
-fn a_deleted_machine_shuts_down_then_goes_and_leaves_its_disk_free() {
+fn a_deleted_machine_shuts_down_is_removed_and_detaches_its_disk() {
     let mut stage = Stage::new();
     stage.disk("a-root");
     stage.machine("a", &["a-root"]);
@@ -79,7 +79,7 @@ fn a_deleted_machine_shuts_down_then_goes_and_leaves_its_disk_free() {
 }
 
 #[test]
-fn the_grace_period_bounds_the_stop() {
+fn the_grace_period_limits_the_stop() {
     let mut stage = Stage::new();
     stage.machine("a", &[]);
     stage.edit(Kind::Machine, "a", &json!({"spec": {"terminationGracePeriodSeconds": 1}}));
@@ -93,7 +93,7 @@ fn the_grace_period_bounds_the_stop() {
 }
 
 #[test]
-fn a_machine_that_never_ran_goes_at_once() {
+fn a_machine_that_never_ran_is_removed_immediately() {
     let mut stage = Stage::new();
     stage.machine("a", &["missing"]);
     stage.settle();
@@ -138,7 +138,7 @@ fn a_new_machine_under(#[case] policy: &str, #[case] phase: &str) {
 }
 
 #[test]
-fn the_run_policy_is_hot() {
+fn the_run_policy_changes_without_a_restart() {
     let mut stage = Stage::new();
     stage.machine("a", &[]);
     stage.settle();
@@ -166,7 +166,7 @@ fn the_observed_generation_follows_after_the_evaluation() {
 }
 
 #[test]
-fn labels_and_annotations_reach_the_pod_and_leave_it_again() {
+fn labels_and_annotations_are_copied_to_the_pod_and_removed_again() {
     let mut stage = Stage::new();
     stage.machine("a", &[]);
     stage.settle();
@@ -184,7 +184,7 @@ fn labels_and_annotations_reach_the_pod_and_leave_it_again() {
 }
 
 #[test]
-fn a_machine_whose_pod_is_taken_away_boots_again() {
+fn a_machine_whose_pod_was_deleted_boots_again() {
     let mut stage = Stage::new();
     stage.disk("a-root");
     stage.machine("a", &["a-root"]);
@@ -198,7 +198,7 @@ fn a_machine_whose_pod_is_taken_away_boots_again() {
 }
 
 #[test]
-fn devices_come_and_go_while_the_machine_runs() {
+fn devices_are_attached_and_detached_while_the_machine_runs() {
     let mut stage = Stage::new();
     stage.disk("root");
     stage.disk("data");
@@ -225,7 +225,7 @@ fn devices_come_and_go_while_the_machine_runs() {
 #[case::another_class("virtualMachineClassName", json!("big"))]
 #[case::another_grace_period("terminationGracePeriodSeconds", json!(5))]
 #[case::without_the_boot_device("blockDeviceRefs", json!([]))]
-fn takes_a_restart(#[case] path: &str, #[case] value: serde_json::Value) {
+fn requires_a_restart(#[case] path: &str, #[case] value: serde_json::Value) {
     let mut stage = Stage::new();
     stage.disk("root");
     stage.machine("a", &["root"]);
@@ -240,7 +240,7 @@ fn takes_a_restart(#[case] path: &str, #[case] value: serde_json::Value) {
     assert_eq!(stage.condition(Kind::Machine, "a", "ConfigurationApplied"), "False/ConfigurationNotApplied");
     assert_eq!(stage.get(Kind::Machine, "a")["status"]["restartAwaitingChanges"][0]["path"], path);
     assert_eq!(stage.get(Kind::Machine, "a")["status"]["blockDeviceRefs"][0]["attached"], true);
-    // When the spec returns to what runs, nothing waits any more.
+    // If the spec again equals the running one, no change is pending.
     let back = before.get(path).cloned().unwrap_or_default();
     stage.edit(Kind::Machine, "a", &json!({"spec": {path: back}}));
     stage.settle();
@@ -248,7 +248,7 @@ fn takes_a_restart(#[case] path: &str, #[case] value: serde_json::Value) {
 }
 
 #[test]
-fn automatic_approval_restarts_the_machine_unless_a_knob_holds_it() {
+fn automatic_approval_restarts_the_machine_unless_a_knob_blocks_it() {
     let mut stage = Stage::new();
     stage.machine("a", &[]);
     stage.edit(Kind::Machine, "a", &json!({"spec": {"disruptions": {"restartApprovalMode": "Automatic"}}}));
@@ -269,7 +269,7 @@ fn automatic_approval_restarts_the_machine_unless_a_knob_holds_it() {
 }
 
 #[test]
-fn more_than_sixteen_devices_are_too_many() {
+fn a_machine_with_more_than_sixteen_devices_does_not_start() {
     let mut stage = Stage::new();
     let disks: Vec<String> = (0..17).map(|n| format!("d{n}")).collect();
     stage.machine("a", &disks.iter().map(String::as_str).collect::<Vec<_>>());
@@ -279,7 +279,7 @@ fn more_than_sixteen_devices_are_too_many() {
 }
 
 #[test]
-fn without_pods_a_machine_runs_all_the_same() {
+fn a_machine_runs_without_a_pod_if_pods_are_disabled() {
     let mut stage = Stage::with(super::Settings { pods: false, ..settings() });
     stage.disk("root");
     stage.machine("a", &["root"]);

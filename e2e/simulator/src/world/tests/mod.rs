@@ -1,4 +1,4 @@
-//! The world against an API server that lives in memory, under a virtual clock.
+//! The model with an API server in memory and a virtual clock.
 
 mod disks;
 mod faults;
@@ -38,7 +38,7 @@ pub(super) fn settings() -> Settings {
     }
 }
 
-/// A stage: objects as an API server would store them, and the world that plays with them.
+/// Objects as an API server would store them, and the model.
 pub(super) struct Stage {
     pub(super) world: World,
     pub(super) now: Timestamp,
@@ -46,11 +46,11 @@ pub(super) struct Stage {
     version: u64,
     pub(super) writes: HashMap<Id, Vec<Write>>,
     pub(super) violations: Vec<Violation>,
-    /// Answers to writes of these kinds, instead of performing them.
+    /// Results of writes of these kinds, which are not performed.
     pub(super) refuse: BTreeMap<Kind, String>,
-    /// A status field of machines that the server does not know.
+    /// A status field of machines that the server drops.
     pub(super) pruned: Option<&'static str>,
-    /// How long a write takes.
+    /// Duration of a write.
     pub(super) latency: Duration,
     under_way: Vec<(Timestamp, Id, Write)>,
 }
@@ -77,7 +77,7 @@ impl Stage {
         stage
     }
 
-    /// The simulator is started: it sees everything that there is.
+    /// Starts the simulator, which lists all objects.
     fn begin(&mut self) {
         for (name, binding) in [("now", BindingMode::Immediate), ("later", BindingMode::WaitForFirstConsumer)]
         {
@@ -90,7 +90,7 @@ impl Stage {
         self.world.observe(Event::Synced, self.now);
     }
 
-    /// The simulator dies and is started again.
+    /// Kills the simulator and starts it again.
     pub(super) fn restart_simulator(&mut self) {
         self.world = World::new(settings());
         self.under_way.clear();
@@ -129,7 +129,7 @@ impl Stage {
         self.create(Kind::Disk, name, &json!({"spec": {"persistentVolumeClaim": claim}}));
     }
 
-    /// Somebody changes an object.
+    /// Changes an object as another client.
     pub(super) fn edit(&mut self, kind: Kind, name: &str, patch: &Value) {
         let id = id(kind, name);
         self.store(&id, |object| merge(object, patch));
@@ -154,7 +154,7 @@ impl Stage {
         });
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub(super) fn run(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
@@ -187,7 +187,7 @@ impl Stage {
             match action {
                 Action::Write(id, write) => {
                     let busy = self.under_way.iter().any(|(_, other, _)| *other == id);
-                    assert!(!busy, "two writes at once about {id:?}");
+                    assert!(!busy, "two concurrent writes of {id:?}");
                     self.under_way.push((self.now + self.latency, id, write));
                 }
                 Action::Report(violation) => self.violations.push(violation),
@@ -228,7 +228,7 @@ impl Stage {
         }
     }
 
-    /// Stores a change: version and generation grow, and an object that nothing keeps goes.
+    /// Stores a change: increments version and generation, and removes a deleted object without finalizers.
     fn store(&mut self, id: &Id, change: impl FnOnce(&mut Value)) {
         let mut object = self.objects.get(id).unwrap_or_else(|| panic!("no {id:?}")).clone();
         let before = object.clone();
@@ -293,7 +293,7 @@ impl Stage {
         list.iter().any(|other| other == finalizer)
     }
 
-    /// Somebody takes the finalizer of a deleted machine away by force.
+    /// Removes the finalizer of a deleted machine as another client.
     pub(super) fn force_finalizer_off(&mut self, name: &str) {
         assert!(self.has_finalizer(Kind::Machine, name, VM_CLEANUP));
         self.edit(Kind::Machine, name, &json!({"metadata": {"finalizers": null}}));
@@ -318,7 +318,7 @@ fn read(kind: Kind, object: &Value) -> Option<Object> {
     })
 }
 
-/// RFC 7396.
+/// Applies a JSON merge patch (RFC 7396).
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();

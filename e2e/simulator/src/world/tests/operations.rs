@@ -1,4 +1,4 @@
-//! What is asked of machines by other objects.
+//! Operations and attachments of machines.
 
 use super::Stage;
 use crate::objects::Kind;
@@ -14,7 +14,7 @@ impl Stage {
 }
 
 #[test]
-fn a_machine_is_stopped_and_started_by_hand() {
+fn operations_stop_and_start_a_machine() {
     let mut stage = Stage::new();
     stage.disk("d");
     stage.machine("a", &["d"]);
@@ -29,7 +29,7 @@ fn a_machine_is_stopped_and_started_by_hand() {
 }
 
 #[test]
-fn a_restart_makes_a_new_pod_and_waits_for_the_knob() {
+fn a_restart_creates_a_new_pod_and_waits_for_the_knob() {
     let mut stage = Stage::new();
     stage.machine("a", &[]);
     stage.settle();
@@ -46,7 +46,7 @@ fn a_restart_makes_a_new_pod_and_waits_for_the_knob() {
 }
 
 #[test]
-fn a_migration_takes_the_machine_to_another_node() {
+fn a_migration_moves_the_machine_to_another_node() {
     let mut stage = Stage::new();
     stage.disk("d");
     stage.machine("a", &["d"]);
@@ -62,16 +62,16 @@ fn a_migration_takes_the_machine_to_another_node() {
     assert_eq!(stage.phase(Kind::Machine, "a"), "Running");
     assert_eq!(stage.pods().len(), 1);
     assert_ne!(stage.get(Kind::Machine, "a")["status"]["nodeName"], before);
-    assert!(stage.violations.is_empty(), "one guest in two pods is no double mount");
+    assert!(stage.violations.is_empty(), "one guest in two Pods uses the disk once");
 }
 
 #[rstest]
-#[case::of_nobody("Stop", "nobody", "AlwaysOn")]
-#[case::to_start_what_is_always_off("Start", "a", "AlwaysOff")]
-#[case::to_stop_what_is_always_on("Stop", "a", "AlwaysOn")]
-#[case::to_restart_what_is_off("Restart", "a", "AlwaysOff")]
-#[case::to_move_what_is_off("Migrate", "a", "Manual")]
-#[case::that_is_not_played("Clone", "a", "AlwaysOn")]
+#[case::of_a_missing_machine("Stop", "missing", "AlwaysOn")]
+#[case::start_with_always_off("Start", "a", "AlwaysOff")]
+#[case::stop_with_always_on("Stop", "a", "AlwaysOn")]
+#[case::restart_of_a_stopped_machine("Restart", "a", "AlwaysOff")]
+#[case::migration_of_a_stopped_machine("Migrate", "a", "Manual")]
+#[case::of_an_unsupported_type("Clone", "a", "AlwaysOn")]
 fn an_operation_fails(#[case] type_: &str, #[case] machine: &str, #[case] policy: &str) {
     let mut stage = Stage::new();
     stage.machine("a", &[]);
@@ -85,7 +85,7 @@ fn an_operation_fails(#[case] type_: &str, #[case] machine: &str, #[case] policy
 }
 
 #[test]
-fn an_attachment_plugs_a_disk_in_and_its_deletion_takes_it_out() {
+fn an_attachment_attaches_a_disk_and_its_deletion_detaches_it() {
     let mut stage = Stage::new();
     stage.disk("d");
     stage.machine("a", &[]);

@@ -1,4 +1,4 @@
-//! How often the API server is asked, and what happens when it refuses, forgets or answers late.
+//! The number of writes, and rejected, dropped and late writes.
 
 use super::{Stage, id, ms};
 use crate::{
@@ -9,7 +9,7 @@ use serde_json::json;
 use std::{collections::HashSet, time::Duration};
 
 #[test]
-fn a_machine_with_a_disk_costs_few_writes() {
+fn a_machine_with_a_disk_needs_few_writes() {
     let mut stage = Stage::new();
     stage.machine("a", &["d"]);
     stage.disk("d");
@@ -23,7 +23,7 @@ fn a_machine_with_a_disk_costs_few_writes() {
 }
 
 #[test]
-fn a_settled_world_is_silent() {
+fn without_changes_there_are_no_writes() {
     let mut stage = Stage::new();
     for n in 0..20 {
         stage.disk(&format!("d{n}"));
@@ -37,7 +37,7 @@ fn a_settled_world_is_silent() {
 }
 
 #[test]
-fn a_restarted_simulator_leaves_everything_as_it_is() {
+fn a_restarted_simulator_changes_no_object() {
     let mut stage = Stage::new();
     stage.disk("d");
     stage.disk("free");
@@ -52,7 +52,7 @@ fn a_restarted_simulator_leaves_everything_as_it_is() {
     assert_eq!(stage.written(), 0, "{:?}", stage.writes);
     assert_eq!(stage.pods()[0]["metadata"]["name"], pod);
     assert!(stage.violations.is_empty());
-    // It still knows who holds the disk, and goes on from there.
+    // The restarted simulator knows to which machine the disk is attached.
     stage.delete(Kind::Machine, "runs");
     stage.settle();
     assert_eq!(stage.phase(Kind::Machine, "waits"), "Running");
@@ -60,7 +60,7 @@ fn a_restarted_simulator_leaves_everything_as_it_is() {
 }
 
 #[test]
-fn a_simulator_killed_at_any_moment_finishes_what_it_began() {
+fn a_simulator_killed_at_any_time_completes_its_work_after_a_restart() {
     for moment in (0..900).step_by(30) {
         let mut stage = Stage::new();
         stage.latency = ms(15);
@@ -82,7 +82,7 @@ fn a_simulator_killed_at_any_moment_finishes_what_it_began() {
 }
 
 #[test]
-fn a_pod_that_is_refused_is_said_and_tried_again_with_patience() {
+fn a_rejected_pod_is_reported_and_retried_with_backoff() {
     let mut stage = Stage::new();
     stage.refuse.insert(Kind::Pod, "exceeded quota".to_owned());
     stage.machine("a", &[]);
@@ -96,7 +96,7 @@ fn a_pod_that_is_refused_is_said_and_tried_again_with_patience() {
 }
 
 #[test]
-fn a_server_that_drops_a_field_is_not_told_for_ever() {
+fn a_write_with_a_dropped_field_is_not_repeated() {
     let mut stage = Stage::new();
     stage.pruned = Some("virtualMachinePods");
     stage.machine("a", &[]);
@@ -108,7 +108,7 @@ fn a_server_that_drops_a_field_is_not_told_for_ever() {
 }
 
 #[test]
-fn a_status_that_somebody_overwrote_is_put_right() {
+fn a_status_overwritten_by_another_client_is_restored() {
     let mut stage = Stage::new();
     stage.machine("a", &[]);
     stage.settle();
@@ -120,7 +120,7 @@ fn a_status_that_somebody_overwrote_is_put_right() {
 }
 
 #[test]
-fn writes_are_locked_on_what_was_seen() {
+fn writes_require_the_observed_version() {
     let mut stage = Stage::new();
     stage.disk("d");
     stage.machine("a", &["d"]);
@@ -134,7 +134,7 @@ fn writes_are_locked_on_what_was_seen() {
 }
 
 #[test]
-fn others_may_write_meanwhile() {
+fn a_conflict_with_another_client_is_retried() {
     let mut stage = Stage::new();
     stage.latency = ms(10);
     stage.machine("a", &[]);
@@ -148,7 +148,7 @@ fn others_may_write_meanwhile() {
 }
 
 #[test]
-fn a_late_answer_does_not_bring_back_what_is_gone() {
+fn a_late_response_does_not_restore_a_deleted_object() {
     let mut stage = Stage::new();
     stage.machine("a", &[]);
     stage.settle();
@@ -162,7 +162,7 @@ fn a_late_answer_does_not_bring_back_what_is_gone() {
 }
 
 #[test]
-fn what_a_new_list_lacks_is_gone_unless_it_was_seen_since() {
+fn an_object_missing_from_a_list_is_removed_unless_it_was_observed_later() {
     let mut stage = Stage::new();
     stage.disk("d");
     stage.machine("a", &["d"]);

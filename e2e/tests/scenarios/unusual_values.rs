@@ -2,7 +2,7 @@
 //! accepted, the controller applies it, or a condition explains the problem.
 //!
 //! The fields come from the CRD's schema, so a new field is included automatically. By default each kind of field is
-//! tried once and a few of the accepted pools are created; `VMPOOL_LEAVES=all` tries all fields and creates all
+//! tried once and a few of the accepted pools are created; `VMPOOL_UNUSUAL_VALUES=all` tries all fields and creates all
 //! accepted pools.
 
 mod hosts;
@@ -40,7 +40,7 @@ const A_FEW: usize = 12;
 const ALL: Duration = Duration::from_mins(45);
 
 fn everything() -> bool {
-    std::env::var("VMPOOL_LEAVES").is_ok_and(|value| value == "all")
+    std::env::var("VMPOOL_UNUSUAL_VALUES").is_ok_and(|value| value == "all")
 }
 
 /// One value for one field of one pool.

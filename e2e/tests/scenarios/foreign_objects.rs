@@ -13,7 +13,7 @@ use vmpool_invariants::object::Kind;
 use vmpool_test_cluster::deadline::Deadline;
 
 #[test]
-fn a_foreign_machine_with_copied_labels_is_left_alone() {
+fn a_foreign_machine_with_copied_labels_is_not_changed() {
     scenario("a foreign machine with copied labels is left alone").run(async |world| {
         let pool = world.pool("web").replicas(2).ready().await?;
         let copied = json!({ labels::POOL_UID: pool.uid(), labels::POOL: pool.name() });
@@ -31,7 +31,7 @@ fn a_foreign_machine_with_copied_labels_is_left_alone() {
 }
 
 #[test]
-fn a_foreign_disk_named_like_a_template_is_left_alone() {
+fn a_foreign_disk_named_like_a_template_is_not_changed() {
     scenario("a foreign disk named like a template is left alone").run(async |world| {
         world.foreign_disk("root", &json!({})).await?;
         let pool = world.pool("web").replicas(2).ready().await?;
@@ -63,7 +63,7 @@ fn a_machine_name_whose_disk_name_is_taken_is_skipped() {
 }
 
 #[test]
-fn a_foreign_disk_in_the_place_of_a_members_disk_is_left_alone() {
+fn a_foreign_disk_with_the_name_of_a_machines_disk_is_not_changed() {
     scenario("a foreign disk with the name of a machine's disk is left alone").run(async |world| {
         // Given a stopped machine whose disk a user has deleted and replaced by a foreign disk with the same name,
         // while the controller was paused,

@@ -1,4 +1,4 @@
-//! The two who judge: our rules in this process, and the API server.
+//! The verdicts of the rules in this process, the responses of the API server, and their comparison.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,10 +16,10 @@ use vmpool_platforms::dvp::admission::{
 use vmpool_test_cluster::control_plane::apply;
 use vmpool_test_cluster::error::chain;
 
-/// The name that the administrator of the cluster has.
+/// The user name of the cluster's administrator.
 pub(super) const ADMIN: &str = "admin";
 
-/// What the cluster has, read as it is stored.
+/// The classes and images of the cluster.
 pub(super) struct Cluster {
     classes: BTreeMap<String, Class>,
     images: BTreeMap<String, Image>,
@@ -37,9 +37,9 @@ fn classes(world: &World) -> Api<DynamicObject> {
     Api::all_with(world.client(), &resource("VirtualMachineClass", "virtualmachineclasses"))
 }
 
-/// Makes the class `sized` with sizing policies, and the images `ready` and `cdrom`, which are ready. Doing it again changes
-/// nothing, so that scenarios can share them.
-pub(super) async fn furnish(world: &World) -> anyhow::Result<()> {
+/// Creates the class `sized` with sizing policies, and the images `ready` and `cdrom`, which are ready. Existing
+/// objects do not change, so that scenarios can share them.
+pub(super) async fn create_objects(world: &World) -> anyhow::Result<()> {
     let object = |kind: &str, name: &str, spec: Value| {
         json!({
             "apiVersion": API_VERSION, "kind": kind, "metadata": { "name": name }, "spec": spec })
@@ -85,8 +85,8 @@ impl Cluster {
         Ok(Self { classes: classes.collect(), images: images.collect() })
     }
 
-    /// `None` if our rules accept the request, else what they say.
-    pub(super) fn ours(&self, request: Request<'_>) -> Option<String> {
+    /// The refusal of the rules; `None` if they accept the request.
+    pub(super) fn verdict(&self, request: Request<'_>) -> Option<String> {
         let settings = Settings {
             removal_handler: Some(Component::Apiserver.user()),
             controller: Some(Accounts::controller_user()),
@@ -118,16 +118,16 @@ impl Cluster {
     }
 }
 
-/// What the API server says to a create: nothing, or how it refuses.
+/// The API server's refusal of a create; `None` if it accepts the request.
 pub(super) async fn of_create(world: &World, pool: &Value) -> anyhow::Result<Option<String>> {
     let object: DynamicObject = serde_json::from_value(pool.clone())?;
     let params = PostParams { dry_run: true, ..PostParams::default() };
     refusal(world.api(Kind::Pool).create(&params, &object).await).with_context(|| pool.to_string())
 }
 
-/// What the API server says to an update by somebody: nothing, or how it refuses.
+/// The API server's refusal of an update; `None` if it accepts the request.
 ///
-/// It is sent as a patch, because not everybody may replace a pool.
+/// The update is sent as a patch, because some users may not replace a pool.
 pub(super) async fn of_update(
     client: &Client,
     world: &World,
@@ -149,7 +149,7 @@ pub(super) async fn of_update(
     refusal(api.patch(name, &params, &Patch::Json::<()>(patch)).await).with_context(|| new.to_string())
 }
 
-/// What the API server says to a scale: nothing, or how it refuses.
+/// The API server's refusal of a change of the scale; `None` if it accepts the request.
 pub(super) async fn of_scale(world: &World, pool: &str, replicas: i64) -> anyhow::Result<Option<String>> {
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
     let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
@@ -168,64 +168,69 @@ fn is_by_schema(refusal: &str) -> bool {
     !refusal.contains("denied the request")
 }
 
-/// How the answers of the two compare.
+/// The comparison of verdicts and responses.
 #[derive(Default)]
-pub(super) struct Tally {
+pub(super) struct Comparison {
     pub(super) accepted: usize,
     by_schema: usize,
-    /// The rules that refused something.
+    /// The rules that have refused a request.
     rules: BTreeSet<String>,
-    disagree: Vec<String>,
+    differences: Vec<String>,
 }
 
-impl Tally {
-    /// Takes in two answers to one question.
+impl Comparison {
+    /// Adds the verdict and the response to one request.
     pub(super) fn add(
         &mut self,
-        ours: Option<&str>,
-        theirs: Option<&str>,
-        question: impl FnOnce() -> String,
+        verdict: Option<&str>,
+        response: Option<&str>,
+        request: impl FnOnce() -> String,
     ) {
-        match (ours, theirs) {
+        match (verdict, response) {
             (None, None) => self.accepted += 1,
-            // The schema comes first, and says some of it in words of its own.
-            (Some(_), Some(theirs)) if is_by_schema(theirs) => self.by_schema += 1,
-            (Some(ours), Some(theirs)) if theirs.contains(ours) => {
-                let rule = ours.rsplit_once("(rule ").map_or("", |(_, rule)| rule);
+            // The schema is validated first, with different messages.
+            (Some(_), Some(response)) if is_by_schema(response) => self.by_schema += 1,
+            (Some(verdict), Some(response)) if response.contains(verdict) => {
+                let rule = verdict.rsplit_once("(rule ").map_or("", |(_, rule)| rule);
                 self.rules.insert(rule.trim_end_matches(')').to_owned());
             }
-            (ours, theirs) => {
-                self.disagree.push(format!("ours: {ours:?}\ntheirs: {theirs:?}\n{}", question()));
+            (verdict, response) => {
+                let difference = format!("verdict: {verdict:?}\nresponse: {response:?}\n{}", request());
+                self.differences.push(difference);
             }
         }
     }
 
-    /// Takes in two answers about a pool that is being deleted, of which our rules let everything pass, and the schema does
-    /// not.
-    pub(super) fn add_about_leaving(
+    /// Adds the verdict and the response to a change of a terminating pool. The rules accept all such changes, and the
+    /// schema does not.
+    pub(super) fn add_terminating(
         &mut self,
-        ours: Option<&str>,
-        theirs: Option<&str>,
-        question: impl FnOnce() -> String,
+        verdict: Option<&str>,
+        response: Option<&str>,
+        request: impl FnOnce() -> String,
     ) {
-        match theirs {
-            Some(theirs) if ours.is_none() && is_by_schema(theirs) => self.by_schema += 1,
-            _ => self.add(ours, theirs, question),
+        match response {
+            Some(response) if verdict.is_none() && is_by_schema(response) => self.by_schema += 1,
+            _ => self.add(verdict, response, request),
         }
     }
 
-    /// All answers are alike, a tenth at least was accepted, and each of these rules has refused something.
-    pub(super) fn settle(&self, what: &str, count: usize, rules: &[&str]) -> anyhow::Result<()> {
-        let Self { accepted, by_schema, rules: refused, disagree } = self;
+    /// Checks that there is no difference, that more than a tenth of the requests was accepted, and that each of these
+    /// rules has refused a request.
+    pub(super) fn finish(&self, what: &str, count: usize, rules: &[&str]) -> anyhow::Result<()> {
+        let Self { accepted, by_schema, rules: refused, differences } = self;
         println!(
             "{count} {what}: {accepted} accepted, {by_schema} refused by the schema, the rest by {} rules",
             refused.len()
         );
-        let shown = disagree[..disagree.len().min(8)].join("\n\n");
-        ensure!(disagree.is_empty(), "{} of {count} {what} disagree:\n{shown}", disagree.len());
+        let shown = differences[..differences.len().min(8)].join("\n\n");
+        ensure!(differences.is_empty(), "{} of {count} {what} differ:\n{shown}", differences.len());
         ensure!(accepted * 10 > count, "only {accepted} of {count} {what} were accepted");
         for rule in rules {
-            ensure!(refused.contains(*rule), "{rule} refused none of the {what}, only {refused:?} did");
+            ensure!(
+                refused.contains(*rule),
+                "rule {rule} has refused none of the {what}, only {refused:?} have"
+            );
         }
         Ok(())
     }
