@@ -279,7 +279,7 @@ impl Refusal<'_> {
     async fn tried(&self) -> Result<kube::Result<DynamicObject>> {
         match &self.probe {
             Probe::Create(kind) => {
-                Ok(self.world.tried_to_create(*kind, &super::others::smallest_spec(*kind)).await?)
+                Ok(self.world.tried_to_create(*kind, &super::foreign::smallest_spec(*kind)).await?)
             }
             Probe::Patch(name, patch) => {
                 let params = PatchParams { dry_run: true, ..PatchParams::default() };

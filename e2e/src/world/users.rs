@@ -79,7 +79,7 @@ impl World {
             DEADLINE,
             async || {
                 let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
-                let answer = super::remove::post(client, path, &review).await;
+                let answer = super::removal::post(client, path, &review).await;
                 let rules = answer.body.pointer("/status/resourceRules").and_then(Value::as_array);
                 let knows_pools = rules.into_iter().flatten().any(|rule| {
                     let groups = rule["apiGroups"].as_array().into_iter().flatten();
@@ -113,7 +113,7 @@ impl World {
             },
         });
         let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-        let answer = super::remove::post(&self.client(), path, &review).await;
+        let answer = super::removal::post(&self.client(), path, &review).await;
         answer.body.pointer("/status/allowed").and_then(Value::as_bool).ok_or_else(|| Error::Unexpected {
             what: format!("the API server decides whether {user} may {verb} {resource}"),
             last: answer.to_string(),

@@ -20,16 +20,10 @@ use crate::workspace::Workspace;
 pub(super) const REFUSED: &[&str] =
     &["nobody", "somebody", "anybody", "everybody", "whoever", "whomever", "whom", "everything that"];
 
-/// Files and folders that are not checked yet, because their texts still contain such words. This list must become empty:
-/// the check is for the whole tree. Do not add an entry.
-///
-/// `docs/metrics.md` is generated from texts of the programs.
-const UNCHECKED: &[&str] = &[];
-
 /// Folders that contain no text of the project.
 const SKIPPED: &[&str] = &[".git", "target"];
 
-/// Checks the prose of all files, except those in [`UNCHECKED`].
+/// Checks the prose of all files.
 ///
 /// # Errors
 /// One error after all refused words were listed.
@@ -37,7 +31,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     let mut found = Vec::new();
     for path in files(workspace.root())? {
         let relative = path.strip_prefix(workspace.root()).unwrap_or(&path);
-        let Some(syntax) = Syntax::of(relative).filter(|_| !is_unchecked(relative)) else { continue };
+        let Some(syntax) = Syntax::of(relative) else { continue };
         let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
         let refused = refused(&prose(syntax, &text));
         found.extend(refused.iter().map(|(line, word)| format!("{}:{line}: {word:?}", relative.display())));
@@ -49,11 +43,6 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
         eprintln!("  {line}");
     }
     bail!("{} words hide the actor: name the component, object or user instead", found.len())
-}
-
-/// Whether the path is in [`UNCHECKED`], itself or with one of its folders.
-fn is_unchecked(relative: &Path) -> bool {
-    UNCHECKED.iter().any(|entry| relative.starts_with(entry))
 }
 
 /// All files below a folder, in the order of their names.

@@ -41,8 +41,7 @@ async fn tell(access: &Access) -> Result<()> {
         report("a pool converges", access, async |world| Ok(smoke::a_pool_converges(world).await?)).await,
         report("an Explicit pool is kept", access, async |world| Ok(smoke::explicit_is_kept(world).await?))
             .await,
-        report("named machines leave", access, async |world| Ok(smoke::targeted_removal(world).await?))
-            .await,
+        report("named machines leave", access, async |world| Ok(smoke::targeted_removal(world).await?)).await,
     ];
     let failed = told.iter().filter(|well| !**well).count();
     ensure!(failed == 0, "{failed} scenarios failed");
