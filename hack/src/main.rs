@@ -46,7 +46,7 @@ enum Command {
         #[arg(long)]
         write: bool,
     },
-    /// Look for ignored tests, for files that no module declares, and for forbidden dependencies
+    /// Look for ignored tests, files that no module declares, forbidden dependencies, and import cycles
     Hygiene,
     /// Mutation tests: remove the guards in hack/teeth.yaml, one at a time, and check that `make faults` detects each
     Teeth(teeth::Options),

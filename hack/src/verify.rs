@@ -4,6 +4,7 @@
 //! the same build as the tests. The tests come last, so that their output is the last one if all checks pass.
 
 mod hygiene;
+mod layers;
 mod packages;
 mod report;
 mod runner;
@@ -21,13 +22,14 @@ use self::report::Report;
 use self::steps::{Outcome, STEPS};
 use crate::workspace::Workspace;
 
-/// Looks for problems that the compiler accepts: tests that never run, and forbidden dependencies.
+/// Looks for problems that the compiler accepts: tests that never run, forbidden dependencies, and import cycles.
 ///
 /// # Errors
 /// The first kind of problem that was found, after all problems of that kind were listed.
 pub(crate) fn hygiene(workspace: &Workspace) -> Result<()> {
     hygiene::check(workspace)?;
-    walls::check(workspace)
+    walls::check(workspace)?;
+    layers::check(workspace)
 }
 
 /// The names of all steps, in their order.
