@@ -5,14 +5,13 @@ use axum::extract::{Extension, State as Extract};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, header};
 use serde_json::Value;
-use vmpool_platforms::dvp::admission::{self, Evaluation, Outcome, scale};
+use vmpool_engine::admission::{self, Found, Outcome, Review, scale};
 use vmpool_runtime::https::Peer;
 
 use crate::State;
 use crate::arrival::{self, Arrived};
 use crate::callers::Caller;
 use crate::metrics::{Operation, Path, Verdict};
-use crate::reads::Policy;
 use crate::review::{self, Answer, Request};
 
 /// Letters of a user's name in the log.
@@ -74,7 +73,7 @@ async fn serve(
     let operation = Operation::named(&request.operation);
     state.metrics.answered(path, operation, Verdict::of(&answer));
     log(path, &request, &answer);
-    let answer = review::encode(&request, &answer, &warnings).to_string();
+    let answer = review::encode(&state.rules.kind(), &request, &answer, &warnings).to_string();
     let response = ([(header::CONTENT_TYPE, "application/json")], answer).into_response();
     drop((request, taken));
     state.metrics.took(path, state.env.uptime().saturating_sub(begun));
@@ -110,21 +109,23 @@ async fn judge_pool(state: &State, request: &Request, caller: Caller) -> (Answer
     if !request.sub_resource.is_empty() {
         return (Answer::Allowed, Vec::new());
     }
+    let kind = state.rules.kind().kind;
+    let missing = |part: &str| malformed(&format!("the request has no {part} that is a {kind}"));
     let old = match request.operation.as_str() {
         "CREATE" => None,
         "UPDATE" if request.old_object.is_object() => Some(&request.old_object),
-        "UPDATE" => return malformed("the request has no oldObject that is a VirtualMachinePool"),
+        "UPDATE" => return missing("oldObject"),
         _ => return (Answer::Allowed, Vec::new()),
     };
     if !request.object.is_object() {
-        return malformed("the request has no object that is a VirtualMachinePool");
+        return missing("object");
     }
     let question = admission::Request { user: &request.user_info.username, old, new: &request.object };
-    let verdict = match admission::begin(&state.settings, question) {
-        Evaluation::Decided(verdict) => verdict,
-        Evaluation::NeedsFacts(look) => {
-            let facts = state.reader.facts(&request.namespace, look.needs(), caller).await;
-            look.finish(&facts)
+    let verdict = match state.rules.review(question) {
+        Review::Decided(verdict) => verdict,
+        Review::NeedsFacts(mut pending) => {
+            state.reader.gather(&request.namespace, &mut *pending, caller).await;
+            pending.verdict()
         }
     };
     let warnings = verdict.warnings.iter().map(ToString::to_string).collect();
@@ -137,6 +138,7 @@ async fn judge_pool(state: &State, request: &Request, caller: Caller) -> (Answer
 }
 
 async fn judge_scale(state: &State, request: &Request, caller: Caller) -> Answer {
+    let Some(guard) = state.rules.scale_guard() else { return Answer::Allowed };
     if request.sub_resource != "scale" || request.operation != "UPDATE" {
         return Answer::Allowed;
     }
@@ -151,11 +153,14 @@ async fn judge_scale(state: &State, request: &Request, caller: Caller) -> Answer
     if uid.is_none() && caller == Caller::Unknown {
         return Answer::Malformed("the request has no oldObject.metadata.uid".to_owned());
     }
-    match state.reader.policy(&request.namespace, &request.name, uid).await {
-        Ok(Policy::NoPool) => Answer::Allowed,
-        Ok(Policy::Of(policy)) => scale::judge(&request.name, policy.as_deref(), shrink)
+    match state.reader.pool(&request.namespace, (guard.lookup)(&request.name)).await {
+        Found::There(pool) if uid.is_some() && field(&pool, "/metadata/uid").as_str() != uid => {
+            Answer::Allowed
+        }
+        Found::There(pool) => scale::judge(&guard.terms, &request.name, (guard.is_explicit)(&pool), shrink)
             .map_or(Answer::Allowed, |refusal| Answer::Refused(Box::new(refusal))),
-        Err(reason) => {
+        Found::Absent => Answer::Allowed,
+        Found::Failed(reason) => {
             let Request { namespace, name, .. } = request;
             Answer::Undecided(format!("reading the policy of pool {namespace}/{name}: {reason}"))
         }

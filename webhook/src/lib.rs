@@ -25,7 +25,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::post;
 use kube::Client;
-use vmpool_platforms::dvp::admission::Settings;
+use vmpool_engine::admission::{Kind, Rules};
 use vmpool_runtime::Env;
 
 pub use callers::Callers;
@@ -34,11 +34,6 @@ pub use run::{RunError, run};
 use memory::Memory;
 use metrics::Metrics;
 use reads::Reader;
-
-/// Where creates and updates of pools are reviewed.
-pub const POOL_PATH: &str = "/validate-virtualization-deckhouse-io-v1alpha2-virtualmachinepool";
-/// Where updates of the scale of pools are reviewed.
-pub const SCALE_PATH: &str = "/validate-virtualization-deckhouse-io-v1alpha2-virtualmachinepool-scale";
 
 /// The largest body that is read. A review holds an object twice, and the API server takes requests of 3 MiB.
 pub const LARGEST_BODY: usize = 8 << 20;
@@ -51,7 +46,7 @@ const VALUES: usize = 4 * review::LARGEST_OBJECT;
 /// What the handlers work with. Clones share it.
 #[derive(Clone, Debug)]
 pub struct State {
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) rules: Arc<dyn Rules>,
     pub(crate) reader: Reader,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) env: Env,
@@ -61,19 +56,11 @@ pub struct State {
 }
 
 impl State {
-    /// `client` is asked for classes, images, snapshots and pools. It should repeat nothing by itself.
-    pub fn new(settings: Settings, client: Client, metrics: Arc<Metrics>, env: Env) -> Self {
+    /// `rules` judges the requests. `client` is asked for classes, images, snapshots and pools. It should repeat nothing by itself.
+    pub fn new(rules: Arc<dyn Rules>, client: Client, metrics: Arc<Metrics>, env: Env) -> Self {
         let reader = Reader::new(client, env.clone(), metrics.clone());
         let (bodies, values) = (Arc::new(Memory::new(BODIES)), Arc::new(Memory::new(VALUES)));
-        Self {
-            settings: Arc::new(settings),
-            reader,
-            metrics,
-            env,
-            callers: Callers::default(),
-            bodies,
-            values,
-        }
+        Self { rules, reader, metrics, env, callers: Callers::default(), bodies, values }
     }
 
     /// Answers these clients only.
@@ -85,9 +72,10 @@ impl State {
 
 /// The two webhooks. Every other path is 404, every method but POST 405.
 pub fn router(state: State) -> Router {
+    let Kind { pool_path, scale_path, .. } = state.rules.kind();
     Router::new()
-        .route(POOL_PATH, post(handlers::pool))
-        .route(SCALE_PATH, post(handlers::scale))
+        .route(pool_path, post(handlers::pool))
+        .route(scale_path, post(handlers::scale))
         .with_state(state)
 }
 

@@ -1,23 +1,19 @@
 //! What is read for a request: live from the API server, some at a time, and within a deadline.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt as _, join};
+use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{self, StreamExt as _};
 use kube::Client;
 use serde_json::Value;
 use tokio::sync::Semaphore;
-use vmpool_api::Quantity;
 use vmpool_api::names::is_dns_subdomain;
-use vmpool_api::v1alpha2::API_VERSION;
-use vmpool_platforms::dvp::admission::{
-    Class, ClassName, Facts, Found, Image, ImageId, ImageKind, Needs, Revision, Snapshot, default_class,
-};
+use vmpool_engine::admission::{Found, Lookup, LookupResult, Pending, Subject};
 use vmpool_runtime::Env;
 
 use crate::callers::Caller;
-use crate::handlers::field;
 use crate::metrics::{Metrics, ReadResult, Resource};
 use get::get;
 
@@ -33,18 +29,6 @@ const MOST: usize = 40;
 const AT_A_TIME: usize = 4;
 /// Reads of all requests at a time.
 const OF_ALL_AT_A_TIME: usize = 8;
-
-const REVISION_API: &str = "apps/v1";
-const SNAPSHOT_API: &str = "snapshot.storage.k8s.io/v1";
-
-/// What the scale guard wants to know of a pool.
-#[derive(Debug)]
-pub(crate) enum Policy {
-    /// There is no such pool.
-    NoPool,
-    /// The word in `spec.scaleDownPolicy`.
-    Of(Option<String>),
-}
 
 /// Reads objects, and counts that.
 #[derive(Clone)]
@@ -66,27 +50,10 @@ impl Reader {
         Self { client, env, metrics, turns: Arc::new(Semaphore::new(OF_ALL_AT_A_TIME)) }
     }
 
-    /// The policy that the pool with this UID has now. Without a UID it is that of the pool with the name.
-    ///
-    /// # Errors
-    /// Why that cannot be known.
-    pub(crate) async fn policy(
-        &self,
-        namespace: &str,
-        name: &str,
-        uid: Option<&str>,
-    ) -> Result<Policy, String> {
-        let path = path(API_VERSION, Some(namespace), "virtualmachinepools", Some(name));
-        match self.in_time(Resource::Pool, path, self.end()).await {
-            Found::There(pool) if uid.is_some() && field(&pool, "/metadata/uid").as_str() != uid => {
-                Ok(Policy::NoPool)
-            }
-            Found::There(pool) => {
-                Ok(Policy::Of(field(&pool, "/spec/scaleDownPolicy").as_str().map(str::to_owned)))
-            }
-            Found::Absent => Ok(Policy::NoPool),
-            Found::Failed(reason) => Err(reason),
-        }
+    /// A pool, as the API server has it now.
+    pub(crate) async fn pool(&self, namespace: &str, lookup: Lookup) -> Found<Value> {
+        let (_, found) = self.read(namespace, lookup, self.end()).await;
+        found
     }
 
     /// When the reads of a request that begin now have to be done.
@@ -94,101 +61,44 @@ impl Reader {
         self.env.uptime() + DEADLINE_OF_ALL
     }
 
-    /// Everything that the rules need, as far as the caller may know it.
-    pub(crate) async fn facts(&self, namespace: &str, needs: &Needs, caller: Caller) -> Facts {
+    /// Reads everything that the rules need, as far as the caller may know it.
+    pub(crate) async fn gather(&self, namespace: &str, pending: &mut (dyn Pending + Send), caller: Caller) {
         let end = self.end();
-        let class = async {
-            match &needs.class {
-                Some(name) => Some(self.class(name, end).await),
-                None => None,
+        loop {
+            let lookups = pending.lookups();
+            if lookups.is_empty() {
+                return;
             }
-        };
-        // A verdict about them tells whether they exist, and how large they are. A revision is no secret: it counts only
-        // if it belongs to the pool with the UID of the review.
-        let most = if caller == Caller::ApiServer { MOST } else { 0 };
-        let images = some_at_a_time(needs.images.iter().take(most).map(|id| {
-            let read = async move { (id.clone(), self.image(namespace, id, end).await) };
-            read.boxed()
-        }));
-        let snapshots = some_at_a_time(needs.snapshots.iter().take(most).map(|name| {
-            let read = async move { (name.clone(), self.snapshot(namespace, name, end).await) };
-            read.boxed()
-        }));
-        let revisions =
-            some_at_a_time(needs.revisions.iter().map(|name| self.revision(namespace, name, end).boxed()));
-        let ((class, revisions), (images, snapshots)) =
-            join(join(class, revisions), join(images, snapshots)).await;
-        Facts {
-            class,
-            images: images.into_iter().collect(),
-            snapshots: snapshots.into_iter().collect(),
-            revisions,
+            // A verdict about some objects tells whether they exist, and how large they are. A revision is no secret: it
+            // counts only if it belongs to the pool with the UID of the review.
+            let most = if caller == Caller::ApiServer { MOST } else { 0 };
+            let mut revealing: BTreeMap<Subject, usize> = BTreeMap::new();
+            let (wanted, rest): (Vec<_>, Vec<_>) = lookups.into_iter().partition(|lookup| {
+                let count = revealing.entry(lookup.subject).or_default();
+                *count += 1;
+                !lookup.is_revealing() || *count <= most
+            });
+            let reads = wanted.into_iter().map(|lookup| self.read(namespace, lookup, end).boxed());
+            let mut results = some_at_a_time(reads).await;
+            results.extend(rest.into_iter().map(|lookup| (lookup, Found::Absent)));
+            pending.add(results);
         }
     }
 
-    async fn class(&self, name: &ClassName, end: Duration) -> Found<Class> {
-        const PLURAL: &str = "virtualmachineclasses";
-        match name {
-            ClassName::Named(name) => {
-                let path = path(API_VERSION, None, PLURAL, Some(name));
-                map(self.in_time(Resource::Class, path, end).await, |class| Class::read(&class))
-            }
-            ClassName::Default => {
-                let all = self.in_time(Resource::Class, path(API_VERSION, None, PLURAL, None), end).await;
-                match map(all, |all| {
-                    let classes = field(&all, "/items").as_array().map_or(&[][..], Vec::as_slice);
-                    default_class(classes).map(Class::read)
-                }) {
-                    Found::There(Some(class)) => Found::There(class),
-                    Found::There(None) | Found::Absent => Found::Absent,
-                    Found::Failed(reason) => Found::Failed(reason),
-                }
-            }
-        }
-    }
-
-    async fn revision(&self, namespace: &str, name: &str, end: Duration) -> Found<Revision> {
-        let path = path(REVISION_API, Some(namespace), "controllerrevisions", Some(name));
-        map(self.in_time(Resource::Revision, path, end).await, |revision| Revision::read(&revision))
-    }
-
-    async fn image(&self, namespace: &str, id: &ImageId, end: Duration) -> Found<Image> {
-        let path = match id.kind {
-            ImageKind::Namespace => path(API_VERSION, Some(namespace), "virtualimages", Some(&id.name)),
-            ImageKind::Cluster => path(API_VERSION, None, "clustervirtualimages", Some(&id.name)),
-        };
-        map(self.in_time(Resource::Image, path, end).await, |image| Image {
-            ready: field(&image, "/status/phase") == "Ready",
-            cdrom: field(&image, "/status/cdrom") == &Value::Bool(true),
-            unpacked: field(&image, "/status/size/unpackedBytes")
-                .as_str()
-                .and_then(|bytes| bytes.parse().ok())
-                .or_else(|| bytes(field(&image, "/status/size/unpacked"))),
-        })
-    }
-
-    /// The size is that of the volume snapshot behind it.
-    async fn snapshot(&self, namespace: &str, name: &str, end: Duration) -> Found<Snapshot> {
-        let path_of_disk = path(API_VERSION, Some(namespace), "virtualdisksnapshots", Some(name));
-        let snapshot = match self.in_time(Resource::Snapshot, path_of_disk, end).await {
-            Found::There(snapshot) => snapshot,
-            Found::Absent => return Found::Absent,
-            Found::Failed(reason) => return Found::Failed(reason),
-        };
-        let volume = field(&snapshot, "/status/volumeSnapshotName").as_str().unwrap_or_default();
-        let path_of_volume = path(SNAPSHOT_API, Some(namespace), "volumesnapshots", Some(volume));
-        map(self.in_time(Resource::Snapshot, path_of_volume, end).await, |volume| Snapshot {
-            restore_size: bytes(field(&volume, "/status/restoreSize")),
-        })
+    async fn read(&self, namespace: &str, lookup: Lookup, end: Duration) -> LookupResult {
+        let Lookup { api_version, plural, namespaced, ref name, .. } = lookup;
+        let path = path(api_version, namespaced.then_some(namespace), plural, name.as_deref());
+        let found = self.in_time(&lookup, path, end).await;
+        (lookup, found)
     }
 
     /// One read, counted. `None` as the path means that no object can have such a name.
-    async fn in_time(&self, resource: Resource, path: Option<String>, end: Duration) -> Found<Value> {
+    async fn in_time(&self, lookup: &Lookup, path: Option<String>, end: Duration) -> Found<Value> {
         let Some(path) = path else { return Found::Absent };
         let left = end.saturating_sub(self.env.uptime()).min(DEADLINE);
         let read = async {
             let _turn = self.turns.acquire().await;
-            get(&self.client, resource, &path).await
+            get(&self.client, lookup, &path).await
         };
         let found = match self.env.timeout(left, read).await {
             Ok(found) => found,
@@ -202,7 +112,7 @@ impl Reader {
                 ReadResult::Failed
             }
         };
-        self.metrics.read(resource, result);
+        self.metrics.read(Resource::of(lookup.subject), result);
         found
     }
 }
@@ -211,18 +121,6 @@ impl Reader {
 async fn some_at_a_time<T>(reads: impl Iterator<Item = BoxFuture<'_, T>>) -> Vec<T> {
     let reads: Vec<_> = reads.collect();
     stream::iter(reads).buffered(AT_A_TIME).collect().await
-}
-
-fn map<A, B>(found: Found<A>, change: impl FnOnce(A) -> B) -> Found<B> {
-    match found {
-        Found::There(value) => Found::There(change(value)),
-        Found::Absent => Found::Absent,
-        Found::Failed(reason) => Found::Failed(reason),
-    }
-}
-
-fn bytes(quantity: &Value) -> Option<u64> {
-    serde_json::from_value::<Quantity>(quantity.clone()).ok()?.bytes().ok()
 }
 
 /// The path of an object, or of all without a name. `None` if a part is no name of an object: names come from users, and

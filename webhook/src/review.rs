@@ -5,16 +5,21 @@ mod envelope;
 use serde::Deserialize;
 use serde::de::DeserializeSeed as _;
 use serde_json::{Value, json};
-use vmpool_platforms::dvp::admission::Refusal;
+use vmpool_engine::admission::{Kind, Refusal};
 
 use crate::tree::{Budget, Fields};
 use envelope::Review;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 
-/// The message about an object that takes more memory than [`LARGEST_OBJECT`], or is nested too deeply.
-pub(crate) const TOO_LARGE: &str = "the pool has too many lists and fields to be judged, or is nested more than 100 levels deep: the webhook \
-                         spends at most 8 MiB of memory on a pool; shorten spec.virtualMachineTemplate and spec.virtualDiskTemplates";
+/// The message about a pool that takes more memory than [`LARGEST_OBJECT`], or is nested too deeply.
+pub(crate) fn too_large(kind: &Kind) -> String {
+    format!(
+        "the pool has too many lists and fields to be judged, or is nested more than 100 levels deep: the webhook \
+         spends at most 8 MiB of memory on a pool; shorten {}",
+        kind.templates
+    )
+}
 
 /// A body is no review.
 #[derive(Debug, thiserror::Error)]
@@ -160,9 +165,9 @@ pub(crate) enum Answer {
 }
 
 /// The review that answers `request`.
-pub(crate) fn encode(request: &Request, answer: &Answer, warnings: &[String]) -> Value {
+pub(crate) fn encode(kind: &Kind, request: &Request, answer: &Answer, warnings: &[String]) -> Value {
     let mut response = json!({ "uid": request.uid, "allowed": matches!(answer, Answer::Allowed) });
-    if let Some(status) = status(request, answer) {
+    if let Some(status) = status(kind, request, answer) {
         response["status"] = status;
     }
     if let Answer::Refused(refusal) = answer {
@@ -174,13 +179,13 @@ pub(crate) fn encode(request: &Request, answer: &Answer, warnings: &[String]) ->
     json!({ "apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response })
 }
 
-fn status(request: &Request, answer: &Answer) -> Option<Value> {
+fn status(kind: &Kind, request: &Request, answer: &Answer) -> Option<Value> {
     let failure = |code: u16, reason: &str, message: &str| json!({ "status": "Failure", "code": code, "reason": reason, "message": message });
     let details = |refusal: &Refusal| {
         json!({
             "name": request.name,
-            "group": "virtualization.deckhouse.io",
-            "kind": "VirtualMachinePool",
+            "group": kind.group,
+            "kind": kind.kind,
             "causes": [{
                 "reason": if refusal.is_forbidden() { "FieldValueForbidden" } else { "FieldValueInvalid" },
                 "field": refusal.field,
@@ -197,7 +202,7 @@ fn status(request: &Request, answer: &Answer) -> Option<Value> {
             Some(status)
         }
         Answer::Malformed(message) => Some(failure(400, "BadRequest", message)),
-        Answer::TooLarge => Some(failure(413, "RequestEntityTooLarge", TOO_LARGE)),
+        Answer::TooLarge => Some(failure(413, "RequestEntityTooLarge", &too_large(kind))),
         Answer::Undecided(message) => Some(failure(500, "InternalError", &format!("{message}; try again"))),
     }
 }

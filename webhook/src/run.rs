@@ -1,11 +1,13 @@
 //! The life of the process.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vmpool_feature_gates::Feature;
+use vmpool_platforms::dvp::admission::DvpRules;
 use vmpool_runtime::Env;
 use vmpool_runtime::https::Limits;
 use vmpool_runtime::serving::{Program, ServeError, Service};
@@ -54,10 +56,13 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
         move || metrics.page()
     });
     let router = if gates.enabled(Feature::VirtualMachinePool) {
-        if settings.removal_handler.is_none() {
+        if settings.users.removal_handler.is_none() {
             tracing::warn!("no --removal-handler: pools with scaleDownPolicy Explicit cannot shrink");
         }
-        router(State::new(settings, client.clone(), metrics.clone(), env.clone()).answering(callers))
+        router(
+            State::new(Arc::new(DvpRules(settings)), client.clone(), metrics.clone(), env.clone())
+                .answering(callers),
+        )
     } else {
         tracing::warn!("feature gate VirtualMachinePool is off: no review is answered");
         closed()

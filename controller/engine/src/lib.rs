@@ -30,6 +30,7 @@
 //! * the record of named machines on the pool, which follows the steps of [`removal`]: an accepted entry that nobody
 //!   lowered the count for removes its machine, which is then replaced.
 
+pub mod admission;
 pub mod backoff;
 pub mod condition;
 pub mod ledger;

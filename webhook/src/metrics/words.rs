@@ -1,5 +1,6 @@
 //! The words that label values are made of. Their sets are closed.
 
+use vmpool_engine::admission::Subject;
 use vmpool_runtime::words;
 
 use crate::review::Answer;
@@ -73,6 +74,19 @@ words!(
         Failed => "failed",
     }
 );
+
+impl Resource {
+    /// The value for what a lookup is about.
+    pub(crate) fn of(subject: Subject) -> Self {
+        match subject {
+            Subject::Class => Self::Class,
+            Subject::Image => Self::Image,
+            Subject::Snapshot => Self::Snapshot,
+            Subject::Revision => Self::Revision,
+            Subject::Pool => Self::Pool,
+        }
+    }
+}
 
 impl Operation {
     /// The word for an operation of a review.

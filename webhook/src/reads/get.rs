@@ -3,10 +3,9 @@
 use http_body_util::{BodyExt as _, Limited};
 use kube::Client;
 use serde_json::Value;
-use vmpool_platforms::dvp::admission::Found;
+use vmpool_engine::admission::{Found, Lookup, Subject};
 use vmpool_runtime::telemetry;
 
-use crate::metrics::Resource;
 use crate::tree;
 
 /// Bytes of an object, or of the memory that its values take. etcd stores 1.5 MiB.
@@ -14,26 +13,18 @@ const MOST: usize = 2 << 20;
 /// The same of all classes together.
 const MOST_OF_CLASSES: usize = 8 << 20;
 
-/// What rules read of an object, and how much that may be.
-fn kept(resource: Resource) -> (&'static [&'static str], usize) {
-    match resource {
-        Resource::Class => {
-            (&["metadata.name", "metadata.annotations", "spec.sizingPolicies", "items"], MOST_OF_CLASSES)
-        }
-        Resource::Image => (&["status.phase", "status.cdrom", "status.size"], MOST),
-        Resource::Snapshot => (&["status.volumeSnapshotName", "status.restoreSize"], MOST),
-        Resource::Revision => (&["metadata.ownerReferences", "data.spec.blockDeviceRefs"], MOST),
-        Resource::Pool => (&["metadata.uid", "spec.scaleDownPolicy"], MOST),
-    }
+/// How much of an object, or of all classes, is read.
+fn most(lookup: &Lookup) -> usize {
+    if lookup.subject == Subject::Class { MOST_OF_CLASSES } else { MOST }
 }
 
 /// Reads the object of a path.
-pub(super) async fn get(client: &Client, resource: Resource, path: &str) -> Found<Value> {
-    read(client, resource, path).await.unwrap_or_else(Found::Failed)
+pub(super) async fn get(client: &Client, lookup: &Lookup, path: &str) -> Found<Value> {
+    read(client, lookup, path).await.unwrap_or_else(Found::Failed)
 }
 
-async fn read(client: &Client, resource: Resource, path: &str) -> Result<Found<Value>, String> {
-    let (fields, most) = kept(resource);
+async fn read(client: &Client, lookup: &Lookup, path: &str) -> Result<Found<Value>, String> {
+    let (fields, most) = (lookup.fields, most(lookup));
     let request =
         http::Request::get(path).body(kube::client::Body::empty()).map_err(|error| error.to_string())?;
     let response = client.send(request).await.map_err(|error| telemetry::with_causes(&error))?;

@@ -22,20 +22,17 @@
 
 mod affinity;
 mod class;
-mod count;
 mod devices;
 mod disks;
 mod facts;
-mod finding;
+mod lookups;
 mod machine;
 mod name;
 mod networks;
 mod pinned;
 mod provisioning;
-mod record;
 mod rollout;
 mod rule;
-pub mod scale;
 mod schema;
 mod selectors;
 mod size;
@@ -44,46 +41,85 @@ mod syntax;
 mod view;
 
 use serde_json::Value;
+use vmpool_api::annotations::SCALE_DOWN_TARGETS;
+use vmpool_engine::admission::count::{self, Terms};
+use vmpool_engine::admission::{
+    Checked, Kind, Lookup, LookupResult, Outcome, Pending, Request, Review, Rules, ScaleGuard, Subject,
+    Verdict, Warning, record, refuse,
+};
 
 pub use class::{Class, default_class};
-pub use facts::{
-    ClassName, Cluster, Facts, Found, Image, ImageId, ImageKind, Known, Needs, Revision, Settings, Snapshot,
-};
-pub use finding::{Refusal, Warning};
-pub use rule::{Rule, Scope, Severity};
+pub use facts::{ClassName, Cluster, Facts, Image, ImageId, ImageKind, Needs, Revision, Settings, Snapshot};
+pub use rule::{Rule, Scope};
 
+use lookups::Gathered;
 use machine::Template;
 use view::Pool;
 
-/// A create or an update of a pool.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// The full name of the user who sent it.
-    pub user: &'a str,
-    /// The pool as it is stored, `None` for a create.
-    pub old: Option<&'a Value>,
-    /// The pool as it would be stored.
-    pub new: &'a Value,
+/// Path of the webhook for creates and updates of pools.
+pub const POOL_PATH: &str = "/validate-virtualization-deckhouse-io-v1alpha2-virtualmachinepool";
+/// Path of the webhook for updates of the scale of pools.
+pub const SCALE_PATH: &str = "/validate-virtualization-deckhouse-io-v1alpha2-virtualmachinepool-scale";
+
+/// The names of count and policy in messages.
+pub const TERMS: Terms = Terms { policy: "spec.scaleDownPolicy", explicit: "scaleDownPolicy Explicit" };
+
+/// The rules, as a program uses them.
+#[derive(Clone, Debug, Default)]
+pub struct DvpRules(pub Settings);
+
+impl Rules for DvpRules {
+    fn kind(&self) -> Kind {
+        Kind {
+            group: "virtualization.deckhouse.io",
+            kind: "VirtualMachinePool",
+            templates: "spec.virtualMachineTemplate and spec.virtualDiskTemplates",
+            pool_path: POOL_PATH,
+            scale_path: SCALE_PATH,
+        }
+    }
+
+    fn review<'a>(&'a self, request: Request<'a>) -> Review<'a> {
+        match begin(&self.0, request) {
+            Evaluation::Decided(verdict) => Review::Decided(verdict),
+            Evaluation::NeedsFacts(request) => {
+                let gathered = Gathered::new(request.needs.clone());
+                Review::NeedsFacts(Box::new(PendingReview { request: *request, gathered }))
+            }
+        }
+    }
+
+    fn scale_guard(&self) -> Option<ScaleGuard> {
+        let lookup = |name: &str| Lookup {
+            subject: Subject::Pool,
+            api_version: super::API_VERSION,
+            plural: "virtualmachinepools",
+            namespaced: true,
+            name: Some(name.to_owned()),
+            fields: &["metadata.uid", "spec.scaleDownPolicy"],
+        };
+        Some(ScaleGuard { terms: TERMS, lookup, is_explicit: |pool| Pool(pool).explicit() })
+    }
 }
 
-/// Why, or that not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Nothing is wrong with it.
-    Allowed,
-    /// A rule is broken.
-    Refused(Refusal),
-    /// It cannot be judged: an object that a refusing rule depends on could not be read, for this reason.
-    Undecided(String),
+/// A request, and the facts that it needs.
+struct PendingReview<'a> {
+    request: PendingRequest<'a>,
+    gathered: Gathered,
 }
 
-/// The answer to a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// Whether it may go on.
-    pub outcome: Outcome,
-    /// What the user should know, in the order in which it was found; of a refused request what was found until then.
-    pub warnings: Vec<Warning>,
+impl Pending for PendingReview<'_> {
+    fn lookups(&self) -> Vec<Lookup> {
+        self.gathered.lookups()
+    }
+
+    fn add(&mut self, results: Vec<LookupResult>) {
+        self.gathered.add(results);
+    }
+
+    fn verdict(self: Box<Self>) -> Verdict {
+        self.request.finish(&self.gathered.facts())
+    }
 }
 
 /// How far a request could be judged by itself.
@@ -122,9 +158,6 @@ pub fn begin<'a>(settings: &Settings, request: Request<'a>) -> Evaluation<'a> {
     }
 }
 
-/// What a rule says. Boxed, because it is large and rare.
-type Checked<T = ()> = Result<T, Box<Refusal>>;
-
 /// `None` if there is nothing to look at.
 fn by_itself<'a>(
     settings: &Settings,
@@ -132,7 +165,9 @@ fn by_itself<'a>(
     warnings: &mut Vec<Warning>,
 ) -> Checked<Option<PendingRequest<'a>>> {
     let (old, new) = (request.old.map(Pool), Pool(request.new));
-    record::check(settings, request.user, old, new)?;
+    let stored = |pool: Pool<'a>| pool.annotation(SCALE_DOWN_TARGETS);
+    let before = old.map_or(&Value::Null, stored);
+    record::check(&settings.users, request.user, SCALE_DOWN_TARGETS, before, stored(new))?;
     if new.deleting() {
         return Ok(None);
     }
@@ -149,7 +184,13 @@ fn by_itself<'a>(
     match old {
         None => name::check(new)?,
         Some(old) => {
-            count::check(settings, request.user, old, new, warnings)?;
+            let change = count::Change {
+                pool: new.name(),
+                old: old.count(),
+                new: new.count(),
+                current: old.current_replicas(),
+            };
+            count::check(&TERMS, &settings.users, request.user, &change, warnings)?;
             disks::removed(old, new, warnings);
             rollout::held(old, new, warnings);
         }
@@ -233,23 +274,6 @@ fn with_facts(
         sources::check(*disk, facts, warnings);
     }
     Ok(())
-}
-
-impl From<Box<Refusal>> for Box<Outcome> {
-    fn from(refusal: Box<Refusal>) -> Self {
-        Self::new(Outcome::Refused(*refusal))
-    }
-}
-
-/// A refusal, as the error of a check.
-fn refuse<T>(
-    rule: Rule,
-    field: impl Into<String>,
-    value: &Value,
-    reason: impl std::fmt::Display,
-    way_out: impl std::fmt::Display,
-) -> Checked<T> {
-    Err(Box::new(Refusal::new(rule, field, value, reason, way_out)))
 }
 
 #[cfg(test)]

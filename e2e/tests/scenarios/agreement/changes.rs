@@ -13,7 +13,8 @@ use vmpool_e2e::poll;
 use vmpool_e2e::programs::{Accounts, Component};
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::{DEADLINE, World};
-use vmpool_platforms::dvp::admission::{Request, scale};
+use vmpool_engine::admission::{Request, scale};
+use vmpool_platforms::dvp::admission::TERMS;
 
 use super::judges::{ADMIN, Cluster, Tally, furnish, of_create, of_scale, of_update};
 use super::pools::{Dice, places, put};
@@ -214,7 +215,9 @@ async fn scales(world: &World, stored: &[Value]) -> anyhow::Result<()> {
             let step = scale::compare(&scale(&pool["spec"]["replicas"]), &scale(&json!(replicas)))?;
             let ours = match step {
                 scale::Step::Allow => None,
-                scale::Step::AskPolicy(shrink) => scale::judge(name, policy, shrink),
+                scale::Step::AskPolicy(shrink) => {
+                    scale::judge(&TERMS, name, policy == Some("Explicit"), shrink)
+                }
             };
             let (ours, theirs) =
                 (ours.map(|refusal| refusal.to_string()), of_scale(world, name, replicas).await?);

@@ -11,8 +11,9 @@ use vmpool_e2e::error::chain;
 use vmpool_e2e::object::{API_VERSION, Kind};
 use vmpool_e2e::programs::{Accounts, Component};
 use vmpool_e2e::world::World;
+use vmpool_engine::admission::{Found, Outcome, Request, Users};
 use vmpool_platforms::dvp::admission::{
-    self, Class, ClassName, Evaluation, Facts, Found, Image, ImageId, ImageKind, Outcome, Request, Settings,
+    self, Class, ClassName, Evaluation, Facts, Image, ImageId, ImageKind, Settings,
 };
 
 /// The name that the administrator of the cluster has.
@@ -87,8 +88,10 @@ impl Cluster {
     /// `None` if our rules accept the request, else what they say.
     pub(super) fn ours(&self, request: Request<'_>) -> Option<String> {
         let settings = Settings {
-            removal_handler: Some(Component::Apiserver.user()),
-            controller: Some(Accounts::controller_user()),
+            users: Users {
+                removal_handler: Some(Component::Apiserver.user()),
+                controller: Some(Accounts::controller_user()),
+            },
             ..Settings::default()
         };
         let verdict = match admission::begin(&settings, request) {

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use vmpool_api::Quantity;
+use vmpool_engine::admission::{Found, Known, Warning, shortened};
 
 use super::Outcome;
-use super::facts::{ClassName, Found, Known};
-use super::finding::{Warning, shortened};
+use super::facts::ClassName;
 use super::machine::{MACHINE, Template, percent};
 use super::rule::Rule;
 use super::view::at;

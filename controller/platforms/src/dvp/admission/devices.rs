@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use vmpool_engine::admission::Found;
 
-use super::facts::{Facts, Found, ImageId, ImageKind};
+use super::facts::{Facts, ImageId, ImageKind};
 use super::machine::MACHINE;
 use super::rule::Rule;
 use super::view::{Pool, field, text};

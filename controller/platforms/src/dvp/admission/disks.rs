@@ -6,8 +6,8 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use vmpool_api::v1alpha2::{Reclaim, VirtualDiskSpec};
 use vmpool_api::{GoDuration, Quantity, labels};
+use vmpool_engine::admission::{Warning, shortened};
 
-use super::finding::{Warning, shortened};
 use super::machine::unreadable;
 use super::rule::Rule;
 use super::view::{DiskTemplate, Pool, field, text};

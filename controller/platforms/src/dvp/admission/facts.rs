@@ -3,21 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use vmpool_engine::admission::{Found, Known, Users};
 
 use super::class::Class;
 use super::view::{at, field, list, text};
-
-/// A property of the cluster that we may have been told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Known {
-    /// It has it.
-    Yes,
-    /// It does not.
-    No,
-    /// Nobody said. Whatever depends on it is allowed.
-    #[default]
-    Unknown,
-}
 
 /// Properties of the cluster that no object tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,10 +24,8 @@ pub struct Cluster {
 /// What is fixed for the life of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// The full user name of the program that removes named machines.
-    pub removal_handler: Option<String>,
-    /// The full user name of the controller.
-    pub controller: Option<String>,
+    /// The users with more rights than other users.
+    pub users: Users,
     /// The cluster.
     pub cluster: Cluster,
 }
@@ -131,17 +118,6 @@ pub enum ClassName {
     Named(String),
     /// The cluster's default.
     Default,
-}
-
-/// What came of reading an object.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Found<T> {
-    /// This.
-    There(T),
-    /// There is none.
-    Absent,
-    /// It could not be read, for this reason.
-    Failed(String),
 }
 
 /// What the rules want to have read.

@@ -6,9 +6,9 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use vmpool_api::v1alpha2::VirtualMachineSpec;
 use vmpool_api::{PREFIX, Quantity, is_reserved};
+use vmpool_engine::admission::{Known, Warning, shortened};
 
-use super::facts::{ClassName, Cluster, Known};
-use super::finding::Warning;
+use super::facts::{ClassName, Cluster};
 use super::rule::Rule;
 use super::view::{at, field};
 use super::{Checked, affinity, devices, networks, provisioning, refuse, schema, syntax};
@@ -79,7 +79,7 @@ pub(super) fn unreadable<T>(path: &str, value: &Value, error: &serde_json::Error
         Rule::Unreadable,
         path,
         &value,
-        format_args!("it cannot be read: {}", super::finding::shortened(&error.to_string(), 200)),
+        format_args!("it cannot be read: {}", shortened(&error.to_string(), 200)),
         "correct it; kubectl explain virtualmachinepools.virtualization.deckhouse.io --recursive shows the types",
     )
 }
@@ -198,7 +198,7 @@ fn memory(size: &Quantity, spec: &Value) -> Checked {
     let reason = match size.bytes() {
         Ok(0) => "a machine needs memory".to_owned(),
         Ok(_) => return Ok(()),
-        Err(error) => super::finding::shortened(&error.to_string(), 200),
+        Err(error) => shortened(&error.to_string(), 200),
     };
     refuse(
         Rule::NoMemory,

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use vmpool_api::v1alpha2::virtual_machine::VirtualMachineNetworks as Network;
+use vmpool_engine::admission::Known;
 
-use super::facts::{Cluster, Known};
+use super::facts::Cluster;
 use super::machine::MACHINE;
 use super::rule::Rule;
 use super::{Checked, refuse};

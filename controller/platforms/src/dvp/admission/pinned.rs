@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use vmpool_engine::admission::Found;
+use vmpool_engine::revision::RevisionId;
 
-use super::facts::{Facts, Found, Needs, Revision};
+use super::facts::{Facts, Needs, Revision};
 use super::rule::Rule;
 use super::view::{Pool, at};
 use super::{Checked, Outcome, refuse, rollout};
-use vmpool_engine::revision::RevisionId;
 
 /// What is said about a revision that is not there.
 const WAY_OUT: &str = "take the name of one of the pool's ControllerRevisions, which kubectl get controllerrevisions shows, \

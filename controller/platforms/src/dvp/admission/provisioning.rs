@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 use vmpool_api::v1alpha2::virtual_machine::VirtualMachineProvisioning;
+use vmpool_engine::admission::Warning;
 
-use super::finding::Warning;
 use super::machine::MACHINE;
 use super::rule::Rule;
 use super::{Checked, refuse};

@@ -2,16 +2,7 @@
 
 use std::fmt;
 
-/// What becomes of a request that breaks a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
-    /// It is refused: what was sent is not valid.
-    Invalid,
-    /// It is refused: whoever sent it may not do that.
-    Forbidden,
-    /// It is carried out, and the user is told.
-    Warning,
-}
+use vmpool_engine::admission::{Rule as Described, Severity};
 
 /// Which requests a rule looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,91 +45,126 @@ impl Scope {
 }
 
 macro_rules! rules {
-    ($($name:ident $id:literal $severity:ident $scope:ident $check:literal;)+) => {
+    (
+        shared { $($shared:ident $known:ident $at:ident;)+ }
+        own { $($name:ident $id:literal $severity:ident $scope:ident $check:literal;)+ }
+    ) => {
         /// One rule about pools. The order is that in which they are listed for readers.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Rule {
+            $(
+                #[doc = concat!("[`vmpool_engine::admission::Rule::", stringify!($known), "`].")]
+                $shared,
+            )+
             $(#[doc = $check] $name,)+
         }
 
         impl Rule {
             /// All rules.
-            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+            pub const ALL: &'static [Self] = &[$(Self::$shared,)+ $(Self::$name),+];
 
-            /// How messages and documentation call the rule.
-            pub const fn id(self) -> &'static str {
-                match self { $(Self::$name => $id),+ }
-            }
-
-            /// What happens when it is broken.
-            pub const fn severity(self) -> Severity {
-                match self { $(Self::$name => Severity::$severity),+ }
+            const fn described(self) -> Described {
+                match self {
+                    $(Self::$shared => Described::$known,)+
+                    $(Self::$name => Described::new($id, Severity::$severity, $check),)+
+                }
             }
 
             /// Which requests it looks at.
             pub const fn scope(self) -> Scope {
-                match self { $(Self::$name => Scope::$scope),+ }
-            }
-
-            /// What it says, a sentence without its full stop.
-            pub const fn check(self) -> &'static str {
-                match self { $(Self::$name => $check),+ }
+                match self {
+                    $(Self::$shared => Scope::$at,)+
+                    $(Self::$name => Scope::$scope,)+
+                }
             }
         }
     };
 }
 
 rules! {
-    TargetsRecord "W12a" Forbidden Always "Only the program that removes named machines, and the controller, may write the record of machines that were asked to leave";
-    ExplicitCount "W12" Forbidden Update "Under scaleDownPolicy Explicit, replicas goes down only by naming the machines that leave";
-    ScaleGuard "S" Forbidden Scale "The same for the scale subresource, which autoscalers and kubectl scale use";
-    Unreadable "P" Invalid Part "Every part has the type that the API gives it";
-    Schema "P1" Invalid Part "Every value is one that the definition of vmpool allows: a known word, of an allowed length, number or form";
-    NameLength "W0" Invalid Create "The name of a pool has at most 57 characters";
-    NameDots "W0a" Invalid Create "The name of a pool has no dot";
-    SpecSize "L1" Invalid Part "The spec of a pool has at most 128 KiB of JSON";
-    DiskNotAttached "C1" Invalid Devices "Every disk template is attached by a device of kind VirtualDisk";
-    DeviceWithoutTemplate "C2" Invalid Devices "Every device of kind VirtualDisk names a disk template";
-    DiskAttachedTwice "C3" Invalid Devices "No disk template is attached twice";
-    LegacyGuest "C4" Invalid Template "osType is not Legacy";
-    ReclaimWithoutRetain "C5" Invalid DiskTemplate "keep and ttl come with onScaleDown Retain only";
-    KeepWithoutTtl "C6" Invalid DiskTemplate "keep comes with a ttl";
-    BadTtl "C7" Invalid DiskTemplate "ttl is a duration longer than zero";
-    ReclaimChanged "C8" Invalid DiskTemplate "onScaleDown of a disk template never changes";
-    BadCoreFraction "C9" Invalid Template "coreFraction is Auto or a percentage from 1% to 100%";
-    NoMemory "C10" Invalid Template "memory.size is an amount greater than zero";
-    Provisioning "C11" Invalid Template "provisioning has the data that its type names, and no other";
-    LongUserData "C12" Invalid Template "Inline user data has at most 2048 bytes";
-    DataSource "C13" Invalid DiskTemplate "A data source has a type, the part that the type names, and no other";
-    MaxUnavailable "C14" Invalid Rollout "maxUnavailable is a number from 1, or a percentage from 1% to 100%";
-    HistoryLimit "C15" Invalid Rollout "revisionHistoryLimit is a number from 0";
-    RevisionName "C16" Invalid Rollout "The name of a revision has lower-case letters, digits and dashes only";
-    Devices "W1" Invalid Template "No device is listed twice; boot orders begin at 1 and differ";
-    PlatformKeys "W2" Invalid Template "Labels and annotations of machines contain no kubevirt.io";
-    Cores "W3" Invalid Template "There are 1 to 248 cores, and they fill the sockets evenly";
-    Placement "W4" Invalid Template "Affinity and topology spread constraints are such as a pod may have";
-    Sizing "W5" Invalid Template "Cores, core fraction and memory fit the sizing policies of the class";
-    ClassUnknown "W5w" Warning Template "The class exists, and its sizing policies are understood";
-    AutoFraction "W5a" Invalid Template "coreFraction Auto needs in-place resize, and a class that leaves at least two fractions below 100%";
-    Networks "W6" Invalid Template "The networks fit each other and the cluster";
-    BootsFromImage "W7" Invalid Template "The device that machines boot from is not an image that is ready and no CD-ROM";
-    Gpus "W8" Invalid Template "GPUs are asked for only where the cluster has them";
-    UserData "W9" Warning Template "Inline user data looks like something that cloud-init understands";
-    Identities "W10" Invalid Template "Nothing in the template belongs to one single machine";
-    ReservedKeys "W11" Invalid Template "Labels and annotations of machines leave the prefix of pools alone";
-    DiskSmaller "W13" Warning DiskTemplate "A disk size does not go down";
-    RetainRemoved "W14" Warning Update "No disk template with onScaleDown Retain is removed";
-    Upload "W15" Invalid DiskTemplate "No data source has type Upload";
-    DiskSize "D1" Invalid DiskTemplate "A disk size is greater than zero, and there without a data source";
-    DiskBelowSource "D2" Warning DiskTemplate "A disk is not smaller than what it is made from";
-    DiskFromIso "D3" Warning DiskTemplate "A disk is not made from the image of a CD-ROM";
-    LeavingExplicit "W16" Warning Update "Explicit is not left while there are more machines than replicas";
-    EmptiedPool "W17" Warning Update "replicas does not go to zero";
-    RolloutAnnotation "W18" Invalid Rollout "Annotations that stand for fields of the rollout hold values that these fields could have";
-    RolloutContradiction "W19" Warning Rollout "Such an annotation says nothing else than its field";
-    PinnedRevision "W20" Invalid Rollout "A revision that machines are held at is stored, and its disks have templates";
-    RolloutHeld "W21" Warning Update "The machine template does not change while machines are held at a revision, or the rollout is paused";
-    MetadataKeys "W22" Invalid Template "Labels and annotations of machines have keys and values that Kubernetes allows";
+    shared {
+        TargetsRecord REMOVAL_RECORD Always;
+        ExplicitCount EXPLICIT_COUNT Update;
+        ScaleGuard SCALE_GUARD Scale;
+        LeavingExplicit LEAVING_EXPLICIT Update;
+        EmptiedPool EMPTIED_POOL Update;
+    }
+    own {
+        Unreadable "P" Invalid Part "Every part has the type that the API gives it";
+        Schema "P1" Invalid Part "Every value is one that the definition of vmpool allows: a known word, of an allowed length, number or form";
+        NameLength "W0" Invalid Create "The name of a pool has at most 57 characters";
+        NameDots "W0a" Invalid Create "The name of a pool has no dot";
+        SpecSize "L1" Invalid Part "The spec of a pool has at most 128 KiB of JSON";
+        DiskNotAttached "C1" Invalid Devices "Every disk template is attached by a device of kind VirtualDisk";
+        DeviceWithoutTemplate "C2" Invalid Devices "Every device of kind VirtualDisk names a disk template";
+        DiskAttachedTwice "C3" Invalid Devices "No disk template is attached twice";
+        LegacyGuest "C4" Invalid Template "osType is not Legacy";
+        ReclaimWithoutRetain "C5" Invalid DiskTemplate "keep and ttl come with onScaleDown Retain only";
+        KeepWithoutTtl "C6" Invalid DiskTemplate "keep comes with a ttl";
+        BadTtl "C7" Invalid DiskTemplate "ttl is a duration longer than zero";
+        ReclaimChanged "C8" Invalid DiskTemplate "onScaleDown of a disk template never changes";
+        BadCoreFraction "C9" Invalid Template "coreFraction is Auto or a percentage from 1% to 100%";
+        NoMemory "C10" Invalid Template "memory.size is an amount greater than zero";
+        Provisioning "C11" Invalid Template "provisioning has the data that its type names, and no other";
+        LongUserData "C12" Invalid Template "Inline user data has at most 2048 bytes";
+        DataSource "C13" Invalid DiskTemplate "A data source has a type, the part that the type names, and no other";
+        MaxUnavailable "C14" Invalid Rollout "maxUnavailable is a number from 1, or a percentage from 1% to 100%";
+        HistoryLimit "C15" Invalid Rollout "revisionHistoryLimit is a number from 0";
+        RevisionName "C16" Invalid Rollout "The name of a revision has lower-case letters, digits and dashes only";
+        Devices "W1" Invalid Template "No device is listed twice; boot orders begin at 1 and differ";
+        PlatformKeys "W2" Invalid Template "Labels and annotations of machines contain no kubevirt.io";
+        Cores "W3" Invalid Template "There are 1 to 248 cores, and they fill the sockets evenly";
+        Placement "W4" Invalid Template "Affinity and topology spread constraints are such as a pod may have";
+        Sizing "W5" Invalid Template "Cores, core fraction and memory fit the sizing policies of the class";
+        ClassUnknown "W5w" Warning Template "The class exists, and its sizing policies are understood";
+        AutoFraction "W5a" Invalid Template "coreFraction Auto needs in-place resize, and a class that leaves at least two fractions below 100%";
+        Networks "W6" Invalid Template "The networks fit each other and the cluster";
+        BootsFromImage "W7" Invalid Template "The device that machines boot from is not an image that is ready and no CD-ROM";
+        Gpus "W8" Invalid Template "GPUs are asked for only where the cluster has them";
+        UserData "W9" Warning Template "Inline user data looks like something that cloud-init understands";
+        Identities "W10" Invalid Template "Nothing in the template belongs to one single machine";
+        ReservedKeys "W11" Invalid Template "Labels and annotations of machines leave the prefix of pools alone";
+        DiskSmaller "W13" Warning DiskTemplate "A disk size does not go down";
+        RetainRemoved "W14" Warning Update "No disk template with onScaleDown Retain is removed";
+        Upload "W15" Invalid DiskTemplate "No data source has type Upload";
+        DiskSize "D1" Invalid DiskTemplate "A disk size is greater than zero, and there without a data source";
+        DiskBelowSource "D2" Warning DiskTemplate "A disk is not smaller than what it is made from";
+        DiskFromIso "D3" Warning DiskTemplate "A disk is not made from the image of a CD-ROM";
+        RolloutAnnotation "W18" Invalid Rollout "Annotations that stand for fields of the rollout hold values that these fields could have";
+        RolloutContradiction "W19" Warning Rollout "Such an annotation says nothing else than its field";
+        PinnedRevision "W20" Invalid Rollout "A revision that machines are held at is stored, and its disks have templates";
+        RolloutHeld "W21" Warning Update "The machine template does not change while machines are held at a revision, or the rollout is paused";
+        MetadataKeys "W22" Invalid Template "Labels and annotations of machines have keys and values that Kubernetes allows";
+    }
+}
+
+impl Rule {
+    /// The name of the rule in messages and in the documentation.
+    pub const fn id(self) -> &'static str {
+        self.described().id()
+    }
+
+    /// What happens when it is broken.
+    pub const fn severity(self) -> Severity {
+        self.described().severity()
+    }
+
+    /// What it says, a sentence without its full stop.
+    pub const fn check(self) -> &'static str {
+        self.described().check()
+    }
+}
+
+impl From<Rule> for Described {
+    fn from(rule: Rule) -> Self {
+        rule.described()
+    }
+}
+
+impl PartialEq<Rule> for Described {
+    fn eq(&self, other: &Rule) -> bool {
+        *self == other.described()
+    }
 }
 
 impl fmt::Display for Rule {

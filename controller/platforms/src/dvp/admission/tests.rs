@@ -6,13 +6,14 @@ mod laws;
 mod page;
 mod ratchet;
 mod rollouts;
-mod scales;
 
 use serde_json::{Value, json};
 
+use vmpool_engine::admission::{Found, Known, Severity, Users};
+
 use super::{
-    Class, Cluster, Evaluation, Facts, Found, Image, ImageId, ImageKind, Known, Outcome, Request, Revision,
-    Rule, Settings, Snapshot, Verdict, begin,
+    Class, Cluster, Evaluation, Facts, Image, ImageId, ImageKind, Outcome, Request, Revision, Rule, Settings,
+    Snapshot, Verdict, begin,
 };
 
 /// The program that removes named machines.
@@ -160,7 +161,8 @@ impl World {
 }
 
 fn settings(cluster: Cluster) -> Settings {
-    Settings { removal_handler: Some(HANDLER.to_owned()), controller: Some(CONTROLLER.to_owned()), cluster }
+    let users = Users { removal_handler: Some(HANDLER.to_owned()), controller: Some(CONTROLLER.to_owned()) };
+    Settings { users, cluster }
 }
 
 /// A class as the platform stores it.
@@ -179,10 +181,15 @@ fn small() -> Value {
     })
 }
 
+/// The rule of this platform.
+fn known(rule: vmpool_engine::admission::Rule) -> Rule {
+    *Rule::ALL.iter().find(|known| rule == **known).unwrap_or_else(|| panic!("{rule} is no rule of DVP"))
+}
+
 /// The rule that refused, if one did.
 fn refused(verdict: &Verdict) -> Option<Rule> {
     match &verdict.outcome {
-        Outcome::Refused(refusal) => Some(refusal.rule),
+        Outcome::Refused(refusal) => Some(known(refusal.rule)),
         Outcome::Allowed | Outcome::Undecided(_) => None,
     }
 }

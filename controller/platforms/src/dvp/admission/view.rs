@@ -1,6 +1,7 @@
 //! Reading a pool object as it came, without trusting its shape: the cluster's definition may not be ours.
 
 use serde_json::Value;
+use vmpool_engine::admission::count::Count;
 
 static NULL: Value = Value::Null;
 
@@ -64,6 +65,11 @@ impl<'a> Pool<'a> {
 
     pub(super) fn explicit(self) -> bool {
         text(self.spec(), "scaleDownPolicy") == Some("Explicit")
+    }
+
+    pub(super) fn count(self) -> Count<'a> {
+        let replicas = field(self.spec(), "replicas");
+        Count { replicas, desired: self.replicas(), explicit: self.explicit() }
     }
 
     pub(super) fn template(self) -> &'a Value {

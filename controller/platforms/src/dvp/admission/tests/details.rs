@@ -9,7 +9,7 @@ use super::*;
 fn blame(pool: &Value) -> Option<(String, Rule)> {
     match World::complete().create(pool).outcome {
         Outcome::Refused(refusal) => {
-            Some((refusal.field.replace("spec.virtualMachineTemplate.spec", "M"), refusal.rule))
+            Some((refusal.field.replace("spec.virtualMachineTemplate.spec", "M"), known(refusal.rule)))
         }
         Outcome::Allowed => None,
         Outcome::Undecided(reason) => panic!("{reason}"),

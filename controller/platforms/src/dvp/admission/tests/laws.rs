@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::machine::{percent, sockets};
-use super::super::{Severity, syntax};
+use super::super::syntax;
 use super::catalogue::broken;
 use super::*;
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::super::{Rule, Severity};
 use super::catalogue::specimens;
+use super::{Rule, Severity};
 
 const PAGE: &str = include_str!("../../../../../../docs/admission.md");
 const BEGIN: &str = "<!-- rules: begin. Checked by vmpool-platforms, dvp::admission::tests::page -->\n";

@@ -2,10 +2,8 @@
 
 use serde_json::Value;
 
-use super::finding::Refusal;
-use super::refuse;
-use super::rule::Rule;
-use super::view::field;
+use super::count::Terms;
+use super::{Refusal, Rule, refuse};
 
 /// What the scale itself says about the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,18 +40,20 @@ pub fn compare(old: &Value, new: &Value) -> Result<Step, NotAScale> {
     Ok(if to < from { Step::AskPolicy(Shrink { from, to }) } else { Step::Allow })
 }
 
-/// What the policy of the pool makes of a count that goes down.
-pub fn judge(pool: &str, policy: Option<&str>, shrink: Shrink) -> Option<Refusal> {
-    if policy != Some("Explicit") {
+/// The refusal of a count that goes down, if the policy of the pool is the explicit one.
+pub fn judge(terms: &Terms, pool: &str, explicit: bool, shrink: Shrink) -> Option<Refusal> {
+    if !explicit {
         return None;
     }
     let Shrink { from, to } = shrink;
     refuse::<()>(
-        Rule::ScaleGuard,
+        Rule::SCALE_GUARD,
         "spec.replicas",
         &Value::from(to),
-        format_args!("pool {pool:?} has {from} replicas and scaleDownPolicy Explicit, so no machine leaves \
-             unless it is named"),
+        format_args!(
+            "pool {pool:?} has {from} replicas and {}, so no machine leaves unless it is named",
+            terms.explicit
+        ),
         format_args!(
             "name the machines with a POST to virtualmachinepools/{pool}/scaledownwith; for an autoscaler set \
              behavior.scaleDown.selectPolicy to Disabled"
@@ -68,15 +68,15 @@ fn replicas(which: &'static str, scale: &Value) -> Result<i64, NotAScale> {
     if !scale.is_object() {
         return Err(wrong("it is not an object".to_owned()));
     }
-    let kind = field(scale, "kind");
+    let kind = &scale["kind"];
     if !kind.is_null() && kind != "Scale" {
         return Err(wrong("its kind is another one".to_owned()));
     }
-    let spec = field(scale, "spec");
+    let spec = &scale["spec"];
     if !spec.is_null() && !spec.is_object() {
         return Err(wrong("spec is not an object".to_owned()));
     }
-    match field(spec, "replicas") {
+    match &spec["replicas"] {
         // Go leaves out a zero.
         Value::Null => Ok(0),
         count => count
@@ -85,3 +85,6 @@ fn replicas(which: &'static str, scale: &Value) -> Result<i64, NotAScale> {
             .ok_or_else(|| wrong("spec.replicas is not a whole number of 32 bits".to_owned())),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,9 @@
 //! The scale guard.
 
 use rstest::rstest;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::super::scale::{Shrink, Step, compare, judge};
+use super::*;
 
 fn scale(replicas: &Value) -> Value {
     json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "spec": { "replicas": replicas } })
@@ -36,10 +36,11 @@ fn what_is_no_scale_is_said_to_be_none(#[case] odd: Value) {
 }
 
 #[rstest]
-#[case::by_age(Some("NewestFirst"), false)]
-#[case::by_age_too(Some("OldestFirst"), false)]
-#[case::by_name(Some("Explicit"), true)]
-#[case::without_a_policy(None, false)]
-fn only_explicit_pools_are_guarded(#[case] policy: Option<&str>, #[case] guarded: bool) {
-    assert_eq!(judge("web", policy, Shrink { from: 3, to: 2 }).is_some(), guarded);
+#[case::another_policy(false)]
+#[case::the_explicit_policy(true)]
+fn only_explicit_pools_are_guarded(#[case] explicit: bool) {
+    let terms = Terms { policy: "spec.policy", explicit: "policy Explicit" };
+    let refusal = judge(&terms, "web", explicit, Shrink { from: 3, to: 2 });
+    assert_eq!(refusal.is_some(), explicit);
+    assert!(refusal.is_none_or(|refusal| refusal.detail.contains("has 3 replicas and policy Explicit,")));
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::rule::{Rule, Severity};
+use super::{Rule, Severity};
 
 /// The API server may cut longer warnings.
 const LONGEST_WARNING: usize = 256;
@@ -27,13 +27,14 @@ pub struct Refusal {
 
 impl Refusal {
     /// A refusal of what stands at `field`. `reason` says what is wrong, `way_out` what to do.
-    pub(super) fn new(
-        rule: Rule,
+    pub fn new(
+        rule: impl Into<Rule>,
         field: impl Into<String>,
         value: &Value,
         reason: impl fmt::Display,
         way_out: impl fmt::Display,
     ) -> Self {
+        let rule = rule.into();
         debug_assert!(rule.severity() != Severity::Warning, "{rule} only warns");
         Self { rule, field: field.into(), value: quoted(value), detail: format!("{reason}; {way_out}") }
     }
@@ -69,7 +70,9 @@ pub struct Warning {
 }
 
 impl Warning {
-    pub(super) fn new(rule: Rule, field: impl Into<String>, detail: impl Into<String>) -> Self {
+    /// A warning about what stands at `field`. `detail` describes it, and what the user can do.
+    pub fn new(rule: impl Into<Rule>, field: impl Into<String>, detail: impl Into<String>) -> Self {
+        let rule = rule.into();
         debug_assert!(rule.severity() == Severity::Warning, "{rule} refuses");
         Self { rule, field: field.into(), detail: detail.into() }
     }
@@ -89,7 +92,7 @@ impl fmt::Display for Warning {
 }
 
 /// A value for a message: JSON in one line, `null` for what is absent, and never long.
-pub(super) fn quoted(value: &Value) -> String {
+pub fn quoted(value: &Value) -> String {
     match value {
         // The whole of a large value need not be written down to be cut.
         Value::Array(list) if list.len() > LONGEST_VALUE => format!("[{} entries]", list.len()),
@@ -103,7 +106,7 @@ pub(super) fn quoted(value: &Value) -> String {
 }
 
 /// At most `limit` bytes of a text, cut between two letters.
-pub(super) fn shortened(text: &str, limit: usize) -> String {
+pub fn shortened(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }
